@@ -1,0 +1,66 @@
+//! What the user reads: data on stdout, everything else on stderr.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+
+/// Exit status of our own failure.
+const FAILED: u8 = 2;
+
+/// A verb's answer, or what kept it from answering.
+pub(crate) type Answer = Result<ExitCode, Failure>;
+
+/// One line that names the thing, and the cure where there is one.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    /// `message` is lower-case, without a full stop, and names what it is about.
+    pub(crate) fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), hint: None }
+    }
+
+    /// What the user can do about it.
+    pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Writes the failure to stderr and gives its exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (red, bold) = if colourful(&io::stderr()) {
+            (Style::new().fg_color(Some(AnsiColor::Red.into())).bold(), Style::new().bold())
+        } else {
+            (Style::new(), Style::new())
+        };
+        let mut text = format!("{red}thruway:{red:#} {}\n", self.message);
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n{bold}hint:{bold:#} {hint}\n"));
+        }
+        // A closed stderr leaves nobody to tell.
+        let _ = io::stderr().write_all(text.as_bytes());
+        ExitCode::from(FAILED)
+    }
+}
+
+/// Writes data to stdout. A reader that has gone away (`| head`) is not an error.
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(format_args!("cannot write to stdout: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `stream` wants colour: it is a terminal, and `NO_COLOR` is not set (no-color.org).
+pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !refused
+}

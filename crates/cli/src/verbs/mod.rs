@@ -1,0 +1,36 @@
+//! The verbs, one file each.
+
+mod expand;
+mod manual;
+
+use clap::{Parser, Subcommand};
+
+use crate::output::Answer;
+
+/// From a name to its bytes with no stops.
+///
+/// Finds the file-system work that programs and servers waste between a name and its bytes, and
+/// removes it: decide once, at open; then let the kernel move the bytes.
+#[derive(Debug, Parser)]
+#[command(name = "thruway", version, max_term_width = 100)]
+pub(crate) struct Thruway {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Expand(expand::Expand),
+    Completions(manual::Completions),
+    Man(manual::Man),
+}
+
+impl Thruway {
+    pub(crate) fn run(self) -> Answer {
+        match self.verb {
+            Verb::Expand(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(),
+            Verb::Man(verb) => verb.run(),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The one module that touches the disk: names are opened beneath a folder, once.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use crate::{DenyList, Error, Name, Refusal};
+
+/// A folder that names are opened beneath; nothing outside it can be reached through it.
+///
+/// Containment is the kernel's: every open is one `openat2` with `RESOLVE_BENEATH` and
+/// `RESOLVE_NO_MAGICLINKS` (Linux 5.6), so symbolic links are followed only while they stay inside.
+#[derive(Debug)]
+pub struct Boundary {
+    base: OwnedFd,
+    path: PathBuf,
+    deny: DenyList,
+}
+
+/// An open regular file or directory, with the stat that was taken from the same descriptor.
+#[derive(Debug)]
+pub struct OpenFile {
+    descriptor: OwnedFd,
+    stat: Stat,
+}
+
+/// The file that a search opened, and which of the suffixes it was found with.
+#[derive(Debug)]
+pub struct Found {
+    /// The open file.
+    pub file: OpenFile,
+    /// The place of its suffix among those that were asked for.
+    pub suffix: usize,
+}
+
+/// What an open file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// Bytes that can be read.
+    Regular,
+    /// A folder that can be listed.
+    Directory,
+}
+
+/// One entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The entry's name: one component.
+    pub name: Vec<u8>,
+    /// Whether the directory itself says that it is a directory. A symbolic link is not one.
+    pub is_directory: bool,
+}
+
+impl Boundary {
+    /// Opens the folder at `path`, relative to the current one. Names in `deny` are refused.
+    ///
+    /// # Errors
+    /// Whatever `open` reports: the folder is missing, is a file, or may not be read.
+    pub fn new(path: &Path, deny: DenyList) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let base = fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|errno| Error::system("open folder", path.as_os_str().as_bytes(), errno))?;
+        Ok(Self { base, path: path.to_owned(), deny })
+    }
+
+    /// The folder's path as it was given.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens `name` beneath the folder: one system call for the open, one for the stat.
+    ///
+    /// # Errors
+    /// A refusal ([`Error::refusal`]) for a denied name or one that leads outside, or the system's
+    /// error ([`Error::errno`]). Anything but a regular file or a directory is `EACCES`.
+    pub fn open(&self, name: &Name) -> Result<OpenFile, Error> {
+        if self.deny.denies(name) {
+            return Err(Error::refused(name.as_bytes(), Refusal::Denied));
+        }
+        let file = self.open_bytes(name.as_bytes())?;
+        if name.is_directory() && file.kind() != FileKind::Directory {
+            return Err(Error::system("open", name.as_bytes(), Errno::NOTDIR));
+        }
+        Ok(file)
+    }
+
+    /// Opens the first of `name` + suffix that exists as a regular file, in the order given.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), for the last suffix if none exists. An error other than "not found"
+    /// ends the search: a file that may not be read is not passed over for another one.
+    pub fn search(&self, name: &Name, suffixes: &[&[u8]]) -> Result<Found, Error> {
+        if self.deny.denies(name) {
+            return Err(Error::refused(name.as_bytes(), Refusal::Denied));
+        }
+        let mut candidate = name.as_bytes().to_vec();
+        for (suffix, bytes) in suffixes.iter().enumerate() {
+            candidate.truncate(name.as_bytes().len());
+            candidate.extend_from_slice(bytes);
+            match self.open_bytes(&candidate) {
+                Ok(file) if file.kind() == FileKind::Regular => return Ok(Found { file, suffix }),
+                Ok(_) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::system("open", name.as_bytes(), Errno::NOENT))
+    }
+
+    fn open_bytes(&self, name: &[u8]) -> Result<OpenFile, Error> {
+        // NONBLOCK: the open of a FIFO without a writer must not wait for one.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let path = if name.is_empty() { b".".as_slice() } else { name };
+        let descriptor = fs::openat2(&self.base, path, flags, Mode::empty(), within).map_err(
+            |errno| match errno {
+                // What `openat2` answers for a link that leads out, or for a magic link.
+                Errno::XDEV | Errno::LOOP => Error::refused(name, Refusal::OutsideBase),
+                errno => Error::system("open", name, errno),
+            },
+        )?;
+        OpenFile::new(descriptor).map_err(|errno| Error::system("open", name, errno))
+    }
+}
+
+impl OpenFile {
+    fn new(descriptor: OwnedFd) -> Result<Self, Errno> {
+        let stat = fs::fstat(&descriptor)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile | FileType::Directory => Ok(Self { descriptor, stat }),
+            _ => Err(Errno::ACCESS),
+        }
+    }
+
+    /// Whether this is a file or a folder.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        match FileType::from_raw_mode(self.stat.st_mode) {
+            FileType::Directory => FileKind::Directory,
+            _ => FileKind::Regular,
+        }
+    }
+
+    /// Size in bytes when it was opened.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+
+    /// Time of the last change of its bytes: seconds and nanoseconds since 1970.
+    #[must_use]
+    pub fn modified(&self) -> (i64, u32) {
+        let nanoseconds = u32::try_from(self.stat.st_mtime_nsec).unwrap_or(0);
+        (self.stat.st_mtime, nanoseconds)
+    }
+
+    /// Device and inode: the same for every name of the same file.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        (self.stat.st_dev, self.stat.st_ino)
+    }
+
+    /// The entries of an open directory, sorted by name, without `.` and `..`.
+    ///
+    /// # Errors
+    /// Whatever the system reports, and `EOVERFLOW` beyond `entries_max` entries.
+    pub fn listing(&self, entries_max: usize) -> Result<Vec<Entry>, Error> {
+        let failed = |errno| Error::system("list", b".", errno);
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&self.descriptor).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            if entries.len() == entries_max {
+                return Err(failed(Errno::OVERFLOW));
+            }
+            let is_directory = entry.file_type() == FileType::Directory;
+            entries.push(Entry { name: name.to_vec(), is_directory });
+        }
+        entries.sort_unstable();
+        Ok(entries)
+    }
+
+    /// The descriptor itself, for `read` and `sendfile`.
+    #[must_use]
+    pub fn into_file(self) -> File {
+        File::from(self.descriptor)
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::fs::symlink;
+
+    fn boundary() -> (tempfile::TempDir, Boundary) {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().join("base");
+        std::fs::create_dir_all(base.join("inside/deep")).unwrap();
+        std::fs::write(folder.path().join("secret"), "outside").unwrap();
+        std::fs::write(base.join("inside/file.txt"), "inside").unwrap();
+        let boundary = Boundary::new(&base, DenyList::new().hidden()).unwrap();
+        (folder, boundary)
+    }
+
+    fn name(path: &str) -> Name {
+        Name::from_url_path(path.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_opened_with_its_own_stat() {
+        let (_folder, boundary) = boundary();
+        let file = boundary.open(&name("/inside/file.txt")).unwrap();
+        assert_eq!((file.kind(), file.size_bytes()), (FileKind::Regular, 6));
+        let mut text = String::new();
+        file.into_file().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "inside");
+    }
+
+    #[test]
+    fn links_are_followed_inside_and_refused_outside() {
+        let (folder, boundary) = boundary();
+        let base = folder.path().join("base");
+        symlink("inside/file.txt", base.join("within")).unwrap();
+        symlink("../secret", base.join("escape")).unwrap();
+        symlink("/etc/passwd", base.join("absolute")).unwrap();
+        symlink("/proc/self/root", base.join("magic")).unwrap();
+        assert!(boundary.open(&name("/within")).is_ok());
+        for escape in ["/escape", "/absolute", "/magic/etc/passwd"] {
+            let error = boundary.open(&name(escape)).unwrap_err();
+            assert_eq!(error.refusal(), Some(Refusal::OutsideBase), "{escape}");
+        }
+    }
+
+    #[test]
+    fn a_cycle_of_links_is_refused_and_does_not_hang() {
+        let (folder, boundary) = boundary();
+        symlink("b", folder.path().join("base/a")).unwrap();
+        symlink("a", folder.path().join("base/b")).unwrap();
+        assert!(boundary.open(&name("/a")).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_at_once() {
+        let (folder, boundary) = boundary();
+        let fifo = folder.path().join("base/fifo");
+        fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(boundary.open(&name("/fifo")).unwrap_err().errno(), Some(13));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_asks_for_a_directory() {
+        let (_folder, boundary) = boundary();
+        assert!(boundary.open(&name("/inside/")).is_ok());
+        assert!(boundary.open(&name("/inside/file.txt/")).unwrap_err().is_not_found());
+        assert!(boundary.open(&name("/inside/file.txt/x")).unwrap_err().is_not_found());
+    }
+
+    #[test]
+    fn the_search_opens_the_first_suffix_that_exists() {
+        let (folder, boundary) = boundary();
+        std::fs::write(folder.path().join("base/inside/file.txt.gz"), "gz").unwrap();
+        let suffixes: [&[u8]; 3] = [b".br", b".gz", b""];
+        let found = boundary.search(&name("/inside/file.txt"), &suffixes).unwrap();
+        assert_eq!((found.suffix, found.file.size_bytes()), (1, 2));
+        let missing = boundary.search(&name("/inside/none"), &suffixes).unwrap_err();
+        assert!(missing.is_not_found());
+        let directory = boundary.search(&name("/inside"), &[b"".as_slice()]).unwrap_err();
+        assert!(directory.is_not_found());
+    }
+
+    #[test]
+    fn a_denied_name_is_refused_before_the_disk_is_asked() {
+        let (_folder, boundary) = boundary();
+        let error = boundary.open(&name("/.env")).unwrap_err();
+        assert_eq!(error.refusal(), Some(Refusal::Denied));
+        assert_eq!(error.to_string(), "refused \".env\": the name is on the deny list");
+    }
+
+    #[test]
+    fn a_listing_is_sorted_and_limited() {
+        let (_folder, boundary) = boundary();
+        let inside = boundary.open(&name("/inside")).unwrap();
+        let names: Vec<_> = inside.listing(10).unwrap();
+        assert_eq!(names[0], Entry { name: b"deep".to_vec(), is_directory: true });
+        assert_eq!(names[1], Entry { name: b"file.txt".to_vec(), is_directory: false });
+        assert!(inside.listing(1).is_err());
+    }
+
+    #[test]
+    fn an_error_names_the_file_and_the_cause() {
+        let (_folder, boundary) = boundary();
+        let error = boundary.open(&name("/inside/none")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot open inside/none: No such file or directory (os error 2)"
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a name did not become an open file.
+
+use std::fmt;
+
+use crate::Refusal;
+
+/// A name that did not become an open file, with the name that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    name: Vec<u8>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Refused(Refusal),
+    System { doing: &'static str, errno: i32 },
+}
+
+impl Error {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn system(doing: &'static str, name: &[u8], errno: rustix::io::Errno) -> Self {
+        let kind = Kind::System { doing, errno: errno.raw_os_error() };
+        Self { name: name.to_vec(), kind }
+    }
+
+    pub(crate) fn refused(name: &[u8], refusal: Refusal) -> Self {
+        Self { name: name.to_vec(), kind: Kind::Refused(refusal) }
+    }
+
+    /// The name that was asked for, as it was asked for.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The rule that refused the name before the system was asked, if one did.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self.kind {
+            Kind::Refused(refusal) => Some(refusal),
+            Kind::System { .. } => None,
+        }
+    }
+
+    /// The system's error number, if the system was asked.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self.kind {
+            Kind::Refused(_) => None,
+            Kind::System { errno, .. } => Some(errno),
+        }
+    }
+
+    /// Whether there is just no such file: the honest "no", as opposed to trouble.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        const ENOENT: i32 = 2;
+        const ENOTDIR: i32 = 20;
+        matches!(self.errno(), Some(ENOENT | ENOTDIR))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = String::from_utf8_lossy(&self.name);
+        match self.kind {
+            Kind::Refused(refusal) => write!(formatter, "refused {name:?}: {refusal}"),
+            Kind::System { doing, errno } => {
+                let error = std::io::Error::from_raw_os_error(errno);
+                write!(formatter, "cannot {doing} {name}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,22 @@
+//! From a name to an open file.
+//!
+//! A **name** is what a program asked for: unresolved bytes. A **search** tries its candidates
+//! (base × name × suffix) and opens the first that exists. The result is an **open file**, never a
+//! path that has to be looked up again.
+//!
+//! Reading order: [`expand`](mod@expand) (lexical, never touches the disk), [`name`] (a URL path
+//! becomes a name that cannot leave its base), then [`disk`], the one module that touches the disk:
+//! a [`Boundary`] opens names beneath a folder.
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub mod disk;
+mod error;
+pub mod expand;
+pub mod name;
+
+#[cfg(target_os = "linux")]
+pub use disk::{Boundary, FileKind, Found, OpenFile};
+pub use error::Error;
+pub use expand::{Flavour, expand};
+pub use name::{DenyList, Name, Refusal};

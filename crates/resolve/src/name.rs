@@ -1,0 +1,354 @@
+//! A URL path becomes a name that cannot leave its base.
+//!
+//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than the
+//! one that it spells, on this host or on another one, is refused before any file system is asked,
+//! and the same on every host: a rule that holds only where it was tested is not a rule.
+
+use std::fmt;
+
+/// A relative name without empty, `.` or `..` components: it cannot leave the base it is opened from.
+///
+/// The empty name is the base itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    bytes: Vec<u8>,
+    is_directory: bool,
+}
+
+impl Name {
+    /// The name that a URL path spells: `/a%20b/../c/` is `c`, and says that it wants a directory.
+    ///
+    /// `path` is the path of a request target: no scheme, no host, no query. It must begin with `/`.
+    ///
+    /// # Errors
+    /// The first rule that refuses it.
+    pub fn from_url_path(path: &[u8]) -> Result<Self, Refusal> {
+        if path.first() != Some(&b'/') {
+            return Err(Refusal::NotAbsolute);
+        }
+        let decoded = decode_percent(path)?;
+        let text = std::str::from_utf8(&decoded).map_err(|_| Refusal::NotUtf8)?;
+        refuse_anywhere(text)?;
+        let name = Self::from_components(text.as_bytes())?;
+        name.components().try_for_each(refuse_component)?;
+        Ok(name)
+    }
+
+    /// The name of `path` as seen from `base`, both absolute and in this host's own spelling.
+    ///
+    /// It is for paths that a program chose (`X-Sendfile`, `to_path`), so names that are merely odd
+    /// are taken as they are; only what lies outside `base` is refused, by whole components.
+    ///
+    /// # Errors
+    /// [`Refusal::OutsideBase`] and [`Refusal::Nul`].
+    pub fn beneath(base: &[u8], path: &[u8]) -> Result<Self, Refusal> {
+        if path.contains(&0) {
+            return Err(Refusal::Nul);
+        }
+        let base = crate::expand(crate::Flavour::Posix, base, b"/");
+        let path = crate::expand(crate::Flavour::Posix, path, b"/");
+        let rest = match base.as_slice() {
+            b"/" => Some(&path[..]),
+            base => path.strip_prefix(base),
+        };
+        match rest {
+            Some(rest) if rest.is_empty() || rest[0] == b'/' => Self::from_components(rest),
+            _ => Err(Refusal::OutsideBase),
+        }
+    }
+
+    /// The bytes, with `/` between components and none at either end.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the path ended in `/`, so that only a directory answers it.
+    #[must_use]
+    pub fn is_directory(&self) -> bool {
+        self.is_directory
+    }
+
+    /// The components in order; none for the base itself.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.bytes.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
+    }
+
+    fn from_components(path: &[u8]) -> Result<Self, Refusal> {
+        let mut bytes: Vec<u8> = Vec::with_capacity(path.len());
+        let mut is_directory = true;
+        for component in path.split(|byte| *byte == b'/') {
+            is_directory = matches!(component, b"" | b"." | b"..");
+            match component {
+                b"" | b"." => {}
+                b".." if bytes.is_empty() => return Err(Refusal::OutsideBase),
+                b".." => bytes.truncate(bytes.iter().rposition(|b| *b == b'/').unwrap_or(0)),
+                _ => {
+                    if !bytes.is_empty() {
+                        bytes.push(b'/');
+                    }
+                    bytes.extend_from_slice(component);
+                }
+            }
+        }
+        Ok(Self { bytes, is_directory })
+    }
+}
+
+/// Why a name was refused without asking any file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The path does not begin with `/`.
+    NotAbsolute,
+    /// A `%` without two hexadecimal digits behind it.
+    BadEscape,
+    /// A NUL byte.
+    Nul,
+    /// A `\`, a separator on Windows.
+    Backslash,
+    /// Not UTF-8, overlong forms and surrogates included.
+    NotUtf8,
+    /// `..` at a point where it would leave the base, or a path outside it.
+    OutsideBase,
+    /// A drive letter such as `c:`.
+    Drive,
+    /// Two separators at the start: a server's name on Windows (`//host`, `//?/`, `//./`).
+    Unc,
+    /// A `:` inside a component: a stream on NTFS (`index.html::$DATA`).
+    Stream,
+    /// A component that ends in a dot or a space, which Windows takes away.
+    TrailingDotOrSpace,
+    /// A device's name on Windows, with or without a suffix: `nul.txt`.
+    Device,
+    /// A component in the form of a short name, such as `secret~1.txt`.
+    ShortName,
+    /// A component that the deny list names.
+    Denied,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NotAbsolute => "the path does not begin with a slash",
+            Self::BadEscape => "a percent sign without two hexadecimal digits",
+            Self::Nul => "a NUL byte",
+            Self::Backslash => "a backslash",
+            Self::NotUtf8 => "not valid UTF-8",
+            Self::OutsideBase => "the name lies outside its base",
+            Self::Drive => "a drive letter",
+            Self::Unc => "two slashes at the start",
+            Self::Stream => "a colon inside a name",
+            Self::TrailingDotOrSpace => "a name that ends in a dot or a space",
+            Self::Device => "the name of a device",
+            Self::ShortName => "a name in the form of a short (8.3) name",
+            Self::Denied => "the name is on the deny list",
+        })
+    }
+}
+
+/// Names that are never served, whatever lies on the disk: compared a component at a time, after
+/// case folding.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DenyList {
+    names: Vec<String>,
+    hidden: bool,
+}
+
+impl DenyList {
+    /// An empty list: nothing is denied.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Denies components that begin with a dot, except `.well-known` (RFC 8615).
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
+    /// Denies components that equal `name` in any case.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.names.push(name.to_lowercase());
+        self
+    }
+
+    /// Whether any component of `name` is on the list.
+    #[must_use]
+    pub fn denies(&self, name: &Name) -> bool {
+        name.components().any(|component| self.denies_component(component))
+    }
+
+    /// Whether `component` is on the list.
+    #[must_use]
+    pub fn denies_component(&self, component: &[u8]) -> bool {
+        if self.hidden && component.starts_with(b".") && component != b".well-known" {
+            return true;
+        }
+        if self.names.is_empty() {
+            return false;
+        }
+        let folded = String::from_utf8_lossy(component).to_lowercase();
+        self.names.contains(&folded)
+    }
+}
+
+/// Decodes each percent-escape once; what comes out is never looked at for escapes again.
+fn decode_percent(path: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path.iter();
+    while let Some(byte) = rest.next() {
+        if *byte == b'%' {
+            let high = rest.next().and_then(|digit| hexadecimal(*digit));
+            let low = rest.next().and_then(|digit| hexadecimal(*digit));
+            decoded.push(high.zip(low).map(|(h, l)| h << 4 | l).ok_or(Refusal::BadEscape)?);
+        } else {
+            decoded.push(*byte);
+        }
+    }
+    Ok(decoded)
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+/// The rules that need no components.
+fn refuse_anywhere(path: &str) -> Result<(), Refusal> {
+    if path.contains('\0') {
+        return Err(Refusal::Nul);
+    }
+    if path.contains('\\') {
+        return Err(Refusal::Backslash);
+    }
+    if path.starts_with("//") {
+        return Err(Refusal::Unc);
+    }
+    Ok(())
+}
+
+/// The rules for one component that is neither empty nor made of dots.
+fn refuse_component(component: &[u8]) -> Result<(), Refusal> {
+    if let [letter, b':', ..] = component
+        && letter.is_ascii_alphabetic()
+    {
+        return Err(Refusal::Drive);
+    }
+    if component.contains(&b':') {
+        return Err(Refusal::Stream);
+    }
+    if matches!(component.last(), Some(b'.' | b' ')) {
+        return Err(Refusal::TrailingDotOrSpace);
+    }
+    if is_device(component) {
+        return Err(Refusal::Device);
+    }
+    if is_short_name(component) {
+        return Err(Refusal::ShortName);
+    }
+    Ok(())
+}
+
+/// Device names of Windows, up to the first dot and without the spaces before it.
+///
+/// Source: "Naming Files, Paths, and Namespaces" in Microsoft's documentation, which counts the
+/// superscript digits ¹, ² and ³ as digits here; `CONIN$`, `CONOUT$` and `CLOCK$` are older.
+fn is_device(component: &[u8]) -> bool {
+    let stem = component.split(|byte| *byte == b'.').next().unwrap_or(component);
+    let stem = stem.trim_ascii_end().to_ascii_uppercase();
+    match stem.as_slice() {
+        b"CON" | b"PRN" | b"AUX" | b"NUL" | b"CONIN$" | b"CONOUT$" | b"CLOCK$" => true,
+        [b'C', b'O', b'M', port @ ..] | [b'L', b'P', b'T', port @ ..] => {
+            matches!(port, [b'0'..=b'9'] | [0xC2, 0xB9 | 0xB2 | 0xB3])
+        }
+        _ => false,
+    }
+}
+
+/// Whether `component` could be the 8.3 name that Windows made for a longer one: `progra~1`,
+/// `secret~2.txt`.
+fn is_short_name(component: &[u8]) -> bool {
+    let (stem, suffix) = match component.iter().rposition(|byte| *byte == b'.') {
+        Some(dot) => (&component[..dot], &component[dot + 1..]),
+        None => (component, &b""[..]),
+    };
+    let digits = stem.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let before = &stem[..stem.len() - digits];
+    stem.len() <= 8 && suffix.len() <= 3 && digits > 0 && before.ends_with(b"~")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `tests/vectors/url_path.tsv`: a path, then `ok NAME`, `ok-dir NAME` or the refusal's name.
+    #[test]
+    fn every_vector_gives_its_name_or_its_refusal() {
+        let vectors = include_str!("../../../tests/vectors/url_path.tsv");
+        let rows: Vec<_> = vectors.lines().filter(|row| !row.starts_with('#')).collect();
+        assert!(rows.len() > 60, "the vectors are there");
+        for row in rows {
+            let (path, expected) = row.split_once('\t').expect(row);
+            let got = match Name::from_url_path(&unescape(path)) {
+                Ok(name) => {
+                    let kind = if name.is_directory() { "ok-dir" } else { "ok" };
+                    format!("{kind} {}", String::from_utf8_lossy(name.as_bytes()))
+                }
+                Err(refusal) => format!("{refusal:?}"),
+            };
+            assert_eq!(got.trim_end(), expected, "{path}");
+        }
+    }
+
+    /// `\xHH` in a vector is that byte, so that the file itself stays text.
+    fn unescape(path: &str) -> Vec<u8> {
+        let mut parts = path.split("\\x");
+        let mut bytes = parts.next().unwrap_or("").as_bytes().to_vec();
+        for part in parts {
+            bytes.push(u8::from_str_radix(&part[..2], 16).expect(path));
+            bytes.extend_from_slice(&part.as_bytes()[2..]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_path_is_beneath_a_base_by_whole_components_only() {
+        let beneath = |base: &str, path: &str| {
+            Name::beneath(base.as_bytes(), path.as_bytes())
+                .map(|name| String::from_utf8(name.bytes).unwrap())
+        };
+        assert_eq!(beneath("/srv/files", "/srv/files/a/b"), Ok("a/b".into()));
+        assert_eq!(beneath("/srv/files/", "/srv/files"), Ok(String::new()));
+        assert_eq!(beneath("/", "/etc/hosts"), Ok("etc/hosts".into()));
+        assert_eq!(beneath("/srv/files", "/srv/files-of-others/a"), Err(Refusal::OutsideBase));
+        assert_eq!(beneath("/srv/files", "/srv/files/../secret"), Err(Refusal::OutsideBase));
+        assert_eq!(beneath("/srv", "/srv/a\0b"), Err(Refusal::Nul));
+    }
+
+    #[test]
+    fn the_deny_list_folds_case_and_hides_dotfiles() {
+        let denied = DenyList::new().hidden().name("Web.config");
+        let denies = |path: &str| denied.denies(&Name::from_url_path(path.as_bytes()).unwrap());
+        assert!(denies("/a/.git/config"));
+        assert!(denies("/WEB.CONFIG"));
+        assert!(denies("/web.config/x"));
+        assert!(!denies("/.well-known/acme-challenge/t"));
+        assert!(!denies("/web.config.txt"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_leaves_its_base(path in "/[a-c./%\\\\:~1 2ef]{0,24}") {
+            if let Ok(name) = Name::from_url_path(path.as_bytes()) {
+                prop_assert!(!name.as_bytes().starts_with(b"/"));
+                for component in name.as_bytes().split(|byte| *byte == b'/') {
+                    prop_assert!(component != b".." && component != b".");
+                }
+            }
+        }
+    }
+}

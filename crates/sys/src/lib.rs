@@ -1,0 +1,8 @@
+//! Kernel calls that rustix lacks, as safe functions.
+//!
+//! Each module is one noun of the kernel's. This crate and the gem's extension are the only places
+//! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
+#![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
+
+#[cfg(unix)]
+pub mod map;

@@ -1,0 +1,99 @@
+//! A whole file as read-only memory.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A private, read-only map of a whole file.
+///
+/// The bytes stay readable for as long as this value lives, whatever happens to the file's *name*:
+/// a rename over it, or its removal, leaves the mapped inode alone. A writer that *shrinks* the
+/// inode itself would make reads fault, so map only files that are replaced by rename and never
+/// edited in place (packs are).
+#[derive(Debug)]
+pub struct ReadOnlyMap {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is read-only for everyone who goes through this type, so it may be shared.
+unsafe impl Send for ReadOnlyMap {}
+// SAFETY: as above: there is no way to write through a `&ReadOnlyMap`.
+unsafe impl Sync for ReadOnlyMap {}
+
+impl ReadOnlyMap {
+    /// Maps `file` from its first byte to its last. An empty file gives an empty slice.
+    ///
+    /// # Errors
+    /// Whatever `fstat` and `mmap` report: the file is a pipe or a folder, or memory is short.
+    pub fn new(file: &File) -> io::Result<Self> {
+        let length = usize::try_from(file.metadata()?.len())
+            .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if length == 0 {
+            return Ok(Self { start: NonNull::dangling(), length });
+        }
+        // SAFETY: a fresh private mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe {
+            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0)
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, length })
+    }
+}
+
+impl Deref for ReadOnlyMap {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` is valid for `length` bytes until `drop`, and never written to.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for ReadOnlyMap {
+    fn drop(&mut self) {
+        if self.length > 0 {
+            // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
+            let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+            debug_assert!(unmapped.is_ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_map_holds_the_bytes_of_the_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"from a name to its bytes").unwrap();
+        assert_eq!(&*ReadOnlyMap::new(&file).unwrap(), b"from a name to its bytes");
+    }
+
+    #[test]
+    fn an_empty_file_is_an_empty_slice() {
+        assert!(ReadOnlyMap::new(&tempfile::tempfile().unwrap()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_replaced_file_leaves_the_map_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pack");
+        std::fs::write(&path, b"old").unwrap();
+        let map = ReadOnlyMap::new(&File::open(&path).unwrap()).unwrap();
+        std::fs::write(folder.path().join("new"), b"newer").unwrap();
+        std::fs::rename(folder.path().join("new"), &path).unwrap();
+        assert_eq!(&*map, b"old");
+    }
+
+    #[test]
+    fn a_folder_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(ReadOnlyMap::new(&File::open(folder.path()).unwrap()).is_err());
+    }
+}

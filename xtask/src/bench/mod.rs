@@ -1,0 +1,68 @@
+//! `cargo x bench`: times, as ratios to peers in one run. They are reports, never assertions.
+
+mod document;
+mod measure;
+mod names;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use measure::Machine;
+
+/// Measure a verb against its peers
+///
+/// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
+/// given by its path, as in `--peer iodine=DIR`; one that is not given is left out with one line.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// The verb [default: all of them]
+    verb: Option<String>,
+    /// How often each contender runs
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Where a peer is: may be repeated
+    #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
+    peer: Vec<(String, PathBuf)>,
+    /// Put the tables into docs/benchmarks.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// What a benchmark needs to know.
+struct Setting {
+    root: PathBuf,
+    rounds: usize,
+    #[expect(dead_code, reason = "the first verb with peers that are no packages comes next")]
+    peers: BTreeMap<String, PathBuf>,
+}
+
+type Benchmark = fn(&Setting) -> Result<String, String>;
+
+const BENCHMARKS: [(&str, Benchmark); 1] = [("names", names::run)];
+
+impl Bench {
+    pub(crate) fn run(self, root: &Path) -> Result<(), String> {
+        let peers = self.peer.into_iter().collect();
+        let setting = Setting { root: root.to_owned(), rounds: self.rounds, peers };
+        let chosen = self.verb.as_deref();
+        let mut ran = 0;
+        for (verb, run) in BENCHMARKS.iter().filter(|(verb, _)| chosen.is_none_or(|c| c == *verb)) {
+            let before = Machine::now();
+            let tables = run(&setting)?;
+            let section = format!("{}\n\n{tables}", before.until_now());
+            println!("## {verb}\n\n{section}");
+            if self.write {
+                document::replace(&root.join("docs/benchmarks.md"), verb, &section)?;
+            }
+            ran += 1;
+        }
+        if ran == 0 { Err(format!("no benchmark named {}", chosen.unwrap_or(""))) } else { Ok(()) }
+    }
+}
+
+fn peer(text: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = text.split_once('=').ok_or("write it as NAME=PATH")?;
+    Ok((name.to_owned(), PathBuf::from(path)))
+}

@@ -1,0 +1,114 @@
+//! `cargo x check`: the lints, then every test, a step at a time.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+
+/// Everything that CI runs: lints, then every test
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Only the steps whose title contains this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+/// One part of the check.
+struct Step {
+    title: &'static str,
+    program: PathBuf,
+    arguments: Vec<&'static str>,
+}
+
+impl Check {
+    /// Runs the steps in order and stops at the first that fails. Ends with the summary lines of all
+    /// test runners, in their own words.
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let only = self.only.as_deref().unwrap_or("");
+        let mut summaries = Vec::new();
+        for step in steps(root).iter().filter(|step| step.title.contains(only)) {
+            let start = Instant::now();
+            println!("\n== {}", step.title);
+            step.run(root, &mut summaries)?;
+            println!("== {}: {} s", step.title, start.elapsed().as_secs());
+        }
+        println!();
+        summaries.iter().for_each(|summary| println!("{summary}"));
+        Ok(())
+    }
+}
+
+/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile.
+const GEM_TESTS: [&str; 6] = [
+    "-Itarget/debug/gem",
+    "-Igem/lib",
+    "-Igem/test",
+    "-w",
+    "-e",
+    "Dir['gem/test/**/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
+];
+
+fn steps(root: &Path) -> Vec<Step> {
+    let step = |title, program, arguments: &[&'static str]| Step {
+        title,
+        program,
+        arguments: arguments.to_vec(),
+    };
+    vec![
+        step("format", crate::cargo(), &["fmt", "--all", "--check"]),
+        step("spelling", root.join("target/tools/bin/typos"), &[]),
+        step(
+            "lints",
+            crate::cargo(),
+            &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+        ),
+        step("ruby style", "rubocop".into(), &["--format", "simple"]),
+        step("tests", crate::cargo(), &["test", "--workspace"]),
+        step("gem", crate::cargo(), &["x", "gem"]),
+        step("gem tests", "ruby".into(), &GEM_TESTS),
+    ]
+}
+
+impl Step {
+    /// Shows the command's output as it comes and keeps the runners' summary lines.
+    fn run(&self, root: &Path, summaries: &mut Vec<String>) -> Result<(), String> {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .current_dir(root)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| {
+                format!("{}: cannot start {}: {error}", self.title, self.program.display())
+            })?;
+        let output = child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines());
+        for line in output.map_while(Result::ok) {
+            println!("{line}");
+            if is_summary(&line) {
+                summaries.push(line);
+            }
+        }
+        let status = child.wait().map_err(|error| format!("{}: {error}", self.title))?;
+        if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", self.title)) }
+    }
+}
+
+/// The last line of a test runner that ran at least one test: libtest's, or minitest's.
+fn is_summary(line: &str) -> bool {
+    let libtest = line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed");
+    libtest || (line.contains(" runs, ") && line.contains(" assertions, "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_told_from_other_lines() {
+        assert!(is_summary("test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured"));
+        assert!(is_summary("12 runs, 30 assertions, 0 failures, 0 errors, 0 skips"));
+        assert!(!is_summary("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured"));
+        assert!(!is_summary("running 17 tests"));
+    }
+}

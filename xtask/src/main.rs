@@ -1,0 +1,57 @@
+//! The project's own tasks, started as `cargo x TASK`.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its developer")]
+
+mod bench;
+mod check;
+mod gem;
+mod layers;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's own tasks
+#[derive(Debug, Parser)]
+#[command(name = "cargo x")]
+struct Tasks {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Check(check::Check),
+    Bench(bench::Bench),
+    Gem(gem::Gem),
+    /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
+    Layers,
+}
+
+fn main() -> ExitCode {
+    let done = match Tasks::parse().task {
+        Task::Check(check) => check.run(&root()),
+        Task::Bench(bench) => bench.run(&root()),
+        Task::Gem(gem) => gem.run(&root()),
+        Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("cargo x: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}
+
+/// The cargo that started this task.
+fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
