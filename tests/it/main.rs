@@ -3,6 +3,7 @@
 
 mod expand;
 mod manual;
+mod mount;
 
 use std::process::{Command, Output};
 

@@ -1,0 +1,119 @@
+//! Acting as the caller: what is made belongs to whoever asked for it.
+//!
+//! Linux keeps credentials per thread, so a thread becomes the caller for one system call and
+//! itself again afterwards. The umask is the thread's own too: a file system with access lists
+//! must see it, since it counts only where a folder has no default list.
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid, umask};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
+use thruway_fuse::Caller;
+
+/// What a thread that answers requests knows of its own rights.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    own: (u32, u32),
+    /// Others can be impersonated.
+    can_switch: bool,
+    /// `CAP_FSETID` was given up and can be taken back for a moment.
+    can_keep_setid: bool,
+    umask: u32,
+}
+
+impl Actor {
+    /// For the calling thread. From here on it writes without `CAP_FSETID`, so that a write clears
+    /// setuid and setgid as an ordinary user's write does.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
+        let capabilities = capabilities(None)?.effective;
+        let switching = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let actor = Self {
+            own: (geteuid().as_raw(), getegid().as_raw()),
+            can_switch: capabilities.contains(switching),
+            can_keep_setid: capabilities.contains(CapabilitySet::FSETID),
+            umask: 0,
+        };
+        umask(Mode::empty());
+        if actor.can_switch {
+            set_thread_groups(&[])?;
+        }
+        actor.give_up_setid()?;
+        Ok(actor)
+    }
+
+    /// Runs `make` as the caller, with the caller's umask.
+    pub(crate) fn make_as<T>(
+        &mut self,
+        caller: &Caller,
+        umask_bits: u32,
+        make: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if self.umask != umask_bits & 0o777 {
+            self.umask = umask_bits & 0o777;
+            umask(Mode::from_raw_mode(self.umask));
+        }
+        if (caller.uid, caller.gid) == self.own {
+            return make();
+        }
+        if !self.can_switch {
+            // Made by us, it would belong to us: that is not the caller's to decide.
+            return Err(Errno::PERM);
+        }
+        let became = become_caller(caller);
+        let made = became.and_then(|()| make());
+        self.become_self(caller)?;
+        made
+    }
+
+    /// Runs `change` with `CAP_FSETID`: the setuid and setgid bits stay as they are.
+    pub(crate) fn keeping_setid<T>(
+        &self,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if !self.can_keep_setid {
+            return change();
+        }
+        self.set_setid(true)?;
+        let changed = change();
+        self.set_setid(false)?;
+        changed
+    }
+
+    fn become_self(&self, caller: &Caller) -> Result<(), Errno> {
+        // The user first: it brings back the right to change the groups.
+        set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
+        set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
+        if caller.folder_group.is_some() {
+            set_thread_groups(&[])?;
+        }
+        // Going back to root brings every permitted capability back, this one too.
+        self.give_up_setid()
+    }
+
+    fn give_up_setid(&self) -> Result<(), Errno> {
+        if self.can_keep_setid { self.set_setid(false) } else { Ok(()) }
+    }
+
+    fn set_setid(&self, on: bool) -> Result<(), Errno> {
+        let mut sets = capabilities(None)?;
+        sets.effective.set(CapabilitySet::FSETID, on);
+        set_capabilities(None, sets)
+    }
+}
+
+fn become_caller(caller: &Caller) -> Result<(), Errno> {
+    if let Some(group) = caller.folder_group {
+        set_thread_groups(&[Gid::from_raw(group)])?;
+    }
+    set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+    set_thread_res_uid(None, Uid::from_raw(caller.uid), None)
+}
+
+/// The errno of an error that the system reported.
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,222 @@
+//! How the data of an open file moves: decided once for all who have it open.
+//!
+//! The kernel insists that all opens of an inode at one time use the same backing file, so the
+//! choice lies with the inode. The kernel's number for a backing file is kept for a while after the
+//! last close: the next open then costs no system call here.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+use rustix::fs::{OFlags, Statx};
+use rustix::io::Errno;
+use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, feature, open_flag, open_in_flag};
+use thruway_fuse::{Answer, Request};
+use thruway_sys::fuse;
+
+use super::View;
+use super::lookup::stat_place;
+use crate::actor::{Actor, errno};
+use crate::inodes::{Backing, InodeId, lock};
+use crate::memory::Count;
+
+/// Backing files that are kept although nobody has them open. Each holds an inode of the source in
+/// the kernel's memory, a KiB or so.
+const IDLE_MAX: usize = 1024;
+
+/// In place of a backing id: this inode's data goes through the daemon.
+const DAEMON_IO: i32 = -1;
+
+/// Inodes whose backing file is kept without need, the one that is longest idle first.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    inodes: Mutex<VecDeque<InodeId>>,
+}
+
+/// How the data of one open file moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By the kernel.
+    Passthrough { backing_id: i32 },
+    /// By the kernel for maps; reads and writes come as requests, because a write of this caller
+    /// must not clear setuid and setgid.
+    Attended { backing_id: i32 },
+    /// By requests.
+    Daemon,
+}
+
+impl View {
+    pub(super) fn open(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &OpenIn,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        if self.behaviour.frozen {
+            // "Never ask again": reads come without an open.
+            return Err(Errno::NOSYS);
+        }
+        let id = InodeId(request.inode);
+        let flags = OFlags::from_bits_retain(with.flags);
+        if flags.contains(OFlags::TRUNC) {
+            self.truncate(actor, id, with)?;
+        }
+        let backing_id = self
+            .inodes
+            .update_backing(id, |backing| self.acquire(backing, || self.back(&*self.place(id)?)))?;
+        let way = self.way(id, backing_id, flags, request.caller.uid == 0)?;
+        answer.put(&opened(way));
+        Ok(())
+    }
+
+    /// Opens a file that was just made, through the descriptor that made it.
+    pub(super) fn open_new(&self, id: InodeId, stat: &Statx, flags: u32, file: OwnedFd) -> Way {
+        let backing_id = self
+            .inodes
+            .update_backing(id, |backing| self.acquire(backing, || self.back(&file)))
+            .unwrap_or(DAEMON_IO);
+        if stat.stx_nlink == 0 {
+            // Nothing else leads to it.
+            self.places.put(id, file.into());
+        }
+        match backing_id {
+            DAEMON_IO => Way::Daemon,
+            backing_id if is_setid(stat) && writes(OFlags::from_bits_retain(flags)) => {
+                Way::Attended { backing_id }
+            }
+            backing_id => Way::Passthrough { backing_id },
+        }
+    }
+
+    fn way(
+        &self,
+        id: InodeId,
+        backing_id: i32,
+        flags: OFlags,
+        is_root: bool,
+    ) -> Result<Way, Errno> {
+        if backing_id == DAEMON_IO {
+            return Ok(Way::Daemon);
+        }
+        if is_root && writes(flags) && is_setid(&stat_place(self.place(id)?)?) {
+            return Ok(Way::Attended { backing_id });
+        }
+        Ok(Way::Passthrough { backing_id })
+    }
+
+    /// One more open: the backing file is the one of the others, or `back` opens it.
+    fn acquire(
+        &self,
+        backing: &mut Backing,
+        back: impl FnOnce() -> Result<i32, Errno>,
+    ) -> Result<i32, Errno> {
+        if backing.id == 0 {
+            backing.id = back()?;
+        }
+        backing.opens += 1;
+        let way = if backing.id == DAEMON_IO { Count::DaemonIo } else { Count::Passthrough };
+        self.memory.count(way);
+        Ok(backing.id)
+    }
+
+    /// Gives the file to the kernel, or decides that its data goes through the daemon.
+    fn back(&self, file: &OwnedFd) -> Result<i32, Errno> {
+        if !self.agreement.has(feature::PASSTHROUGH) {
+            return Ok(DAEMON_IO);
+        }
+        match fuse::open_backing(self.device.as_fd(), file.as_fd()).map_err(|error| errno(&error)) {
+            Ok(backing_id) => Ok(backing_id),
+            Err(errno @ (Errno::NOMEM | Errno::NFILE | Errno::BADF)) => Err(errno),
+            Err(errno) => {
+                self.refusals.note(errno);
+                Ok(DAEMON_IO)
+            }
+        }
+    }
+
+    pub(super) fn release(&self, id: InodeId, _with: &ReleaseIn) -> Result<(), Errno> {
+        let now_idle = self.inodes.update_backing(id, |backing| {
+            backing.opens = backing.opens.saturating_sub(1);
+            if backing.opens > 0 {
+                return false;
+            }
+            if backing.id == DAEMON_IO {
+                backing.id = 0;
+            }
+            backing.id != 0 && !std::mem::replace(&mut backing.is_idle, true)
+        });
+        if now_idle {
+            self.keep_idle(id);
+        } else {
+            self.readers.remove(id);
+            self.writers.remove(id);
+        }
+        Ok(())
+    }
+
+    fn keep_idle(&self, id: InodeId) {
+        let longest_idle = {
+            let mut idle = lock(&self.idle.inodes);
+            idle.push_back(id);
+            if idle.len() > IDLE_MAX { idle.pop_front() } else { None }
+        };
+        if let Some(id) = longest_idle {
+            self.drop_idle(id);
+        }
+    }
+
+    /// Closes the backing file of an inode that was idle, unless it is open again.
+    fn drop_idle(&self, id: InodeId) {
+        if self.inodes.get(id).is_err() {
+            return;
+        }
+        let backing_id = self.inodes.update_backing(id, |backing| {
+            backing.is_idle = false;
+            if backing.opens == 0 { std::mem::take(&mut backing.id) } else { 0 }
+        });
+        self.close_backing(backing_id);
+    }
+
+    /// Closes the backing files that are idle now.
+    pub(crate) fn drop_all_idle(&self) {
+        let idle = std::mem::take(&mut *lock(&self.idle.inodes));
+        idle.into_iter().for_each(|id| self.drop_idle(id));
+    }
+
+    pub(super) fn close_backing(&self, backing_id: i32) {
+        if backing_id > 0 {
+            // The connection may be gone, and the backing file with it.
+            let _ = fuse::close_backing(self.device.as_fd(), backing_id);
+        }
+    }
+
+    fn truncate(&self, actor: &Actor, id: InodeId, with: &OpenIn) -> Result<(), Errno> {
+        let truncate = || rustix::fs::ftruncate(self.open_for_writing(id)?, 0);
+        if with.open_flags & open_in_flag::KILL_PRIVILEGES != 0 {
+            truncate()
+        } else {
+            actor.keeping_setid(truncate)
+        }
+    }
+}
+
+/// The answer to an open.
+pub(super) fn opened(way: Way) -> OpenOut {
+    let passthrough = open_flag::PASSTHROUGH | open_flag::NO_FLUSH;
+    match way {
+        Way::Passthrough { backing_id } => OpenOut { handle: 0, flags: passthrough, backing_id },
+        Way::Attended { backing_id } => {
+            OpenOut { handle: 0, flags: passthrough | open_flag::DIRECT_IO, backing_id }
+        }
+        Way::Daemon => OpenOut { handle: 0, flags: open_flag::NO_FLUSH, backing_id: 0 },
+    }
+}
+
+fn writes(flags: OFlags) -> bool {
+    flags.intersects(OFlags::WRONLY | OFlags::RDWR)
+}
+
+fn is_setid(stat: &Statx) -> bool {
+    stat.stx_mode & 0o6000 != 0
+}

@@ -1,0 +1,211 @@
+//! The process that answers the kernel: what is agreed on first, then a thread for each processor.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use thruway_fuse::wire::feature;
+use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
+use thruway_sys::signals::Signals;
+
+use crate::memory::Memory;
+use crate::order::Service;
+use crate::view::{Behaviour, Timeouts, View};
+use crate::{Error, Log, Mode, Plan, device, limits, status};
+
+/// How often idle descriptors are closed.
+const AGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Most pages in a request where the kernel moves the data by itself: folders and extended
+/// attributes are all that is left.
+const LIVE_PAGES_MAX: u16 = 32;
+/// Most pages in a request where data comes through the daemon: 1 MiB.
+const FROZEN_PAGES_MAX: u16 = 256;
+
+/// What came with the order to serve.
+struct Inheritance {
+    memory: Arc<Memory>,
+    status_socket: Option<UnixListener>,
+    roots: Vec<OwnedFd>,
+    devices: Vec<OwnedFd>,
+}
+
+/// Serves until the mount is gone.
+pub(crate) fn run(
+    service: Service,
+    descriptors: Vec<OwnedFd>,
+    log: &Log,
+    ready: impl FnOnce(),
+) -> Result<(), Error> {
+    let target = service.plan.target.clone();
+    let failed = |cause: std::io::Error| Error::new("cannot serve", &target, cause);
+    // A request that panics must not leave its caller waiting: the process dies, and the next one
+    // gets the request again.
+    die_of_panics(log.clone());
+    // The terminal's Ctrl-C is the supervisor's business.
+    let _signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
+    let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
+    serve(&service, inheritance, agreement, log, ready).map_err(|errno| failed(errno.into()))
+}
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+fn die_of_panics(log: Log) {
+    std::panic::set_hook(Box::new(move |panic| {
+        log.error(panic);
+        std::process::abort();
+    }));
+}
+
+fn serve(
+    service: &Service,
+    mut inheritance: Inheritance,
+    agreement: Agreement,
+    log: &Log,
+    ready: impl FnOnce(),
+) -> Result<(), Errno> {
+    let memory = &inheritance.memory;
+    let view = View::new(
+        Arc::clone(memory),
+        inheritance.roots.remove(0),
+        inheritance.devices[0].try_clone().map_err(|_| Errno::MFILE)?,
+        agreement,
+        behaviour(&service.plan),
+        limits::raise(),
+    )?;
+    let view = Arc::new(view);
+    say_what_is_missing(&service.plan, &agreement, log);
+    start_helpers(service, &view, inheritance.status_socket.take());
+    let workers: Vec<_> = inheritance
+        .devices
+        .into_iter()
+        .map(|device| {
+            let (view, memory) = (Arc::clone(&view), Arc::clone(memory));
+            thread::spawn(move || {
+                device::run(&device, &view, &memory, agreement.payload_bytes_max())
+            })
+        })
+        .collect();
+    ready();
+    if service.is_restart {
+        view.notify(&Notification::Resend)?;
+    }
+    // A thread that panics has taken the process with it.
+    workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(Errno::IO)))
+}
+
+/// Threads that answer no requests; they end with the process.
+fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<UnixListener>) {
+    let aging = Arc::clone(view);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(AGE_INTERVAL);
+            aging.age();
+        }
+    });
+    if let Some(listener) = status_socket {
+        let (view, plan) = (Arc::clone(view), service.plan.clone());
+        thread::spawn(move || status::serve(&listener, || view.status(&plan)));
+    }
+}
+
+fn say_what_is_missing(plan: &Plan, agreement: &Agreement, log: &Log) {
+    if plan.mode == Mode::Live && !agreement.has(feature::PASSTHROUGH) {
+        log.warn("this kernel has no passthrough (Linux 6.9 has): data goes through the daemon");
+    }
+}
+
+impl Inheritance {
+    fn new(service: &Service, descriptors: Vec<OwnedFd>) -> std::io::Result<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let missing = || std::io::Error::other("a descriptor is missing");
+        let memory = Memory::from_file(descriptors.next().ok_or_else(missing)?)?;
+        let status_socket = match service.has_status_socket {
+            true => Some(descriptors.next().ok_or_else(missing)?.into()),
+            false => None,
+        };
+        let roots: Vec<_> = descriptors.by_ref().take(service.plan.sources.len()).collect();
+        let devices: Vec<_> = descriptors.collect();
+        if roots.is_empty() || devices.is_empty() {
+            return Err(missing());
+        }
+        Ok(Self { memory: Arc::new(memory), status_socket, roots, devices })
+    }
+
+    /// What a worker before us has agreed on, or what we do now.
+    fn agreement(&self, plan: &Plan) -> Result<Agreement, Errno> {
+        if let Some(agreement) = self.memory.agreement() {
+            return Ok(agreement);
+        }
+        let agreement = agree(&self.devices[0], plan)?;
+        self.memory.set_agreement(&agreement);
+        Ok(agreement)
+    }
+}
+
+/// Answers the kernel's first request.
+fn agree(device: &OwnedFd, plan: &Plan) -> Result<Agreement, Errno> {
+    let mut buffer = vec![0; 64 * 1024];
+    let length = device::receive(device, &mut buffer)?.ok_or(Errno::NODEV)?;
+    let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
+    let request = frame.request().map_err(|_| Errno::PROTO)?;
+    let Operation::Init(offer, high_features) = request.operation else {
+        return Err(Errno::PROTO);
+    };
+    let offer = Offer::new(offer, high_features);
+    let mut answer = Answer::default();
+    if !offer.is_understood() {
+        answer.fail(Errno::PROTO.raw_os_error());
+        device::send(device, answer.seal(request.unique))?;
+        return Err(Errno::PROTO);
+    }
+    let pages_max = if plan.mode == Mode::Frozen { FROZEN_PAGES_MAX } else { LIVE_PAGES_MAX };
+    let agreement = offer.accept(wanted(plan), pages_max, 1);
+    agreement.put(&mut answer);
+    device::send(device, answer.seal(request.unique))?;
+    Ok(agreement)
+}
+
+/// What we want of the kernel.
+fn wanted(plan: &Plan) -> u64 {
+    let both = feature::ASYNC_READ
+        | feature::BIG_WRITES
+        | feature::DONT_MASK
+        | feature::DO_READDIRPLUS
+        | feature::READDIRPLUS_AUTO
+        | feature::ASYNC_DIO
+        | feature::PARALLEL_DIROPS
+        | feature::POSIX_ACL
+        | feature::CACHE_SYMLINKS
+        | feature::NO_OPENDIR_SUPPORT
+        | feature::SETXATTR_EXT
+        | feature::HAS_RESEND;
+    match plan.mode {
+        Mode::Frozen => both | feature::NO_OPEN_SUPPORT | feature::EXPLICIT_INVAL_DATA,
+        Mode::Live => {
+            both | feature::ATOMIC_O_TRUNC
+                | feature::AUTO_INVAL_DATA
+                | feature::HANDLE_KILLPRIV_V2
+                | feature::CREATE_SUPP_GROUP
+                | feature::DIRECT_IO_ALLOW_MMAP
+                | feature::PASSTHROUGH
+        }
+    }
+}
+
+fn behaviour(plan: &Plan) -> Behaviour {
+    Behaviour {
+        frozen: plan.mode == Mode::Frozen,
+        xattr: plan.xattr,
+        timeouts: Timeouts {
+            entry: plan.entry_timeout,
+            attributes: plan.attribute_timeout,
+            negative: plan.entry_timeout,
+        },
+    }
+}
