@@ -15,6 +15,7 @@ pub struct Error {
 enum Kind {
     Refused(Refusal),
     System { doing: &'static str, errno: i32 },
+    Ruby(String),
 }
 
 impl Error {
@@ -28,6 +29,10 @@ impl Error {
         Self { name: name.to_vec(), kind: Kind::Refused(refusal) }
     }
 
+    pub(crate) fn ruby(name: &[u8], message: impl Into<String>) -> Self {
+        Self { name: name.to_vec(), kind: Kind::Ruby(message.into()) }
+    }
+
     /// The name that was asked for, as it was asked for.
     #[must_use]
     pub fn name(&self) -> &[u8] {
@@ -39,7 +44,7 @@ impl Error {
     pub fn refusal(&self) -> Option<Refusal> {
         match self.kind {
             Kind::Refused(refusal) => Some(refusal),
-            Kind::System { .. } => None,
+            Kind::System { .. } | Kind::Ruby(_) => None,
         }
     }
 
@@ -47,7 +52,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self.kind {
-            Kind::Refused(_) => None,
+            Kind::Refused(_) | Kind::Ruby(_) => None,
             Kind::System { errno, .. } => Some(errno),
         }
     }
@@ -64,10 +69,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
-        match self.kind {
+        match &self.kind {
             Kind::Refused(refusal) => write!(formatter, "refused {name:?}: {refusal}"),
+            Kind::Ruby(message) => formatter.write_str(message),
             Kind::System { doing, errno } => {
-                let error = std::io::Error::from_raw_os_error(errno);
+                let error = std::io::Error::from_raw_os_error(*errno);
                 write!(formatter, "cannot {doing} {name}: {error}")
             }
         }

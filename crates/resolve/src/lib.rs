@@ -14,6 +14,10 @@ pub mod disk;
 mod error;
 pub mod expand;
 pub mod name;
+pub mod native;
+#[cfg(test)]
+mod vectors;
+pub mod wtf8;
 
 #[cfg(target_os = "linux")]
 pub use disk::{Boundary, FileKind, Found, OpenFile};
