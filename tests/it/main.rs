@@ -3,6 +3,7 @@
 
 mod expand;
 mod manual;
+mod which;
 
 use std::process::{Command, Output};
 

@@ -21,8 +21,12 @@ enum Kind {
 impl Error {
     #[cfg(target_os = "linux")]
     pub(crate) fn system(doing: &'static str, name: &[u8], errno: rustix::io::Errno) -> Self {
-        let kind = Kind::System { doing, errno: errno.raw_os_error() };
-        Self { name: name.to_vec(), kind }
+        Self::code(doing, name, errno.raw_os_error())
+    }
+
+    /// As the system numbers its errors: errno, or Windows' own.
+    pub(crate) fn code(doing: &'static str, name: &[u8], code: i32) -> Self {
+        Self { name: name.to_vec(), kind: Kind::System { doing, errno: code } }
     }
 
     pub(crate) fn refused(name: &[u8], refusal: Refusal) -> Self {
@@ -60,9 +64,10 @@ impl Error {
     /// Whether there is just no such file: the honest "no", as opposed to trouble.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        const ENOENT: i32 = 2;
-        const ENOTDIR: i32 = 20;
-        matches!(self.errno(), Some(ENOENT | ENOTDIR))
+        // ENOENT and ENOTDIR; on Windows ERROR_FILE_NOT_FOUND and ERROR_PATH_NOT_FOUND.
+        const FILE: i32 = 2;
+        const FOLDER: i32 = if cfg!(windows) { 3 } else { 20 };
+        matches!(self.errno(), Some(FILE | FOLDER))
     }
 }
 

@@ -13,8 +13,10 @@
 pub mod disk;
 mod error;
 pub mod expand;
+pub mod fold;
 pub mod name;
 pub mod native;
+pub mod search;
 #[cfg(test)]
 mod vectors;
 pub mod wtf8;
