@@ -8,3 +8,5 @@
 pub mod access;
 #[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod start;
