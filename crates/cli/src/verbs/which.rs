@@ -69,9 +69,10 @@ impl Which {
     pub(crate) fn run(self) -> Answer {
         let rules = self.rules();
         let mut lister = self.lister(rules.flavour())?;
-        let path = self.path.clone().or_else(|| std::env::var_os("PATH")).unwrap_or_default();
-        let path = native::bytes(&path);
-        let places = Places { path: &path, before: &[] };
+        let path = self.path.clone().or_else(|| std::env::var_os("PATH"));
+        let path = path.map(|path| native::bytes(&path).into_owned());
+        let path = path.as_deref().unwrap_or(rules.default_path());
+        let places = Places { path, before: &[] };
         let names = self.names.iter();
         let outcomes = names
             .map(|name| self.search(&rules, &native::bytes(name), &places, &mut lister))

@@ -19,7 +19,7 @@ pub use lister::{Hits, Lister, Trouble};
 pub use plan::{Places, Plan, Wanted};
 #[cfg(target_os = "linux")]
 pub use posix::Posix;
-pub use rules::{PATH_EXT, Rules, SUFFIXES_MAX};
+pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX};
 #[cfg(target_os = "linux")]
 pub use tree::Tree;
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Hits, Lister, Trouble, Wanted};
+use super::{EXEC_PASSED_OVER, Hits, Lister, Trouble, Wanted};
 
 /// Looks candidates up one by one, as `execvp` does; each look-up is an open that reads nothing
 /// (`O_PATH`). What is found is asked through its descriptor whether it can be run.
@@ -58,13 +58,11 @@ pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
         .map_err(|error| trouble(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
 }
 
-/// As the GNU C library's `execvp` tells errors apart.
+/// As `execvp` tells errors apart.
 pub(super) fn trouble(errno: Errno) -> Trouble {
     match errno {
-        Errno::NOENT | Errno::STALE | Errno::NOTDIR | Errno::NODEV | Errno::TIMEDOUT => {
-            Trouble::Missing
-        }
         Errno::ACCESS => Trouble::Denied,
+        errno if EXEC_PASSED_OVER.contains(&errno.raw_os_error()) => Trouble::Missing,
         errno => Trouble::Failed(errno.raw_os_error()),
     }
 }

@@ -10,6 +10,16 @@ pub const SUFFIXES_MAX: usize = 63;
 /// `PATHEXT` of a fresh system, for programs that find none in their environment.
 pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC";
 
+/// Error numbers of Linux after which `execvp` of the GNU C library tries the next candidate: `EACCES`,
+/// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
+pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
+
+/// Error numbers of Windows that mean "not there": of a file, of a folder.
+const NOT_FOUND: [i32; 2] = [2, 3];
+
+/// Error numbers of Windows after which Zig tries the next candidate: those, and "access denied".
+const ZIG_PASSED_OVER: [i32; 3] = [2, 3, 5];
+
 /// What `CreateProcessW` can start, directly or through `cmd.exe`.
 const STARTABLE: [&[u8]; 4] = [b".BAT", b".CMD", b".COM", b".EXE"];
 
@@ -77,6 +87,33 @@ impl Rules {
     #[must_use]
     pub fn flavour(&self) -> Flavour {
         if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
+    }
+
+    /// Whether the search goes on after a candidate that could not be started, by the system's error
+    /// number.
+    ///
+    /// `cmd.exe` has found its file when it starts it, so the system's "access denied" and "no valid
+    /// program" are its last word.
+    #[must_use]
+    pub fn passes_over(&self, code: i32) -> bool {
+        match self.kind {
+            Kind::Exec => EXEC_PASSED_OVER.contains(&code),
+            Kind::Cmd => NOT_FOUND.contains(&code),
+            Kind::Zig => ZIG_PASSED_OVER.contains(&code),
+            Kind::Rust => false,
+        }
+    }
+
+    /// Whether the search takes place in the `PATH` of the program to be, where that differs.
+    #[must_use]
+    pub fn searches_childs_path(&self) -> bool {
+        matches!(self.kind, Kind::Exec | Kind::Rust)
+    }
+
+    /// What is searched where there is no `PATH` at all.
+    #[must_use]
+    pub fn default_path(&self) -> &'static [u8] {
+        if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
     }
 
     pub(super) fn starts_in_current(&self) -> bool {
