@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod expand;
+mod load;
 mod manual;
 
 use std::process::{Command, Output};

@@ -6,3 +6,5 @@
 
 #[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod signal;

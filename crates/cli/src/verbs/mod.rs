@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod expand;
+mod load;
 mod manual;
 
 use clap::{Parser, Subcommand};
@@ -21,6 +22,7 @@ pub(crate) struct Thruway {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Expand(expand::Expand),
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -29,6 +31,7 @@ impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
             Verb::Expand(verb) => verb.run(),
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }
