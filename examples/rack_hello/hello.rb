@@ -40,7 +40,7 @@ class Hello
     when "/cpu" then cpu
     when "/sleep" then sleep_and_answer
     when "/file" then file
-    when "/sendfile" then sendfile
+    when "/sendfile" then sendfile(env)
     else [404, { "content-type" => "text/plain" }, ["not found\n"]]
     end
   end
@@ -69,9 +69,10 @@ class Hello
     [200, file_headers.merge("content-length" => FILE_BYTES.to_s), FileBody.new(@file)]
   end
 
-  # For servers that send the file which the header names.
-  def sendfile
-    [200, file_headers.merge("x-sendfile" => @file), []]
+  # For servers that send the file which the header names; they may say how they spell it.
+  def sendfile(env)
+    header = env["sendfile.type"] || env["HTTP_X_SENDFILE_TYPE"] || "x-sendfile"
+    [200, file_headers.merge(header => @file), []]
   end
 
   def file_headers
