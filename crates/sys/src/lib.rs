@@ -9,4 +9,6 @@ pub mod access;
 #[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]
+pub mod signal;
+#[cfg(target_os = "linux")]
 pub mod start;

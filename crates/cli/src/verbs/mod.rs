@@ -1,6 +1,7 @@
 //! The verbs, one file each.
 
 mod expand;
+mod load;
 mod manual;
 mod which;
 
@@ -23,6 +24,7 @@ pub(crate) struct Thruway {
 enum Verb {
     Expand(expand::Expand),
     Which(which::Which),
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -32,6 +34,7 @@ impl Thruway {
         match self.verb {
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }
