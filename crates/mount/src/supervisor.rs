@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use thruway_sys::signals::Signals;
+use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
 use crate::memory::{Count, Memory};
@@ -25,10 +25,6 @@ const GRACE: Duration = Duration::from_secs(3);
 /// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
 const DEATHS_MAX: u32 = 5;
 const STABLE: Duration = Duration::from_secs(10);
-
-const SIGHUP: i32 = 1;
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
 
 /// What must outlive a worker.
 struct Estate<'a> {
@@ -57,7 +53,7 @@ enum End {
 /// Mounts, and looks after workers until the mount is gone.
 pub(crate) fn run(plan: &Plan, log: &Log, report: impl Fn(Report)) -> Result<(), Error> {
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
-    let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
     let roots = open_sources(plan)?;
     let memory = Memory::new().map_err(failed)?;
@@ -105,7 +101,11 @@ impl<'a> Estate<'a> {
         Ok(Self { plan, log, mount_device, memory, status_socket, roots, devices })
     }
 
-    fn look_after_workers(&self, signals: &Signals, report: &impl Fn(Report)) -> Result<(), Error> {
+    fn look_after_workers(
+        &self,
+        signals: &HeldSignals,
+        report: &impl Fn(Report),
+    ) -> Result<(), Error> {
         let mut deaths = 0;
         loop {
             let start = Instant::now();
@@ -131,7 +131,7 @@ impl<'a> Estate<'a> {
     /// Starts a worker and waits for its end.
     fn look_after_one(
         &self,
-        signals: &Signals,
+        signals: &HeldSignals,
         report: &impl Fn(Report),
         is_restart: bool,
     ) -> Result<End, Error> {
@@ -162,7 +162,7 @@ impl<'a> Estate<'a> {
             }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
-                    SIGHUP => drop(kill_process(pid, Signal::HUP)),
+                    Signal::HUP => drop(kill_process(pid, Signal::HUP)),
                     _ if deadline.is_none() => deadline = Some(self.begin_end()),
                     _ => deadline = Some(Instant::now()),
                 }
@@ -209,7 +209,7 @@ struct Awake {
 /// Waits for the worker's end, a signal, a message or the deadline.
 fn wait(
     ended: &OwnedFd,
-    signals: &Signals,
+    signals: &HeldSignals,
     channel: Option<&Channel>,
     deadline: Option<Instant>,
 ) -> std::io::Result<Awake> {

@@ -7,9 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::Signal;
 use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
-use thruway_sys::signals::Signals;
+use thruway_sys::signal::HeldSignals;
 
 use crate::memory::Memory;
 use crate::order::Service;
@@ -46,14 +47,12 @@ pub(crate) fn run(
     // gets the request again.
     die_of_panics(log.clone());
     // The terminal's Ctrl-C is the supervisor's business.
-    let _signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).map_err(failed)?;
+    let held = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]);
+    let _signals = held.map_err(failed)?;
     let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
     let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
     serve(&service, inheritance, agreement, log, ready).map_err(|errno| failed(errno.into()))
 }
-const SIGHUP: i32 = 1;
-const SIGINT: i32 = 2;
-const SIGTERM: i32 = 15;
 
 fn die_of_panics(log: Log) {
     std::panic::set_hook(Box::new(move |panic| {

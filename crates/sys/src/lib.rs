@@ -4,6 +4,7 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+pub mod access;
 #[cfg(target_os = "linux")]
 pub mod fuse;
 #[cfg(target_os = "linux")]
@@ -11,7 +12,9 @@ pub mod handle;
 #[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]
-pub mod signals;
+pub mod signal;
+#[cfg(target_os = "linux")]
+pub mod start;
 #[cfg(target_os = "linux")]
 pub mod threads;
 #[cfg(target_os = "linux")]

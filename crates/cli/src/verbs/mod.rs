@@ -1,8 +1,10 @@
 //! The verbs, one file each.
 
 mod expand;
+mod load;
 mod manual;
 pub(crate) mod mount;
+mod which;
 
 use clap::{Parser, Subcommand};
 
@@ -24,6 +26,8 @@ enum Verb {
     Mount(mount::Mount),
     Unmount(mount::Unmount),
     Expand(expand::Expand),
+    Which(which::Which),
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
     #[command(name = thruway_mount::INNER_VERB, hide = true)]
@@ -36,6 +40,8 @@ impl Thruway {
             Verb::Mount(verb) => verb.run(),
             Verb::Unmount(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
+            Verb::Which(verb) => verb.run(),
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
             Verb::MountProcess(verb) => verb.run(),
