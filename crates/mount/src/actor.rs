@@ -13,6 +13,8 @@ use rustix::thread::{
 };
 use thruway_fuse::Caller;
 
+const SETGID: u32 = 0o2000;
+
 /// What a thread that answers requests knows of its own rights.
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -29,12 +31,13 @@ impl Actor {
     /// setuid and setgid as an ordinary user's write does.
     pub(crate) fn new() -> Result<Self, Errno> {
         thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
-        let capabilities = capabilities(None)?.effective;
+        let capabilities = capabilities(None)?;
         let switching = CapabilitySet::SETUID | CapabilitySet::SETGID;
         let actor = Self {
             own: (geteuid().as_raw(), getegid().as_raw()),
-            can_switch: capabilities.contains(switching),
-            can_keep_setid: capabilities.contains(CapabilitySet::FSETID),
+            can_switch: capabilities.effective.contains(switching),
+            // Whoever started this thread may have given it up for now.
+            can_keep_setid: capabilities.permitted.contains(CapabilitySet::FSETID),
             umask: 0,
         };
         umask(Mode::empty());
@@ -45,10 +48,11 @@ impl Actor {
         Ok(actor)
     }
 
-    /// Runs `make` as the caller, with the caller's umask.
+    /// Runs `make`, which makes something with `mode`, as the caller and with the caller's umask.
     pub(crate) fn make_as<T>(
         &mut self,
         caller: &Caller,
+        mode: u32,
         umask_bits: u32,
         make: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
@@ -57,7 +61,8 @@ impl Actor {
             umask(Mode::from_raw_mode(self.umask));
         }
         if (caller.uid, caller.gid) == self.own {
-            return make();
+            // Else a setgid folder of another group would take the bit away.
+            return if mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
         }
         if !self.can_switch {
             // Made by us, it would belong to us: that is not the caller's to decide.
@@ -67,6 +72,16 @@ impl Actor {
         let made = became.and_then(|()| make());
         self.become_self(caller)?;
         made
+    }
+
+    /// Runs `write`, for operations where the kernel does not say whether the caller's write clears
+    /// setuid and setgid: it does unless the caller is root.
+    pub(crate) fn writing_as<T>(
+        &self,
+        caller: &Caller,
+        write: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if caller.uid == 0 { self.keeping_setid(write) } else { write() }
     }
 
     /// Runs `change` with `CAP_FSETID`: the setuid and setgid bits stay as they are.

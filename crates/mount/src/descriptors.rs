@@ -4,19 +4,17 @@
 //! by time) the other one is closed. So a descriptor is never held long after its last use, and a
 //! file that was deleted gives its space back.
 
-use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use hashbrown::HashMap;
-
+use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 
 /// Locks; more than there are processors, so that they rarely meet.
 const SHARDS: usize = 16;
 
-type Generation = HashMap<u64, Arc<OwnedFd>, BuildHasherDefault<Mixer>>;
+type Generation = IdMap<Arc<OwnedFd>>;
 
 #[derive(Debug)]
 pub(crate) struct Descriptors {
@@ -84,25 +82,6 @@ impl Shard {
 
     fn turn(&mut self) -> Generation {
         mem::replace(&mut self.old, mem::take(&mut self.young))
-    }
-}
-
-/// Spreads numbers that count upwards.
-#[derive(Debug, Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

@@ -179,6 +179,14 @@ impl Inodes {
         Some(record.id(slot))
     }
 
+    /// The number of a known inode, without a lookup.
+    pub(crate) fn find_known(&self, identity: &Identity) -> Option<InodeId> {
+        let hash = identity.hash();
+        let shard = lock(self.shard(hash));
+        let slot = self.find(&shard, identity, hash)?;
+        self.record(slot).has_identity(identity).then(|| self.record(slot).id(slot))
+    }
+
     /// Takes lookups back; answers with the backing file that was kept when none remain.
     pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Backing> {
         let inode = self.get(id).ok().filter(|_| id != InodeId::ROOT)?;
@@ -257,6 +265,13 @@ impl Inodes {
 }
 
 impl Identity {
+    /// Whether both are of the same file, as far as can be told without a handle.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        let file =
+            |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
+        file(self) == file(other)
+    }
+
     /// Of volume and number only: what else there is says whether a number is used again.
     fn hash(&self) -> u64 {
         let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))

@@ -40,8 +40,12 @@ pub struct Plan {
     pub exec: bool,
     /// The target may hold something, which is hidden then.
     pub nonempty: bool,
+    /// The kernel moves the data of files where it can.
+    pub passthrough: bool,
     /// Extended attributes are passed on.
     pub xattr: bool,
+    /// POSIX record locks are seen by those who use the sources directly, at a request for each close.
+    pub shared_locks: bool,
     /// How long the kernel keeps names.
     pub entry_timeout: Duration,
     /// How long the kernel keeps attributes.
@@ -104,7 +108,9 @@ pub(crate) mod tests {
             dev: false,
             exec: true,
             nonempty: false,
+            passthrough: true,
             xattr: true,
+            shared_locks: false,
             entry_timeout: Duration::from_secs(1),
             attribute_timeout: Duration::from_secs(1),
             log: LogTarget::Stderr,

@@ -10,6 +10,7 @@ mod creation;
 mod data;
 mod extended;
 mod listing;
+mod locking;
 mod lookup;
 mod names;
 mod open;
@@ -28,7 +29,11 @@ use crate::actor::Actor;
 use crate::descriptors::Descriptors;
 use crate::device;
 use crate::inodes::{InodeId, Inodes, lock};
+use crate::locks::Locks;
 use crate::memory::Memory;
+use crate::names::Names;
+use crate::pins::Pins;
+use crate::reply::Replier;
 use crate::volumes::Volumes;
 
 /// What is answered, and whether at all.
@@ -38,6 +43,8 @@ pub(crate) enum Outcome {
     Answered,
     /// The kernel expects none.
     Silent,
+    /// The answer comes later, from elsewhere.
+    Later,
 }
 
 /// How long the kernel may keep what it was told.
@@ -56,6 +63,8 @@ pub(crate) struct Behaviour {
     pub(crate) frozen: bool,
     /// Extended attributes are passed on.
     pub(crate) xattr: bool,
+    /// POSIX locks are set on the backing files.
+    pub(crate) shared_locks: bool,
     pub(crate) timeouts: Timeouts,
 }
 
@@ -66,6 +75,9 @@ pub(crate) struct View {
     volumes: Volumes,
     /// Where inodes are: open with `O_PATH`.
     places: Descriptors,
+    pins: Pins,
+    /// Where inodes are by name, if that is needed.
+    names: Option<Names>,
     /// Open for reading, where the data goes through the daemon.
     readers: Descriptors,
     /// Open for writing, where the data goes through the daemon.
@@ -77,6 +89,7 @@ pub(crate) struct View {
     behaviour: Behaviour,
     idle: open::Idle,
     refusals: Refusals,
+    locks: Locks,
 }
 
 /// Why the kernel would not take backing files, and how often.
@@ -101,11 +114,13 @@ impl View {
         behaviour: Behaviour,
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
-        let view = Self {
+        let mut view = Self {
             inodes: Inodes::new(Arc::clone(&memory)),
             memory,
             volumes: Volumes::default(),
             places: Descriptors::new(descriptors_max / 2),
+            pins: Pins::default(),
+            names: None,
             readers: Descriptors::new(descriptors_max / 8),
             writers: Descriptors::new(descriptors_max / 8),
             root: Arc::new(root),
@@ -114,8 +129,10 @@ impl View {
             behaviour,
             idle: open::Idle::default(),
             refusals: Refusals::default(),
+            locks: Locks::default(),
         };
-        view.intern_root()?;
+        let volume = view.intern_root()?;
+        view.names = (!volume.has_handles).then(Names::default);
         Ok(view)
     }
 
@@ -129,31 +146,63 @@ impl View {
 
     /// Tells the kernel something. What it does not know needs no telling.
     pub(crate) fn notify(&self, notification: &Notification<'_>) -> Result<(), Errno> {
-        device::send(&self.device, &notification.to_bytes())
+        match device::send(&self.device, &notification.to_bytes()) {
+            Err(Errno::NOENT) => Ok(()),
+            sent => sent,
+        }
     }
 
-    /// Answers one request.
+    /// Whether the answer may take as long as a disk or another machine takes.
+    pub(crate) fn is_slow(&self, request: &Request<'_>) -> bool {
+        let is_short = matches!(
+            request.operation,
+            Operation::Forget { .. } | Operation::BatchForget(_) | Operation::Interrupt(_)
+        );
+        let waits_for_disk = matches!(
+            request.operation,
+            Operation::FSync(_)
+                | Operation::FSyncDir(_)
+                | Operation::SyncFs
+                | Operation::FAllocate(_)
+                | Operation::CopyFileRange { .. }
+        );
+        waits_for_disk || (!is_short && self.volumes.any_remote())
+    }
+
+    /// The locks, for the thread that tries again for those who wait.
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Answers one request. An answer that comes later goes to `replier`.
     pub(crate) fn serve(
         &self,
         actor: &mut Actor,
+        replier: &Arc<dyn Replier>,
         request: &Request<'_>,
         answer: &mut Answer,
     ) -> Outcome {
         answer.clear();
-        match request.operation {
-            Operation::Forget { lookups } => self.forget(InodeId(request.inode), lookups),
+        let outcome = match request.operation {
+            Operation::Forget { lookups } => {
+                self.forget(InodeId(request.inode), lookups);
+                Ok(Outcome::Silent)
+            }
             Operation::BatchForget(forgets) => {
                 forgets.for_each(|one| self.forget(InodeId(one.inode), one.lookups));
+                Ok(Outcome::Silent)
             }
-            Operation::Interrupt(_) => {}
-            _ => {
-                if let Err(errno) = self.answer(actor, request, answer) {
-                    answer.fail(errno.raw_os_error());
-                }
-                return Outcome::Answered;
+            Operation::Interrupt(with) => {
+                self.locks.interrupt(with.unique);
+                Ok(Outcome::Silent)
             }
-        }
-        Outcome::Silent
+            Operation::SetLock { with, wait } => self.set_lock(request, &with, wait, replier),
+            _ => self.answer(actor, request, answer).map(|()| Outcome::Answered),
+        };
+        outcome.unwrap_or_else(|errno| {
+            answer.fail(errno.raw_os_error());
+            Outcome::Answered
+        })
     }
 
     fn answer(
@@ -167,7 +216,7 @@ impl View {
             Operation::Lookup { name } => self.lookup(inode, name, answer),
             Operation::GetAttr(_) => self.get_attributes(inode, answer),
             Operation::Statx(_) => self.get_extended_attributes(inode, answer),
-            Operation::SetAttr(with) => self.set_attributes(actor, inode, &with, answer),
+            Operation::SetAttr(with) => self.set_attributes(actor, request, &with, answer),
             Operation::ReadLink => self.read_link(inode, answer),
             Operation::StatFs => self.space(inode, answer),
             Operation::OpenDir(_) => Err(Errno::NOSYS),
@@ -228,12 +277,14 @@ impl View {
             Operation::Release(with) => self.release(inode, &with),
             Operation::Read(with) => self.read(inode, &with, answer),
             Operation::Write { with, data } => self.write(actor, inode, &with, data, answer),
-            // Nothing is held back here that a close would have to write.
-            Operation::Flush(_) => Err(Errno::NOSYS),
+            Operation::Flush(with) => self.flush(inode, &with),
+            Operation::GetLock(with) => self.get_lock(inode, &with, answer),
             Operation::FSync(with) => self.sync(inode, with.flags & 1 != 0),
-            Operation::FAllocate(with) => self.allocate(inode, &with),
+            Operation::FAllocate(with) => self.allocate(actor, request, &with),
             Operation::LSeek(with) => self.seek(inode, &with, answer),
-            Operation::CopyFileRange { with, long } => self.copy(inode, &with, long, answer),
+            Operation::CopyFileRange { with, long } => {
+                self.copy(actor, request, &with, long, answer)
+            }
             Operation::SyncFs => self.sync_volumes(),
             _ => return None,
         })

@@ -1,6 +1,8 @@
 //! The file systems that the sources lie on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::fs::{self, Mode, OFlags, Statx};
@@ -34,6 +36,7 @@ const VOLUMES_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     all: RwLock<Vec<Arc<Volume>>>,
+    any_remote: AtomicBool,
 }
 
 /// File systems whose contents other machines change, by their number in `statfs`.
@@ -71,6 +74,7 @@ impl Volumes {
             return Err(Errno::NFILE);
         }
         if !all.iter().any(|other| other.device == device) {
+            self.any_remote.fetch_or(volume.is_remote, Relaxed);
             all.push(volume);
         }
         met(&all, device).ok_or(Errno::NFILE)
@@ -84,6 +88,11 @@ impl Volumes {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Arc<Volume>> {
         self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether other machines change any of them.
+    pub(crate) fn any_remote(&self) -> bool {
+        self.any_remote.load(Relaxed)
     }
 
     /// The file system that `stat` was taken on, if it was met before.

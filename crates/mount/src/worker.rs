@@ -12,19 +12,22 @@ use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
 use thruway_sys::signal::HeldSignals;
 
+use crate::device::Device;
 use crate::memory::Memory;
 use crate::order::Service;
+use crate::pool::Pool;
+use crate::reply::Replier;
 use crate::view::{Behaviour, Timeouts, View};
-use crate::{Error, Log, Mode, Plan, device, limits, status};
+use crate::{Error, Log, Mode, Plan, limits, status};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Most pages in a request where the kernel moves the data by itself: folders and extended
 /// attributes are all that is left.
-const LIVE_PAGES_MAX: u16 = 32;
+const PASSTHROUGH_PAGES_MAX: u16 = 32;
 /// Most pages in a request where data comes through the daemon: 1 MiB.
-const FROZEN_PAGES_MAX: u16 = 256;
+const DATA_PAGES_MAX: u16 = 256;
 
 /// What came with the order to serve.
 struct Inheritance {
@@ -80,14 +83,14 @@ fn serve(
     let view = Arc::new(view);
     say_what_is_missing(&service.plan, &agreement, log);
     start_helpers(service, &view, inheritance.status_socket.take());
+    let pool = Pool::new(Arc::clone(&view));
     let workers: Vec<_> = inheritance
         .devices
         .into_iter()
         .map(|device| {
-            let (view, memory) = (Arc::clone(&view), Arc::clone(memory));
-            thread::spawn(move || {
-                device::run(&device, &view, &memory, agreement.payload_bytes_max())
-            })
+            let (view, memory, pool) = (Arc::clone(&view), Arc::clone(memory), Arc::clone(&pool));
+            let device = Arc::new(Device::new(device));
+            thread::spawn(move || device.run(&view, &memory, &pool, agreement.payload_bytes_max()))
         })
         .collect();
     ready();
@@ -107,6 +110,8 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
             aging.age();
         }
     });
+    let locking = Arc::clone(view);
+    thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
         let (view, plan) = (Arc::clone(view), service.plan.clone());
         thread::spawn(move || status::serve(&listener, || view.status(&plan)));
@@ -114,7 +119,7 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
 }
 
 fn say_what_is_missing(plan: &Plan, agreement: &Agreement, log: &Log) {
-    if plan.mode == Mode::Live && !agreement.has(feature::PASSTHROUGH) {
+    if plan.mode == Mode::Live && plan.passthrough && !agreement.has(feature::PASSTHROUGH) {
         log.warn("this kernel has no passthrough (Linux 6.9 has): data goes through the daemon");
     }
 }
@@ -141,16 +146,17 @@ impl Inheritance {
         if let Some(agreement) = self.memory.agreement() {
             return Ok(agreement);
         }
-        let agreement = agree(&self.devices[0], plan)?;
+        let device = Device::new(self.devices[0].try_clone().map_err(|_| Errno::MFILE)?);
+        let agreement = agree(&device, plan)?;
         self.memory.set_agreement(&agreement);
         Ok(agreement)
     }
 }
 
 /// Answers the kernel's first request.
-fn agree(device: &OwnedFd, plan: &Plan) -> Result<Agreement, Errno> {
+fn agree(device: &Device, plan: &Plan) -> Result<Agreement, Errno> {
     let mut buffer = vec![0; 64 * 1024];
-    let length = device::receive(device, &mut buffer)?.ok_or(Errno::NODEV)?;
+    let length = device.receive(&mut buffer)?.ok_or(Errno::NODEV)?;
     let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
     let request = frame.request().map_err(|_| Errno::PROTO)?;
     let Operation::Init(offer, high_features) = request.operation else {
@@ -160,13 +166,15 @@ fn agree(device: &OwnedFd, plan: &Plan) -> Result<Agreement, Errno> {
     let mut answer = Answer::default();
     if !offer.is_understood() {
         answer.fail(Errno::PROTO.raw_os_error());
-        device::send(device, answer.seal(request.unique))?;
+        device.reply(request.unique, &mut answer);
         return Err(Errno::PROTO);
     }
-    let pages_max = if plan.mode == Mode::Frozen { FROZEN_PAGES_MAX } else { LIVE_PAGES_MAX };
-    let agreement = offer.accept(wanted(plan), pages_max, 1);
+    let wanted = wanted(plan);
+    let passthrough = wanted & offer.features & feature::PASSTHROUGH != 0;
+    let pages_max = if passthrough { PASSTHROUGH_PAGES_MAX } else { DATA_PAGES_MAX };
+    let agreement = offer.accept(wanted, pages_max, 1);
     agreement.put(&mut answer);
-    device::send(device, answer.seal(request.unique))?;
+    device.reply(request.unique, &mut answer);
     Ok(agreement)
 }
 
@@ -183,7 +191,9 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::CACHE_SYMLINKS
         | feature::NO_OPENDIR_SUPPORT
         | feature::SETXATTR_EXT
+        | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
+    let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
     match plan.mode {
         Mode::Frozen => both | feature::NO_OPEN_SUPPORT | feature::EXPLICIT_INVAL_DATA,
         Mode::Live => {
@@ -192,7 +202,7 @@ fn wanted(plan: &Plan) -> u64 {
                 | feature::HANDLE_KILLPRIV_V2
                 | feature::CREATE_SUPP_GROUP
                 | feature::DIRECT_IO_ALLOW_MMAP
-                | feature::PASSTHROUGH
+                | if plan.passthrough { feature::PASSTHROUGH } else { 0 }
         }
     }
 }
@@ -201,6 +211,7 @@ fn behaviour(plan: &Plan) -> Behaviour {
     Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
+        shared_locks: plan.shared_locks,
         timeouts: Timeouts {
             entry: plan.entry_timeout,
             attributes: plan.attribute_timeout,

@@ -12,6 +12,8 @@ pub mod handle;
 #[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]
+pub mod record_lock;
+#[cfg(target_os = "linux")]
 pub mod signal;
 #[cfg(target_os = "linux")]
 pub mod start;

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
 use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
 use super::lookup::stat_place;
+use thruway_fuse::{Answer, Request};
+
 use super::{Timeouts, View};
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -55,16 +56,19 @@ impl View {
     pub(super) fn set_attributes(
         &self,
         actor: &Actor,
-        id: InodeId,
+        request: &Request<'_>,
         with: &SetAttrIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        let id = InodeId(request.inode);
         let place = self.place(id)?;
         let is = |flag| with.valid & flag != 0;
         if is(setattr_flag::UID | setattr_flag::GID) {
             let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
             let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
-            fs::chownat(&place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            actor.writing_as(&request.caller, || {
+                fs::chownat(&place, c"", uid, gid, AtFlags::EMPTY_PATH)
+            })?;
         }
         if is(setattr_flag::MODE) {
             // The kernel has already taken away what this caller may not set.

@@ -10,7 +10,6 @@ use thruway_fuse::{Answer, Caller};
 
 use super::View;
 use super::lookup::{Found, stat_name, stat_place};
-use super::open::opened;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 
@@ -27,7 +26,7 @@ impl View {
         let folder = self.place(parent)?;
         let kind = FileType::from_raw_mode(with.mode);
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        actor.make_as(caller, with.umask, || {
+        actor.make_as(caller, with.mode, with.umask, || {
             fs::mknodat(&folder, name, kind, mode, unpacked_device(with.device))
         })?;
         self.answer_new(parent, &folder, name, answer)
@@ -44,7 +43,7 @@ impl View {
     ) -> Result<(), Errno> {
         let folder = self.place(parent)?;
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        actor.make_as(caller, with.umask, || fs::mkdirat(&folder, name, mode))?;
+        actor.make_as(caller, with.mode, with.umask, || fs::mkdirat(&folder, name, mode))?;
         self.answer_new(parent, &folder, name, answer)
     }
 
@@ -58,7 +57,7 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.place(parent)?;
-        actor.make_as(caller, 0, || fs::symlinkat(target, &folder, name))?;
+        actor.make_as(caller, 0, 0, || fs::symlinkat(target, &folder, name))?;
         self.answer_new(parent, &folder, name, answer)
     }
 
@@ -87,13 +86,14 @@ impl View {
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         // Open for reading only: a file that is open for writing cannot be executed.
         let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = actor.make_as(caller, with.umask, || fs::openat(&folder, name, flags, mode));
+        let made =
+            actor.make_as(caller, with.mode, with.umask, || fs::openat(&folder, name, flags, mode));
         let file = match made {
             // Somebody else was faster. The kernel looks again when it hears ESTALE.
             Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
             made => made,
         }?;
-        self.answer_created(parent, file, with, answer)
+        self.answer_created(parent, &file, Found::Made(file.as_fd(), name), with, answer)
     }
 
     pub(super) fn create_nameless(
@@ -108,22 +108,24 @@ impl View {
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-        let file = actor.make_as(caller, with.umask, || fs::openat(&folder, c".", flags, mode))?;
-        self.answer_created(parent, file, with, answer)
+        let file = actor
+            .make_as(caller, with.mode, with.umask, || fs::openat(&folder, c".", flags, mode))?;
+        self.answer_created(parent, &file, Found::Nameless(file.as_fd()), with, answer)
     }
 
     fn answer_created(
         &self,
         parent: InodeId,
-        file: OwnedFd,
+        file: &OwnedFd,
+        found: Found<'_>,
         with: &CreateIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let stat = stat_place(&file)?;
-        let entry = self.entry(parent, Found::File(file.as_fd()), &stat)?;
+        let stat = stat_place(file)?;
+        let entry = self.entry(parent, found, &stat)?;
         let open = self.open_new(InodeId(entry.inode), &stat, with.flags, file);
         answer.put(&entry);
-        answer.put(&opened(open));
+        answer.put(&self.opened(open));
         Ok(())
     }
 

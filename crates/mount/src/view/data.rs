@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use rustix::fs::{self, FallocateFlags, OFlags, SeekFrom};
 use rustix::io::{self, Errno, ReadWriteFlags};
-use thruway_fuse::Answer;
 use thruway_fuse::wire::{
     CopyFileRangeIn, CopyFileRangeOut, FAllocateIn, LSeekIn, LSeekOut, ReadIn, WriteIn, WriteOut,
     write_flag,
 };
+use thruway_fuse::{Answer, Request};
 
 use super::View;
 use super::lookup::stat_place;
@@ -57,10 +57,15 @@ impl View {
         if data_only { fs::fdatasync(file) } else { fs::fsync(file) }
     }
 
-    pub(super) fn allocate(&self, id: InodeId, with: &FAllocateIn) -> Result<(), Errno> {
-        let file = self.open_for_writing(id)?;
+    pub(super) fn allocate(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &FAllocateIn,
+    ) -> Result<(), Errno> {
+        let file = self.open_for_writing(InodeId(request.inode))?;
         let mode = FallocateFlags::from_bits_retain(with.mode);
-        fs::fallocate(file, mode, with.offset, with.length)
+        actor.writing_as(&request.caller, || fs::fallocate(file, mode, with.offset, with.length))
     }
 
     pub(super) fn seek(
@@ -80,18 +85,21 @@ impl View {
 
     pub(super) fn copy(
         &self,
-        id: InodeId,
+        actor: &Actor,
+        request: &Request<'_>,
         with: &CopyFileRangeIn,
         long: bool,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let source = self.open_for_reading(id)?;
+        let source = self.open_for_reading(InodeId(request.inode))?;
         let target = self.open_for_writing(InodeId(with.target))?;
         let (mut from, mut to) = (with.offset, with.target_offset);
         // The short form answers in 32 bits.
         let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
         let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
-        let copied = fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)?;
+        let copied = actor.writing_as(&request.caller, || {
+            fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
+        })?;
         if long {
             answer.put(&CopyFileRangeOut { copied: copied as u64 });
         } else {
@@ -128,7 +136,7 @@ impl View {
         self.reopen(id, OFlags::WRONLY)
     }
 
-    fn reopen(&self, id: InodeId, access: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn reopen(&self, id: InodeId, access: OFlags) -> Result<OwnedFd, Errno> {
         let inode = self.inodes.get(id)?;
         self.open_inode(&inode, access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::LARGEFILE)
     }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use thruway_fuse::Answer;
@@ -15,6 +15,7 @@ use super::View;
 use super::attributes::attributes;
 use crate::actor::errno;
 use crate::inodes::{Identity, Inode, InodeId};
+use crate::proc_path::ProcPath;
 use crate::volumes::Met;
 
 /// What is asked of every file: with it comes the birth, which tells apart files that got the same
@@ -24,13 +25,19 @@ const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 /// Ticks of the clock that stamps births are at most this long, nanoseconds.
 const TICK_MAX: u64 = 20_000_000;
 
+/// The bits of a mode that say what a file is, and what they are for a folder.
+const FILE_TYPE: u32 = 0o170_000;
+const FOLDER: u32 = 0o040_000;
+
 /// What opens an inode that was just found or made.
 #[derive(Clone, Copy)]
 pub(super) enum Found<'a> {
     /// Its name in a folder.
     Name(BorrowedFd<'a>, &'a CStr),
-    /// Itself.
-    File(BorrowedFd<'a>),
+    /// Itself, and its name.
+    Made(BorrowedFd<'a>, &'a CStr),
+    /// Itself; it has no name.
+    Nameless(BorrowedFd<'a>),
 }
 
 impl View {
@@ -95,25 +102,74 @@ impl View {
         stat: &Statx,
     ) -> Result<InodeId, Errno> {
         let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
-        let is_open = matches!(found, Found::File(_));
-        self.inodes.intern(&identity(volume.index, stat), parent, is_open, handle, |_| ())
+        let is_open = !matches!(found, Found::Name(..));
+        let identity = identity(volume.index, stat);
+        let id = self.inodes.intern(&identity, parent, is_open, handle, |id| {
+            if !opens_reach_us(stat) {
+                self.pin_found(id, found);
+            }
+        })?;
+        if let (Some(names), Found::Name(_, name) | Found::Made(_, name)) = (&self.names, found) {
+            names.remember(id, parent, name.to_bytes());
+        }
+        Ok(id)
+    }
+
+    /// The inode with this name, if the kernel knows it.
+    pub(super) fn known(&self, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
+        let stat = stat_name(folder, name).ok()?;
+        let volume = self.volumes.known(&stat)?;
+        self.inodes.find_known(&identity(volume.index, &stat))
+    }
+
+    /// Keeps a file alive of whose opens we hear nothing, or that no name leads to.
+    fn pin_found(&self, id: InodeId, found: Found<'_>) {
+        // Without it the file is merely gone for those who have it open, once it is removed.
+        if let Ok(place) = found.place() {
+            self.pins.hold(id, Arc::new(place));
+        }
+    }
+
+    /// Runs `change`, which may take this name away. If it is a folder's that the kernel knows, the
+    /// folder is kept for whoever is in it or has it open. (A file is kept by its opens.)
+    pub(super) fn keeping_folder<T>(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let stat = stat_name(folder, name).ok();
+        let is_folder = |stat: &Statx| u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
+        let Some(stat) = stat.filter(is_folder) else { return change() };
+        let place = Found::Name(folder, name).place()?;
+        let volume = self.volumes.known(&stat);
+        let changed = change()?;
+        let known = volume.and_then(|met| self.inodes.find_known(&identity(met.index, &stat)));
+        if let Some(id) = known {
+            self.pins.hold(id, Arc::new(place));
+        }
+        Ok(changed)
     }
 
     /// Puts the root into the table, unless a worker before us has.
-    pub(super) fn intern_root(&self) -> Result<(), Errno> {
+    pub(super) fn intern_root(&self) -> Result<Met, Errno> {
         let stat = stat_place(&self.root)?;
         let again = || fs::openat(&self.root, c".", OFlags::PATH, Mode::empty());
         let volume = self.volumes.of(&stat, again)?;
         if self.inodes.get(InodeId::ROOT).is_err() {
             self.inodes.set_root(identity(volume.index, &stat));
         }
-        Ok(())
+        Ok(volume)
     }
 
     /// Takes lookups back; what was held for the inode ends with the last one.
     pub(super) fn forget(&self, id: InodeId, lookups: u64) {
         if let Some(backing) = self.inodes.forget(id, lookups) {
             self.places.remove(id);
+            self.pins.release(id);
+            if let Some(names) = &self.names {
+                names.forget(id);
+            }
             self.readers.remove(id);
             self.writers.remove(id);
             self.close_backing(backing.id);
@@ -128,6 +184,9 @@ impl View {
         if let Some(place) = self.places.get(id) {
             return Ok(place);
         }
+        if let Some(place) = self.pins.get(id) {
+            return Ok(place);
+        }
         let inode = self.inodes.get(id)?;
         let place = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
         self.places.put(id, Arc::clone(&place));
@@ -136,7 +195,9 @@ impl View {
 
     /// Opens the inode again.
     pub(super) fn open_inode(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let handle = inode.handle.ok_or(Errno::STALE)?;
+        let Some(handle) = inode.handle else {
+            return self.open_without_handle(inode, flags);
+        };
         let volume = self.volumes.get(inode.identity.volume)?;
         let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
         let opened = handle.open(volume.anchor(), flags).map_err(|error| errno(&error))?;
@@ -144,6 +205,24 @@ impl View {
             self.check(inode, &opened)?;
         }
         Ok(opened)
+    }
+
+    /// Opens the inode through what is open of it, or else by the name that it was found by.
+    fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if !flags.contains(OFlags::PATH) {
+            let place = self.place(inode.id)?;
+            let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+            return fs::openat(CWD, ProcPath::new(place.as_fd()).as_c_str(), flags, Mode::empty());
+        }
+        let path =
+            self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        let place = fs::openat2(&self.root, path, flags, Mode::empty(), within)
+            .map_err(|_| Errno::STALE)?;
+        // The name may lead to another file by now.
+        let identity = identity(inode.identity.volume, &stat_place(&place)?);
+        if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
     }
 
     /// Between the `statx` of a name and the taking of its handle, the name may have been given to
@@ -162,7 +241,7 @@ impl Found<'_> {
     fn handle(self) -> Result<FileHandle, Errno> {
         match self {
             Self::Name(folder, name) => FileHandle::of(folder, name),
-            Self::File(file) => FileHandle::of(file, c""),
+            Self::Made(file, _) | Self::Nameless(file) => FileHandle::of(file, c""),
         }
         .map_err(|error| errno(&error))
     }
@@ -173,9 +252,30 @@ impl Found<'_> {
         match self {
             Self::Name(folder, name) => fs::openat(folder, name, flags, Mode::empty()),
             // A file was made in a folder, and so that folder's file system is known.
-            Self::File(_) => Err(Errno::XDEV),
+            Self::Made(..) | Self::Nameless(_) => Err(Errno::XDEV),
         }
     }
+
+    /// Open with `O_PATH`, or as it is open already.
+    fn place(self) -> Result<OwnedFd, Errno> {
+        match self {
+            Self::Name(folder, name) => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                fs::openat(folder, name, flags, Mode::empty())
+            }
+            Self::Made(file, _) | Self::Nameless(file) => {
+                file.try_clone_to_owned().map_err(|error| errno(&error))
+            }
+        }
+    }
+}
+
+/// Whether we are asked when somebody opens it: the kernel opens folders, FIFOs, sockets and device
+/// nodes by itself. A link is not opened; a folder is kept when it is removed.
+fn opens_reach_us(stat: &Statx) -> bool {
+    let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
+    let asked = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
+    asked && stat.stx_nlink > 0
 }
 
 /// `statx` of a name; a symbolic link is not followed, an automount not triggered.

@@ -1,6 +1,7 @@
 //! Names that move or go.
 
 use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{self, AtFlags, RenameFlags};
 use rustix::io::Errno;
@@ -15,7 +16,9 @@ impl View {
     }
 
     pub(super) fn remove_folder(&self, parent: InodeId, name: &CStr) -> Result<(), Errno> {
-        fs::unlinkat(self.place(parent)?, name, AtFlags::REMOVEDIR)
+        let folder = self.place(parent)?;
+        let remove = || fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
+        self.keeping_folder(folder.as_fd(), name, remove)
     }
 
     pub(super) fn rename(
@@ -26,7 +29,22 @@ impl View {
     ) -> Result<(), Errno> {
         let (folder, new_folder) = (self.place(parent)?, self.place(new_parent)?);
         let flags = RenameFlags::from_bits_retain(flags);
-        fs::renameat_with(&folder, name, &new_folder, new_name, flags)
+        self.keeping_folder(new_folder.as_fd(), new_name, || {
+            fs::renameat_with(&folder, name, &new_folder, new_name, flags)
+        })?;
+        self.note_name(new_parent, new_folder.as_fd(), new_name);
+        if flags.contains(RenameFlags::EXCHANGE) {
+            self.note_name(parent, folder.as_fd(), name);
+        }
+        Ok(())
+    }
+
+    /// Remembers the inode's new name, where names are remembered.
+    fn note_name(&self, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
+        let Some(names) = &self.names else { return };
+        if let Some(id) = self.known(folder, name) {
+            names.remember(id, parent, name.to_bytes());
+        }
     }
 
     pub(super) fn read_link(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
@@ -66,22 +66,21 @@ impl View {
             .inodes
             .update_backing(id, |backing| self.acquire(backing, || self.back(&*self.place(id)?)))?;
         let way = self.way(id, backing_id, flags, request.caller.uid == 0)?;
-        answer.put(&opened(way));
+        answer.put(&self.opened(way));
         Ok(())
     }
 
     /// Opens a file that was just made, through the descriptor that made it.
-    pub(super) fn open_new(&self, id: InodeId, stat: &Statx, flags: u32, file: OwnedFd) -> Way {
+    pub(super) fn open_new(&self, id: InodeId, stat: &Statx, flags: u32, file: &OwnedFd) -> Way {
         let backing_id = self
             .inodes
-            .update_backing(id, |backing| self.acquire(backing, || self.back(&file)))
+            .update_backing(id, |backing| self.acquire(backing, || self.back(file)))
             .unwrap_or(DAEMON_IO);
-        if stat.stx_nlink == 0 {
-            // Nothing else leads to it.
-            self.places.put(id, file.into());
-        }
         match backing_id {
-            DAEMON_IO => Way::Daemon,
+            DAEMON_IO => {
+                self.pin_open(id, || file.try_clone().map_err(|error| errno(&error)));
+                Way::Daemon
+            }
             backing_id if is_setid(stat) && writes(OFlags::from_bits_retain(flags)) => {
                 Way::Attended { backing_id }
             }
@@ -97,12 +96,22 @@ impl View {
         is_root: bool,
     ) -> Result<Way, Errno> {
         if backing_id == DAEMON_IO {
+            self.pin_open(id, || self.place(id)?.try_clone().map_err(|error| errno(&error)));
             return Ok(Way::Daemon);
         }
         if is_root && writes(flags) && is_setid(&stat_place(self.place(id)?)?) {
             return Ok(Way::Attended { backing_id });
         }
         Ok(Way::Passthrough { backing_id })
+    }
+
+    /// Keeps a file alive whose data goes through us: the kernel has no backing file that does.
+    fn pin_open(&self, id: InodeId, place: impl FnOnce() -> Result<OwnedFd, Errno>) {
+        if self.pins.get(id).is_none()
+            && let Ok(place) = place()
+        {
+            self.pins.hold(id, Arc::new(place));
+        }
     }
 
     /// One more open: the backing file is the one of the others, or `back` opens it.
@@ -135,20 +144,23 @@ impl View {
         }
     }
 
-    pub(super) fn release(&self, id: InodeId, _with: &ReleaseIn) -> Result<(), Errno> {
-        let now_idle = self.inodes.update_backing(id, |backing| {
+    pub(super) fn release(&self, id: InodeId, with: &ReleaseIn) -> Result<(), Errno> {
+        self.end_flock(id, with);
+        let (is_closed, now_idle) = self.inodes.update_backing(id, |backing| {
             backing.opens = backing.opens.saturating_sub(1);
             if backing.opens > 0 {
-                return false;
+                return (false, false);
             }
             if backing.id == DAEMON_IO {
                 backing.id = 0;
             }
-            backing.id != 0 && !std::mem::replace(&mut backing.is_idle, true)
+            (true, backing.id != 0 && !std::mem::replace(&mut backing.is_idle, true))
         });
         if now_idle {
             self.keep_idle(id);
-        } else {
+        }
+        if is_closed {
+            self.pins.release(id);
             self.readers.remove(id);
             self.writers.remove(id);
         }
@@ -191,6 +203,20 @@ impl View {
         }
     }
 
+    /// The answer to an open.
+    pub(super) fn opened(&self, way: Way) -> OpenOut {
+        // With shared locks the kernel must say when a descriptor is closed: locks end then.
+        let quiet = if self.behaviour.shared_locks { 0 } else { open_flag::NO_FLUSH };
+        let (flags, backing_id) = match way {
+            Way::Passthrough { backing_id } => (open_flag::PASSTHROUGH, backing_id),
+            Way::Attended { backing_id } => {
+                (open_flag::PASSTHROUGH | open_flag::DIRECT_IO, backing_id)
+            }
+            Way::Daemon => (0, 0),
+        };
+        OpenOut { handle: 0, flags: flags | quiet, backing_id }
+    }
+
     fn truncate(&self, actor: &Actor, id: InodeId, with: &OpenIn) -> Result<(), Errno> {
         let truncate = || rustix::fs::ftruncate(self.open_for_writing(id)?, 0);
         if with.open_flags & open_in_flag::KILL_PRIVILEGES != 0 {
@@ -198,18 +224,6 @@ impl View {
         } else {
             actor.keeping_setid(truncate)
         }
-    }
-}
-
-/// The answer to an open.
-pub(super) fn opened(way: Way) -> OpenOut {
-    let passthrough = open_flag::PASSTHROUGH | open_flag::NO_FLUSH;
-    match way {
-        Way::Passthrough { backing_id } => OpenOut { handle: 0, flags: passthrough, backing_id },
-        Way::Attended { backing_id } => {
-            OpenOut { handle: 0, flags: passthrough | open_flag::DIRECT_IO, backing_id }
-        }
-        Way::Daemon => OpenOut { handle: 0, flags: open_flag::NO_FLUSH, backing_id: 0 },
     }
 }
 

@@ -65,7 +65,10 @@ fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<
             ("suid" | "dev" | "frozen" | "allow_other", None) => {
                 translated.push(format!("--{}", name.replace('_', "-")).into());
             }
-            ("xattr" | "entry_timeout" | "attribute_timeout" | "log", Some(value)) => {
+            (
+                "passthrough" | "xattr" | "locks" | "entry_timeout" | "attribute_timeout" | "log",
+                Some(value),
+            ) => {
                 translated.push(format!("--{}={value}", name.replace('_', "-")).into());
             }
             _ => return Err(format!("no option {option}")),

@@ -61,9 +61,17 @@ pub(super) struct Options {
     /// Mount over a folder that is not empty, and hide what is in it
     #[arg(long)]
     nonempty: bool,
+    /// Whether the kernel moves the data of files where it can (on), or all of it goes through the
+    /// daemon (off)
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    passthrough: Switch,
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
+    /// Whether POSIX record locks are seen by those who use the sources directly (shared, at a request
+    /// for each close) or only through the mount (local); flock is always seen
+    #[arg(long, value_name = "WHERE", default_value = "local")]
+    locks: Locks,
     /// How long the kernel may keep names without asking again
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     entry_timeout: Duration,
@@ -83,6 +91,12 @@ pub(super) struct Options {
 enum Switch {
     On,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Locks {
+    Local,
+    Shared,
 }
 
 impl Mount {
@@ -115,7 +129,9 @@ impl Options {
             dev: self.dev,
             exec: !self.no_exec,
             nonempty: self.nonempty,
+            passthrough: self.passthrough == Switch::On,
             xattr: self.xattr == Switch::On,
+            shared_locks: self.locks == Locks::Shared,
             entry_timeout: self.entry_timeout,
             attribute_timeout: self.attribute_timeout,
             log: self.log.unwrap_or_else(|| log::default_target(self.foreground)),
