@@ -21,6 +21,7 @@ pub(crate) struct Actor {
     own: (u32, u32),
     /// Others can be impersonated.
     can_switch: bool,
+    can_set_groups: bool,
     /// `CAP_FSETID` was given up and can be taken back for a moment.
     can_keep_setid: bool,
     umask: u32,
@@ -33,16 +34,18 @@ impl Actor {
         thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
         let capabilities = capabilities(None)?;
         let switching = CapabilitySet::SETUID | CapabilitySet::SETGID;
-        let actor = Self {
+        let mut actor = Self {
             own: (geteuid().as_raw(), getegid().as_raw()),
             can_switch: capabilities.effective.contains(switching),
+            can_set_groups: true,
             // Whoever started this thread may have given it up for now.
             can_keep_setid: capabilities.permitted.contains(CapabilitySet::FSETID),
             umask: 0,
         };
         umask(Mode::empty());
-        if actor.can_switch {
-            set_thread_groups(&[])?;
+        if actor.can_switch && set_thread_groups(&[]) == Err(Errno::PERM) {
+            // A user namespace may not let groups be changed: then we have only those of its maker.
+            actor.can_set_groups = false;
         }
         actor.give_up_setid()?;
         Ok(actor)
@@ -68,7 +71,7 @@ impl Actor {
             // Made by us, it would belong to us: that is not the caller's to decide.
             return Err(Errno::PERM);
         }
-        let became = become_caller(caller);
+        let became = self.become_caller(caller);
         let made = became.and_then(|()| make());
         self.become_self(caller)?;
         made
@@ -98,11 +101,19 @@ impl Actor {
         changed
     }
 
+    fn become_caller(&self, caller: &Caller) -> Result<(), Errno> {
+        if let (Some(group), true) = (caller.folder_group, self.can_set_groups) {
+            set_thread_groups(&[Gid::from_raw(group)])?;
+        }
+        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        set_thread_res_uid(None, Uid::from_raw(caller.uid), None)
+    }
+
     fn become_self(&self, caller: &Caller) -> Result<(), Errno> {
         // The user first: it brings back the right to change the groups.
         set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
         set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
-        if caller.folder_group.is_some() {
+        if caller.folder_group.is_some() && self.can_set_groups {
             set_thread_groups(&[])?;
         }
         // Going back to root brings every permitted capability back, this one too.
@@ -118,14 +129,6 @@ impl Actor {
         sets.effective.set(CapabilitySet::FSETID, on);
         set_capabilities(None, sets)
     }
-}
-
-fn become_caller(caller: &Caller) -> Result<(), Errno> {
-    if let Some(group) = caller.folder_group {
-        set_thread_groups(&[Gid::from_raw(group)])?;
-    }
-    set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
-    set_thread_res_uid(None, Uid::from_raw(caller.uid), None)
 }
 
 /// The errno of an error that the system reported.

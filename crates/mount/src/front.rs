@@ -68,8 +68,10 @@ pub fn obey(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Er
     };
     let done = match order {
         Order::Supervise(plan) => supervise(&plan, log, report),
-        Order::Serve(service) => log(&service.plan.log)
-            .and_then(|log| worker::run(service, descriptors, &log, || report(Report::Ready))),
+        Order::Serve(service) => log(&service.plan.log).and_then(|log| {
+            worker::run(service, descriptors, &log, || report(Report::Ready))
+                .inspect_err(|error| log.error(error))
+        }),
     };
     done.inspect_err(|error| report(Report::Failed(error.clone())))
 }
@@ -83,7 +85,7 @@ fn supervise(
         |errno: rustix::io::Errno| Error::new("cannot start a session for", &plan.target, errno);
     rustix::process::setsid().map_err(failed)?;
     let log = log(&plan.log)?;
-    supervisor::run(plan, &log, report)
+    supervisor::run(plan, &log, report).inspect_err(|error| log.error(error))
 }
 
 /// Starts this program again as a process of a mount.

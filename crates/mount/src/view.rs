@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Notification, Operation, Request};
 
 use crate::actor::Actor;
@@ -86,6 +87,8 @@ pub(crate) struct View {
     /// The connection, for backing files.
     device: OwnedFd,
     agreement: Agreement,
+    /// The kernel moves the data of files.
+    passes_through: bool,
     behaviour: Behaviour,
     idle: open::Idle,
     refusals: Refusals,
@@ -126,6 +129,7 @@ impl View {
             root: Arc::new(root),
             device,
             agreement,
+            passes_through: agreement.has(feature::PASSTHROUGH),
             behaviour,
             idle: open::Idle::default(),
             refusals: Refusals::default(),
@@ -133,7 +137,18 @@ impl View {
         };
         let volume = view.intern_root()?;
         view.names = (!volume.has_handles).then(Names::default);
+        if view.passes_through
+            && let Err(errno) = view.may_pass_through()
+        {
+            view.passes_through = false;
+            view.refusals.note(errno);
+        }
         Ok(view)
+    }
+
+    /// Whether the kernel moves the data of files.
+    pub(crate) fn passes_through(&self) -> bool {
+        self.passes_through
     }
 
     /// Closes what has not been used for a while: call it every few seconds.

@@ -81,7 +81,7 @@ fn serve(
         limits::raise(),
     )?;
     let view = Arc::new(view);
-    say_what_is_missing(&service.plan, &agreement, log);
+    say_what_is_missing(&service.plan, &agreement, &view, log);
     start_helpers(service, &view, inheritance.status_socket.take());
     let pool = Pool::new(Arc::clone(&view));
     let workers: Vec<_> = inheritance
@@ -118,10 +118,15 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
     }
 }
 
-fn say_what_is_missing(plan: &Plan, agreement: &Agreement, log: &Log) {
-    if plan.mode == Mode::Live && plan.passthrough && !agreement.has(feature::PASSTHROUGH) {
-        log.warn("this kernel has no passthrough (Linux 6.9 has): data goes through the daemon");
+fn say_what_is_missing(plan: &Plan, agreement: &Agreement, view: &View, log: &Log) {
+    if plan.mode == Mode::Frozen || !plan.passthrough || view.passes_through() {
+        return;
     }
+    log.warn(if agreement.has(feature::PASSTHROUGH) {
+        "passthrough needs CAP_SYS_ADMIN in the first user namespace: data goes through the daemon"
+    } else {
+        "this kernel has no passthrough (Linux 6.9 has): data goes through the daemon"
+    });
 }
 
 impl Inheritance {

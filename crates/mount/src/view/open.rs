@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
-use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, feature, open_flag, open_in_flag};
+use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, open_flag, open_in_flag};
 use thruway_fuse::{Answer, Request};
 use thruway_sys::fuse;
 
@@ -129,9 +129,16 @@ impl View {
         Ok(backing.id)
     }
 
+    /// Whether the kernel lets us give it files at all: it is tried with one of our own.
+    pub(super) fn may_pass_through(&self) -> Result<(), Errno> {
+        let backing_id = fuse::open_backing(self.device.as_fd(), self.memory.as_fd());
+        self.close_backing(backing_id.map_err(|error| errno(&error))?);
+        Ok(())
+    }
+
     /// Gives the file to the kernel, or decides that its data goes through the daemon.
     fn back(&self, file: &OwnedFd) -> Result<i32, Errno> {
-        if !self.agreement.has(feature::PASSTHROUGH) {
+        if !self.passes_through {
             return Ok(DAEMON_IO);
         }
         match fuse::open_backing(self.device.as_fd(), file.as_fd()).map_err(|error| errno(&error)) {

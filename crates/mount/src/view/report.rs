@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thruway_fuse::wire::{feature, opcode};
+use thruway_fuse::wire::opcode;
 
 use super::View;
 use crate::inodes::lock;
@@ -72,7 +72,7 @@ impl View {
             sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
             mode: plan.mode,
             transport: "device".into(),
-            passthrough: self.agreement.has(feature::PASSTHROUGH),
+            passthrough: self.passes_through,
             daemon_io_reasons: self.daemon_io_reasons(),
             protocol: format!("7.{}", self.agreement.minor),
             restarts: self.memory.counted(Count::Restarts),

@@ -58,7 +58,7 @@ fn text(mount: &Answered) -> String {
     let data = match (status.mode, status.passthrough) {
         (Mode::Frozen, _) => "kept by the kernel",
         (Mode::Live, true) => "moved by the kernel (passthrough)",
-        (Mode::Live, false) => "through the daemon: this kernel or user may not pass it through",
+        (Mode::Live, false) => "moved by the daemon",
     };
     let mut text = format!("{target}: {mode}\n");
     let mut row = |title: &str, value: &str| {
@@ -68,7 +68,7 @@ fn text(mount: &Answered) -> String {
     row("sources", &status.sources.join(" "));
     row("data", data);
     for (reason, count) in &status.daemon_io_reasons {
-        row("", &format!("through the daemon in {count} opens: {reason}"));
+        row("", &format!("not by the kernel, {count} times: {reason}"));
     }
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
     row("inodes", &status.inodes.to_string());
