@@ -48,7 +48,7 @@ fn a_frozen_mount_is_read_only_and_opens_never_reach_the_daemon() {
         assert_eq!(fs::read_to_string(mounted.target("file")).unwrap(), text);
     }
     // The first one tells the kernel that it need not ask.
-    assert_eq!(mounted.status("requests")["open"], 1);
+    assert_eq!(mounted.requests("open"), 1);
     assert_eq!(fs::write(mounted.target("other"), "").unwrap_err().raw_os_error(), Some(30));
 }
 
@@ -148,4 +148,59 @@ fn setuid_is_cleared_by_an_ordinary_users_write_and_kept_by_roots() {
     fs::set_permissions(mounted.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(write_as("1000"), 0o777);
     assert_eq!(write_as("0"), 0o6777);
+}
+
+#[test]
+fn what_others_change_in_the_source_is_seen_although_the_kernel_keeps_it() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let target = |name: &str| mounted.target(name);
+    fs::create_dir(mounted.source("folder")).unwrap();
+    // The kernel now holds that there is no such name, and which names there are.
+    assert!(fs::metadata(target("folder/new")).is_err());
+    assert_eq!(fs::read_dir(target("folder")).unwrap().count(), 0);
+    fs::write(mounted.source("folder/new"), "text").unwrap();
+    wait_until("a new name is seen", || fs::metadata(target("folder/new")).is_ok());
+    wait_until("it is listed", || fs::read_dir(target("folder")).unwrap().count() == 1);
+    let size = || fs::metadata(target("folder/new")).unwrap().len();
+    assert_eq!(size(), 4);
+    fs::write(mounted.source("folder/new"), "longer text").unwrap();
+    wait_until("its size is seen", || size() == 11);
+    fs::set_permissions(mounted.source("folder/new"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = || fs::metadata(target("folder/new")).unwrap().mode() & 0o777;
+    wait_until("its mode is seen", || mode() == 0o600);
+    fs::rename(mounted.source("folder/new"), mounted.source("folder/moved")).unwrap();
+    wait_until("the new name is seen", || fs::metadata(target("folder/moved")).is_ok());
+    wait_until("the old name is gone", || fs::metadata(target("folder/new")).is_err());
+    fs::write(mounted.source("other"), "other").unwrap();
+    fs::rename(mounted.source("other"), mounted.source("folder/moved")).unwrap();
+    let text = || fs::read_to_string(target("folder/moved")).unwrap_or_default();
+    wait_until("the other file is seen", || text() == "other");
+    fs::remove_file(mounted.source("folder/moved")).unwrap();
+    wait_until("it is gone", || fs::metadata(target("folder/moved")).is_err());
+    assert!(mounted.status("counts")["changes_told"].as_u64() > Some(0));
+}
+
+#[test]
+fn the_kernel_is_told_nothing_of_what_goes_through_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir(mounted.target("folder")).unwrap();
+    for name in 0..100 {
+        fs::write(mounted.target(&format!("folder/{name}")), "text").unwrap();
+    }
+    let asked = || mounted.requests("getattr") + mounted.requests("statx");
+    let before = asked();
+    for name in 0..100 {
+        assert_eq!(fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap().len(), 4);
+    }
+    // Each file was written to since its attributes were told, and so they are asked for once.
+    let after = asked();
+    assert!((100..110).contains(&(after - before)), "{}", after - before);
+    // A change by somebody else is told after those, so they have been looked at when it is.
+    fs::write(mounted.source("folder/other"), "").unwrap();
+    wait_until("it is told", || fs::metadata(mounted.target("folder/other")).is_ok());
+    for name in 0..100 {
+        fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap();
+    }
+    // The new name and the folder itself, perhaps, but none of the hundred.
+    assert!(asked() - after < 10, "{}", asked() - after);
 }

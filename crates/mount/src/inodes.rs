@@ -18,7 +18,7 @@ use crate::memory::Memory;
 use record::Record;
 use slots::Slots;
 
-pub(crate) use record::{Backing, WORDS as RECORD_WORDS};
+pub(crate) use record::{Backing, WORDS as RECORD_WORDS, Watched};
 
 /// Locks for the inodes' identities; more than there are processors, so that they rarely meet.
 const SHARDS: usize = 64;
@@ -49,9 +49,19 @@ pub(crate) struct Identity {
 pub(crate) struct Inode {
     pub(crate) id: InodeId,
     pub(crate) identity: Identity,
+    /// The folder that it was found in first.
+    pub(crate) parent: InodeId,
     pub(crate) handle: Option<FileHandle>,
     /// The handle is known to open this inode.
     pub(crate) checked: bool,
+}
+
+/// What is left of an inode that was forgotten, to be cleared up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forgotten {
+    pub(crate) inode: Inode,
+    pub(crate) backing: Backing,
+    pub(crate) watched: Watched,
 }
 
 #[derive(Debug)]
@@ -101,6 +111,8 @@ impl Inodes {
             let record = self.record(slot);
             if record.is_live() {
                 slots.occupy(slot);
+                // Whoever watched is gone.
+                record.set_watched(Watched::Untried);
                 if !record.is_detached() {
                     let hash = record.identity().hash();
                     self.insert(&mut lock(self.shard(hash)), hash, slot);
@@ -187,8 +199,8 @@ impl Inodes {
         self.record(slot).has_identity(identity).then(|| self.record(slot).id(slot))
     }
 
-    /// Takes lookups back; answers with the backing file that was kept when none remain.
-    pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Backing> {
+    /// Takes lookups back; answers with what is left when none remain.
+    pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Forgotten> {
         let inode = self.get(id).ok().filter(|_| id != InodeId::ROOT)?;
         let hash = inode.identity.hash();
         let mut shard = lock(self.shard(hash));
@@ -198,12 +210,13 @@ impl Inodes {
         }
         // Taken, so that nobody else closes the same backing file, or one that gets its number.
         let backing = self.update_backing(id, std::mem::take);
+        let forgotten = Forgotten { inode, backing, watched: record.watched() };
         if !record.is_detached() {
             self.remove(&mut shard, hash, id.slot());
         }
         record.clear();
         lock(&self.slots).free(id.slot(), &self.memory);
-        Some(backing)
+        Some(forgotten)
     }
 
     /// Runs `decide` with the inode's backing id while nobody else changes it, and keeps the result.
@@ -224,6 +237,33 @@ impl Inodes {
     /// The handle was seen to open this inode.
     pub(crate) fn set_checked(&self, id: InodeId) {
         self.record(id.slot()).set_checked();
+    }
+
+    /// Whether we are told what others change in a folder.
+    pub(crate) fn watched(&self, id: InodeId) -> Watched {
+        self.record(id.slot()).watched()
+    }
+
+    pub(crate) fn set_watched(&self, id: InodeId, watched: Watched) {
+        self.record(id.slot()).set_watched(watched);
+    }
+
+    /// The fingerprint of the attributes that the kernel was told last.
+    pub(crate) fn told(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).told()
+    }
+
+    pub(crate) fn set_told(&self, id: InodeId, fingerprint: u64) {
+        self.record(id.slot()).set_told(fingerprint);
+    }
+
+    /// Until when changes are known to come through the mount, nanoseconds since 1970.
+    pub(crate) fn ours(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).ours()
+    }
+
+    pub(crate) fn set_ours(&self, id: InodeId, until: u64) {
+        self.record(id.slot()).set_ours(until);
     }
 
     /// How many inodes the kernel knows.

@@ -31,6 +31,7 @@ mod supervisor;
 mod unmount;
 mod view;
 mod volumes;
+mod watch;
 mod worker;
 
 pub use error::Error;

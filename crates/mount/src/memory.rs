@@ -41,6 +41,8 @@ pub(crate) enum Count {
     Passthrough,
     /// Opens whose data goes through the daemon.
     DaemonIo,
+    /// Changes by others that the kernel was told of.
+    Told,
 }
 
 #[derive(Debug)]

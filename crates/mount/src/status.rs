@@ -38,6 +38,8 @@ pub struct Status {
     pub protocol: String,
     /// Workers that were started after one had died.
     pub restarts: u64,
+    /// Folders in which we are told what others change; `None` if the system tells us nothing.
+    pub watched_folders: Option<u64>,
     /// Inodes that the kernel knows.
     pub inodes: u64,
     /// What was counted since the mount was made.

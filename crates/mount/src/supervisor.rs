@@ -1,11 +1,12 @@
 //! The process that keeps a mount alive: it holds what must not be lost and starts a worker again
 //! that has died.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::ExitStatus;
-use std::thread::available_parallelism;
+use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,6 +22,9 @@ use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
 
 /// How long users of the mount have to finish when it is taken away.
 const GRACE: Duration = Duration::from_secs(3);
+
+/// How long the daemon of a mount before us may take to end.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
 const DEATHS_MAX: u32 = 5;
@@ -226,6 +230,18 @@ fn wait(
 }
 
 /// The socket that says how the mount is. Its name is no file: nothing is left behind.
+///
+/// The kernel gives the number of a mount that has just gone to the next one, and the daemon that had
+/// it may still be about to end.
 fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
-    UnixListener::bind_addr(&SocketAddr::from_abstract_name(status::socket_name(mount_device))?)
+    let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
+    let deadline = Instant::now() + PREDECESSOR_PATIENCE;
+    loop {
+        match UnixListener::bind_addr(&name) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                sleep(Duration::from_millis(5));
+            }
+            bound => return bound,
+        }
+    }
 }

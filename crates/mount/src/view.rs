@@ -3,12 +3,13 @@
 //! A file a group of operations: [`lookup`] finds inodes, [`attributes`] reads and changes them,
 //! [`creation`] and [`names`] make, move and remove names, [`listing`] reads folders, [`open`] decides
 //! how a file's data moves, [`data`] moves it where the kernel cannot, [`extended`] is extended
-//! attributes.
+//! attributes, [`freshness`] says what the kernel may keep and tells it what others change.
 
 mod attributes;
 mod creation;
 mod data;
 mod extended;
+mod freshness;
 mod listing;
 mod locking;
 mod lookup;
@@ -36,6 +37,7 @@ use crate::names::Names;
 use crate::pins::Pins;
 use crate::reply::Replier;
 use crate::volumes::Volumes;
+use crate::watch::Watch;
 
 /// What is answered, and whether at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +55,6 @@ pub(crate) enum Outcome {
 pub(crate) struct Timeouts {
     pub(crate) entry: Duration,
     pub(crate) attributes: Duration,
-    /// For names that do not exist.
-    pub(crate) negative: Duration,
 }
 
 /// How a view behaves.
@@ -93,6 +93,8 @@ pub(crate) struct View {
     idle: open::Idle,
     refusals: Refusals,
     locks: Locks,
+    /// Tells us what others change, if the system lets it.
+    watch: Option<Watch>,
 }
 
 /// Why the kernel would not take backing files, and how often.
@@ -134,9 +136,13 @@ impl View {
             idle: open::Idle::default(),
             refusals: Refusals::default(),
             locks: Locks::default(),
+            watch: None,
         };
         let volume = view.intern_root()?;
         view.names = (!volume.has_handles).then(Names::default);
+        if !view.behaviour.frozen {
+            view.watch = Watch::new().ok();
+        }
         if view.passes_through
             && let Err(errno) = view.may_pass_through()
         {
@@ -182,6 +188,11 @@ impl View {
                 | Operation::CopyFileRange { .. }
         );
         waits_for_disk || (!is_short && self.volumes.any_remote())
+    }
+
+    /// What others change, for the thread that tells the kernel.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
     }
 
     /// The locks, for the thread that tries again for those who wait.

@@ -96,6 +96,8 @@ fn serve(
     ready();
     if service.is_restart {
         view.notify(&Notification::Resend)?;
+        // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
+        let _ = view.tell_everything();
     }
     // A thread that panics has taken the process with it.
     workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(Errno::IO)))
@@ -110,6 +112,8 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
             aging.age();
         }
     });
+    let telling = Arc::clone(view);
+    thread::spawn(move || telling.watch().map(|watch| watch.run(|change| telling.tell(change))));
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
@@ -217,10 +221,6 @@ fn behaviour(plan: &Plan) -> Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
-        timeouts: Timeouts {
-            entry: plan.entry_timeout,
-            attributes: plan.attribute_timeout,
-            negative: plan.entry_timeout,
-        },
+        timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
 }

@@ -6,6 +6,8 @@
 
 pub mod access;
 #[cfg(target_os = "linux")]
+pub mod fanotify;
+#[cfg(target_os = "linux")]
 pub mod fuse;
 #[cfg(target_os = "linux")]
 pub mod handle;

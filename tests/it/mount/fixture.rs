@@ -58,7 +58,13 @@ impl Mounted {
     pub(super) fn status(&self, field: &str) -> serde_json::Value {
         let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
         let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        assert!(output.status.success(), "{status}");
         status[field].clone()
+    }
+
+    /// How many requests of this kind there were.
+    pub(super) fn requests(&self, operation: &str) -> u64 {
+        self.status("requests")[operation].as_u64().unwrap_or(0)
     }
 
     pub(super) fn log(&self) -> String {

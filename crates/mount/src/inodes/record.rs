@@ -1,4 +1,4 @@
-//! One inode in the shared table: twelve words.
+//! One inode in the shared table: thirteen words.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,7 +8,7 @@ use thruway_sys::handle::{BYTES_MAX, FileHandle};
 use super::{Identity, Inode, InodeId};
 
 /// Words of a record.
-pub(crate) const WORDS: usize = 12;
+pub(crate) const WORDS: usize = 13;
 
 /// Incarnation (32 bits), volume (16), type (4), flags (12).
 const STATE: usize = 0;
@@ -21,6 +21,10 @@ const BACKING: usize = 5;
 /// Type of the handle (32 bits), its length plus one (8): zero is none.
 const HANDLE: usize = 6;
 const HANDLE_BYTES: usize = 7;
+/// Which attributes the kernel was told last.
+const TOLD: usize = 11;
+/// Until when the changes are known to come through the mount.
+const OURS: usize = 12;
 
 const IDLE: u32 = 1 << 31;
 
@@ -29,6 +33,10 @@ const LIVE: u64 = 1 << 0;
 const DETACHED: u64 = 1 << 1;
 const YOUNG: u64 = 1 << 2;
 const CHECKED: u64 = 1 << 3;
+/// A folder that is watched.
+const WATCHED: u64 = 1 << 4;
+/// A folder that cannot be watched.
+const UNWATCHABLE: u64 = 1 << 5;
 
 /// Which file the kernel moves data to and from, and how many users have it open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +46,16 @@ pub(crate) struct Backing {
     pub(crate) opens: u32,
     /// It stands among those that are kept although nobody has them open.
     pub(crate) is_idle: bool,
+}
+
+/// Whether we are told what others change in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// It was not tried.
+    Untried,
+    Yes,
+    /// It cannot be.
+    No,
 }
 
 /// The words of one record.
@@ -64,6 +82,8 @@ impl<'a> Record<'a> {
         self.words[LOOKUPS].store(1, Relaxed);
         self.words[PARENT].store(parent.0, Relaxed);
         self.words[BACKING].store(0, Relaxed);
+        self.words[TOLD].store(0, Relaxed);
+        self.words[OURS].store(0, Relaxed);
         self.write_handle(handle);
         let young = if identity.young { YOUNG } else { 0 };
         let state = u64::from(incarnation) << 32
@@ -81,7 +101,7 @@ impl<'a> Record<'a> {
         };
         let length = u64::try_from(bytes.len() + 1).unwrap_or(0);
         self.words[HANDLE].store(u64::from(kind.cast_unsigned()) << 32 | length, Relaxed);
-        for (word, chunk) in self.words[HANDLE_BYTES..].iter().zip(bytes.chunks(8)) {
+        for (word, chunk) in self.words[HANDLE_BYTES..TOLD].iter().zip(bytes.chunks(8)) {
             let mut value = [0; 8];
             value[..chunk.len()].copy_from_slice(chunk);
             word.store(u64::from_ne_bytes(value), Relaxed);
@@ -97,6 +117,7 @@ impl<'a> Record<'a> {
         Some(Inode {
             id,
             identity: self.identity(),
+            parent: InodeId(self.words[PARENT].load(Relaxed)),
             handle: self.handle(),
             checked: state & CHECKED != 0,
         })
@@ -123,7 +144,7 @@ impl<'a> Record<'a> {
         let word = self.words[HANDLE].load(Relaxed);
         let length = usize::from(word as u8).checked_sub(1)?;
         let mut bytes = [0; BYTES_MAX];
-        for (chunk, word) in bytes.chunks_mut(8).zip(&self.words[HANDLE_BYTES..]) {
+        for (chunk, word) in bytes.chunks_mut(8).zip(&self.words[HANDLE_BYTES..TOLD]) {
             chunk.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         FileHandle::from_parts((word >> 32) as i32, bytes.get(..length)?)
@@ -165,6 +186,40 @@ impl<'a> Record<'a> {
 
     pub(super) fn set_checked(&self) {
         self.words[STATE].fetch_or(CHECKED, Release);
+    }
+
+    pub(super) fn watched(&self) -> Watched {
+        match self.state() {
+            state if state & WATCHED != 0 => Watched::Yes,
+            state if state & UNWATCHABLE != 0 => Watched::No,
+            _ => Watched::Untried,
+        }
+    }
+
+    pub(super) fn set_watched(&self, watched: Watched) {
+        let bits = match watched {
+            Watched::Untried => 0,
+            Watched::Yes => WATCHED,
+            Watched::No => UNWATCHABLE,
+        };
+        self.words[STATE].fetch_and(!(WATCHED | UNWATCHABLE), Release);
+        self.words[STATE].fetch_or(bits, Release);
+    }
+
+    pub(super) fn told(&self) -> u64 {
+        self.words[TOLD].load(Relaxed)
+    }
+
+    pub(super) fn set_told(&self, fingerprint: u64) {
+        self.words[TOLD].store(fingerprint, Relaxed);
+    }
+
+    pub(super) fn ours(&self) -> u64 {
+        self.words[OURS].load(Relaxed)
+    }
+
+    pub(super) fn set_ours(&self, until: u64) {
+        self.words[OURS].store(until, Relaxed);
     }
 
     pub(super) fn clear(&self) {

@@ -1,7 +1,6 @@
 //! Attributes of inodes.
 
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -9,21 +8,14 @@ use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
-use super::lookup::stat_place;
+use super::lookup::{Maker, stat_place};
 use thruway_fuse::{Answer, Request};
 
-use super::{Timeouts, View};
+use super::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::proc_path::ProcPath;
 use crate::volumes::Met;
-
-const TYPE: u16 = 0o170_000;
-const REGULAR: u16 = 0o100_000;
-const SETUID_OR_SETGID: u16 = 0o6000;
-
-/// Other machines' changes are seen this late.
-const REMOTE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Times that are not numbers, as `utimensat` wants them.
 const NOW: i64 = 0x3fff_ffff;
@@ -32,7 +24,7 @@ const OMIT: i64 = 0x3fff_fffe;
 impl View {
     pub(super) fn get_attributes(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {
         let stat = stat_place(self.place(id)?)?;
-        self.put_attributes(&stat, answer)
+        self.put_attributes(id, &stat, Maker::Unknown, answer)
     }
 
     pub(super) fn get_extended_attributes(
@@ -42,7 +34,8 @@ impl View {
     ) -> Result<(), Errno> {
         let stat = stat_place(self.place(id)?)?;
         let volume = self.volumes.known(&stat).ok_or(Errno::STALE)?;
-        let timeout = self.timeouts(volume, &stat).attributes;
+        let is_watched = self.is_parent_watched(id);
+        let timeout = self.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
         answer.put(&StatxOut {
             timeout: timeout.as_secs(),
             timeout_nanoseconds: timeout.subsec_nanos(),
@@ -83,7 +76,7 @@ impl View {
             fs::utimensat(&place, c"", &times(with), AtFlags::EMPTY_PATH)?;
         }
         let stat = stat_place(&place)?;
-        self.put_attributes(&stat, answer)
+        self.put_attributes(id, &stat, Maker::Us, answer)
     }
 
     fn set_size(&self, actor: &Actor, id: InodeId, with: &SetAttrIn) -> Result<(), Errno> {
@@ -95,9 +88,16 @@ impl View {
         }
     }
 
-    fn put_attributes(&self, stat: &Statx, answer: &mut Answer) -> Result<(), Errno> {
+    fn put_attributes(
+        &self,
+        id: InodeId,
+        stat: &Statx,
+        maker: Maker,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
         let volume = self.volumes.known(stat).ok_or(Errno::STALE)?;
-        let timeout = self.timeouts(volume, stat).attributes;
+        let is_watched = self.is_parent_watched(id);
+        let timeout = self.timeouts(id, is_watched, stat, maker).attributes;
         answer.put(&AttributesOut {
             timeout: timeout.as_secs(),
             timeout_nanoseconds: timeout.subsec_nanos(),
@@ -105,24 +105,6 @@ impl View {
             attributes: attributes(volume, stat),
         });
         Ok(())
-    }
-
-    /// How long the kernel may keep what it is told of a file. A write that the kernel moves by itself
-    /// clears setuid and setgid behind the back of its attributes, so those of such files are never
-    /// kept.
-    pub(super) fn timeouts(&self, volume: Met, stat: &Statx) -> Timeouts {
-        let mut timeouts = self.behaviour.timeouts;
-        if self.behaviour.frozen {
-            return timeouts;
-        }
-        if volume.is_remote {
-            timeouts.entry = timeouts.entry.min(REMOTE_TIMEOUT);
-            timeouts.attributes = timeouts.attributes.min(REMOTE_TIMEOUT);
-        }
-        if stat.stx_mode & TYPE == REGULAR && stat.stx_mode & SETUID_OR_SETGID != 0 {
-            timeouts.attributes = Duration::ZERO;
-        }
-        timeouts
     }
 }
 

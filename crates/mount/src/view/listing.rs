@@ -13,7 +13,7 @@ use thruway_fuse::wire::{DirEntry, EntryOut, ReadIn};
 use thruway_fuse::{Answer, Listing};
 
 use super::View;
-use super::lookup::{Found, stat_name};
+use super::lookup::{Folder, Found, Maker, stat_name};
 use crate::inodes::InodeId;
 
 /// Room for entries as the source gives them. Without attributes they take about as much as in the
@@ -28,9 +28,9 @@ impl View {
         with: &ReadIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let folder = self.place(id)?;
+        let folder = self.folder(id)?;
         let mut listing = answer.listing(with.size);
-        each_entry(&folder, with.offset, RAW_BYTES, |entry| {
+        each_entry(&folder.place, with.offset, RAW_BYTES, |entry| {
             Ok(listing.push(dir_entry(entry), entry.file_name().to_bytes()))
         })
     }
@@ -41,18 +41,17 @@ impl View {
         with: &ReadIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let folder = self.place(id)?;
+        let folder = self.folder(id)?;
         let mut listing = answer.listing(with.size);
-        each_entry(&folder, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
-            self.push_with_attributes(id, &folder, entry, &mut listing)
+        each_entry(&folder.place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
+            self.push_with_attributes(&folder, entry, &mut listing)
         })
     }
 
     /// Adds a name and a lookup of its inode; `false` if it does not fit.
     fn push_with_attributes(
         &self,
-        parent: InodeId,
-        folder: &OwnedFd,
+        folder: &Folder,
         entry: &RawDirEntry<'_>,
         listing: &mut Listing<'_>,
     ) -> Result<bool, Errno> {
@@ -63,8 +62,11 @@ impl View {
         let out = match name.to_bytes() {
             // The kernel knows these two.
             b"." | b".." => EntryOut::default(),
-            _ => match stat_name(folder, name) {
-                Ok(stat) => self.entry(parent, Found::Name(folder.as_fd(), name), &stat)?,
+            _ => match stat_name(&folder.place, name) {
+                Ok(stat) => {
+                    let found = Found::Name(folder.place.as_fd(), name);
+                    self.entry(folder, found, &stat, Maker::Unknown)?
+                }
                 // It went away since it was listed.
                 Err(Errno::NOENT) => return Ok(true),
                 Err(_) => EntryOut::default(),

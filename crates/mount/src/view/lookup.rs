@@ -29,6 +29,22 @@ const TICK_MAX: u64 = 20_000_000;
 const FILE_TYPE: u32 = 0o170_000;
 const FOLDER: u32 = 0o040_000;
 
+/// A folder that names are looked up in.
+pub(super) struct Folder {
+    pub(super) id: InodeId,
+    pub(super) place: Arc<OwnedFd>,
+    /// We are told what others change in it.
+    pub(super) is_watched: bool,
+}
+
+/// Who is known to have changed a file last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// We have, just now.
+    Us,
+    Unknown,
+}
+
 /// What opens an inode that was just found or made.
 #[derive(Clone, Copy)]
 pub(super) enum Found<'a> {
@@ -47,31 +63,39 @@ impl View {
         name: &CStr,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let folder = self.place(parent)?;
-        match stat_name(&folder, name) {
+        let folder = self.folder(parent)?;
+        match stat_name(&folder.place, name) {
             Ok(stat) => {
-                let found = Found::Name(folder.as_fd(), name);
-                answer.put(&self.entry(parent, found, &stat)?);
+                let found = Found::Name(folder.place.as_fd(), name);
+                answer.put(&self.entry(&folder, found, &stat, Maker::Unknown)?);
                 Ok(())
             }
-            Err(Errno::NOENT) if !self.behaviour.timeouts.negative.is_zero() => {
-                answer.put(&self.no_entry());
+            Err(Errno::NOENT) => {
+                answer.put(&self.no_entry(&folder));
                 Ok(())
             }
             Err(errno) => Err(errno),
         }
     }
 
+    /// The folder, watched if it can be: the kernel will hold names of it.
+    pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
+        let place = self.place(id)?;
+        let is_watched = self.behaviour.frozen || self.is_watched(id, &place);
+        Ok(Folder { id, place, is_watched })
+    }
+
     /// Adds a lookup of the inode and says what the kernel may know of it.
     pub(super) fn entry(
         &self,
-        parent: InodeId,
+        folder: &Folder,
         found: Found<'_>,
         stat: &Statx,
+        maker: Maker,
     ) -> Result<EntryOut, Errno> {
         let volume = self.volumes.of(stat, || found.anchor())?;
-        let id = self.intern(parent, found, volume, stat)?;
-        let timeouts = self.timeouts(volume, stat);
+        let id = self.intern(folder.id, found, volume, stat)?;
+        let timeouts = self.timeouts(id, folder.is_watched, stat, maker);
         Ok(EntryOut {
             inode: id.0,
             generation: 0,
@@ -84,8 +108,8 @@ impl View {
     }
 
     /// Says that there is no such name, and how long that holds.
-    fn no_entry(&self) -> EntryOut {
-        let negative = self.behaviour.timeouts.negative;
+    fn no_entry(&self, folder: &Folder) -> EntryOut {
+        let negative = self.name_timeout(folder);
         EntryOut {
             entry_timeout: negative.as_secs(),
             entry_timeout_nanoseconds: negative.subsec_nanos(),
@@ -115,11 +139,10 @@ impl View {
         Ok(id)
     }
 
-    /// The inode with this name, if the kernel knows it.
-    pub(super) fn known(&self, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
-        let stat = stat_name(folder, name).ok()?;
-        let volume = self.volumes.known(&stat)?;
-        self.inodes.find_known(&identity(volume.index, &stat))
+    /// The inode that `stat` was taken of, if the kernel knows it.
+    pub(super) fn known(&self, stat: &Statx) -> Option<InodeId> {
+        let volume = self.volumes.known(stat)?;
+        self.inodes.find_known(&identity(volume.index, stat))
     }
 
     /// Keeps a file alive of whose opens we hear nothing, or that no name leads to.
@@ -142,10 +165,8 @@ impl View {
         let is_folder = |stat: &Statx| u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
         let Some(stat) = stat.filter(is_folder) else { return change() };
         let place = Found::Name(folder, name).place()?;
-        let volume = self.volumes.known(&stat);
         let changed = change()?;
-        let known = volume.and_then(|met| self.inodes.find_known(&identity(met.index, &stat)));
-        if let Some(id) = known {
+        if let Some(id) = self.known(&stat) {
             self.pins.hold(id, Arc::new(place));
         }
         Ok(changed)
@@ -164,7 +185,8 @@ impl View {
 
     /// Takes lookups back; what was held for the inode ends with the last one.
     pub(super) fn forget(&self, id: InodeId, lookups: u64) {
-        if let Some(backing) = self.inodes.forget(id, lookups) {
+        if let Some(forgotten) = self.inodes.forget(id, lookups) {
+            self.unwatch(&forgotten);
             self.places.remove(id);
             self.pins.release(id);
             if let Some(names) = &self.names {
@@ -172,7 +194,7 @@ impl View {
             }
             self.readers.remove(id);
             self.writers.remove(id);
-            self.close_backing(backing.id);
+            self.close_backing(forgotten.backing.id);
         }
     }
 
@@ -310,7 +332,7 @@ fn birth(stat: &Statx) -> u64 {
 }
 
 /// Nanoseconds since 1970, by the clock that stamps births.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))

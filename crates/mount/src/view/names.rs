@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use thruway_fuse::Answer;
 
 use super::View;
+use super::lookup::stat_name;
 use crate::inodes::InodeId;
 
 impl View {
@@ -42,7 +43,8 @@ impl View {
     /// Remembers the inode's new name, where names are remembered.
     fn note_name(&self, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
         let Some(names) = &self.names else { return };
-        if let Some(id) = self.known(folder, name) {
+        let known = stat_name(folder, name).ok().and_then(|stat| self.known(&stat));
+        if let Some(id) = known {
             names.remember(id, parent, name.to_bytes());
         }
     }

@@ -153,6 +153,9 @@ impl View {
 
     pub(super) fn release(&self, id: InodeId, with: &ReleaseIn) -> Result<(), Errno> {
         self.end_flock(id, with);
+        if writes(OFlags::from_bits_retain(with.flags)) {
+            self.note_written(id);
+        }
         let (is_closed, now_idle) = self.inodes.update_backing(id, |backing| {
             backing.opens = backing.opens.saturating_sub(1);
             if backing.opens > 0 {

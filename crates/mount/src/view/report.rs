@@ -56,8 +56,11 @@ const OPERATIONS: [(u32, &str); 43] = [
     (opcode::COPY_FILE_RANGE_64, "copy_file_range_64"),
 ];
 
-const COUNTS: [(Count, &str); 2] =
-    [(Count::Passthrough, "opens_passthrough"), (Count::DaemonIo, "opens_daemon_io")];
+const COUNTS: [(Count, &str); 3] = [
+    (Count::Passthrough, "opens_passthrough"),
+    (Count::DaemonIo, "opens_daemon_io"),
+    (Count::Told, "changes_told"),
+];
 
 impl View {
     /// How it is doing.
@@ -76,6 +79,7 @@ impl View {
             daemon_io_reasons: self.daemon_io_reasons(),
             protocol: format!("7.{}", self.agreement.minor),
             restarts: self.memory.counted(Count::Restarts),
+            watched_folders: self.watch().map(|watch| watch.len() as u64),
             inodes: u64::try_from(self.inodes.len()).unwrap_or(u64::MAX),
             counts: COUNTS
                 .into_iter()
