@@ -110,6 +110,12 @@ fn a_fair_server_is_acquitted() {
 }
 
 #[test]
+fn a_connection_that_never_came_to_ask_is_not_starved() {
+    let report = ran(&plan(&Server::answering(HELLO), 10, 3));
+    assert_eq!((report.total.fairness.index, report.total.fairness.starved), (Some(1.0), 0));
+}
+
+#[test]
 fn a_stall_counts_for_all_who_would_have_waited() {
     // The eleventh answer takes as long as thirty more requests are due in.
     let server = Server::new(|stream, _, request| {

@@ -56,7 +56,11 @@ fn requests(group: &GroupReport) -> String {
     )
 }
 
+/// Nothing where nothing was answered.
 fn latency(latency: &Latency) -> String {
+    if latency.max_ns == 0 {
+        return String::new();
+    }
     let quantiles = [
         ("p50", latency.p50_ns),
         ("p90", latency.p90_ns),
