@@ -31,7 +31,7 @@ pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String
         text.push_str(&classes(&report.classes));
     }
     if per_connection {
-        text.push_str(&connections(&report.connections));
+        text.push_str(&rows(&report.connections));
     }
     text
 }
@@ -136,7 +136,7 @@ fn classes(classes: &[GroupReport]) -> String {
     table(&rows)
 }
 
-fn connections(connections: &[ConnectionReport]) -> String {
+fn rows(connections: &[ConnectionReport]) -> String {
     let largest = connections.iter().map(|one| one.requests).max().unwrap_or(0).max(1);
     let mut rows = vec![row(["connection", "requests", "p50", "p99", "max", "pending for", ""])];
     rows.extend(connections.iter().enumerate().map(|(place, one)| {
