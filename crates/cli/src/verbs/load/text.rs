@@ -14,8 +14,9 @@ const BAR_WIDTH: u64 = 24;
 
 pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String {
     let total = &report.total;
-    let mut text =
-        format!("{url}: {} connections, {:.1} s\n\n", thousands(total.connections), report.seconds);
+    let plural = if total.connections == 1 { "" } else { "s" };
+    let (connections, seconds) = (thousands(total.connections), report.seconds);
+    let mut text = format!("{url}: {connections} connection{plural}, {seconds:.2} s\n\n");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<9} {value}");
