@@ -5,6 +5,7 @@ mod examples;
 mod expand;
 mod load;
 mod manual;
+mod mount;
 mod which;
 
 use std::process::{Command, Output};
