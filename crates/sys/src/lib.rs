@@ -5,4 +5,6 @@
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
 #[cfg(unix)]
+pub mod inherited;
+#[cfg(unix)]
 pub mod map;

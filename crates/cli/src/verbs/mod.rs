@@ -2,6 +2,7 @@
 
 mod expand;
 mod manual;
+mod serve;
 
 use clap::{Parser, Subcommand};
 
@@ -20,6 +21,7 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Serve(serve::Serve),
     Expand(expand::Expand),
     Completions(manual::Completions),
     Man(manual::Man),
@@ -28,6 +30,7 @@ enum Verb {
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
