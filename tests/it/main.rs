@@ -1,10 +1,13 @@
 //! End to end: the binary as a user starts it, a file a verb.
 #![forbid(unsafe_code)]
 
+mod examples;
 mod expand;
 mod http;
+mod load;
 mod manual;
 mod serve;
+mod which;
 
 use std::process::{Command, Output};
 

@@ -4,7 +4,13 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+#[cfg(target_os = "linux")]
+pub mod access;
 #[cfg(unix)]
 pub mod inherited;
 #[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod signal;
+#[cfg(target_os = "linux")]
+pub mod start;

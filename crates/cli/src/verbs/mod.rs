@@ -1,8 +1,10 @@
 //! The verbs, one file each.
 
 mod expand;
+mod load;
 mod manual;
 mod serve;
+mod which;
 
 use clap::{Parser, Subcommand};
 
@@ -23,6 +25,8 @@ pub(crate) struct Thruway {
 enum Verb {
     Serve(serve::Serve),
     Expand(expand::Expand),
+    Which(which::Which),
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -32,6 +36,8 @@ impl Thruway {
         match self.verb {
             Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
+            Verb::Which(verb) => verb.run(),
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }
