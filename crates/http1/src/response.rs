@@ -78,6 +78,13 @@ impl std::error::Error for BadField {}
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     out: &'a mut Vec<u8>,
+    draft: Draft,
+}
+
+/// What is known of a head that is not finished, apart from the buffer that it is in: with both, it
+/// can be resumed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draft {
     status: u16,
     claimed_bytes: Option<u64>,
     is_coded: bool,
@@ -118,15 +125,26 @@ impl<'a> ResponseHead<'a> {
             out.extend_from_slice(reason(status).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        Self {
-            out,
+        let draft = Draft {
             status,
             claimed_bytes: None,
             is_coded: false,
             closes: false,
             names_connection: false,
             is_dated: false,
-        }
+        };
+        Self { out, draft }
+    }
+
+    /// Goes on with a head that was begun in `out`.
+    pub fn resume(out: &'a mut Vec<u8>, draft: Draft) -> Self {
+        Self { out, draft }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn draft(&self) -> Draft {
+        self.draft
     }
 
     /// Writes one field, or takes note of it.
@@ -152,43 +170,39 @@ impl<'a> ResponseHead<'a> {
     fn takes_note(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
         match name.len() {
-            4 if is(b"date") => self.is_dated = true,
+            4 if is(b"date") => self.draft.is_dated = true,
             10 if is(b"connection") => {
-                self.names_connection = true;
-                self.closes |= members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
+                self.draft.names_connection = true;
+                self.draft.closes |=
+                    members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
             }
             14 if is(b"content-length") => {
-                self.claimed_bytes = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+                self.draft.claimed_bytes =
+                    std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
                 return true;
             }
             17 if is(b"transfer-encoding") => {
-                self.is_coded = true;
-                self.closes |= !value.eq_ignore_ascii_case(b"chunked");
-                return is_bodiless(self.status);
+                self.draft.is_coded = true;
+                self.draft.closes |= !value.eq_ignore_ascii_case(b"chunked");
+                return is_bodiless(self.draft.status);
             }
             _ => {}
         }
         false
     }
 
-    /// Whether the fields so far already tell how the body ends.
-    #[must_use]
-    pub fn claimed_bytes(&self) -> Option<u64> {
-        self.claimed_bytes
-    }
-
     /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is
     /// known; it goes before the one that the fields claim.
     pub fn finish(self, terms: Terms, body_bytes: Option<u64>, date: &[u8; DATE_BYTES]) -> Promise {
-        let delivery = self.delivery(terms, body_bytes);
+        let delivery = self.draft.delivery(terms, body_bytes);
         let ends = delivery != Delivery::UntilClose;
-        let is_persistent = terms.is_persistent && ends && !self.closes;
-        if !self.is_dated {
+        let is_persistent = terms.is_persistent && ends && !self.draft.closes;
+        if !self.draft.is_dated {
             self.out.extend_from_slice(b"date: ");
             self.out.extend_from_slice(date);
             self.out.extend_from_slice(b"\r\n");
         }
-        if let Some(length) = self.announced_bytes(terms, body_bytes) {
+        if let Some(length) = self.draft.announced_bytes(terms, body_bytes) {
             self.out.extend_from_slice(b"content-length: ");
             decimal(self.out, length);
             self.out.extend_from_slice(b"\r\n");
@@ -196,13 +210,41 @@ impl<'a> ResponseHead<'a> {
         if delivery == Delivery::Chunked {
             self.out.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
-        if !is_persistent && !self.closes {
+        if !is_persistent && !self.draft.closes {
             self.out.extend_from_slice(b"connection: close\r\n");
-        } else if is_persistent && terms.version == Version::Http10 && !self.names_connection {
+        } else if is_persistent && terms.version == Version::Http10 && !self.draft.names_connection
+        {
             self.out.extend_from_slice(b"connection: keep-alive\r\n");
         }
         self.out.extend_from_slice(b"\r\n");
         Promise { delivery, is_persistent }
+    }
+
+    /// Writes what is missing before the connection is given away: what follows is not ours.
+    pub fn finish_raw(self, date: &[u8; DATE_BYTES]) -> Promise {
+        if !self.draft.is_dated {
+            self.out.extend_from_slice(b"date: ");
+            self.out.extend_from_slice(date);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if let Some(length) = self.draft.claimed_bytes {
+            self.out.extend_from_slice(b"content-length: ");
+            decimal(self.out, length);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if !self.draft.names_connection {
+            self.out.extend_from_slice(b"connection: close\r\n");
+        }
+        self.out.extend_from_slice(b"\r\n");
+        Promise { delivery: Delivery::UntilClose, is_persistent: false }
+    }
+}
+
+impl Draft {
+    /// The length that the fields so far claim the body to have.
+    #[must_use]
+    pub fn claimed_bytes(&self) -> Option<u64> {
+        self.claimed_bytes
     }
 
     fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {
@@ -413,6 +455,19 @@ mod tests {
         assert_eq!(got, (lines.into(), Delivery::Length(0), false));
         let got = head(200, &[], OLD, Some(0));
         assert_eq!(got.0, "HTTP/1.1 200 OK|content-length: 0|connection: keep-alive");
+    }
+
+    #[test]
+    fn a_connection_that_is_given_away_keeps_the_application_s_own_words() {
+        let mut out = Vec::new();
+        let mut head = ResponseHead::new(&mut out, 101);
+        head.field(b"connection", b"upgrade").unwrap();
+        assert_eq!(head.finish_raw(DATE).delivery, Delivery::UntilClose);
+        let lines = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\ndate: ";
+        assert!(String::from_utf8(out).unwrap().starts_with(lines));
+        let mut out = Vec::new();
+        ResponseHead::new(&mut out, 200).finish_raw(DATE);
+        assert!(out.ends_with(b"\r\nconnection: close\r\n\r\n"));
     }
 
     #[test]

@@ -259,7 +259,8 @@ fn monotonic_ms() -> u64 {
 }
 
 /// Microseconds of the monotonic clock, which all processes share.
-pub(crate) fn monotonic_us() -> u64 {
+#[must_use]
+pub fn monotonic_us() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let us = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
     u64::try_from(us).unwrap_or(0)

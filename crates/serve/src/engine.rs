@@ -1,7 +1,8 @@
 //! The engine: one thread's connections, driven by whoever owns it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::Terms;
 use thruway_http1::{BodyDecoder, Framing, Head, Piece, Promise, Refusal};
 
@@ -143,6 +144,23 @@ impl Engine {
             // Without descriptors it is tried again after the next pause.
             let _ = self.listen();
         }
+    }
+
+    /// The date for an answer.
+    pub fn date(&mut self) -> [u8; DATE_BYTES] {
+        self.core.date()
+    }
+
+    /// The socket of a request's connection, to wait until it takes bytes.
+    #[must_use]
+    pub fn socket(&self, ticket: Ticket) -> Option<BorrowedFd<'_>> {
+        self.core.table.get(ticket.key).map(|connection| connection.socket.as_fd())
+    }
+
+    /// Whether a request's connection wants a turn, such as for the next request.
+    #[must_use]
+    pub fn has_work(&self, ticket: Ticket) -> bool {
+        self.core.table.get(ticket.key).is_some_and(Connection::has_work)
     }
 
     /// Answers a request for which a ticket was taken. If the client is gone, so is the answer.

@@ -28,6 +28,21 @@ pub struct Ticket {
     pub(crate) key: Key,
 }
 
+impl Ticket {
+    /// The ticket as a number, for those who can keep nothing else.
+    #[must_use]
+    pub fn to_number(self) -> u64 {
+        self.key.to_word()
+    }
+
+    /// The ticket that became a number. Any number is safe: one that was never a ticket is as good as
+    /// one whose connection is gone.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        Self { key: Key::from_word(number) }
+    }
+}
+
 /// An answer that is ready to be sent.
 #[derive(Debug)]
 pub struct Answer<'a> {

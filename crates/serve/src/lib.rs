@@ -28,6 +28,7 @@ mod table;
 mod upload;
 mod wheel;
 
+pub use self::core::monotonic_us;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;

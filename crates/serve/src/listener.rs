@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -48,6 +49,38 @@ impl fmt::Display for Address {
             Self::Unix { path, .. } => write!(formatter, "unix://{}", path.display()),
         }
     }
+}
+
+/// Reads `tcp://HOST:PORT` and `unix://PATH`, as Puma writes them; `?mode=0660` gives a socket its
+/// permissions.
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(rest) = text.strip_prefix("unix://") {
+            return unix_from_str(rest);
+        }
+        let rest = text.strip_prefix("tcp://").unwrap_or(text);
+        let wrong = || format!("{text} is neither tcp://HOST:PORT nor unix://PATH");
+        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() || host.contains('/') {
+            return Err(wrong());
+        }
+        let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
+        Ok(Self::Tcp { host: host.to_owned(), port })
+    }
+}
+
+fn unix_from_str(text: &str) -> Result<Address, String> {
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    let digits = query.strip_prefix("mode=").or_else(|| query.is_empty().then_some(""));
+    let digits = digits.ok_or_else(|| format!("{query:?} is not mode=BITS"))?;
+    let wrong = |_| format!("{digits:?} is not a row of octal digits");
+    let mode = u32::from_str_radix(if digits.is_empty() { "0" } else { digits }, 8);
+    let mode = mode.map_err(wrong)?;
+    let path = PathBuf::from(path);
+    Ok(Address::Unix { path, mode: (!digits.is_empty()).then_some(mode) })
 }
 
 /// Who is at the other end of a connection.
@@ -163,6 +196,12 @@ impl Listener {
     }
 }
 
+impl IntoRawFd for Listener {
+    fn into_raw_fd(self) -> RawFd {
+        self.socket.into_raw_fd()
+    }
+}
+
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -196,6 +235,21 @@ mod tests {
 
     fn local() -> Address {
         Address::Tcp { host: "127.0.0.1".into(), port: 0 }
+    }
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        let tcp = |host: &str, port| Address::Tcp { host: host.into(), port };
+        let unix = |path: &str, mode| Address::Unix { path: path.into(), mode };
+        assert_eq!("tcp://0.0.0.0:80".parse(), Ok(tcp("0.0.0.0", 80)));
+        assert_eq!("localhost:9292".parse(), Ok(tcp("localhost", 9292)));
+        assert_eq!("tcp://[::1]:80".parse(), Ok(tcp("::1", 80)));
+        assert_eq!("unix:///run/app.sock".parse(), Ok(unix("/run/app.sock", None)));
+        assert_eq!("unix://a?mode=0660".parse(), Ok(unix("a", Some(0o660))));
+        assert_eq!(tcp("::1", 80).to_string(), "http://[::1]:80");
+        for wrong in ["80", "tcp://:80", "tcp://a", "tcp://a:b", "ssl://a:80", "unix://a?umask=1"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,99 +1,92 @@
 //! `thruway serve`: a folder, or a Rack application, to every client its turn.
 
+mod folder;
+mod ruby;
+
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Args;
-use thruway_serve::{Address, Folder, Listener, Server, Settings, raise_descriptor_limit};
+use thruway_serve::{Address, monotonic_us};
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure};
 
-/// Serve a folder
+/// Serve a folder or a Rack application
+///
+/// A folder with a config.ru is a Rack application (a Rails application is one), and is served by Ruby
+/// with the gem. Any other folder is served as it is, without Ruby.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The folder
-    #[arg(value_name = "DIR", default_value = ".")]
+    /// A folder, or a config.ru
+    #[arg(value_name = "DIR | CONFIG.RU", default_value = ".")]
     target: PathBuf,
-    /// The port to listen on; 0 lets the system choose
-    #[arg(short, long, value_name = "PORT", default_value_t = 9292, conflicts_with = "bind")]
-    port: u16,
-    /// Where to listen: may be repeated
-    #[arg(short, long, value_name = "tcp://HOST:PORT | unix://PATH", value_parser = address)]
-    bind: Vec<Address>,
-    /// How many threads serve the folder [default: one for each processor]
+    /// The port to listen on; 0 lets the system choose [default: 9292]
+    #[arg(short, long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated
+    #[arg(short, long, value_name = "URI", conflicts_with = "port")]
+    bind: Vec<String>,
+    /// How many processes serve an application [default: 0, one without a supervisor], or how many
+    /// threads a folder [default: one for each processor]
     #[arg(short, long, value_name = "N")]
     workers: Option<usize>,
+    /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
+    #[arg(short, long, value_name = "N", help_heading = "For applications")]
+    threads: Option<String>,
+    /// RACK_ENV and RAILS_ENV
+    #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
+    environment: Option<String>,
+    /// The configuration file, or - for none [default: config/thruway.rb, else config/puma.rb]
+    #[arg(short = 'C', long, value_name = "FILE", help_heading = "For applications")]
+    config: Option<PathBuf>,
+    /// Where the process number is written
+    #[arg(long, value_name = "PATH", help_heading = "For applications")]
+    pidfile: Option<PathBuf>,
+    /// Send files beneath DIR that the application names in X-Sendfile, or in X-Accel-Redirect by a
+    /// path that begins with PREFIX: may be repeated
+    #[arg(long, value_name = "[PREFIX=]DIR", help_heading = "For applications")]
+    sendfile: Vec<String>,
     /// Show the entries of folders that have no index.html
-    #[arg(long)]
+    #[arg(long, help_heading = "For folders")]
     list: bool,
 }
 
 impl Serve {
     pub(crate) fn run(self) -> Answer {
-        let start = Instant::now();
-        raise_descriptor_limit();
-        let workers = self.workers.unwrap_or_else(processors).max(1);
-        let folders = (0..workers)
-            .map(|_| Folder::new(&self.target, self.list))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| cannot_serve(&self.target, &error))?;
-        let listeners = self.listen()?;
-        let server =
-            Server::start(&Settings::default(), &listeners, folders).map_err(Failure::new)?;
-        announce(&self.target, &listeners, start)?;
-        server.join();
-        Ok(ExitCode::SUCCESS)
+        let started_us = monotonic_us();
+        if is_application(&self.target) {
+            ruby::run(&self, started_us)
+        } else {
+            self.refuse_what_needs_an_application()?;
+            folder::run(&self, started_us)
+        }
     }
 
-    fn listen(&self) -> Result<Vec<Listener>, Failure> {
-        let local = [Address::Tcp { host: "127.0.0.1".into(), port: self.port }];
-        let addresses = if self.bind.is_empty() { &local[..] } else { &self.bind };
-        addresses
-            .iter()
-            .map(|address| Listener::new(address).map_err(|e| cannot_listen(&e)))
-            .collect()
+    fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
+        let said = [
+            (self.threads.is_some(), "--threads"),
+            (self.environment.is_some(), "--environment"),
+            (self.config.is_some(), "--config"),
+            (self.pidfile.is_some(), "--pidfile"),
+            (!self.sendfile.is_empty(), "--sendfile"),
+        ];
+        let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
+        let folder = self.target.display();
+        let message = format!("{option} is for an application, and {folder} has no config.ru");
+        Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }
-}
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn announce(target: &Path, listeners: &[Listener], start: Instant) -> Result<(), Failure> {
-    let addresses: Vec<_> = listeners.iter().map(|l| l.address().to_string()).collect();
-    let line = format!(
-        "serving {} on {} (ready in {} ms)\n",
-        target.display(),
-        addresses.join(", "),
-        start.elapsed().as_millis()
-    );
-    print(line.as_bytes())
-}
-
-fn cannot_serve(target: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::new(format_args!("cannot serve {}: {error}", target.display()))
-}
-
-fn cannot_listen(error: &thruway_serve::Error) -> Failure {
-    let failure = Failure::new(error);
-    if error.is_in_use() {
-        failure.hint("another process listens there; stop it, or choose another port with -p")
-    } else if error.is_denied() {
-        failure.hint("ports below 1024 need root or CAP_NET_BIND_SERVICE; choose one above")
-    } else {
-        failure
+    fn addresses(&self) -> Result<Vec<Address>, Failure> {
+        if self.bind.is_empty() {
+            let port = self.port.unwrap_or(9292);
+            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }]);
+        }
+        self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
     }
 }
 
-/// `tcp://HOST:PORT` or `unix://PATH`, as Puma writes them.
-fn address(text: &str) -> Result<Address, String> {
-    if let Some(path) = text.strip_prefix("unix://") {
-        return Ok(Address::Unix { path: PathBuf::from(path), mode: None });
-    }
-    let rest = text.strip_prefix("tcp://").unwrap_or(text);
-    let (host, port) = rest.rsplit_once(':').ok_or("write it as tcp://HOST:PORT or unix://PATH")?;
-    let port = port.parse().map_err(|_| format!("{port} is not a port"))?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok(Address::Tcp { host: host.to_owned(), port })
+/// Whether Ruby is to serve `target`: a file, a folder with a `config.ru`, or a path that would be one.
+fn is_application(target: &Path) -> bool {
+    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| !metadata.is_dir());
+    let is_rackup = target.extension().is_some_and(|suffix| suffix == "ru");
+    is_rackup || is_file(target) || is_file(&target.join("config.ru"))
 }
