@@ -48,7 +48,7 @@ pub(super) struct Signal {
     /// Followers that are called and still wait.
     called: Mutex<u32>,
     changed: Condvar,
-    /// Followers that wait.
+    /// Followers that wait, are about to, or were called and are on their way back.
     followers: AtomicU32,
     /// Followers that were called and do not have the interpreter lock yet.
     coming: AtomicU32,
@@ -147,7 +147,10 @@ impl Baton {
     pub(super) fn follow(&self, lock: Lock) {
         let is_ended = AtomicBool::new(false);
         let signal = &*self.signal;
+        // Counted before the lock is released: whoever calls from now on calls this one, too.
+        signal.followers.fetch_add(1, Ordering::Relaxed);
         lock.release(|| signal.wait(&is_ended), || signal.end_wait(&is_ended));
+        signal.followers.fetch_sub(1, Ordering::Relaxed);
         signal.coming.store(0, Ordering::Relaxed);
     }
 
@@ -175,12 +178,10 @@ impl Signal {
 
     fn wait(&self, is_ended: &AtomicBool) {
         let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        self.followers.fetch_add(1, Ordering::Relaxed);
         while *called == 0 && !is_ended.load(Ordering::Relaxed) {
             called = self.changed.wait(called).unwrap_or_else(PoisonError::into_inner);
         }
         *called = called.saturating_sub(1);
-        self.followers.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn end_wait(&self, is_ended: &AtomicBool) {

@@ -191,8 +191,8 @@ impl Lock {
     }
 
     /// Lets other Ruby threads run while `wait` blocks. `wait` touches nothing of Ruby's; `unblock`
-    /// ends it early, from whatever thread. False if something is pending for this thread: then
-    /// `wait` may not have run at all.
+    /// ends it early, from whatever thread. If something is pending for this thread, `wait` may not run
+    /// at all.
     pub(super) fn release<W: FnMut(), U: Fn()>(self, mut wait: W, unblock: U) {
         unsafe extern "C" fn enter<W: FnMut()>(wait: *mut c_void) -> *mut c_void {
             // SAFETY: `release` passes a pointer to its closure, which outlives the call.
