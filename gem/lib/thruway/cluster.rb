@@ -18,6 +18,7 @@ module Thruway
       @configuration = configuration
       @application = application
       @listeners = listeners
+      @reports = {}
       @places = Array.new(configuration.workers) { |index| Place.new(index, nil, 0, false, 0, 0) }
     end
 
@@ -60,8 +61,7 @@ module Thruway
       announced = false
       until @stopping && running.empty?
         @stopping ? end_workers : start_workers
-        @wakeup.wait_readable(1) && @wakeup.read_nonblock(256, exception: false)
-        hear_from_workers
+        wait_for_news
         reap
         if !announced && @places.all?(&:ready)
           announced = true
@@ -85,26 +85,31 @@ module Thruway
       says.close
       place.started = now
       place.ready = false
-      (@reports ||= {})[hears] = place
+      @reports[hears] = place
       @configuration.run_hooks(:after_worker_fork, place.index)
     end
 
     # What the new process does.
     def work(index, hears, says)
-      [hears, @master_alive, @wakeup, @waker, *@reports&.keys].each(&:close)
+      [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
       Signals.restore
       worker = Worker.new(index, @configuration, @application, @listeners.descriptors)
       exit!(worker.run(alive: @alive, says: says))
     end
 
-    def hear_from_workers
-      readable, = IO.select((@reports ||= {}).keys, nil, nil, 0)
+    # Waits for a signal or for a worker that serves, a second at most.
+    def wait_for_news
+      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, 1)
       readable&.each do |io|
-        place = @reports.delete(io)
-        place.ready = io.read_nonblock(1, exception: false) == "r"
-        io.close
-        wake
+        text = io.read_nonblock(256, exception: false)
+        hear_from(io, text) unless io == @wakeup
       end
+    end
+
+    def hear_from(io, text)
+      place = @reports.delete(io)
+      place.ready = text == "r"
+      io.close
     end
 
     def reap
