@@ -12,6 +12,8 @@ pub mod fuse;
 #[cfg(target_os = "linux")]
 pub mod handle;
 #[cfg(unix)]
+pub mod inherited;
+#[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]
 pub mod record_lock;

@@ -4,6 +4,7 @@ mod expand;
 mod load;
 mod manual;
 pub(crate) mod mount;
+mod serve;
 mod which;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +26,7 @@ pub(crate) struct Thruway {
 enum Verb {
     Mount(mount::Mount),
     Unmount(mount::Unmount),
+    Serve(serve::Serve),
     Expand(expand::Expand),
     Which(which::Which),
     Load(load::Load),
@@ -39,6 +41,7 @@ impl Thruway {
         match self.verb {
             Verb::Mount(verb) => verb.run(),
             Verb::Unmount(verb) => verb.run(),
+            Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             Verb::Load(verb) => verb.run(),
