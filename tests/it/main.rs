@@ -6,6 +6,7 @@ mod expand;
 mod http;
 mod load;
 mod manual;
+#[cfg(target_os = "linux")]
 mod mount;
 mod serve;
 mod which;

@@ -107,7 +107,12 @@ impl Branches {
     /// As [`drop_folder`](Self::drop_folder), for all of them.
     pub(crate) fn drop_folders(&self) {
         let dropped = std::mem::take(&mut *self.write());
-        drop(dropped);
+        for folder in dropped.values() {
+            folder
+                .parts
+                .iter()
+                .for_each(|part| self.places.remove(place_key(folder.id, part.branch)));
+        }
     }
 
     /// The open part, through `open` if it is not open.

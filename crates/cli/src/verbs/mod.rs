@@ -3,6 +3,7 @@
 mod expand;
 mod load;
 mod manual;
+#[cfg(target_os = "linux")]
 pub(crate) mod mount;
 mod serve;
 mod which;
@@ -24,7 +25,9 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[cfg(target_os = "linux")]
     Mount(mount::Mount),
+    #[cfg(target_os = "linux")]
     Unmount(mount::Unmount),
     Serve(serve::Serve),
     Expand(expand::Expand),
@@ -32,6 +35,7 @@ enum Verb {
     Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[cfg(target_os = "linux")]
     #[command(name = thruway_mount::INNER_VERB, hide = true)]
     MountProcess(mount::MountProcess),
 }
@@ -39,7 +43,9 @@ enum Verb {
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            #[cfg(target_os = "linux")]
             Verb::Mount(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::Unmount(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
@@ -47,6 +53,7 @@ impl Thruway {
             Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::MountProcess(verb) => verb.run(),
         }
     }
