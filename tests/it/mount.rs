@@ -5,6 +5,8 @@ mod differential;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod union;
 
 use std::fs::{self, File, OpenOptions};
