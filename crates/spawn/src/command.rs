@@ -152,7 +152,7 @@ impl Command {
         let own = || std::env::var_os("PATH");
         let childs = self.environment.changed("PATH").map(|path| path.map(OsStr::to_owned));
         let path = match childs {
-            Some(path) if self.rules.searches_childs_path() => path,
+            Some(path) if self.rules.searches_path_of_program() => path,
             _ => own(),
         };
         path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))

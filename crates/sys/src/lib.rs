@@ -8,5 +8,9 @@
 pub mod access;
 #[cfg(unix)]
 pub mod map;
+#[cfg(windows)]
+pub mod nt;
 #[cfg(target_os = "linux")]
 pub mod start;
+#[cfg(windows)]
+pub mod windows_folders;

@@ -5,9 +5,12 @@
 //! asks a [`Lister`] as few questions as it can and yields the candidates that are there, one at a
 //! time, because whoever starts them may have to go on to the next.
 //!
-//! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, `tree`.
+//! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
+//! `listings`, which remembers what one of them saw.
 
 mod lister;
+mod listings;
+pub mod nt;
 mod plan;
 #[cfg(target_os = "linux")]
 mod posix;
@@ -16,6 +19,8 @@ mod rules;
 mod tree;
 
 pub use lister::{Hits, Lister, Trouble};
+pub use listings::{ENTRIES_MAX, FOLDERS_MAX, Folders, Listings, Stamp};
+pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
 #[cfg(target_os = "linux")]
 pub use posix::Posix;
