@@ -1,7 +1,11 @@
 //! End to end: the binary as a user starts it, a file a verb.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod examples;
 mod expand;
+#[cfg(target_os = "linux")]
+mod load;
 mod manual;
 mod which;
 

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod gem;
 mod layers;
+mod windows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ enum Task {
     Check(check::Check),
     Bench(bench::Bench),
     Gem(gem::Gem),
+    Windows(windows::Windows),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         Task::Check(check) => check.run(&root()),
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
+        Task::Windows(windows) => windows.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

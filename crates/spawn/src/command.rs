@@ -150,9 +150,9 @@ impl Command {
             return path.clone();
         }
         let own = || std::env::var_os("PATH");
-        let childs = self.environment.changed("PATH").map(|path| path.map(OsStr::to_owned));
-        let path = match childs {
-            Some(path) if self.rules.searches_path_of_program() => path,
+        let of_child = self.environment.changed("PATH").map(|path| path.map(OsStr::to_owned));
+        let path = match of_child {
+            Some(path) if self.rules.searches_child_path() => path,
             _ => own(),
         };
         path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))

@@ -11,6 +11,8 @@ pub mod map;
 #[cfg(windows)]
 pub mod nt;
 #[cfg(target_os = "linux")]
+pub mod signal;
+#[cfg(target_os = "linux")]
 pub mod start;
 #[cfg(windows)]
 pub mod windows_folders;

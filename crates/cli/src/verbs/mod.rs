@@ -1,6 +1,8 @@
-//! The verbs, one file each.
+//! The verbs, one file each. On Windows there are those that find names.
 
 mod expand;
+#[cfg(target_os = "linux")]
+mod load;
 mod manual;
 mod which;
 
@@ -23,6 +25,8 @@ pub(crate) struct Thruway {
 enum Verb {
     Expand(expand::Expand),
     Which(which::Which),
+    #[cfg(target_os = "linux")]
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -32,6 +36,8 @@ impl Thruway {
         match self.verb {
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }

@@ -106,7 +106,7 @@ impl Rules {
 
     /// Whether the search takes place in the `PATH` of the program to be, where that differs.
     #[must_use]
-    pub fn searches_path_of_program(&self) -> bool {
+    pub fn searches_child_path(&self) -> bool {
         matches!(self.kind, Kind::Exec | Kind::Rust)
     }
 
