@@ -17,30 +17,33 @@ const SUFFIX: &str = "";
 const SUFFIX: &str = ".exe";
 
 struct Folders {
-    folder: tempfile::TempDir,
+    /// Where they are, until this is dropped.
+    base: tempfile::TempDir,
     path: Vec<u8>,
 }
 
 impl Folders {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let base = tempfile::tempdir().expect("a folder");
         let mut path = Vec::new();
         for number in 0..FOLDERS {
-            let base = folder.path().join(format!("d{number:03}"));
-            fs::create_dir(&base).expect("a folder");
+            let folder = base.path().join(format!("d{number:03}"));
+            fs::create_dir(&folder).expect("a folder");
             for file in 0..FILES {
-                fs::write(base.join(format!("file{file}{SUFFIX}")), "").expect("a file");
+                fs::write(folder.join(format!("file{file}{SUFFIX}")), "").expect("a file");
             }
-            path.extend_from_slice(&native::bytes(base.as_os_str()));
+            path.extend_from_slice(&native::bytes(folder.as_os_str()));
             path.push(if cfg!(windows) { b';' } else { b':' });
-            match number {
-                0 => program(&base.join(format!("first{SUFFIX}"))),
-                DEEP => program(&base.join(format!("deep{SUFFIX}"))),
-                _ => {}
-            }
         }
         path.pop();
-        Self { folder, path }
+        let folders = Self { base, path };
+        folders.add_program(0, "first");
+        folders.add_program(DEEP, "deep");
+        folders
+    }
+
+    fn add_program(&self, folder: usize, name: &str) {
+        program(&self.base.path().join(format!("d{folder:03}")).join(format!("{name}{SUFFIX}")));
     }
 
     /// What the search for each of the three names asks of `lister`.
@@ -106,7 +109,7 @@ mod linux {
             let output = strace.args(["--count", "--path", &path, name]).output().unwrap();
             let told = String::from_utf8(output.stdout).unwrap();
             assert_eq!(told.lines().last(), Some(format!("{lookups} look-ups").as_str()));
-            let base = folders.folder.path().join("d").display().to_string();
+            let base = folders.base.path().join("d").display().to_string();
             let calls = String::from_utf8(output.stderr).unwrap();
             let asked = |line: &&str| line.contains(&base) && !line.contains("execve(");
             assert_eq!(calls.lines().filter(asked).count(), lookups, "{calls}");

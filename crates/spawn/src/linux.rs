@@ -9,7 +9,8 @@ use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use thruway_resolve::search::{EXEC_PASSED_OVER, Plan};
-use thruway_sys::start::{Failure, Start, Started, Step};
+pub(crate) use thruway_sys::start::Started;
+use thruway_sys::start::{Failure, Start, Step};
 
 use crate::command::Prepared;
 use crate::{Child, Command, Error, Tried};
@@ -26,7 +27,7 @@ impl Command {
             let candidates: Vec<_> = plan.candidates().collect();
             let strings = Strings::new(&prepared, &candidates)?;
             let failure = strings.start(&prepared).replace();
-            Ok(prepared.explain(failure, candidates))
+            Ok(prepared.explain(failure, candidates, plan.bases().len()))
         };
         replace().unwrap_or_else(|error| error)
     }
@@ -37,10 +38,11 @@ impl Prepared<'_> {
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
         let candidates: Vec<_> = plan.candidates().collect();
         if candidates.is_empty() {
-            return Err(Error::candidates(&self.name, Vec::new()));
+            return Err(Error::candidates(&self.name, Vec::new(), 0));
         }
         let strings = Strings::new(self, &candidates)?;
-        strings.start(self).spawn().map_err(|failure| self.explain(failure, candidates))
+        let folders = plan.bases().len();
+        strings.start(self).spawn().map_err(|failure| self.explain(failure, candidates, folders))
     }
 
     /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
@@ -53,7 +55,7 @@ impl Prepared<'_> {
                 let errno = errors.first().copied().unwrap_or(0);
                 Ok(Err(io::Error::from_raw_os_error(errno)))
             }
-            Err(failure) => Err(self.explain(failure, candidates)),
+            Err(failure) => Err(self.explain(failure, candidates, 1)),
         }
     }
 
@@ -61,14 +63,14 @@ impl Prepared<'_> {
         Child::new(Process { started }, self.stdio.map(|ends| ends.ours))
     }
 
-    fn explain(&self, failure: Failure, candidates: Vec<Vec<u8>>) -> Error {
+    fn explain(&self, failure: Failure, candidates: Vec<Vec<u8>>, folders: usize) -> Error {
         match failure {
             Failure::Step(step, error) => Error::step(&self.name, doing(step), error),
             Failure::Candidates(errors) => {
                 let errors = errors.into_iter().map(io::Error::from_raw_os_error);
                 let tried = candidates.into_iter().zip(errors);
                 let tried = tried.map(|(path, error)| Tried { path, error }).collect();
-                Error::candidates(&self.name, tried)
+                Error::candidates(&self.name, tried, folders)
             }
         }
     }

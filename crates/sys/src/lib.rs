@@ -6,6 +6,8 @@
 
 #[cfg(target_os = "linux")]
 pub mod access;
+#[cfg(windows)]
+pub mod create_process;
 #[cfg(unix)]
 pub mod map;
 #[cfg(windows)]

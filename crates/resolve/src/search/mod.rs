@@ -24,7 +24,7 @@ pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
 #[cfg(target_os = "linux")]
 pub use posix::Posix;
-pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX};
+pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX, suffix_of};
 #[cfg(target_os = "linux")]
 pub use tree::Tree;
 

@@ -158,12 +158,13 @@ fn split_name(flavour: Flavour, name: &[u8]) -> (Option<&[u8]>, &[u8]) {
 }
 
 /// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
-/// something else to who looks: a wildcard, a stream.
+/// something else to whoever looks: a wildcard, a stream. A dot or a space at the end would go away on
+/// the way to the disk, and another file be started than the one that was looked at.
 fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     match flavour {
         Flavour::Windows => {
             let is_forbidden = |byte: &u8| *byte < b' ' || br#"<>:"|?*"#.contains(byte);
-            !stem.iter().all(|byte| *byte == b'.') && !stem.iter().any(is_forbidden)
+            !matches!(stem.last(), None | Some(b'.' | b' ')) && !stem.iter().any(is_forbidden)
         }
         _ => !stem.is_empty(),
     }
@@ -221,7 +222,9 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_has_no_candidates() {
         assert!(candidates(&Rules::exec(), "", "/x").is_empty());
-        for name in ["", "a*", "a?", "a<b", "a|b", "ab:c", "a\"", "..", r"b\", "a\u{1}"] {
+        for name in
+            ["", "a*", "a?", "a<b", "a|b", "ab:c", "a\"", "..", r"b\", "a\u{1}", "a.", "a.bat "]
+        {
             assert!(candidates(&Rules::zig(b".EXE"), name, r"C:\x").is_empty(), "{name}");
         }
     }

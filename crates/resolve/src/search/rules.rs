@@ -20,6 +20,9 @@ const NOT_FOUND: [i32; 2] = [2, 3];
 /// Error numbers of Windows after which Zig tries the next candidate: those, and "access denied".
 const ZIG_PASSED_OVER: [i32; 3] = [2, 3, 5];
 
+/// Windows' error number for a file that is no valid program.
+const BAD_PROGRAM: i32 = 193;
+
 /// What `CreateProcessW` can start, directly or through `cmd.exe`.
 const STARTABLE: [&[u8]; 4] = [b".BAT", b".CMD", b".COM", b".EXE"];
 
@@ -89,16 +92,18 @@ impl Rules {
         if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
     }
 
-    /// Whether the search goes on after a candidate that could not be started, by the system's error
-    /// number.
+    /// Whether the search goes on after the candidate `path`, which could not be started for a reason
+    /// that the system numbers `code`.
     ///
     /// `cmd.exe` has found its file when it starts it, so the system's "access denied" and "no valid
-    /// program" are its last word.
+    /// program" are its last word. To Zig an `.exe` that is no valid program is one too.
     #[must_use]
-    pub fn passes_over(&self, code: i32) -> bool {
+    pub fn passes_over(&self, path: &[u8], code: i32) -> bool {
+        let is_exe = || suffix_of(path).is_some_and(|end| end.eq_ignore_ascii_case(b".exe"));
         match self.kind {
             Kind::Exec => EXEC_PASSED_OVER.contains(&code),
             Kind::Cmd => NOT_FOUND.contains(&code),
+            Kind::Zig if code == BAD_PROGRAM => !is_exe(),
             Kind::Zig => ZIG_PASSED_OVER.contains(&code),
             Kind::Rust => false,
         }
@@ -171,7 +176,8 @@ impl Rules {
 }
 
 /// What follows the last dot of `stem`, with the dot.
-pub(crate) fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
     stem.iter().rposition(|byte| *byte == b'.').map(|dot| &stem[dot..])
 }
 
