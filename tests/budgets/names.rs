@@ -80,7 +80,7 @@ fn settle() {
 mod linux {
     use super::*;
     use std::process::Command;
-    use thruway_resolve::search::Posix;
+    use thruway_resolve::search::{Inotify, Posix, Watched};
 
     #[test]
     fn a_search_asks_once_a_folder() {
@@ -96,6 +96,17 @@ mod linux {
         let mut listings = Listings::new(Posix::default());
         folders.lookups(&Rules::exec(), &mut listings);
         assert_eq!(folders.lookups(&Rules::exec(), &mut listings), [1, 197, 211]);
+    }
+
+    #[test]
+    fn a_watched_index_asks_for_the_hit_alone() {
+        let folders = Folders::new();
+        let places = Places { path: &folders.path, before: &[] };
+        let plan = Plan::new(&Rules::exec(), b"any", &places).unwrap();
+        let watch = Inotify::new().unwrap();
+        let mut watched = Watched::new(Posix::default(), watch, plan.bases());
+        assert_eq!(watched.watched(), FOLDERS);
+        assert_eq!(folders.lookups(&Rules::exec(), &mut watched), [1, 1, 0]);
     }
 
     /// The count that `thruway which` tells is the count of opens that the kernel sees.
@@ -120,7 +131,8 @@ mod linux {
 #[cfg(windows)]
 mod windows {
     use super::*;
-    use thruway_resolve::search::Nt;
+    use thruway_resolve::search::nt::DirectoryChanges;
+    use thruway_resolve::search::{Nt, Watched};
 
     fn cmd() -> Rules {
         Rules::cmd(b".COM;.EXE;.BAT;.CMD")
@@ -145,5 +157,16 @@ mod windows {
         let mut listings = Listings::new(Nt::of_this_process().unwrap());
         folders.lookups(&cmd(), &mut listings);
         assert_eq!(folders.lookups(&cmd(), &mut listings), [1, 197, 211]);
+    }
+
+    #[test]
+    fn a_watched_index_asks_nothing() {
+        let folders = Folders::new();
+        let places = Places { path: &folders.path, before: &[] };
+        let plan = Plan::new(&cmd(), b"any", &places).unwrap();
+        let nt = Nt::of_this_process().unwrap();
+        let mut watched = Watched::new(nt, DirectoryChanges::new(), plan.bases());
+        assert_eq!(watched.watched(), FOLDERS);
+        assert_eq!(folders.lookups(&cmd(), &mut watched), [0, 0, 0]);
     }
 }

@@ -7,6 +7,8 @@
 #[cfg(target_os = "linux")]
 pub mod access;
 #[cfg(windows)]
+pub mod changes;
+#[cfg(windows)]
 pub mod create_process;
 #[cfg(unix)]
 pub mod map;

@@ -10,18 +10,22 @@ use std::ptr;
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{
     FILE_DIRECTORY_FILE, FILE_NETWORK_OPEN_INFORMATION, FILE_OPEN_FOR_BACKUP_INTENT,
-    FILE_SYNCHRONOUS_IO_NONALERT, FileDirectoryInformation, FileFsAttributeInformation, NtOpenFile,
-    NtQueryDirectoryFile, NtQueryFullAttributesFile, NtQueryVolumeInformationFile,
+    FILE_SYNCHRONOUS_IO_NONALERT, FileDirectoryInformation, FileFsAttributeInformation,
+    FileFsDeviceInformation, NtOpenFile, NtQueryDirectoryFile, NtQueryFullAttributesFile,
+    NtQueryVolumeInformationFile,
 };
 use windows_sys::Win32::Foundation::{
     HANDLE, OBJ_CASE_INSENSITIVE, STATUS_NO_MORE_FILES, STATUS_NO_SUCH_FILE,
     STATUS_OBJECT_NAME_INVALID, UNICODE_STRING,
 };
 use windows_sys::Win32::Storage::FileSystem::{
-    FILE_ATTRIBUTE_DIRECTORY, FILE_LIST_DIRECTORY, FILE_SHARE_DELETE, FILE_SHARE_READ,
-    FILE_SHARE_WRITE, SYNCHRONIZE,
+    FILE_ATTRIBUTE_DIRECTORY, FILE_ATTRIBUTE_REPARSE_POINT, FILE_LIST_DIRECTORY, FILE_SHARE_DELETE,
+    FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE,
 };
 use windows_sys::Win32::System::IO::IO_STATUS_BLOCK;
+
+/// A characteristic of a device: another machine keeps it.
+const FILE_REMOTE_DEVICE: u32 = 0x10;
 
 /// An error of NT, an `NTSTATUS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,17 @@ pub struct Attributes {
     pub times: [i64; 3],
     /// Whether it is a folder.
     pub is_directory: bool,
+    /// Whether the system goes on elsewhere from it: a symbolic link, a junction, a mounted volume.
+    pub is_link: bool,
+}
+
+/// What a folder lies on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The name of its file system, such as `NTFS` or `FAT32`.
+    pub file_system: String,
+    /// Whether another machine keeps it.
+    pub is_remote: bool,
 }
 
 /// Room for the entries of one query.
@@ -113,13 +128,25 @@ impl Folder {
         Ok(true)
     }
 
-    /// The name of its file system, such as `NTFS` or `FAT32`.
+    /// What it lies on.
     ///
     /// # Errors
     /// The status.
-    pub fn file_system(&self) -> Result<String, Status> {
+    pub fn volume(&self) -> Result<Volume, Status> {
         // FILE_FS_ATTRIBUTE_INFORMATION: two numbers, the length of the name in bytes, the name.
         const NAME_UNIT: usize = 6;
+        let attributes = self.query_volume(FileFsAttributeInformation)?;
+        let length = low(attributes[1]) as usize / size_of::<u16>();
+        let name: Vec<_> = units(&attributes).skip(NAME_UNIT).take(length).collect();
+        // FILE_FS_DEVICE_INFORMATION: the type of the device, its characteristics.
+        let device = self.query_volume(FileFsDeviceInformation)?;
+        Ok(Volume {
+            file_system: String::from_utf16_lossy(&name),
+            is_remote: high(device[0]) & FILE_REMOTE_DEVICE != 0,
+        })
+    }
+
+    fn query_volume(&self, class: i32) -> Result<[u64; 64], Status> {
         let mut room = [0_u64; 64];
         let mut status = MaybeUninit::uninit();
         // SAFETY: the handle is open, and the room is as large as said and aligned.
@@ -129,13 +156,10 @@ impl Folder {
                 status.as_mut_ptr(),
                 room.as_mut_ptr().cast(),
                 size_of_val(&room) as u32,
-                FileFsAttributeInformation,
+                class,
             )
         };
-        check(result)?;
-        let length = low(room[1]) as usize / size_of::<u16>();
-        let name: Vec<_> = units(&room).skip(NAME_UNIT).take(length).collect();
-        Ok(String::from_utf16_lossy(&name))
+        check(result).map(|()| room)
     }
 }
 
@@ -155,6 +179,7 @@ pub fn attributes(path: &[u16]) -> Result<Attributes, Status> {
     Ok(Attributes {
         times: [information.CreationTime, information.LastWriteTime, information.ChangeTime],
         is_directory: information.FileAttributes & FILE_ATTRIBUTE_DIRECTORY != 0,
+        is_link: information.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT != 0,
     })
 }
 
@@ -303,9 +328,10 @@ mod tests {
     }
 
     #[test]
-    fn the_file_system_has_a_name() {
+    fn a_folder_knows_what_it_lies_on() {
         let folder = tempfile::tempdir().unwrap();
-        let name = Folder::open(&nt(folder.path())).unwrap().file_system().unwrap();
-        assert!(!name.is_empty() && name.is_ascii(), "{name}");
+        let volume = Folder::open(&nt(folder.path())).unwrap().volume().unwrap();
+        assert!(!volume.file_system.is_empty() && volume.file_system.is_ascii(), "{volume:?}");
+        assert!(!volume.is_remote);
     }
 }

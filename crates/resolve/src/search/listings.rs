@@ -90,11 +90,14 @@ pub struct Listings<F> {
     listings: HashMap<Vec<u8>, Listing>,
 }
 
+/// The entries of a folder, folded and sorted, each with whether it is a folder.
+pub(super) type Entries = Vec<(Vec<u8>, bool)>;
+
 /// What is known of one folder.
 #[derive(Debug)]
 enum Listing {
-    /// Its entries, sorted, when it had this stamp. Unsettled ones are listed again.
-    Known { stamp: Stamp, settled: bool, entries: Vec<(Vec<u8>, bool)> },
+    /// Its entries when it had this stamp. Unsettled ones are listed again.
+    Known { stamp: Stamp, settled: bool, entries: Entries },
     /// Its file system keeps no stamps, or it holds too much.
     Unkept,
 }
@@ -127,16 +130,9 @@ impl<F: Folders> Listings<F> {
             return self.look_unkept(base, wanted);
         }
         let settled = stamp.is_settled(now());
-        let mut entries = Vec::new();
-        self.folders.list(base, &mut |name, is_directory| {
-            if entries.len() <= ENTRIES_MAX {
-                entries.push((fold(name).into_owned(), is_directory));
-            }
-        })?;
-        if entries.len() > ENTRIES_MAX {
+        let Some(entries) = listed(&mut self.folders, base)? else {
             return self.look_unkept(base, wanted);
-        }
-        entries.sort_unstable();
+        };
         let hits = hits_among(&entries, wanted);
         self.listings.insert(base.to_vec(), Listing::Known { stamp, settled, entries });
         Ok(hits)
@@ -187,8 +183,20 @@ fn now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
+/// The entries of a folder; none, if there are more than are kept.
+pub(super) fn listed(folders: &mut impl Folders, base: &[u8]) -> Result<Option<Entries>, Trouble> {
+    let mut entries = Entries::new();
+    folders.list(base, &mut |name, is_directory| {
+        if entries.len() <= ENTRIES_MAX {
+            entries.push((fold(name).into_owned(), is_directory));
+        }
+    })?;
+    entries.sort_unstable();
+    Ok((entries.len() <= ENTRIES_MAX).then_some(entries))
+}
+
 /// What is wanted among the sorted `entries` of a folder.
-fn hits_among(entries: &[(Vec<u8>, bool)], wanted: &Wanted) -> Hits {
+pub(super) fn hits_among(entries: &[(Vec<u8>, bool)], wanted: &Wanted) -> Hits {
     let stem = wanted.folded();
     let start = entries.partition_point(|(name, _)| name.as_slice() < stem);
     let mut hits = Hits::default();

@@ -6,8 +6,10 @@
 //! time, because whoever starts them may have to go on to the next.
 //!
 //! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
-//! `listings`, which remembers what one of them saw.
+//! `listings` and `watched`, which remember what one of them saw.
 
+#[cfg(target_os = "linux")]
+mod inotify;
 mod lister;
 mod listings;
 pub mod nt;
@@ -17,7 +19,10 @@ mod posix;
 mod rules;
 #[cfg(target_os = "linux")]
 mod tree;
+mod watched;
 
+#[cfg(target_os = "linux")]
+pub use inotify::Inotify;
 pub use lister::{Hits, Lister, Trouble};
 pub use listings::{ENTRIES_MAX, FOLDERS_MAX, Folders, Listings, Stamp};
 pub use nt::Nt;
@@ -27,6 +32,7 @@ pub use posix::Posix;
 pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX, suffix_of};
 #[cfg(target_os = "linux")]
 pub use tree::Tree;
+pub use watched::{Watch, Watched};
 
 use crate::Error;
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::Rules;
-use super::rules::suffix_of;
 use crate::expand::Flavour;
 use crate::expand::windows::Form;
 use crate::fold::fold;
+use crate::name::is_short_name;
 use crate::{Error, Refusal};
 
 /// Where a search may look: what a process knows of itself, given by whoever calls.
@@ -137,10 +137,7 @@ impl Wanted {
     /// Whether the stem has the form of a short name (`PROGRA~1`), which a listing does not show.
     #[must_use]
     pub fn may_be_short_name(&self) -> bool {
-        let stem = suffix_of(&self.stem)
-            .map_or(self.stem.as_slice(), |suffix| &self.stem[..self.stem.len() - suffix.len()]);
-        let digits = stem.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        stem.len() <= 8 && digits > 0 && stem[..stem.len() - digits].ends_with(b"~")
+        is_short_name(&self.stem)
     }
 }
 

@@ -76,7 +76,7 @@ impl Folders for Posix {
 
 /// File systems of this machine alone that change a folder's times with each of its entries: ext4 and
 /// its elders, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
-const KEEP_STAMPS: [i64; 11] = [
+pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xEF53,
     0x5846_5342,
     0x9123_683E,

@@ -10,6 +10,8 @@ pub struct Attributes {
     pub times: [i64; 3],
     /// Whether it is a folder.
     pub is_directory: bool,
+    /// Whether the system goes on elsewhere from it: a symbolic link, a junction.
+    pub is_link: bool,
 }
 
 /// The calls, one question each. Errors are numbers of NT (`NTSTATUS`), paths are NT's (`\??\C:\x`).
@@ -34,11 +36,12 @@ pub trait Calls {
         show: &mut dyn FnMut(&[u16], bool),
     ) -> Result<bool, i32>;
 
-    /// The name of a folder's file system.
+    /// Whether a folder is of a file system of this machine that keeps stamps: NTFS or ReFS. This is
+    /// two calls.
     ///
     /// # Errors
     /// The status.
-    fn file_system(&mut self, folder: &Self::Folder) -> Result<String, i32>;
+    fn keeps_stamps(&mut self, folder: &Self::Folder) -> Result<bool, i32>;
 
     /// Closes a folder.
     fn close(&mut self, folder: Self::Folder);
@@ -78,8 +81,9 @@ impl Calls for System {
         Ok(more)
     }
 
-    fn file_system(&mut self, folder: &Self::Folder) -> Result<String, i32> {
-        folder.file_system().map_err(|status| status.0)
+    fn keeps_stamps(&mut self, folder: &Self::Folder) -> Result<bool, i32> {
+        let volume = folder.volume().map_err(|status| status.0)?;
+        Ok(!volume.is_remote && matches!(volume.file_system.as_str(), "NTFS" | "ReFS"))
     }
 
     fn close(&mut self, folder: Self::Folder) {
@@ -88,6 +92,7 @@ impl Calls for System {
 
     fn attributes(&mut self, path: &[u16]) -> Result<Attributes, i32> {
         let found = nt::attributes(path).map_err(|status| status.0)?;
-        Ok(Attributes { times: found.times, is_directory: found.is_directory })
+        let nt::Attributes { times, is_directory, is_link } = found;
+        Ok(Attributes { times, is_directory, is_link })
     }
 }

@@ -104,8 +104,8 @@ impl Calls for Fake {
         Ok(shown > 0)
     }
 
-    fn file_system(&mut self, _: &Handle) -> Result<String, i32> {
-        Ok(self.file_system.to_owned())
+    fn keeps_stamps(&mut self, _: &Handle) -> Result<bool, i32> {
+        Ok(self.file_system == "NTFS")
     }
 
     fn close(&mut self, _: Handle) {
@@ -117,7 +117,7 @@ impl Calls for Fake {
         let keeps_stamps = self.file_system == "NTFS";
         if let Some((_, time)) = self.folders.get(&path) {
             let time = if keeps_stamps { *time } else { 0 };
-            return Ok(Attributes { times: [0, time, time], is_directory: true });
+            return Ok(Attributes { times: [0, time, time], is_directory: true, is_link: false });
         }
         let separator = path.iter().rposition(|byte| *byte == b'\\').ok_or(NOT_FOUND)?;
         let (folder, name) = (&path[..separator], &path[separator + 1..]);
@@ -126,6 +126,6 @@ impl Calls for Fake {
             [entry.name, entry.short].iter().any(|one| *fold(one.as_bytes()) == *name)
         };
         let entry = entries.iter().find(is_it).ok_or(NOT_FOUND)?;
-        Ok(Attributes { times: [0; 3], is_directory: entry.is_directory })
+        Ok(Attributes { times: [0; 3], is_directory: entry.is_directory, is_link: false })
     }
 }

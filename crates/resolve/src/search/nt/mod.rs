@@ -6,12 +6,16 @@
 //! compared in full before it counts.
 
 mod calls;
+#[cfg(windows)]
+mod directory_changes;
 #[cfg(test)]
 mod fake;
 
 #[cfg(windows)]
 pub use calls::System;
 pub use calls::{Attributes, Calls};
+#[cfg(windows)]
+pub use directory_changes::DirectoryChanges;
 
 use super::{Folders, Hits, Lister, Stamp, Trouble, Wanted};
 use crate::expand::windows::{Form, Place};
@@ -134,13 +138,13 @@ impl<C: Calls> Folders for Nt<C> {
     }
 
     fn keeps_stamps(&mut self, base: &[u8]) -> bool {
-        self.lookups += 2;
+        // Open, two questions, close.
+        self.lookups += 4;
         let path = self.path(base);
         let Ok(folder) = self.calls.open(&path) else { return false };
-        self.lookups += 1;
-        let system = self.calls.file_system(&folder);
+        let keeps_stamps = self.calls.keeps_stamps(&folder);
         self.calls.close(folder);
-        system.is_ok_and(|name| matches!(name.as_str(), "NTFS" | "ReFS"))
+        keeps_stamps.unwrap_or(false)
     }
 
     fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
