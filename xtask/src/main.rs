@@ -4,12 +4,13 @@
 
 mod bench;
 mod check;
+mod fuzz;
 mod gem;
 mod layers;
 mod windows;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -27,6 +28,7 @@ enum Task {
     Bench(bench::Bench),
     Gem(gem::Gem),
     Windows(windows::Windows),
+    Fuzz(fuzz::Fuzz),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
+        Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {
@@ -57,4 +60,10 @@ fn root() -> PathBuf {
 /// The cargo that started this task.
 fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
+
+/// Runs a command that must succeed.
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }

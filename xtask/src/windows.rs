@@ -3,7 +3,7 @@
 //! It takes Debian's Rust, because rustup's brings no sources, and a target of Windows 7, because Wine 8
 //! lacks a library that the newer one needs. Wine gets a folder of its own and leaves no process behind.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,21 +40,18 @@ impl Windows {
         }
         let wine = Wine::start(root)?;
         if !self.arguments.is_empty() {
-            return wine.cargo(&self.arguments);
+            return crate::succeed(&mut wine.cargo(&self.arguments)?);
         }
-        let with_packages = |verb: &str, rest: &[&str]| {
-            let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
-            let all = [verb].into_iter().chain(packages).chain(rest.iter().copied());
-            all.map(OsString::from).collect::<Vec<_>>()
-        };
+        let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
         let lints = ["--all-targets", "--quiet", "--", "-D", "warnings"];
-        wine.cargo(&with_packages("clippy", &lints))?;
-        wine.cargo(&with_packages("test", &[]))
+        let clippy = ["clippy"].into_iter().chain(packages.clone()).chain(lints);
+        crate::succeed(&mut wine.cargo(clippy)?)?;
+        crate::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
     }
 }
 
 /// The packages that are not there.
-fn missing() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     let is_missing = |(file, _): &&(&str, &str)| !Path::new(file).is_file();
     let missing: Vec<_> = NEEDED.iter().filter(is_missing).map(|(_, package)| *package).collect();
     (!missing.is_empty()).then(|| missing.join(" "))
@@ -73,7 +70,7 @@ impl Wine {
             println!("windows: setting up Wine in target/wineprefix");
             fs::create_dir_all(wine.prefix())
                 .map_err(|error| format!("target/wineprefix: {error}"))?;
-            wine.succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
+            crate::succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
         }
         Ok(wine)
     }
@@ -90,13 +87,16 @@ impl Wine {
     }
 
     /// Debian's cargo for Windows; programs that it starts run under Wine.
-    pub(crate) fn cargo(&self, arguments: &[OsString]) -> Result<(), String> {
-        let (verb, rest) = arguments.split_first().ok_or("cargo needs a command")?;
+    pub(crate) fn cargo(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Command, String> {
+        let mut arguments = arguments.into_iter();
+        let verb = arguments.next().ok_or("cargo needs a command")?;
         let mut cargo = self.command("/usr/bin/cargo");
-        cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(rest);
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(arguments);
         let mut with_debian_first = OsString::from("/usr/bin:");
-        with_debian_first.push(path);
+        with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());
         for rustup in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"] {
             cargo.env_remove(rustup);
         }
@@ -107,19 +107,7 @@ impl Wine {
             .env("CARGO_TARGET_DIR", self.root.join("target/windows"))
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc")
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_RUNNER", "wine");
-        self.succeed(&mut cargo)
-    }
-
-    fn succeed(&self, command: &mut Command) -> Result<(), String> {
-        let program = command.get_program().to_owned();
-        let program = Path::new(&program).display();
-        let status =
-            command.status().map_err(|error| format!("cannot start {program}: {error}"))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("{program} failed under Wine ({status})"))
-        }
+        Ok(cargo)
     }
 }
 
