@@ -8,7 +8,7 @@
 //! Between `clone` and `execve` the new process runs on memory that belongs to this one: no
 //! allocation, no lock, no destructor, no panic.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -18,11 +18,11 @@ use std::ptr;
 #[derive(Debug)]
 pub struct Start<'a> {
     /// Paths of programs, tried in order. Relative ones start at `folder`.
-    pub candidates: &'a [CString],
+    pub candidates: &'a Texts,
     /// `argv`, with the program's own name first.
-    pub arguments: &'a [CString],
+    pub arguments: &'a Texts,
     /// `NAME=value` each.
-    pub environment: &'a [CString],
+    pub environment: &'a Texts,
     /// The current folder of the program; without one it is this process's.
     pub folder: Option<&'a CStr>,
     /// Descriptors 0, 1 and 2 of the program; `None` leaves this process's.
@@ -31,6 +31,51 @@ pub struct Start<'a> {
     pub group: Option<i32>,
     /// Error numbers after which the next candidate is tried; any other one is the last.
     pub passed_over: &'a [i32],
+}
+
+/// Texts as the kernel takes them, each with a NUL at its end, in one piece of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Texts {
+    /// No texts, with room for `texts` of `bytes` in all.
+    #[must_use]
+    pub fn with_capacity(texts: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(texts) }
+    }
+
+    /// Adds a text that is made of `parts`; `false` if it holds a NUL, and is not added.
+    #[must_use]
+    pub fn push(&mut self, parts: &[&[u8]]) -> bool {
+        if parts.iter().any(|part| part.contains(&0)) {
+            return false;
+        }
+        self.starts.push(self.bytes.len());
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.bytes.push(0);
+        true
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// A pointer to each, and one that is null, as in `argv`. They point into these texts.
+    fn pointers(&self) -> Vec<*const c_char> {
+        let pointer = |start: &usize| self.bytes[*start..].as_ptr().cast();
+        self.starts.iter().map(pointer).chain([ptr::null()]).collect()
+    }
 }
 
 /// A process that was started and has not been waited for.
@@ -141,7 +186,7 @@ struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     fn new(start: &Start<'a>) -> io::Result<Self> {
-        let arguments = pointers(start.arguments);
+        let arguments = start.arguments.pointers();
         let mut script = vec![c"/bin/sh".as_ptr(), ptr::null()];
         script.extend(arguments.iter().skip(1));
         let mut copies = Vec::new();
@@ -150,10 +195,10 @@ impl<'a> Plan<'a> {
             *number = given.map_or(Ok(-1), |given| above_stdio(given, &mut copies))?;
         }
         Ok(Self {
-            candidates: pointers(start.candidates),
+            candidates: start.candidates.pointers(),
             script,
             arguments,
-            environment: pointers(start.environment),
+            environment: start.environment.pointers(),
             folder: start.folder.map_or(ptr::null(), CStr::as_ptr),
             stdio,
             group: start.group,
@@ -238,11 +283,6 @@ extern "C" fn run_in_child(plan: *mut c_void) -> c_int {
     plan.run();
     // SAFETY: it ends this process only, and runs nothing of this memory on the way out.
     unsafe { libc::_exit(127) }
-}
-
-/// `argv` and `envp`: a pointer to each, and one that is null. They point into `strings`.
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// The number of `given`, or of a copy of it that lies above the three that are about to be replaced.
@@ -349,14 +389,17 @@ fn reap(pid: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
     use std::io::Read;
     use std::os::fd::AsFd;
     use std::os::unix::ffi::OsStrExt;
 
     const PASSED_OVER: [i32; 2] = [libc::ENOENT, libc::EACCES];
 
-    fn strings(texts: &[&str]) -> Vec<CString> {
-        texts.iter().map(|text| CString::new(*text).unwrap()).collect()
+    fn strings(texts: &[&str]) -> Texts {
+        let mut strings = Texts::default();
+        texts.iter().for_each(|text| assert!(strings.push(&[text.as_bytes()])));
+        strings
     }
 
     fn wait(started: &Started) -> i32 {
@@ -369,9 +412,9 @@ mod tests {
 
     /// What a start is made of.
     struct Parts {
-        candidates: Vec<CString>,
-        arguments: Vec<CString>,
-        environment: Vec<CString>,
+        candidates: Texts,
+        arguments: Texts,
+        environment: Texts,
     }
 
     impl Parts {
@@ -403,6 +446,14 @@ mod tests {
         let mut output = String::new();
         reader.read_to_string(&mut output).unwrap();
         (output, wait(&started))
+    }
+
+    #[test]
+    fn a_text_is_made_of_parts_and_holds_no_nul() {
+        let mut texts = Texts::default();
+        assert!(texts.push(&[b"a", b"=", b"b"]) && texts.push(&[b""]));
+        assert!(!texts.push(&[b"a\0b"]));
+        assert_eq!((texts.bytes.as_slice(), texts.len()), (b"a=b\0\0".as_slice(), 2));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
 //! `listings` and `watched`, which remember what one of them saw.
 
+mod bases;
 #[cfg(target_os = "linux")]
 mod inotify;
 mod lister;
@@ -21,6 +22,7 @@ mod rules;
 mod tree;
 mod watched;
 
+pub use bases::Bases;
 #[cfg(target_os = "linux")]
 pub use inotify::Inotify;
 pub use lister::{Hits, Lister, Trouble};

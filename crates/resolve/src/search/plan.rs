@@ -1,8 +1,8 @@
 //! The candidates of one name, before any question is asked.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 
-use super::Rules;
+use super::{Bases, Rules};
 use crate::expand::Flavour;
 use crate::expand::windows::Form;
 use crate::fold::fold;
@@ -32,7 +32,7 @@ pub struct Wanted {
 #[derive(Debug, Clone)]
 pub struct Plan {
     rules: Rules,
-    bases: Vec<Vec<u8>>,
+    bases: Bases,
     wanted: Wanted,
 }
 
@@ -50,8 +50,8 @@ impl Plan {
         let flavour = rules.flavour();
         let (folder, stem) = split_name(flavour, name);
         let bases = match folder {
-            _ if !can_be_a_file(flavour, stem) => Vec::new(),
-            Some(folder) => vec![folder.to_vec()],
+            _ if !can_be_a_file(flavour, stem) => Bases::default(),
+            Some(folder) => Bases::new([Cow::Borrowed(folder)]),
             None => bases(rules, places),
         };
         let wanted = Wanted {
@@ -71,7 +71,7 @@ impl Plan {
 
     /// The folders, in order and each once.
     #[must_use]
-    pub fn bases(&self) -> &[Vec<u8>] {
+    pub fn bases(&self) -> &Bases {
         &self.bases
     }
 
@@ -84,19 +84,27 @@ impl Plan {
     /// The path of one candidate.
     #[must_use]
     pub fn path(&self, base: usize, suffix: usize) -> Vec<u8> {
-        let (base, suffix) = (&self.bases[base], &self.wanted.suffixes[suffix]);
-        let mut path = Vec::with_capacity(base.len() + self.wanted.stem.len() + suffix.len() + 1);
-        join(self.rules.flavour(), base, &mut path);
-        path.extend_from_slice(&self.wanted.stem);
-        path.extend_from_slice(suffix);
-        path
+        self.parts(self.bases.get(base).unwrap_or_default(), suffix).concat()
     }
 
-    /// Every candidate's path in order; nothing is asked.
-    pub fn candidates(&self) -> impl Iterator<Item = Vec<u8>> {
-        let suffixes = self.wanted.suffixes.len();
-        let each = move |base| (0..suffixes).map(move |suffix| (base, suffix));
-        (0..self.bases.len()).flat_map(each).map(|(base, suffix)| self.path(base, suffix))
+    /// Every candidate's path in order, in parts that follow each other; nothing is asked.
+    pub fn candidates(&self) -> impl Iterator<Item = [&[u8]; 4]> {
+        let suffixes = 0..self.wanted.suffixes.len();
+        let each = move |base| suffixes.clone().map(move |suffix| self.parts(base, suffix));
+        self.bases.iter().flat_map(each)
+    }
+
+    /// The base, a separator where it needs one, the stem, and the suffix.
+    fn parts<'a>(&'a self, base: &'a [u8], suffix: usize) -> [&'a [u8]; 4] {
+        let flavour = self.rules.flavour();
+        let is_windows = flavour == Flavour::Windows;
+        let separator: &[u8] = match base.last() {
+            None => b"",
+            Some(last) if flavour.separates(*last) || (is_windows && *last == b':') => b"",
+            Some(_) if is_windows => b"\\",
+            Some(_) => b"/",
+        };
+        [base, separator, &self.wanted.stem, &self.wanted.suffixes[suffix]]
     }
 }
 
@@ -167,25 +175,10 @@ fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     }
 }
 
-fn bases(rules: &Rules, places: &Places<'_>) -> Vec<Vec<u8>> {
-    let current = rules.starts_in_current().then(|| b".".to_vec());
-    let before = places.before.iter().map(|folder| folder.to_vec());
-    let mut seen = HashSet::new();
-    let mut bases: Vec<_> =
-        current.into_iter().chain(before).chain(rules.split_path(places.path)).collect();
-    bases.retain(|base| seen.insert(base.clone()));
-    bases
-}
-
-/// `base` with a separator behind it, where it needs one.
-fn join(flavour: Flavour, base: &[u8], path: &mut Vec<u8>) {
-    path.extend_from_slice(base);
-    let is_windows = flavour == Flavour::Windows;
-    match base.last() {
-        None => {}
-        Some(last) if flavour.separates(*last) || (is_windows && *last == b':') => {}
-        Some(_) => path.push(if is_windows { b'\\' } else { b'/' }),
-    }
+fn bases(rules: &Rules, places: &Places<'_>) -> Bases {
+    let current = rules.starts_in_current().then_some(b".".as_slice());
+    let before = current.into_iter().chain(places.before.iter().copied()).map(Cow::Borrowed);
+    Bases::new(before.chain(rules.split_path(places.path)))
 }
 
 #[cfg(test)]
@@ -195,7 +188,7 @@ mod tests {
     fn candidates(rules: &Rules, name: &str, path: &str) -> Vec<String> {
         let places = Places { path: path.as_bytes(), before: &[] };
         let plan = Plan::new(rules, name.as_bytes(), &places).unwrap();
-        plan.candidates().map(|path| String::from_utf8(path).unwrap()).collect()
+        plan.candidates().map(|parts| String::from_utf8(parts.concat()).unwrap()).collect()
     }
 
     #[test]

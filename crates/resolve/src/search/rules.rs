@@ -2,6 +2,8 @@
 //!
 //! docs/semantics.md compares them point by point, with the source of each.
 
+use std::borrow::Cow;
+
 use crate::expand::Flavour;
 
 /// Suffixes that a `PATHEXT` may have; a variable of the environment is no reason to ask more.
@@ -159,18 +161,16 @@ impl Rules {
     }
 
     /// The folders of a `PATH`, as these rules read it.
-    pub(super) fn split_path(&self, path: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn split_path<'a>(&self, path: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
+        let split = |separator| path.split(move |byte| *byte == separator);
+        let not_empty = |entry: &&[u8]| !entry.is_empty();
         match self.kind {
-            Kind::Exec => path
-                .split(|byte| *byte == b':')
-                .map(|entry| if entry.is_empty() { b".".to_vec() } else { entry.to_vec() })
-                .collect(),
-            Kind::Zig => path
-                .split(|byte| *byte == b';')
-                .filter(|entry| !entry.is_empty())
-                .map(<[u8]>::to_vec)
-                .collect(),
-            Kind::Cmd | Kind::Rust => split_quoted(path),
+            Kind::Exec => {
+                let or_current = |entry: &'a [u8]| if entry.is_empty() { b"." } else { entry };
+                split(b':').map(or_current).map(Cow::Borrowed).collect()
+            }
+            Kind::Cmd | Kind::Rust if path.contains(&b'"') => split_quoted(path),
+            _ => split(b';').filter(not_empty).map(Cow::Borrowed).collect(),
         }
     }
 }
@@ -195,7 +195,7 @@ fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Splits at each `;` that no pair of quotes holds; the quotes go, and so do empty entries.
-fn split_quoted(path: &[u8]) -> Vec<Vec<u8>> {
+fn split_quoted(path: &[u8]) -> Vec<Cow<'static, [u8]>> {
     let mut entries = Vec::new();
     let mut entry = Vec::new();
     let mut quoted = false;
@@ -207,16 +207,15 @@ fn split_quoted(path: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     entries.push(entry);
-    entries.retain(|entry| !entry.is_empty());
-    entries
+    entries.into_iter().filter(|entry| !entry.is_empty()).map(Cow::Owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn texts(bytes: Vec<Vec<u8>>) -> Vec<String> {
-        bytes.into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect()
+    fn texts(bytes: Vec<impl Into<Vec<u8>>>) -> Vec<String> {
+        bytes.into_iter().map(|bytes| String::from_utf8(bytes.into()).unwrap()).collect()
     }
 
     fn suffixes(rules: &Rules, stem: &str) -> Vec<String> {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::listings::{Entries, hits_among, listed};
-use super::{Folders, Hits, Lister, Trouble, Wanted};
+use super::{Bases, Folders, Hits, Lister, Trouble, Wanted};
 
 /// A system's way to tell that a folder has changed.
 pub trait Watch {
@@ -24,7 +24,7 @@ pub trait Watch {
 pub struct Watched<F, W> {
     folders: F,
     watch: W,
-    bases: Vec<Vec<u8>>,
+    bases: Bases,
     numbers: HashMap<Vec<u8>, usize>,
     /// The entries of each base; none, if it is not watched.
     entries: Vec<Option<Entries>>,
@@ -34,12 +34,12 @@ pub struct Watched<F, W> {
 
 impl<F: Folders, W: Watch> Watched<F, W> {
     /// Watches and lists `bases`: those of a [`Plan`](super::Plan).
-    pub fn new(folders: F, watch: W, bases: &[Vec<u8>]) -> Self {
+    pub fn new(folders: F, watch: W, bases: &Bases) -> Self {
         let mut watched = Self {
             folders,
             watch,
-            bases: bases.to_vec(),
-            numbers: bases.iter().cloned().zip(0..).collect(),
+            bases: bases.clone(),
+            numbers: bases.iter().map(<[u8]>::to_vec).zip(0..).collect(),
             entries: vec![None; bases.len()],
             holders: HashMap::new(),
         };
@@ -64,7 +64,7 @@ impl<F: Folders, W: Watch> Watched<F, W> {
 
     /// Watches and lists one base again. It is watched first: a change during the listing is told.
     fn refresh_base(&mut self, number: usize) {
-        let base = &self.bases[number];
+        let base = self.bases.get(number).unwrap_or_default();
         let is_watched = self.watch.watch(number, base);
         let entries = if is_watched { self.list(number) } else { None };
         let old = std::mem::replace(&mut self.entries[number], entries);
@@ -84,7 +84,7 @@ impl<F: Folders, W: Watch> Watched<F, W> {
 
     /// A folder that is not there holds nothing; one that cannot be listed is not known.
     fn list(&mut self, number: usize) -> Option<Entries> {
-        match listed(&mut self.folders, &self.bases[number]) {
+        match listed(&mut self.folders, self.bases.get(number).unwrap_or_default()) {
             Ok(entries) => entries,
             Err(Trouble::Missing) => Some(Vec::new()),
             Err(_) => None,
@@ -108,7 +108,7 @@ impl<F: Folders, W: Watch> Lister for Watched<F, W> {
         }
     }
 
-    fn skip_to(&mut self, bases: &[Vec<u8>], from: usize, wanted: &Wanted) -> usize {
+    fn skip_to(&mut self, bases: &Bases, from: usize, wanted: &Wanted) -> usize {
         self.refresh();
         if wanted.may_be_short_name() {
             return from;
@@ -120,9 +120,13 @@ impl<F: Folders, W: Watch> Lister for Watched<F, W> {
             self.holders.get(&name).map(Vec::as_slice)
         });
         let holders: Vec<_> = holders.collect();
-        let is_same = bases == self.bases;
+        let is_same = *bases == self.bases;
         let number = |place: usize| {
-            if is_same { Some(place) } else { self.numbers.get(&bases[place]).copied() }
+            if is_same {
+                Some(place)
+            } else {
+                self.numbers.get(bases.get(place).unwrap_or_default()).copied()
+            }
         };
         let is_worth = |place: &usize| number(*place).is_none_or(|n| self.may_hold(n, &holders));
         (from..bases.len()).find(is_worth).unwrap_or(bases.len())
