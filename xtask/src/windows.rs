@@ -75,6 +75,11 @@ impl Wine {
         Ok(wine)
     }
 
+    /// Wine, unless this machine lacks it.
+    pub(crate) fn installed(root: &Path) -> Result<Option<Self>, String> {
+        if missing().is_some() { Ok(None) } else { Self::start(root).map(Some) }
+    }
+
     fn prefix(&self) -> PathBuf {
         self.root.join("target/wineprefix")
     }
@@ -84,6 +89,13 @@ impl Wine {
         let mut command = Command::new(program);
         command.current_dir(&self.root).env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
         command
+    }
+
+    /// Ends Wine's server, with all that still runs under it. One that has ended already is as good.
+    pub(crate) fn stop(&self) {
+        for order in ["--kill", "--wait"] {
+            let _ = self.command("wineserver").arg(order).stderr(Stdio::null()).status();
+        }
     }
 
     /// Debian's cargo for Windows; programs that it starts run under Wine.
@@ -113,8 +125,6 @@ impl Wine {
 
 impl Drop for Wine {
     fn drop(&mut self) {
-        // A server that has ended already is as good.
-        let _ = self.command("wineserver").arg("--kill").stderr(Stdio::null()).status();
-        let _ = self.command("wineserver").arg("--wait").stderr(Stdio::null()).status();
+        self.stop();
     }
 }

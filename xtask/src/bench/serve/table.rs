@@ -2,24 +2,24 @@
 
 /// A table with a heading of its own.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::bench) struct Table {
     text: String,
 }
 
 impl Table {
     /// `columns` are the heads of all columns, the first being the servers'.
-    pub(super) fn new(title: &str, columns: &[&str]) -> Self {
+    pub(in crate::bench) fn new(title: &str, columns: &[&str]) -> Self {
         let heads = columns.join(" | ");
         let rule = vec!["---"; columns.len()].join(" | ");
         Self { text: format!("### {title}\n| {heads} |\n| {rule} |\n") }
     }
 
-    pub(super) fn row(&mut self, name: &str, cells: &[String]) {
+    pub(in crate::bench) fn row(&mut self, name: &str, cells: &[String]) {
         self.text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
 
     /// A line below the table.
-    pub(super) fn note(&mut self, line: &str) {
+    pub(in crate::bench) fn note(&mut self, line: &str) {
         if !self.text.ends_with("|\n") {
             self.text.push_str("  \n");
         }
@@ -28,7 +28,7 @@ impl Table {
     }
 
     /// Whether a target was reached, or that there was nothing to hold it against.
-    pub(super) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
+    pub(in crate::bench) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
         let line = match reached {
             Some((figure, true)) => format!("Target {what}: {figure:.2}, reached."),
             Some((figure, false)) => format!("Target {what}: {figure:.2}, **missed**."),
@@ -37,23 +37,23 @@ impl Table {
         self.note(&line);
     }
 
-    pub(super) fn text(self) -> String {
+    pub(in crate::bench) fn text(self) -> String {
         format!("{}\n", self.text.trim_end())
     }
 }
 
 /// The figure and whether it is at least `least`.
-pub(super) fn at_least(figure: Option<f64>, least: f64) -> Option<(f64, bool)> {
+pub(in crate::bench) fn at_least(figure: Option<f64>, least: f64) -> Option<(f64, bool)> {
     figure.map(|figure| (figure, figure >= least))
 }
 
 /// The figure and whether it is at most `most`.
-pub(super) fn at_most(figure: Option<f64>, most: f64) -> Option<(f64, bool)> {
+pub(in crate::bench) fn at_most(figure: Option<f64>, most: f64) -> Option<(f64, bool)> {
     figure.map(|figure| (figure, figure <= most))
 }
 
 /// One median against another.
-pub(super) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
+pub(in crate::bench) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
     Some(ours? / theirs?)
 }
 
