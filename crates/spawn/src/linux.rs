@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use thruway_resolve::search::{EXEC_PASSED_OVER, Plan};
 pub(crate) use thruway_sys::start::Started;
-use thruway_sys::start::{Failure, Start, Step, Texts};
+use thruway_sys::start::{Candidates, Failure, Start, Step, Texts};
 
 use crate::command::Prepared;
 use crate::{Child, Command, Error, Tried};
@@ -24,8 +24,9 @@ impl Command {
         let replace = || {
             let plan = self.plan()?;
             let prepared = self.prepare()?;
-            let strings = Strings::new(&prepared, plan.candidates())?;
-            let failure = strings.start(&prepared).replace();
+            let strings = Strings::new(&prepared)?;
+            let mut parts = plan.candidates();
+            let failure = strings.start(&prepared).replace(candidates(&plan, &mut parts));
             Ok(prepared.explain(failure, &plan))
         };
         replace().unwrap_or_else(|error| error)
@@ -35,17 +36,21 @@ impl Command {
 impl Prepared<'_> {
     /// Starts the first candidate that can be started.
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
-        let strings = Strings::new(self, plan.candidates())?;
-        if strings.candidates.is_empty() {
+        if plan.bases().is_empty() {
             return Err(Error::candidates(&self.name, Vec::new(), 0));
         }
-        strings.start(self).spawn().map_err(|failure| self.explain(failure, plan))
+        let strings = Strings::new(self)?;
+        let mut parts = plan.candidates();
+        let started = strings.start(self).spawn(candidates(plan, &mut parts));
+        started.map_err(|failure| self.explain(failure, plan))
     }
 
     /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<Started>, Error> {
-        let strings = Strings::new(self, [[path, b"", b"", b""]])?;
-        match strings.start(self).spawn() {
+        let strings = Strings::new(self)?;
+        let mut parts = std::iter::once([path, b"", b"", b""]);
+        let candidates = Candidates { parts: &mut parts, count: 1, longest: path.len() };
+        match strings.start(self).spawn(candidates) {
             Ok(started) => Ok(Ok(started)),
             Err(Failure::Candidates(errors)) => {
                 let errno = errors.first().copied().unwrap_or(0);
@@ -81,33 +86,33 @@ fn doing(step: Step) -> &'static str {
     }
 }
 
+/// The candidates of a plan, each put together when its turn comes.
+fn candidates<'a, 'parts>(
+    plan: &Plan,
+    parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
+) -> Candidates<'a, 'parts> {
+    Candidates { parts, count: plan.count(), longest: plan.longest() }
+}
+
 /// What the kernel wants to see, each text with a NUL at its end.
 struct Strings {
-    candidates: Texts,
     arguments: Texts,
     environment: Texts,
     folder: Option<CString>,
 }
 
 impl Strings {
-    fn new<'a>(
-        prepared: &Prepared<'_>,
-        candidates: impl IntoIterator<Item = [&'a [u8]; 4]>,
-    ) -> Result<Self, Error> {
+    fn new(prepared: &Prepared<'_>) -> Result<Self, Error> {
         let Prepared { command, name, .. } = prepared;
         let refused = |what: &str| Error::input(name, format!("a NUL byte in {what}"));
         let push = |texts: &mut Texts, parts: &[&[u8]], what| {
             if texts.push(parts) { Ok(()) } else { Err(refused(what)) }
         };
         let mut strings = Self {
-            candidates: Texts::with_capacity(256, 16 * 1024),
             arguments: Texts::with_capacity(16, 1024),
             environment: Texts::with_capacity(128, 16 * 1024),
             folder: None,
         };
-        for parts in candidates {
-            push(&mut strings.candidates, &parts, "its path")?;
-        }
         for argument in std::iter::once(&command.name).chain(&command.arguments) {
             push(&mut strings.arguments, &[argument.as_bytes()], "an argument")?;
         }
@@ -124,7 +129,6 @@ impl Strings {
 
     fn start<'a>(&'a self, prepared: &'a Prepared<'_>) -> Start<'a> {
         Start {
-            candidates: &self.candidates,
             arguments: &self.arguments,
             environment: &self.environment,
             folder: self.folder.as_deref(),

@@ -87,6 +87,20 @@ impl Plan {
         self.parts(self.bases.get(base).unwrap_or_default(), suffix).concat()
     }
 
+    /// How many candidates there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.bases.len() * self.wanted.suffixes.len()
+    }
+
+    /// Bytes of the longest candidate's path, or a few more.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let suffix = self.wanted.suffixes.iter().map(Vec::len).max();
+        let base = self.bases.iter().map(<[u8]>::len).max();
+        base.unwrap_or(0) + 1 + self.wanted.stem.len() + suffix.unwrap_or(0)
+    }
+
     /// Every candidate's path in order, in parts that follow each other; nothing is asked.
     pub fn candidates(&self) -> impl Iterator<Item = [&[u8]; 4]> {
         let suffixes = 0..self.wanted.suffixes.len();
