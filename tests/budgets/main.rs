@@ -1,5 +1,7 @@
-//! Golden counts: how many questions a task may ask the file system. They repeat exactly on every
+//! Golden counts: how many questions a task may ask the system. They repeat exactly on every
 //! machine; a change of one is a change of what the project promises.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod load;
 mod names;
