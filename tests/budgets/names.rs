@@ -169,4 +169,16 @@ mod windows {
         assert_eq!(watched.watched(), FOLDERS);
         assert_eq!(folders.lookups(&cmd(), &mut watched), [0, 0, 0]);
     }
+
+    #[test]
+    fn a_long_name_is_one_query() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("Short.Rb"), "").unwrap();
+        let mut nt = Nt::of_this_process().unwrap();
+        let path = |name| native::bytes(folder.path().join(name).as_os_str()).into_owned();
+        assert_eq!(nt.long_name(&path("sHORT.rB")), path("Short.Rb"));
+        assert_eq!(nt.lookups(), 4);
+        assert_eq!(nt.long_name(&path("a-long-name.rb")), path("a-long-name.rb"));
+        assert_eq!(nt.lookups(), 4);
+    }
 }

@@ -64,8 +64,11 @@ impl Fake {
     }
 
     fn matches(entry: &Entry, pattern: &[u8]) -> bool {
-        let prefix = pattern.strip_suffix(b"*").expect("a pattern ends in *");
-        [entry.name, entry.short].iter().any(|name| fold(name.as_bytes()).starts_with(prefix))
+        let names = [entry.name, entry.short].map(|name| fold(name.as_bytes()));
+        match pattern.strip_suffix(b"*") {
+            Some(prefix) => names.iter().any(|name| name.starts_with(prefix)),
+            None => names.iter().any(|name| **name == *pattern),
+        }
     }
 }
 

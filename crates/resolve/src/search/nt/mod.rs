@@ -10,6 +10,7 @@ mod calls;
 mod directory_changes;
 #[cfg(test)]
 mod fake;
+mod long_name;
 
 #[cfg(windows)]
 pub use calls::System;
