@@ -8,13 +8,11 @@ mod output;
 mod verbs;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use output::Failure;
-use verbs::mount::helper;
 
 fn main() -> ExitCode {
     match arguments() {
@@ -29,12 +27,19 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 /// Our arguments. Under the name `mount.thruway` they are those of a mount helper.
+#[cfg(target_os = "linux")]
 fn arguments() -> Result<Vec<OsString>, String> {
+    use verbs::mount::helper;
     let arguments: Vec<_> = std::env::args_os().collect();
     match arguments.split_first() {
-        Some((program, rest)) if Path::new(program).ends_with(helper::NAME) => {
+        Some((program, rest)) if std::path::Path::new(program).ends_with(helper::NAME) => {
             helper::translate(rest)
         }
         _ => Ok(arguments),
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn arguments() -> Result<Vec<OsString>, String> {
+    Ok(std::env::args_os().collect())
 }
