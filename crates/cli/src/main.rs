@@ -13,6 +13,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use output::Failure;
+#[cfg(target_os = "linux")]
+use verbs::mount::helper;
 
 fn main() -> ExitCode {
     match arguments() {
@@ -27,19 +29,11 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
 }
 
 /// Our arguments. Under the name `mount.thruway` they are those of a mount helper.
-#[cfg(target_os = "linux")]
 fn arguments() -> Result<Vec<OsString>, String> {
-    use verbs::mount::helper;
     let arguments: Vec<_> = std::env::args_os().collect();
-    match arguments.split_first() {
-        Some((program, rest)) if std::path::Path::new(program).ends_with(helper::NAME) => {
-            helper::translate(rest)
-        }
-        _ => Ok(arguments),
+    #[cfg(target_os = "linux")]
+    if helper::is_called_by(&arguments) {
+        return helper::translate(&arguments[1..]);
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn arguments() -> Result<Vec<OsString>, String> {
-    Ok(std::env::args_os().collect())
+    Ok(arguments)
 }
