@@ -52,7 +52,8 @@ pub(in crate::bench) const SERVERS: [Server; 8] = [
         program: Program::Ours,
         rack: Some("serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production"),
         sendfile: Some(
-            "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production",
+            "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
+             --sendfile {app}/tmp",
         ),
         folder: Some("serve {folder} -b tcp://127.0.0.1:{port} -w {workers}"),
         config: "",
