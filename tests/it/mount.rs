@@ -1,6 +1,10 @@
 //! `thruway mount`, as root on a machine with `/dev/fuse`; elsewhere these tests say so and pass.
 
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod data;
+#[cfg(test)]
 mod differential;
 #[cfg(test)]
 mod fixture;
