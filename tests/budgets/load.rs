@@ -18,8 +18,8 @@ const MORE: i64 = 1000;
 #[test]
 fn a_request_is_one_send_and_one_read() {
     let server = Server::answering(HELLO);
-    let before = calls(&server, "-n100");
-    let after = calls(&server, &format!("-n{}", 100 + MORE));
+    let before = calls(&server, &format!("-n{MORE}"));
+    let after = calls(&server, &format!("-n{}", 2 * MORE));
     let more = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
     for (name, golden) in [("sendto", MORE), ("recvfrom", MORE)] {
         assert_eq!(more(name), golden, "{name}: {before:?} {after:?}");

@@ -4,6 +4,8 @@ mod expand;
 #[cfg(target_os = "linux")]
 mod load;
 mod manual;
+pub(crate) mod mount;
+mod serve;
 mod which;
 
 use clap::{Parser, Subcommand};
@@ -23,23 +25,32 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Mount(mount::Mount),
+    Unmount(mount::Unmount),
+    Serve(serve::Serve),
     Expand(expand::Expand),
     Which(which::Which),
     #[cfg(target_os = "linux")]
     Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[command(name = thruway_mount::INNER_VERB, hide = true)]
+    MountProcess(mount::MountProcess),
 }
 
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            Verb::Mount(verb) => verb.run(),
+            Verb::Unmount(verb) => verb.run(),
+            Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
+            Verb::MountProcess(verb) => verb.run(),
         }
     }
 }

@@ -7,10 +7,12 @@
 
 mod names;
 mod ruby;
+mod server;
 
 /// Called once by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
     let thruway = ruby::define_module(c"Thruway");
     names::define(thruway);
+    server::define(thruway);
 }
