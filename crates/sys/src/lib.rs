@@ -27,9 +27,9 @@ pub mod record_lock;
 pub mod signal;
 #[cfg(target_os = "linux")]
 pub mod start;
-#[cfg(windows)]
-pub mod windows_folders;
 #[cfg(target_os = "linux")]
 pub mod threads;
+#[cfg(windows)]
+pub mod windows_folders;
 #[cfg(target_os = "linux")]
 pub mod words;
