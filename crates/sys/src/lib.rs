@@ -4,6 +4,7 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+#[cfg(target_os = "linux")]
 pub mod access;
 #[cfg(windows)]
 pub mod changes;
