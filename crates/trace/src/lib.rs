@@ -1,4 +1,4 @@
-//! Look-ups of a command and of all that it starts, recorded as they are made.
+//! Look-ups of a command and of all that it starts: which were wasted, and what would fix it.
 //!
 //! Reading order: [`call`] (which system calls ask for a file by name); `record` and `area` (how
 //! they are noted, and the memory that everyone shares); `tracer` (the process that is attached to
@@ -6,6 +6,7 @@
 //! absolute names); [`Recorder`], which holds it all together.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod area;
 mod batch;
 pub mod call;
