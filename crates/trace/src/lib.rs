@@ -28,5 +28,5 @@ pub use command::Command;
 pub use error::Error;
 pub use event::{Called, Deed, Event};
 pub use recorder::{Backend, Outcome, Recorder};
-pub use recording::{Header, Reader, Sink, Writer};
+pub use recording::{Header, Reader, Sink, TraceEvents, Writer};
 pub use thruway_sys::process::{Change, die_of};

@@ -77,6 +77,58 @@ fn json_of_a_command_is_its_output() {
 }
 
 #[test]
+fn two_recordings_are_compared() {
+    let mut command = thruway();
+    command.env_remove("COLUMNS").args(["trace", "--compare"]);
+    command.args([stored("gcc.jsonl"), stored("ruby.jsonl")]);
+    assert_stored("gcc-ruby.txt", stdout(&command.output().expect("thruway starts")));
+    let output = command.arg("--json").output().expect("thruway starts");
+    let lines: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let calls = lines.iter().find(|line| line["what"] == "calls").expect("a sum");
+    assert_eq!((&calls["before"], &calls["after"]), (&Value::from(859), &Value::from(213)));
+    let gone = lines.iter().find(|line| line["what"] == "/srv/demo/include/1").expect("a folder");
+    assert_eq!(gone["after"], 0);
+}
+
+#[test]
+fn a_budget_is_kept_or_not() {
+    let recording = stored("shell.jsonl");
+    for (budget, code, told) in [
+        ("516", 0, "within budget: 516 calls of 516\n"),
+        ("515", 1, "over budget: 516 calls, 1 more than 515\n"),
+    ] {
+        let output = show(&["--budget", budget], &recording);
+        assert_eq!((output.status.code(), stderr(&output)), (Some(code), told));
+    }
+    let earlier = stored("ruby.jsonl");
+    let against = ["--against", earlier.to_str().expect("text")];
+    assert_eq!(show(&against, &recording).status.code(), Some(1));
+    assert_eq!(show(&against, &earlier).status.code(), Some(0));
+    let output = trace(&against, &mut Command::new("true"));
+    assert_eq!(output.status.code(), Some(0));
+    let output = trace(&["--budget", "1"], &mut Command::new("true"));
+    assert_eq!(output.status.code(), Some(1));
+    let output = trace(&["--budget", "1"], Command::new("sh").args(["-c", "exit 9"]));
+    assert_eq!(output.status.code(), Some(9), "the command's own failure is the news");
+}
+
+#[test]
+fn trace_events_are_written() {
+    let place = Place::new();
+    let file = place.path().join("events.json");
+    show(&["--perfetto", file.to_str().expect("text")], &stored("shell.jsonl"));
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let file: Value = serde_json::from_str(&text).expect("JSON");
+    let events = file["traceEvents"].as_array().expect("a list");
+    let slices = events.iter().filter(|event| event["ph"] == "X").count();
+    // Beside the calls of strace's class, duplicates of descriptors.
+    assert!(slices >= 516, "{slices}");
+    let jobs = events.iter().filter(|event| event["args"]["name"] == "job").count();
+    assert_eq!(jobs, 8, "every program has its name");
+}
+
+#[test]
 fn other_files_are_refused_with_their_name() {
     let place = Place::new();
     let file = place.file("notes.txt", "hello\n");

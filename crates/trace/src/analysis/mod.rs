@@ -5,6 +5,7 @@
 //! searched, and by whom), [`report`] (what all that comes to), `advice` (what would fix it).
 
 mod advice;
+mod comparison;
 mod kind;
 mod names;
 mod report;
@@ -21,6 +22,7 @@ use search::{Bases, Search};
 use timeline::Timeline;
 
 pub use advice::{Advice, shell_line};
+pub use comparison::{Change, Comparison};
 pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{

@@ -4,6 +4,7 @@
 //! A file whose end is missing is a recording all the same: what is there counts.
 
 mod line;
+mod perfetto;
 mod reader;
 mod writer;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Backend, Command, Outcome};
 
+pub use perfetto::TraceEvents;
 pub use reader::Reader;
 pub use writer::Writer;
 

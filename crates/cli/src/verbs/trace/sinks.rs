@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use thruway_trace::analysis::Analysis;
-use thruway_trace::{Event, Outcome, Sink, Writer};
+use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
 
 use super::Trace;
 use super::progress::Progress;
@@ -13,6 +13,7 @@ pub(super) struct Sinks {
     pub(super) analysis: Analysis,
     /// The recording.
     pub(super) writer: Option<Writer<File>>,
+    pub(super) events: Option<TraceEvents<File>>,
     pub(super) progress: Option<Progress>,
 }
 
@@ -20,7 +21,8 @@ impl Sinks {
     /// What could not be written to its end.
     pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
-        let failures = [recording].into_iter().filter_map(|(error, file)| {
+        let events = (self.events.as_ref().and_then(TraceEvents::error), &trace.perfetto);
+        let failures = [recording, events].into_iter().filter_map(|(error, file)| {
             let (error, file) = (error?, file.as_ref()?.display());
             Some(Failure::new(format_args!("{file} ends early: {error}")))
         });
@@ -33,6 +35,9 @@ impl Sink for Sinks {
         self.analysis.event(event);
         if let Some(writer) = &mut self.writer {
             writer.event(event);
+        }
+        if let Some(events) = &mut self.events {
+            events.event(event);
         }
     }
 
@@ -48,6 +53,9 @@ impl Sink for Sinks {
     fn end(&mut self, outcome: &Outcome) {
         if let Some(writer) = &mut self.writer {
             writer.end(outcome);
+        }
+        if let Some(events) = &mut self.events {
+            events.end(outcome);
         }
         if let Some(progress) = &self.progress {
             progress.clear();
