@@ -70,6 +70,7 @@ fn steps(root: &Path) -> Vec<Step> {
         ),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
+        step("windows", crate::cargo(), &["x", "windows"]),
         step("gem", crate::cargo(), &["x", "gem"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),

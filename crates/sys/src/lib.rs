@@ -4,7 +4,12 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+#[cfg(target_os = "linux")]
 pub mod access;
+#[cfg(windows)]
+pub mod changes;
+#[cfg(windows)]
+pub mod create_process;
 #[cfg(target_os = "linux")]
 pub mod fanotify;
 #[cfg(target_os = "linux")]
@@ -15,6 +20,8 @@ pub mod handle;
 pub mod inherited;
 #[cfg(unix)]
 pub mod map;
+#[cfg(windows)]
+pub mod nt;
 #[cfg(target_os = "linux")]
 pub mod record_lock;
 #[cfg(target_os = "linux")]
@@ -23,5 +30,7 @@ pub mod signal;
 pub mod start;
 #[cfg(target_os = "linux")]
 pub mod threads;
+#[cfg(windows)]
+pub mod windows_folders;
 #[cfg(target_os = "linux")]
 pub mod words;

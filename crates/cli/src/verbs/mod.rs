@@ -1,9 +1,12 @@
-//! The verbs, one file each.
+//! The verbs, one file each. On Windows there are those that find names.
 
 mod expand;
+#[cfg(target_os = "linux")]
 mod load;
 mod manual;
+#[cfg(target_os = "linux")]
 pub(crate) mod mount;
+#[cfg(target_os = "linux")]
 mod serve;
 mod which;
 
@@ -24,14 +27,19 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[cfg(target_os = "linux")]
     Mount(mount::Mount),
+    #[cfg(target_os = "linux")]
     Unmount(mount::Unmount),
+    #[cfg(target_os = "linux")]
     Serve(serve::Serve),
     Expand(expand::Expand),
     Which(which::Which),
+    #[cfg(target_os = "linux")]
     Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[cfg(target_os = "linux")]
     #[command(name = thruway_mount::INNER_VERB, hide = true)]
     MountProcess(mount::MountProcess),
 }
@@ -39,14 +47,19 @@ enum Verb {
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            #[cfg(target_os = "linux")]
             Verb::Mount(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::Unmount(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
             Verb::MountProcess(verb) => verb.run(),
         }
     }
