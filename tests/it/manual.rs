@@ -47,7 +47,9 @@ fn every_verb_has_help_and_a_manual_page() {
 #[test]
 fn a_wrong_argument_is_told_in_our_name() {
     let output = run(&["load", "127.0.0.1:80", "--connection-count", "3"]);
-    assert!(stderr(&output).starts_with("thruway: unexpected argument '--connection-count' found\n"));
+    assert!(
+        stderr(&output).starts_with("thruway: unexpected argument '--connection-count' found\n")
+    );
     assert!(stderr(&output).contains("\nUsage: thruway load "));
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""));
 }
