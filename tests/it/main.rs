@@ -8,6 +8,7 @@ mod expand;
 mod http;
 #[cfg(target_os = "linux")]
 mod load;
+#[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]
 mod mount;
