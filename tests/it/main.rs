@@ -13,6 +13,8 @@ mod manual;
 mod mount;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
+mod trace;
 mod which;
 
 use std::process::{Command, Output};

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod output;
+#[cfg(target_os = "linux")]
+mod units;
 mod verbs;
 
 use std::ffi::OsString;

@@ -8,6 +8,8 @@ mod manual;
 pub(crate) mod mount;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
+mod trace;
 mod which;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +36,8 @@ enum Verb {
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
     Expand(expand::Expand),
+    #[cfg(target_os = "linux")]
+    Trace(trace::Trace),
     Which(which::Which),
     #[cfg(target_os = "linux")]
     Load(load::Load),
@@ -54,6 +58,8 @@ impl Thruway {
             #[cfg(target_os = "linux")]
             Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Trace(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
