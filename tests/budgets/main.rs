@@ -4,4 +4,7 @@
 
 #[cfg(target_os = "linux")]
 mod load;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod mount;
 mod names;

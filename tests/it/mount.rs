@@ -1,9 +1,15 @@
 //! `thruway mount`, as root on a machine with `/dev/fuse`; elsewhere these tests say so and pass.
 
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod data;
+#[cfg(test)]
 mod differential;
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod policy;
 #[cfg(test)]
 mod union;
 

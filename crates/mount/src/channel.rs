@@ -40,6 +40,11 @@ impl Channel {
         Ok(Self { socket: descriptor.into() })
     }
 
+    /// The same end once more.
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.socket.try_clone()? })
+    }
+
     /// Sends a message with copies of the descriptors.
     pub(crate) fn send(
         &self,

@@ -62,14 +62,13 @@ pub fn obey(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Er
     let Some((order, descriptors)) = order else {
         return Err(no_parent(io::ErrorKind::UnexpectedEof.into()));
     };
-    let report = |report: Report| {
-        // Who asked may be gone by now; that is no reason to stop.
-        let _ = channel.send(&report, &[]);
-    };
+    // Who asked may be gone by now; that is no reason to stop.
+    let report = |report: Report| drop(channel.send(&report, &[]));
     let done = match order {
         Order::Supervise(plan) => supervise(&plan, log, report),
         Order::Serve(service) => log(&service.plan.log).and_then(|log| {
-            worker::run(service, descriptors, &log, || report(Report::Ready))
+            let supervisor = channel.try_clone().map_err(no_parent)?;
+            worker::run(service, descriptors, &log, supervisor)
                 .inspect_err(|error| log.error(error))
         }),
     };

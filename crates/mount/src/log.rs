@@ -26,6 +26,8 @@ pub enum Level {
     Error,
     /// It goes on, but not as it was meant to.
     Warning,
+    /// Something was refused, as it should be.
+    Notice,
 }
 
 /// Writes a line down.
@@ -45,6 +47,10 @@ impl Log {
 
     pub(crate) fn error(&self, message: impl fmt::Display) {
         (self.write)(Level::Error, &message.to_string());
+    }
+
+    pub(crate) fn note(&self, message: impl fmt::Display) {
+        (self.write)(Level::Notice, &message.to_string());
     }
 
     pub(crate) fn warn(&self, message: impl fmt::Display) {

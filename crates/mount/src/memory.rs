@@ -43,6 +43,8 @@ pub(crate) enum Count {
     DaemonIo,
     /// Changes by others that the kernel was told of.
     Told,
+    /// What the policy did not allow.
+    Refused,
 }
 
 #[derive(Debug)]

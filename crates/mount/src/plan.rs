@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::log::LogTarget;
+use crate::policy::PolicyFile;
 
 /// Whether the sources change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Plan {
     pub xattr: bool,
     /// POSIX record locks are seen by those who use the sources directly, at a request for each close.
     pub shared_locks: bool,
+    /// Who may do what.
+    pub policy: Option<PolicyFile>,
     /// How long the kernel keeps names.
     pub entry_timeout: Duration,
     /// How long the kernel keeps attributes.
@@ -128,6 +131,7 @@ pub(crate) mod tests {
             passthrough: true,
             xattr: true,
             shared_locks: false,
+            policy: None,
             entry_timeout: Duration::from_secs(1),
             attribute_timeout: Duration::from_secs(1),
             log: LogTarget::Stderr,

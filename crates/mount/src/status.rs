@@ -44,6 +44,8 @@ pub struct Status {
     pub merged_folders: usize,
     /// Names in the indexes of merged folders.
     pub merged_names: usize,
+    /// Rules of the policy, if there is one.
+    pub rules: Option<usize>,
     /// Sources that could not be read, and why.
     pub failed_sources: BTreeMap<String, String>,
     /// Inodes that the kernel knows.

@@ -1,6 +1,7 @@
 //! The process that keeps a mount alive: it holds what must not be lost and starts a worker again
 //! that has died.
 
+use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -12,12 +13,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
 use crate::memory::{Count, Memory};
 use crate::order::{Order, Report, Service};
+use crate::policy::PolicyFile;
 use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
 
 /// How long users of the mount have to finish when it is taken away.
@@ -41,6 +43,8 @@ struct Estate<'a> {
     mount_device: String,
     memory: Memory,
     status_socket: Option<UnixListener>,
+    /// The policy that was read last and has no error.
+    policy: RefCell<Option<PolicyFile>>,
     roots: Vec<OwnedFd>,
     /// The connection and its clones. All of them: a clone that only the worker holds would take
     /// the requests that it has read with it when it dies.
@@ -108,7 +112,8 @@ impl<'a> Estate<'a> {
             .ok();
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
-        Ok(Self { plan, log, mount_device, memory, status_socket, roots, devices })
+        let policy = RefCell::new(plan.policy.clone());
+        Ok(Self { plan, log, mount_device, memory, status_socket, policy, roots, devices })
     }
 
     fn look_after_workers(
@@ -163,16 +168,16 @@ impl<'a> Estate<'a> {
                     None => End::Died(status),
                 });
             }
-            if let Some(open) = channel.take_if(|_| awake.message) {
+            if let Some(open) = channel.as_ref().filter(|_| awake.message) {
                 match open.receive::<Report>() {
                     Ok(Some((Report::Failed(error), _))) => failure = Some(error),
                     Ok(Some((ready @ Report::Ready, _))) => report(ready),
-                    _ => {}
+                    _ => channel = None,
                 }
             }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
-                    Signal::HUP => drop(kill_process(pid, Signal::HUP)),
+                    Signal::HUP => self.read_policy_again(channel.as_ref()),
                     _ if deadline.is_none() => deadline = Some(self.begin_end()),
                     _ => deadline = Some(Instant::now()),
                 }
@@ -180,6 +185,21 @@ impl<'a> Estate<'a> {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 self.log.warn("the mount is still in use; its users are cut off");
                 drop(child.kill());
+            }
+        }
+    }
+
+    /// Hands the worker the policy as it stands in its file now, if that has no error.
+    fn read_policy_again(&self, channel: Option<&Channel>) {
+        let Some(path) = self.policy.borrow().as_ref().map(|policy| policy.path.clone()) else {
+            return;
+        };
+        match PolicyFile::read(&path) {
+            Err(error) => self.log.error(format_args!("{error}; the rules before it stay")),
+            Ok(policy) => {
+                // A worker that is about to die gives its place to one that starts with it.
+                channel.map(|channel| channel.send(&policy, &[]));
+                *self.policy.borrow_mut() = Some(policy);
             }
         }
     }
@@ -197,7 +217,7 @@ impl<'a> Estate<'a> {
 
     fn give_orders(&self, channel: &Channel, is_restart: bool) -> std::io::Result<()> {
         let order = Order::Serve(Service {
-            plan: self.plan.clone(),
+            plan: Plan { policy: self.policy.borrow().clone(), ..self.plan.clone() },
             mount_device: self.mount_device.clone(),
             has_status_socket: self.status_socket.is_some(),
             is_restart,

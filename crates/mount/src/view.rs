@@ -11,6 +11,7 @@ mod data;
 mod extended;
 mod folder;
 mod freshness;
+mod judging;
 mod listing;
 mod locking;
 mod lookup;
@@ -42,6 +43,8 @@ use crate::plan::CreatePolicy;
 use crate::reply::Replier;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
+
+pub(crate) use judging::Judge;
 
 /// What is answered, and whether at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +106,8 @@ pub(crate) struct View {
     locks: Locks,
     /// Tells us what others change, if the system lets it.
     watch: Option<Watch>,
+    /// Knows who may do what, if not everyone may do everything.
+    judge: Option<Judge>,
 }
 
 /// Why the kernel would not take backing files, and how often.
@@ -125,6 +130,7 @@ impl View {
         device: OwnedFd,
         agreement: Agreement,
         behaviour: Behaviour,
+        judge: Option<Judge>,
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
         let roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
@@ -150,9 +156,10 @@ impl View {
             refusals: Refusals::default(),
             locks: Locks::default(),
             watch: None,
+            judge,
         };
         let volume = view.intern_root()?;
-        let needs_names = !volume.has_handles || view.branches.is_some();
+        let needs_names = !volume.has_handles || view.branches.is_some() || view.judge.is_some();
         view.names = needs_names.then(Names::default);
         if !view.behaviour.frozen {
             view.watch = Watch::new().ok();
@@ -204,7 +211,9 @@ impl View {
                 | Operation::FAllocate(_)
                 | Operation::CopyFileRange { .. }
         );
-        waits_for_disk || (!is_short && self.volumes.any_remote())
+        waits_for_disk
+            || self.may_scan(&request.operation)
+            || (!is_short && self.volumes.any_remote())
     }
 
     /// What others change, for the thread that tells the kernel.
@@ -254,6 +263,7 @@ impl View {
         request: &Request<'_>,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {
             Operation::Lookup { name } => self.lookup(inode, name, answer),
@@ -262,7 +272,7 @@ impl View {
             Operation::SetAttr(with) => self.set_attributes(actor, request, &with, answer),
             Operation::ReadLink => self.read_link(inode, answer),
             Operation::StatFs => self.space(inode, answer),
-            Operation::OpenDir(_) => Err(Errno::NOSYS),
+            Operation::OpenDir(_) => self.open_folder(answer),
             Operation::ReadDir(with) => self.list(inode, &with, answer),
             Operation::ReadDirPlus(with) => self.list_with_attributes(inode, &with, answer),
             Operation::FSyncDir(_) => self.sync_folder(inode),

@@ -12,12 +12,14 @@ use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
 use thruway_sys::signal::HeldSignals;
 
+use crate::channel::Channel;
 use crate::device::Device;
 use crate::memory::Memory;
-use crate::order::Service;
+use crate::order::{Report, Service};
+use crate::policy::PolicyFile;
 use crate::pool::Pool;
 use crate::reply::Replier;
-use crate::view::{Behaviour, Timeouts, View};
+use crate::view::{Behaviour, Judge, Timeouts, View};
 use crate::{Error, Log, Mode, Plan, limits, status};
 
 /// How often idle descriptors are closed.
@@ -42,7 +44,7 @@ pub(crate) fn run(
     service: Service,
     descriptors: Vec<OwnedFd>,
     log: &Log,
-    ready: impl FnOnce(),
+    supervisor: Channel,
 ) -> Result<(), Error> {
     let target = service.plan.target.clone();
     let failed = |cause: std::io::Error| Error::new("cannot serve", &target, cause);
@@ -54,7 +56,7 @@ pub(crate) fn run(
     let _signals = held.map_err(failed)?;
     let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
     let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
-    serve(&service, inheritance, agreement, log, ready).map_err(|errno| failed(errno.into()))
+    serve(&service, inheritance, agreement, log, supervisor)
 }
 
 fn die_of_panics(log: Log) {
@@ -69,17 +71,22 @@ fn serve(
     mut inheritance: Inheritance,
     agreement: Agreement,
     log: &Log,
-    ready: impl FnOnce(),
-) -> Result<(), Errno> {
+    supervisor: Channel,
+) -> Result<(), Error> {
     let memory = &inheritance.memory;
+    let policy = service.plan.policy.as_ref().map(PolicyFile::policy).transpose()?;
+    let failed = |errno: Errno| Error::new("cannot serve", &service.plan.target, errno);
+    let device = inheritance.devices[0].try_clone().map_err(|_| failed(Errno::MFILE))?;
     let view = View::new(
         Arc::clone(memory),
         std::mem::take(&mut inheritance.roots),
-        inheritance.devices[0].try_clone().map_err(|_| Errno::MFILE)?,
+        device,
         agreement,
         behaviour(&service.plan),
+        policy.map(|policy| Judge::new(policy, log.clone())),
         limits::raise(),
-    )?;
+    )
+    .map_err(failed)?;
     let view = Arc::new(view);
     say_what_is_missing(&service.plan, &agreement, &view, log);
     start_helpers(service, &view, inheritance.status_socket.take());
@@ -93,14 +100,28 @@ fn serve(
             thread::spawn(move || device.run(&view, &memory, &pool, agreement.payload_bytes_max()))
         })
         .collect();
-    ready();
+    // Who asked may be gone by now; that is no reason to stop.
+    let _ = supervisor.send(&Report::Ready, &[]);
+    let ordered = Arc::clone(&view);
+    thread::spawn(move || obey_more(&supervisor, &ordered));
     if service.is_restart {
-        view.notify(&Notification::Resend)?;
+        view.notify(&Notification::Resend).map_err(failed)?;
         // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
         let _ = view.tell_everything();
     }
     // A thread that panics has taken the process with it.
-    workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(Errno::IO)))
+    let ends = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
+    ends.collect::<Result<(), _>>().map_err(failed)
+}
+
+/// Does what the supervisor orders while requests are served.
+fn obey_more(supervisor: &Channel, view: &View) {
+    while let Ok(Some((policy, _))) = supervisor.receive::<PolicyFile>() {
+        // The supervisor has found it to be right.
+        if let Ok(policy) = policy.policy() {
+            view.set_policy(policy);
+        }
+    }
 }
 
 /// Threads that answer no requests; they end with the process.

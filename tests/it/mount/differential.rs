@@ -17,10 +17,10 @@ use rustix::io::{self, Errno, IoSlice, ReadWriteFlags};
 use super::fixture::Mounted;
 
 /// Numbers that look random and are the same in every run.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -84,6 +84,13 @@ impl Mounted {
         self.status("requests")[operation].as_u64().unwrap_or(0)
     }
 
+    /// How often a worker was replaced; `None` while nobody answers.
+    pub(super) fn restarts(&self) -> Option<u64> {
+        let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
+        let status: serde_json::Value = serde_json::from_str(stdout(&output)).ok()?;
+        status["restarts"].as_u64()
+    }
+
     pub(super) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }

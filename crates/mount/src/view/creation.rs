@@ -10,9 +10,12 @@ use thruway_fuse::{Answer, Caller};
 
 use super::View;
 use super::folder::{Folder, Spot};
+use super::judging::Subject;
 use super::lookup::{Found, Maker, stat_name, stat_place};
+use super::open::access;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
+use crate::policy::Verdict;
 use crate::proc_path::ProcPath;
 
 impl View {
@@ -93,6 +96,8 @@ impl View {
         with: &CreateIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
+        let verdict = self.judge(caller, Subject::New(parent, name), access)?;
         let folder = self.folder(parent)?;
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         // Open for reading only: a file that is open for writing cannot be executed.
@@ -108,7 +113,7 @@ impl View {
         }?;
         self.note_change(&folder, name);
         let found = Found::Made(&spot, file.as_fd(), name);
-        self.answer_created(&folder, &file, found, with, answer)
+        self.answer_created(&folder, &file, found, (with, verdict), answer)
     }
 
     pub(super) fn create_nameless(
@@ -128,7 +133,7 @@ impl View {
             actor.make_as(caller, with.mode, with.umask, make)
         })?;
         let found = Found::Nameless(&spot, file.as_fd());
-        self.answer_created(&folder, &file, found, with, answer)
+        self.answer_created(&folder, &file, found, (with, Verdict::Allow), answer)
     }
 
     fn answer_created(
@@ -136,12 +141,12 @@ impl View {
         folder: &Folder,
         file: &OwnedFd,
         found: Found<'_>,
-        with: &CreateIn,
+        (with, verdict): (&CreateIn, Verdict),
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let stat = stat_place(file)?;
         let entry = self.entry(folder, found, &stat, Maker::Us)?;
-        let open = self.open_new(InodeId(entry.inode), &stat, with.flags, file);
+        let open = self.open_new(InodeId(entry.inode), &stat, (with.flags, verdict), file);
         answer.put(&entry);
         answer.put(&self.opened(open));
         Ok(())

@@ -25,6 +25,9 @@ pub(super) const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Two changes within this time may have the same stamp, nanoseconds.
 const TICK_MAX: u64 = 20_000_000;
 
+/// The first protocol that lets us say that any name may lead elsewhere, 7.x.
+const EPOCH_MINOR: u32 = 44;
+
 const TYPE: u16 = 0o170_000;
 const REGULAR: u16 = 0o100_000;
 const SETUID_OR_SETGID: u16 = 0o6000;
@@ -33,7 +36,9 @@ impl View {
     /// How long the kernel may keep a name in the folder, or that there is no such name.
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
         let longest = self.behaviour.timeouts.entry;
-        if folder.is_watched { longest } else { longest.min(UNWATCHED_TIMEOUT) }
+        // Which names are hidden may change, and older kernels cannot be told.
+        let is_certain = self.judge.is_none() || self.agreement.minor >= EPOCH_MINOR;
+        if folder.is_watched && is_certain { longest } else { longest.min(UNWATCHED_TIMEOUT) }
     }
 
     /// How long the kernel may keep what it is told of a file in a folder, and that it was told.

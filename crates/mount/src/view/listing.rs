@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, FileType, Mode, OFlags, RawDir, RawDirEntry, SeekFrom};
 use rustix::io::Errno;
-use thruway_fuse::wire::{DirEntry, EntryOut, ReadIn, Wire};
+use thruway_fuse::wire::{DirEntry, EntryOut, OpenOut, ReadIn, Wire};
 use thruway_fuse::{Answer, Listing};
 
 use super::View;
@@ -34,16 +34,18 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.folder(id)?;
+        let is_hidden = self.hiding(id)?;
         let mut listing = answer.listing(with.size);
         if let Some(merged) = Self::merging(&folder) {
             self.each_merged(merged, with.offset, usize::MAX, |entry, name| {
-                listing.push(entry, name.to_bytes())
+                is_hidden(name) || listing.push(entry, name.to_bytes())
             });
             return Ok(());
         }
         let spots = self.spots(&folder)?;
         each_entry(&spots[0].place, with.offset, RAW_BYTES, |entry| {
-            Ok(listing.push(dir_entry(entry), entry.file_name().to_bytes()))
+            let name = entry.file_name();
+            Ok(is_hidden(name) || listing.push(dir_entry(entry), name.to_bytes()))
         })
     }
 
@@ -54,6 +56,7 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.folder(id)?;
+        let is_hidden = self.hiding(id)?;
         let mut listing = answer.listing(with.size);
         if let Some(merged) = Self::merging(&folder) {
             // Looking a name up may change the index, so the names are taken out of it first.
@@ -64,7 +67,9 @@ impl View {
                 true
             });
             for (entry, name) in names {
-                if !self.push_with_attributes(&folder, entry, &name, &mut listing)? {
+                if !is_hidden(&name)
+                    && !self.push_with_attributes(&folder, entry, &name, &mut listing)?
+                {
                     break;
                 }
             }
@@ -72,7 +77,11 @@ impl View {
         }
         let spots = self.spots(&folder)?;
         each_entry(&spots[0].place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
-            self.push_with_attributes(&folder, dir_entry(entry), entry.file_name(), &mut listing)
+            let name = entry.file_name();
+            if is_hidden(name) {
+                return Ok(true);
+            }
+            self.push_with_attributes(&folder, dir_entry(entry), name, &mut listing)
         })
     }
 
@@ -137,6 +146,16 @@ impl View {
                 return;
             }
         }
+    }
+
+    /// Opens of folders reach us only where a policy has to be asked; the kernel may keep their names
+    /// without.
+    pub(super) fn open_folder(&self, answer: &mut Answer) -> Result<(), Errno> {
+        if self.judge.is_none() {
+            return Err(Errno::NOSYS);
+        }
+        answer.put(&OpenOut::default());
+        Ok(())
     }
 
     pub(super) fn sync_folder(&self, id: InodeId) -> Result<(), Errno> {

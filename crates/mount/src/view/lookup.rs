@@ -23,7 +23,7 @@ use crate::volumes::{Met, Volume};
 const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 /// Ticks of the clock that stamps births are at most this long, nanoseconds.
-const TICK_MAX: u64 = 20_000_000;
+pub(super) const TICK_MAX: u64 = 20_000_000;
 
 /// The bits of a mode that say what a file is, and what they are for a folder.
 pub(super) const FILE_TYPE: u32 = 0o170_000;
@@ -56,6 +56,10 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.folder(parent)?;
+        if self.hiding(parent)?(name) {
+            answer.put(&self.no_entry(&folder));
+            return Ok(());
+        }
         match self.find(&folder, name) {
             Ok((spot, stat)) => {
                 let found = Found::Name(&spot, name);
@@ -159,7 +163,7 @@ impl View {
     }
 
     /// The root of a source.
-    fn root_of(&self, branch: u16) -> Result<&OwnedFd, Errno> {
+    pub(super) fn root_of(&self, branch: u16) -> Result<&OwnedFd, Errno> {
         match &self.branches {
             None => Ok(&self.root),
             Some(all) => Ok(all.roots().get(usize::from(branch)).ok_or(Errno::STALE)?),
@@ -188,6 +192,9 @@ impl View {
             self.pins.release(id);
             if let Some(names) = &self.names {
                 names.forget(id);
+            }
+            if let Some(judge) = &self.judge {
+                judge.forget(id);
             }
             self.readers.remove(id);
             self.writers.remove(id);
@@ -313,7 +320,7 @@ pub(super) fn handle_of(place: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
     FileHandle::of(place, c"").map_err(|error| errno(&error))
 }
 
-fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     fs::openat(folder, name, flags, Mode::empty())
 }

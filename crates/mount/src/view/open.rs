@@ -15,10 +15,12 @@ use thruway_fuse::{Answer, Request};
 use thruway_sys::fuse;
 
 use super::View;
+use super::judging::{JUDGED, Subject};
 use super::lookup::stat_place;
 use crate::actor::{Actor, errno};
 use crate::inodes::{Backing, InodeId, lock};
 use crate::memory::Count;
+use crate::policy::{Access, Verdict};
 
 /// Backing files that are kept although nobody has them open. Each holds an inode of the source in
 /// the kernel's memory, a KiB or so.
@@ -43,6 +45,8 @@ pub(super) enum Way {
     Attended { backing_id: i32 },
     /// By requests.
     Daemon,
+    /// By requests, each of which is judged: the kernel keeps no data.
+    Judged,
 }
 
 impl View {
@@ -59,27 +63,37 @@ impl View {
         }
         let id = InodeId(request.inode);
         let flags = OFlags::from_bits_retain(with.flags);
+        let verdict = self.judge(&request.caller, Subject::Inode(id), access(flags))?;
         if flags.contains(OFlags::TRUNC) {
             self.truncate(actor, id, with)?;
         }
-        let backing_id = self
-            .inodes
-            .update_backing(id, |backing| self.acquire(backing, || self.back(&*self.place(id)?)))?;
-        let way = self.way(id, backing_id, flags, request.caller.uid == 0)?;
+        let backing_id = self.inodes.update_backing(id, |backing| {
+            self.acquire(backing, verdict, || self.back(&*self.place(id)?))
+        })?;
+        let way = match self.way(id, backing_id, flags, request.caller.uid == 0)? {
+            Way::Daemon if verdict == Verdict::DaemonIo => Way::Judged,
+            way => way,
+        };
         answer.put(&self.opened(way));
         Ok(())
     }
 
     /// Opens a file that was just made, through the descriptor that made it.
-    pub(super) fn open_new(&self, id: InodeId, stat: &Statx, flags: u32, file: &OwnedFd) -> Way {
+    pub(super) fn open_new(
+        &self,
+        id: InodeId,
+        stat: &Statx,
+        (flags, verdict): (u32, Verdict),
+        file: &OwnedFd,
+    ) -> Way {
         let backing_id = self
             .inodes
-            .update_backing(id, |backing| self.acquire(backing, || self.back(file)))
+            .update_backing(id, |backing| self.acquire(backing, verdict, || self.back(file)))
             .unwrap_or(DAEMON_IO);
         match backing_id {
             DAEMON_IO => {
                 self.pin_open(id, || file.try_clone().map_err(|error| errno(&error)));
-                Way::Daemon
+                if verdict == Verdict::DaemonIo { Way::Judged } else { Way::Daemon }
             }
             backing_id if is_setid(stat) && writes(OFlags::from_bits_retain(flags)) => {
                 Way::Attended { backing_id }
@@ -118,8 +132,16 @@ impl View {
     fn acquire(
         &self,
         backing: &mut Backing,
+        verdict: Verdict,
         back: impl FnOnce() -> Result<i32, Errno>,
     ) -> Result<i32, Errno> {
+        if verdict == Verdict::DaemonIo && backing.id != DAEMON_IO {
+            if backing.opens > 0 {
+                // The kernel moves the file's data for somebody else, and does so for all or none.
+                return Err(Errno::BUSY);
+            }
+            self.close_backing(std::mem::replace(&mut backing.id, DAEMON_IO));
+        }
         if backing.id == 0 {
             backing.id = back()?;
         }
@@ -223,8 +245,10 @@ impl View {
                 (open_flag::PASSTHROUGH | open_flag::DIRECT_IO, backing_id)
             }
             Way::Daemon => (0, 0),
+            Way::Judged => (open_flag::DIRECT_IO, 0),
         };
-        OpenOut { handle: 0, flags: flags | quiet, backing_id }
+        let handle = if way == Way::Judged { JUDGED } else { 0 };
+        OpenOut { handle, flags: flags | quiet, backing_id }
     }
 
     fn truncate(&self, actor: &Actor, id: InodeId, with: &OpenIn) -> Result<(), Errno> {
@@ -234,6 +258,14 @@ impl View {
         } else {
             actor.keeping_setid(truncate)
         }
+    }
+}
+
+/// What an open with these flags is for.
+pub(super) fn access(flags: OFlags) -> Access {
+    Access {
+        reads: !flags.contains(OFlags::WRONLY),
+        writes: writes(flags) || flags.contains(OFlags::TRUNC),
     }
 }
 

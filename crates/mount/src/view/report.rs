@@ -57,10 +57,11 @@ const OPERATIONS: [(u32, &str); 43] = [
     (opcode::COPY_FILE_RANGE_64, "copy_file_range_64"),
 ];
 
-const COUNTS: [(Count, &str); 3] = [
+const COUNTS: [(Count, &str); 4] = [
     (Count::Passthrough, "opens_passthrough"),
     (Count::DaemonIo, "opens_daemon_io"),
     (Count::Told, "changes_told"),
+    (Count::Refused, "refused_by_policy"),
 ];
 
 impl View {
@@ -74,6 +75,7 @@ impl View {
         let (merged_folders, merged_names) =
             self.branches.as_ref().map_or((0, 0), |branches| branches.counts());
         Status {
+            rules: self.rules(),
             merged_folders,
             merged_names,
             failed_sources: self.failed_sources(plan),

@@ -1,6 +1,7 @@
 //! Expansion, command search and start: on Linux, and under Wine where it is there.
 
 mod program;
+mod ruby;
 
 use std::path::Path;
 use std::process::Command;
@@ -31,6 +32,7 @@ pub(super) fn run(setting: &Setting) -> Result<String, String> {
         }
     };
     text.push_str(&expansion(setting, &linux, windows.as_ref())?);
+    text.push_str(&ruby::expansion(setting)?);
     text.push_str(&on_linux(setting, &linux)?);
     if let Some(windows) = &windows {
         text.push_str(&under_wine(setting, windows)?);

@@ -1,4 +1,4 @@
-//! The program of `benches/names`, on Linux or under Wine: it is asked a line at a time.
+//! The programs of `benches/names`, on Linux or under Wine: they are asked a line at a time.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -42,6 +42,13 @@ impl Program {
         wine.stop();
         let mut taskset = wine.command("taskset");
         Self::start(pinned(&mut taskset).arg("wine").arg(program).arg(r"C:\names"))
+    }
+
+    /// Ruby, with the gem as users have it.
+    pub(super) fn of_ruby(setting: &Setting) -> Result<Self, String> {
+        let mut ruby = Command::new("taskset");
+        pinned(&mut ruby).args(["ruby", "-Itarget/release/gem", "-Igem/lib"]);
+        Self::start(ruby.arg("benches/names/expand_path.rb").current_dir(&setting.root))
     }
 
     fn start(command: &mut Command) -> Result<Self, String> {

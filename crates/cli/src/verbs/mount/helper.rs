@@ -73,7 +73,7 @@ fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<
             }
             (
                 "create" | "passthrough" | "xattr" | "locks" | "entry_timeout"
-                | "attribute_timeout" | "log",
+                | "attribute_timeout" | "log" | "policy",
                 Some(value),
             ) => {
                 translated.push(format!("--{}={value}", name.replace('_', "-")).into());

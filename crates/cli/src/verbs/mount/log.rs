@@ -64,6 +64,7 @@ fn priority(level: Level) -> u8 {
     match level {
         Level::Error => 3,
         Level::Warning => 4,
+        Level::Notice => 5,
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan};
+use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan, PolicyFile};
 
 use crate::output::{Answer, Failure};
 
@@ -75,6 +75,9 @@ pub(super) struct Options {
     /// for each close) or only through the mount (local); flock is always seen
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
+    /// Rules that say who may open and change what; read again at SIGHUP
+    #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
+    policy: Option<PathBuf>,
     /// How long the kernel may keep names without asking again
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     entry_timeout: Duration,
@@ -153,6 +156,7 @@ impl Options {
             passthrough: self.passthrough == Switch::On,
             xattr: self.xattr == Switch::On,
             shared_locks: self.locks == Locks::Shared,
+            policy: self.policy.as_deref().map(policy).transpose()?,
             entry_timeout: self.entry_timeout,
             attribute_timeout: self.attribute_timeout,
             log: self.log.unwrap_or_else(|| log::default_target(self.foreground)),
@@ -203,6 +207,10 @@ fn failure(error: Error) -> Failure {
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::new(format_args!("no such path {}: {error}", path.display())))
+}
+
+fn policy(path: &Path) -> Result<PolicyFile, Failure> {
+    PolicyFile::read(&absolute(path)?).map_err(failure)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -75,6 +75,10 @@ fn text(mount: &Answered) -> String {
     }
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
     row("inodes", &status.inodes.to_string());
+    if let Some(rules) = status.rules {
+        let refused = status.counts.get("refused_by_policy").unwrap_or(&0);
+        row("policy", &format!("{rules} rules; {refused} requests refused"));
+    }
     row("restarts", &status.restarts.to_string());
     row("requests", &busiest(&status.requests));
     text

@@ -1,0 +1,73 @@
+//! What a file holds: bytes at a place, or a regular expression.
+
+use regex::bytes::{Regex, RegexBuilder};
+
+/// How much of a file is read if the rule does not say: the beginning of almost every kind of file
+/// says what it is.
+pub(super) const WITHIN_DEFAULT: usize = 1 << 20;
+/// Most that may be read before an open is answered: a quarter of a second from a slow disk.
+pub(super) const WITHIN_MAX: usize = 64 << 20;
+/// Memory for a compiled regular expression.
+const REGEX_BYTES_MAX: usize = 10 << 20;
+
+/// What is looked for in a file.
+#[derive(Debug)]
+pub(crate) struct Content {
+    what: What,
+    /// One bit, which tells it from the other rules' contents.
+    pub(crate) bit: u64,
+    /// How many bytes of the file are looked at, from its start.
+    pub(crate) within: usize,
+}
+
+#[derive(Debug)]
+enum What {
+    /// These bytes at this offset.
+    Magic { bytes: Vec<u8>, at: usize },
+    /// Somewhere.
+    Pattern(Regex),
+}
+
+impl Content {
+    pub(super) fn pattern(text: &str, within: usize) -> Result<Self, String> {
+        let mut builder = RegexBuilder::new(text);
+        let regex = builder.unicode(false).size_limit(REGEX_BYTES_MAX).build();
+        let regex = regex.map_err(|error| last_line(&error.to_string()))?;
+        Ok(Self { what: What::Pattern(regex), bit: 0, within })
+    }
+
+    /// `text` is bytes in hexadecimal, with blanks where they help.
+    pub(super) fn magic(text: &str, at: usize) -> Result<Self, String> {
+        let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        let bytes = bytes.filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or("magic bytes are written in hexadecimal, as in \"7f 45 4c 46\"")?;
+        let within = at.saturating_add(bytes.len());
+        if within > WITHIN_MAX {
+            return Err(format!("further than {WITHIN_MAX} bytes into the file"));
+        }
+        Ok(Self { what: What::Magic { bytes, at }, bit: 0, within })
+    }
+
+    /// Whether it is in the file that starts with these bytes.
+    pub(crate) fn is_in(&self, start: &[u8]) -> bool {
+        match &self.what {
+            What::Magic { bytes, at } => {
+                start.get(*at..).is_some_and(|rest| rest.starts_with(bytes))
+            }
+            What::Pattern(regex) => regex.is_match(start),
+        }
+    }
+}
+
+fn byte(digits: &[u8]) -> Option<u8> {
+    let [high, low] = *digits else { return None };
+    let digit = |digit: u8| char::from(digit).to_digit(16);
+    u8::try_from(digit(high)? << 4 | digit(low)?).ok()
+}
+
+/// What went wrong, without the picture of where: we say that by ourselves.
+fn last_line(text: &str) -> String {
+    let line = text.lines().last().unwrap_or("not a regular expression");
+    line.trim_start_matches("error: ").to_owned()
+}

@@ -1,0 +1,218 @@
+//! Requests that the kernel sends to the daemon for what a program does. What is not listed here is
+//! answered by the kernel alone.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Requests by operation.
+type Requests = BTreeMap<String, u64>;
+
+/// How often the counts are looked at before they are taken as final: the kernel sends some requests,
+/// such as those after a close, when it comes to it.
+const LOOKS_MAX: usize = 200;
+
+/// The protocol of Linux 6.16, 7.x: the counts hold from there on.
+const MINOR: u32 = 44;
+
+/// A mount of some sources; it is gone when this value is.
+struct Mounted {
+    folder: tempfile::TempDir,
+}
+
+fn thruway(arguments: &[&str], paths: &[&Path]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thruway"));
+    command.args(arguments).args(paths).output().expect("the binary starts")
+}
+
+impl Mounted {
+    /// Mounts `first` and, for a merged view, `second`, or says why this machine cannot.
+    fn new(options: &[&str], sources: &[&str]) -> Option<Self> {
+        if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: /dev/fuse: {error}");
+            return None;
+        }
+        let mounted = Self { folder: tempfile::tempdir().unwrap() };
+        for source in sources {
+            fs::create_dir_all(mounted.path(source).join("folder")).unwrap();
+            fs::write(mounted.path(source).join(format!("in_{source}")), "text").unwrap();
+        }
+        for name in 0..100 {
+            fs::write(mounted.path("first/folder").join(name.to_string()), "text").unwrap();
+        }
+        fs::create_dir(mounted.path("target")).unwrap();
+        let sources: Vec<_> = sources.iter().map(|source| mounted.path(source)).collect();
+        let mut places: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
+        let target = mounted.path("target");
+        places.push(&target);
+        let arguments = [&["mount"], options].concat();
+        let output = thruway(&arguments, &places);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        if error.contains("Operation not permitted") {
+            eprintln!("skipped: {}", error.trim());
+            return None;
+        }
+        assert!(output.status.success(), "{error}");
+        mounted.is_as_new_as_the_counts().then_some(mounted)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn target(&self, name: &str) -> PathBuf {
+        self.path("target").join(name)
+    }
+
+    /// An older kernel asks for more, and that is not ours to promise.
+    fn is_as_new_as_the_counts(&self) -> bool {
+        let protocol = self.status()["protocol"].as_str().map(str::to_owned);
+        let minor = protocol.as_deref().and_then(|text| text.strip_prefix("7."));
+        let is_new = minor.and_then(|minor| minor.parse().ok()) >= Some(MINOR);
+        if !is_new {
+            eprintln!("skipped: the counts are those of FUSE 7.{MINOR}, not {protocol:?}");
+        }
+        is_new
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let output = thruway(&["mount", "status", "--json"], &[&self.path("target")]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// All requests up to now. Which inodes the kernel forgets, and when, is its own affair.
+    fn requests(&self) -> Requests {
+        let mut requests: Requests =
+            serde_json::from_value(self.status()["requests"].clone()).unwrap();
+        requests.retain(|name, _| !name.ends_with("forget"));
+        requests
+    }
+
+    /// Holds what `act` costs to the golden count.
+    fn costs(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
+        let golden = golden.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        let before = self.requests();
+        act();
+        let mut more = Requests::new();
+        for _ in 0..LOOKS_MAX {
+            more = self.requests();
+            more.iter_mut().for_each(|(name, count)| *count -= before.get(name).unwrap_or(&0));
+            more.retain(|_, count| *count > 0);
+            if more == golden {
+                return;
+            }
+            sleep(Duration::from_millis(10));
+        }
+        assert_eq!(more, golden, "{what}");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        thruway(&["unmount", "--lazy"], &[&self.path("target")]);
+    }
+}
+
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// Whether it is there. (The standard library asks for the time of birth besides, which is a request
+/// of its own for each inode.)
+fn is_there(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok()
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    let file = File::open(path).unwrap();
+    let mut bytes = vec![0; 100];
+    let length = rustix::io::read(&file, &mut bytes).unwrap();
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn what_a_live_mount_asks() {
+    let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
+    let at = |name: &str| mounted.target(name);
+    let stat = |name: &str| is_there(&at(name));
+    mounted.costs("a name, first", &[("lookup", 2)], || assert!(stat("folder/1")));
+    mounted.costs("a name, again", &[], || assert!(stat("folder/1")));
+    mounted.costs("no such name, first", &[("lookup", 1)], || assert!(!stat("folder/none")));
+    mounted.costs("no such name, again", &[], || assert!(!stat("folder/none")));
+    for _ in 0..2 {
+        mounted.costs("open, read, close", &[("open", 1), ("release", 1)], || {
+            assert_eq!(read(&at("folder/1")), b"text");
+        });
+    }
+    // Before the first write to a file the kernel asks for its capabilities.
+    let made = [("lookup", 1), ("create", 1), ("getxattr", 1), ("release", 1)];
+    mounted.costs("make, write, close", &made, || fs::write(at("folder/new"), "text").unwrap());
+    // What the kernel has written itself, it asks the attributes of.
+    let written = [("getattr", 1), ("open", 1), ("release", 1)];
+    mounted.costs("write, close", &written, || fs::write(at("folder/new"), "other").unwrap());
+    mounted.costs("rename", &[("lookup", 1), ("rename", 1)], || {
+        fs::rename(at("folder/new"), at("folder/renamed")).unwrap();
+    });
+    // Whose folder it is decides whether it may be removed, and the folder was changed.
+    mounted.costs("remove", &[("getattr", 1), ("unlink", 1)], || {
+        fs::remove_file(at("folder/renamed")).unwrap();
+    });
+    mounted.costs("make a folder", &[("lookup", 1), ("mkdir", 1)], || {
+        fs::create_dir(at("made")).unwrap();
+    });
+    let removed = [("getattr", 1), ("rmdir", 1)];
+    mounted.costs("remove a folder", &removed, || fs::remove_dir(at("made")).unwrap());
+}
+
+#[test]
+fn what_a_listing_asks() {
+    let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
+    let folder = mounted.target("folder");
+    // The first one of all tells the kernel that it need not ask when a folder is opened.
+    let first = [("lookup", 1), ("opendir", 1), ("readdirplus", 1), ("readdir", 1)];
+    mounted.costs("a listing, first", &first, || assert_eq!(count(&folder), 100));
+    // The times of the folder, of which reading it has changed one.
+    mounted.costs("a listing, again", &[("getattr", 1)], || assert_eq!(count(&folder), 100));
+    mounted.costs("attributes of all that was listed", &[], || {
+        let all = fs::read_dir(&folder).unwrap().flatten();
+        assert_eq!(all.filter(|entry| is_there(&entry.path())).count(), 100);
+    });
+}
+
+#[test]
+fn what_a_frozen_mount_asks() {
+    let Some(mounted) = Mounted::new(&["--frozen"], &["first"]) else { return };
+    let read = |name: &str| assert_eq!(read(&mounted.target(name)), b"text");
+    // It tells the kernel that it need not ask when a file is opened or closed.
+    let first = [("lookup", 2), ("open", 1), ("read", 1), ("flush", 1)];
+    mounted.costs("the first file of all", &first, || read("folder/1"));
+    mounted.costs("another file", &[("lookup", 1), ("read", 1)], || read("folder/2"));
+    mounted.costs("a file again", &[], || read("folder/2"));
+}
+
+#[test]
+fn what_a_view_of_several_sources_asks() {
+    let Some(mounted) = Mounted::new(&[], &["first", "second", "third"]) else { return };
+    let stat = |name: &str| is_there(&mounted.target(name));
+    mounted.costs("a name, first", &[("lookup", 1)], || assert!(stat("in_third")));
+    mounted.costs("no such name, first", &[("lookup", 1)], || assert!(!stat("in_none")));
+    mounted.costs("both, again", &[], || assert!(stat("in_third") && !stat("in_none")));
+}
+
+#[test]
+fn what_a_policy_adds() {
+    let rules = tempfile::NamedTempFile::new().unwrap();
+    fs::write(rules.path(), "[[rule]]\npaths = [\"x\"]\nverdict = \"deny\"\n").unwrap();
+    let options = ["--policy", rules.path().to_str().unwrap()];
+    let Some(mounted) = Mounted::new(&options, &["first"]) else { return };
+    let folder = mounted.target("folder");
+    count(&folder);
+    // Folders are opened through the daemon, too, and their names are not kept.
+    let listing =
+        [("getattr", 1), ("opendir", 1), ("readdirplus", 1), ("readdir", 1), ("releasedir", 1)];
+    mounted.costs("a listing, again", &listing, || assert_eq!(count(&folder), 100));
+}
