@@ -1,5 +1,6 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
+mod browser;
 mod names;
 mod oracle;
 mod passing;
