@@ -26,6 +26,8 @@ pub struct Status {
     pub target: String,
     /// What it shows.
     pub sources: Vec<String>,
+    /// The number of the process that keeps the mount alive; signals go there.
+    pub process: Option<i32>,
     /// `live` or `frozen`.
     pub mode: crate::Mode,
     /// How requests arrive.

@@ -166,6 +166,7 @@ fn a_policy_is_read_again_at_a_signal_and_open_files_keep_their_verdict() {
     wait_until("b is there", || read("b").is_ok());
     assert_eq!(errno(read("a")), NOENT);
     let open = File::open(mounted.target("b")).unwrap();
+    assert_eq!(mounted.status("process"), mount.id());
     let signal = || {
         let pid = mount.id().to_string();
         assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());

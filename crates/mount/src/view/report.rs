@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rustix::io::Errno;
+use rustix::process::{Pid, getppid};
 use thruway_fuse::wire::opcode;
 
 use super::View;
@@ -81,6 +82,7 @@ impl View {
             failed_sources: self.failed_sources(plan),
             target: plan.target.display().to_string(),
             sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
+            process: getppid().map(Pid::as_raw_pid),
             mode: plan.mode,
             transport: "device".into(),
             passthrough: self.passes_through,

@@ -69,6 +69,9 @@ fn text(mount: &Answered) -> String {
     for (source, reason) in &status.failed_sources {
         row("", &format!("{source}: {reason}"));
     }
+    if let Some(process) = status.process {
+        row("process", &process.to_string());
+    }
     row("data", data);
     for (reason, count) in &status.daemon_io_reasons {
         row("", &format!("not by the kernel, {count} times: {reason}"));
