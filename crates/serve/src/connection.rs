@@ -46,6 +46,15 @@ pub(crate) struct Connection {
     /// When what it waits for began.
     pub(crate) since_ms: u64,
     pub(crate) output: Option<Box<Output>>,
+    pub(crate) share: Share,
+}
+
+/// What a connection has got of the service lately: its turns, of which half are forgotten with each
+/// epoch (see `fleet`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) turns: u32,
+    pub(crate) epoch: u32,
 }
 
 /// What a connection is in the middle of.
@@ -119,6 +128,7 @@ impl Connection {
             seen: 0,
             since_ms: now_ms,
             output: None,
+            share: Share::default(),
         }
     }
 
@@ -138,6 +148,11 @@ impl Connection {
     /// Whether it is between two requests, with nothing read and nothing to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Waiting) && self.input.is_empty() && self.output.is_none()
+    }
+
+    /// Whether it could go on in another process: nothing of it is here but its socket.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.is_idle() && !self.is_ended
     }
 
     /// Reads what is there, up to the size of `inbox`.

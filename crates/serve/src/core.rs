@@ -87,6 +87,14 @@ impl Core {
         }
     }
 
+    /// Gives a connection a turn, whether it has something to say or not.
+    pub(crate) fn listen_to(&mut self, key: Key) {
+        if let Some(connection) = self.table.get_mut(key) {
+            connection.is_readable = true;
+            self.rotation.arrive(key.place());
+        }
+    }
+
     /// Begins a connection.
     pub(crate) fn open(&mut self, connection: Connection) -> Result<Key, Errno> {
         let key = self.table.insert(connection);

@@ -91,6 +91,17 @@ impl Rotation {
         self.arrivals.length + self.round.length
     }
 
+    /// Everybody in line, from the end of the round to the first arrival.
+    pub(crate) fn walk_back(&self) -> impl Iterator<Item = u32> + '_ {
+        let walk = |start: u32| {
+            let some = |place: u32| (place != NONE).then_some(place);
+            std::iter::successors(some(start), move |place| {
+                some(self.links[*place as usize].before)
+            })
+        };
+        walk(self.round.last).chain(walk(self.arrivals.last))
+    }
+
     fn append(&mut self, place: u32, queue: Queue) {
         let at = place as usize;
         if at >= self.links.len() {
@@ -184,6 +195,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(rotation.len(), arrivals.len() + round.len());
+                let back: Vec<_> = round.iter().rev().chain(arrivals.iter().rev()).copied().collect();
+                prop_assert_eq!(rotation.walk_back().collect::<Vec<_>>(), back);
             }
         }
     }

@@ -11,7 +11,7 @@ class CommandTest < Minitest::Test
   include Serving
 
   BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
-  HELLO = 'run ->(env) { [200, {}, ["#{Process.pid} #{env["rack.multiprocess"]}"]] }'
+  HELLO = 'run ->(env) { [200, {}, [[Process.pid, env["rack.multiprocess"]].join(" ")]] }'
 
   def setup
     @folder = Dir.mktmpdir
