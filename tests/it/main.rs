@@ -6,6 +6,7 @@ mod expand;
 mod http;
 mod load;
 mod manual;
+mod mount;
 mod serve;
 mod which;
 

@@ -15,7 +15,7 @@ module Thruway
 
     attr_reader :engine
 
-    # `listeners` are descriptors of sockets that listen; of a `fleet`, this serves as number `worker`.
+    # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
       @engine = Engine.create(self, app: app, env: template, listeners: listeners,

@@ -11,7 +11,9 @@ class CommandTest < Minitest::Test
   include Serving
 
   BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
-  HELLO = 'run ->(env) { [200, {}, [[Process.pid, env["rack.multiprocess"]].join(" ")]] }'
+  HELLO = <<~'RUBY'
+    run ->(env) { [200, {}, ["#{Process.pid} #{env["rack.multiprocess"]}"]] }
+  RUBY
 
   def setup
     @folder = Dir.mktmpdir

@@ -3,6 +3,7 @@
 mod expand;
 mod load;
 mod manual;
+pub(crate) mod mount;
 mod serve;
 mod which;
 
@@ -23,23 +24,30 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Mount(mount::Mount),
+    Unmount(mount::Unmount),
     Serve(serve::Serve),
     Expand(expand::Expand),
     Which(which::Which),
     Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[command(name = thruway_mount::INNER_VERB, hide = true)]
+    MountProcess(mount::MountProcess),
 }
 
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            Verb::Mount(verb) => verb.run(),
+            Verb::Unmount(verb) => verb.run(),
             Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
+            Verb::MountProcess(verb) => verb.run(),
         }
     }
 }
