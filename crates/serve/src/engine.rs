@@ -129,8 +129,9 @@ impl Engine {
             let Some(connection) = self.core.table.get_mut(key) else { continue };
             if connection.has_work() {
                 self.clock.turns += 1;
+                self.core.activity.note_turn(&mut connection.share);
                 if let Some(member) = &mut self.fleet {
-                    member.note_turn(&mut connection.share, self.core.now_ms);
+                    member.note_turn();
                 }
                 self.serve(key, handler);
                 self.core.settle(key);

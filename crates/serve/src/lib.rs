@@ -12,6 +12,7 @@
 //! engines), `folder`.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod connection;
 mod core;
 mod engine;

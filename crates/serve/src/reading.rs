@@ -7,6 +7,7 @@ use crate::connection::{Connection, Payload, Phase, Received};
 use crate::core::Core;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler, Ticket};
+use crate::output::QUANTUM_BYTES;
 use crate::table::Key;
 use crate::upload::{Body, Spool, Upload};
 
@@ -123,7 +124,8 @@ fn begin(core: &mut Core, key: Key, head: &Head, bytes: &[u8], handler: &mut imp
     let upload = Upload { head: head.clone(), head_bytes: head_bytes.to_vec(), decoder, spool };
     connection.phase = Phase::Receiving(Box::new(upload));
     if request.expects_continue() && rest.is_empty() {
-        let go_on = connection.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", Payload::Empty);
+        let go_on =
+            connection.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", Payload::Empty, QUANTUM_BYTES);
         core.after_flush(key, go_on);
     }
 }

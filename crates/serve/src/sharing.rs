@@ -56,7 +56,7 @@ impl Engine {
     /// Sends connections to other workers where that makes service more equal.
     pub(crate) fn balance(&mut self) {
         let Some(member) = &mut self.fleet else { return };
-        member.note_connections(self.core.table.len());
+        member.note_connections(self.core.table.len(), self.core.activity.count());
         match member.decide(self.core.now_ms) {
             Move::Stay => {}
             Move::SendLeastServed(target) => {
@@ -98,9 +98,11 @@ impl Engine {
     fn send(&mut self, key: Option<Key>, target: usize) {
         let (Some(member), Some(key)) = (&mut self.fleet, key) else { return };
         let Some(connection) = self.core.table.get(key) else { return };
-        if member.send(connection, target).is_ok() {
+        let is_active = self.core.activity.is_active(connection.share);
+        if member.send(connection, is_active, target).is_ok() {
             self.core.poller.remove(&connection.socket);
             self.core.close(key);
+            member.note_connections(self.core.table.len(), self.core.activity.count());
         }
     }
 }

@@ -20,7 +20,7 @@ use super::table::Load;
 pub(super) const PERIOD_MS: u64 = 20;
 
 /// Rates that differ by less than this are equal, in thousandths: noise moves nobody.
-const TOLERANCE_PERMILLE: u64 = 50;
+const TOLERANCE_PERMILLE: u64 = 100;
 
 /// A worker that is idle for less than this has more to do than it can.
 const BUSY_IDLE_PERMILLE: u64 = 200;

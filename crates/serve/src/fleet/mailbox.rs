@@ -11,7 +11,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
-use crate::connection::{Connection, Share};
+use crate::activity::Share;
+use crate::connection::Connection;
 use crate::{Error, Peer};
 
 /// Bytes of a letter.

@@ -7,13 +7,10 @@ use rustix::io::Errno;
 use super::balance::{self, Move, PERIOD_MS};
 use super::mailbox::{Mailbox, Outlet};
 use super::table::{Load, LoadTable, Row};
-use crate::connection::{Connection, Share};
+use crate::connection::Connection;
 
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;
-
-/// Connections are active that have had a turn within such a time.
-const EPOCH_MS: u64 = 256;
 
 /// A connection that waits is sent to a worker without work only if it would wait so long here.
 const WAIT_US_MIN: u64 = 250;
@@ -40,10 +37,6 @@ struct Service {
     decided_ms: u64,
     turns_per_second: f64,
     idle_permille: f64,
-    epoch: u32,
-    /// Connections that had a turn in this epoch, and in the last one.
-    active_now: u64,
-    active: u64,
 }
 
 impl Member {
@@ -63,17 +56,15 @@ impl Member {
     }
 
     /// The next connection that another worker has sent.
-    pub(crate) fn receive(&mut self, now_ms: u64) -> Option<Connection> {
-        let connection = self.mailbox.receive(now_ms)?;
-        self.service.adopt(connection.share);
-        Some(connection)
+    pub(crate) fn receive(&self, now_ms: u64) -> Option<Connection> {
+        self.mailbox.receive(now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
     pub(crate) fn place(&mut self, connection: Connection) -> Option<Connection> {
         self.look();
         let target = balance::placement(&self.loads, self.index);
-        if target == self.index || self.send(&connection, target).is_err() {
+        if target == self.index || self.send(&connection, false, target).is_err() {
             self.row().expect_connection(false);
             return Some(connection);
         }
@@ -81,15 +72,8 @@ impl Member {
     }
 
     /// Notes a turn of a connection.
-    pub(crate) fn note_turn(&mut self, share: &mut Share, now_ms: u64) {
-        let epoch = epoch_of(now_ms);
+    pub(crate) fn note_turn(&mut self) {
         self.service.turns += 1;
-        if share.epoch != epoch {
-            share.turns >>= epoch.wrapping_sub(share.epoch).min(31);
-            share.epoch = epoch;
-            self.service.active_now += 1;
-        }
-        share.turns = share.turns.saturating_add(1);
     }
 
     /// Notes that there is nothing to do, or that there is again.
@@ -102,9 +86,9 @@ impl Member {
         self.service.idle_us += idle_us;
     }
 
-    /// Tells the others how many connections are open here.
-    pub(crate) fn note_connections(&self, connections: usize) {
-        self.row().set_connections(connections);
+    /// Tells the others how many connections are open here, and how many of them are active.
+    pub(crate) fn note_connections(&self, connections: usize, active: u64) {
+        self.row().set_connections(connections as u64, active);
     }
 
     pub(crate) fn drain(&self) {
@@ -119,7 +103,7 @@ impl Member {
         self.service.sum_up(now_ms);
         let service = &self.service;
         let (rate, idle) = (service.turns_per_second as u64, service.idle_permille as u64);
-        self.row().set_service(service.active, rate, idle);
+        self.row().set_service(rate, idle);
         self.look();
         balance::decide(&self.loads, self.index)
     }
@@ -151,9 +135,13 @@ impl Member {
     ///
     /// # Errors
     /// The other worker's mailbox is full.
-    pub(crate) fn send(&mut self, connection: &Connection, target: usize) -> Result<(), Errno> {
+    pub(crate) fn send(
+        &self,
+        connection: &Connection,
+        is_active: bool,
+        target: usize,
+    ) -> Result<(), Errno> {
         self.outlets[target].send(connection)?;
-        let is_active = self.service.forget(connection.share);
         self.table.row(target).expect_connection(is_active);
         Ok(())
     }
@@ -170,27 +158,7 @@ impl Member {
 }
 
 impl Service {
-    /// A connection has gone to another worker: whether it was an active one.
-    fn forget(&mut self, share: Share) -> bool {
-        if share.epoch == self.epoch {
-            self.active_now = self.active_now.saturating_sub(1);
-        }
-        let is_active = self.is_active(share);
-        self.active = self.active.saturating_sub(u64::from(is_active));
-        is_active
-    }
-
-    /// A connection has come from another worker.
-    fn adopt(&mut self, share: Share) {
-        self.active_now += u64::from(share.epoch == self.epoch);
-        self.active += u64::from(self.is_active(share));
-    }
-
-    fn is_active(&self, share: Share) -> bool {
-        share.turns > 0 && self.epoch.wrapping_sub(share.epoch) <= 1
-    }
-
-    /// Brings rates and numbers up to now.
+    /// Brings the rates up to now.
     fn sum_up(&mut self, now_ms: u64) {
         let passed_ms = now_ms.saturating_sub(self.decided_ms).max(1);
         self.decided_ms = now_ms;
@@ -200,16 +168,5 @@ impl Service {
         self.turns_per_second += (rate - self.turns_per_second) * weight;
         self.idle_permille += (idle - self.idle_permille) * weight;
         (self.turns, self.idle_us) = (0, 0);
-        let epoch = epoch_of(now_ms);
-        if self.epoch != epoch {
-            let is_next = epoch == self.epoch.wrapping_add(1);
-            self.active = if is_next { self.active_now } else { 0 };
-            (self.epoch, self.active_now) = (epoch, 0);
-        }
-        self.active = self.active.max(self.active_now);
     }
-}
-
-fn epoch_of(now_ms: u64) -> u32 {
-    u32::try_from(now_ms / EPOCH_MS % u64::from(u32::MAX)).unwrap_or(0)
 }

@@ -95,12 +95,12 @@ impl Row<'_> {
         self.set(WAITING, 0);
     }
 
-    pub(super) fn set_connections(self, connections: usize) {
-        self.set(CONNECTIONS, connections as u64);
+    pub(super) fn set_connections(self, connections: u64, active: u64) {
+        self.set(CONNECTIONS, connections);
+        self.set(ACTIVE, active);
     }
 
-    pub(super) fn set_service(self, active: u64, turns_per_second: u64, idle_permille: u64) {
-        self.set(ACTIVE, active);
+    pub(super) fn set_service(self, turns_per_second: u64, idle_permille: u64) {
         self.set(TURNS_PER_SECOND, turns_per_second);
         self.set(IDLE_PERMILLE, idle_permille);
     }
@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(table.len(), 2);
         assert!(!table.row(1).load().is_serving);
         table.row(1).enter();
-        table.row(1).set_service(3, 50, 200);
+        table.row(1).set_connections(4, 3);
+        table.row(1).set_service(50, 200);
         let load = table.row(1).load();
         assert!(load.is_serving && !table.row(1).is_waiting());
         assert_eq!((load.active, load.turns_per_second, load.idle_permille), (3, 50, 200));
