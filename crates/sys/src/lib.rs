@@ -4,5 +4,7 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod imports;
 #[cfg(unix)]
 pub mod map;
