@@ -144,6 +144,12 @@ impl Object {
         slots
     }
 
+    /// Whether this is the object that `address` belongs to.
+    #[must_use]
+    pub fn holds(&self, address: *const ()) -> bool {
+        Self::containing(address).is_some_and(|object| object.base == self.base)
+    }
+
     fn slot(&self, relocation: &Relocation) -> Slot {
         let place = self.base.wrapping_add(relocation.offset as usize);
         let (start, end) = self.read_only;
@@ -346,6 +352,8 @@ mod tests {
     fn a_name_that_is_not_imported_has_no_slot() {
         assert!(this().slots(c"no_such_function").is_empty());
         assert!(Object::containing(std::ptr::null()).is_none());
+        assert!(this().holds(another_parent as *const ()));
+        assert!(!this().holds(libc::getppid as *const ()));
     }
 
     #[test]

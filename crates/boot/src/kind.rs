@@ -1,0 +1,25 @@
+//! The kinds of entries that this crate puts into a pack.
+
+/// A feature: named by its path, its data is its compiled code.
+pub const FEATURE: u32 = 1;
+/// A folder: named by its real path, its data is its [`Listing`](crate::listing::Listing) or empty.
+pub const FOLDER: u32 = 2;
+/// A path that leads through links: its data is the real path.
+pub const ALIAS: u32 = 3;
+/// A feature's source: named by its path, its data is 16 bytes of digest.
+pub const DIGEST: u32 = 4;
+
+/// A folder whose names are in the entry; without it only that it is a folder is known.
+pub const LISTED: u32 = 1;
+
+/// The kind in words, for people.
+#[must_use]
+pub fn name(kind: u32) -> &'static str {
+    match kind {
+        FEATURE => "features",
+        FOLDER => "folders",
+        ALIAS => "links",
+        DIGEST => "digests",
+        _ => "others",
+    }
+}

@@ -1,0 +1,125 @@
+//! What a boot learned, and how it goes into the next pack.
+
+use std::collections::HashMap;
+
+use rustix::fs::{self, AtFlags, CWD};
+use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
+
+use crate::code::CodeFlags;
+use crate::folders::Folders;
+use crate::kind;
+
+/// Most bytes of compiled code that one boot keeps for its pack: it is held in memory till the end.
+const LEARNED_BYTES_MAX: usize = 256 << 20;
+
+/// What was compiled because the pack did not have it.
+#[derive(Debug, Default)]
+pub struct Learned {
+    features: HashMap<Vec<u8>, Feature>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Feature {
+    stamp: Stamp,
+    flags: CodeFlags,
+    real_path: Option<Vec<u8>>,
+    code: Vec<u8>,
+    digest: Option<[u8; 16]>,
+}
+
+/// A feature that was compiled from the file with that stamp.
+#[derive(Debug)]
+pub struct Compiled {
+    /// The path by which it was loaded.
+    pub path: Vec<u8>,
+    /// The stamp before and after Ruby read it.
+    pub stamp: Stamp,
+    /// When it was compiled, in nanoseconds since 1970.
+    pub compiled_ns: i64,
+    /// Under which warnings it compiled in silence.
+    pub flags: CodeFlags,
+    /// The real path, if it is another one.
+    pub real_path: Option<Vec<u8>>,
+    /// The compiled code.
+    pub code: Vec<u8>,
+    /// The digest of the source, if it was taken.
+    pub digest: Option<[u8; 16]>,
+}
+
+impl Learned {
+    /// Keeps the feature for the next pack, unless its file may have changed within its stamp, or too
+    /// much has been learned already.
+    pub fn add(&mut self, compiled: Compiled) {
+        let Compiled { path, stamp, compiled_ns, flags, real_path, code, digest } = compiled;
+        if stamp.is_racy(compiled_ns) || self.bytes + code.len() > LEARNED_BYTES_MAX {
+            return;
+        }
+        self.bytes += code.len();
+        self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
+    }
+
+    /// How many features were learned.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.features.len()
+    }
+
+    /// Whether nothing was learned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.features.is_empty()
+    }
+
+    /// Puts everything into a pack.
+    pub fn put_into<'a>(&'a self, builder: &mut Builder<'a>) {
+        for (path, feature) in &self.features {
+            let item = Item::new(feature.stamp, &feature.code[..]).flags(feature.flags.to_bits());
+            builder.insert(kind::FEATURE, &path[..], item);
+            if let Some(real_path) = &feature.real_path {
+                builder.insert(kind::ALIAS, &path[..], Item::new(Stamp::default(), &real_path[..]));
+            }
+            if let Some(digest) = &feature.digest {
+                builder.insert(kind::DIGEST, &path[..], Item::new(feature.stamp, &digest[..]));
+            }
+        }
+    }
+}
+
+/// Puts all folders that are known into a pack. Says whether one of them is news.
+pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) -> bool {
+    let mut is_news = false;
+    for known in folders.known() {
+        is_news |= known.is_news;
+        if known.path != known.real_path {
+            let item = Item::new(Stamp::default(), known.real_path);
+            builder.insert(kind::ALIAS, known.path, item);
+            continue;
+        }
+        let flags = if known.names.is_some() { kind::LISTED } else { 0 };
+        let item = Item::new(known.stamp, known.names.unwrap_or_default()).flags(flags);
+        builder.insert(kind::FOLDER, known.path, item);
+    }
+    is_news
+}
+
+/// Takes over what an older pack holds and is still right.
+pub fn keep<'a>(pack: &Pack<'a>, builder: &mut Builder<'a>) {
+    for entry in pack.entries().filter(is_current) {
+        builder.keep(&entry);
+    }
+}
+
+/// Whether an entry's file is still the one it was made from.
+#[must_use]
+pub fn is_current(entry: &Entry<'_>) -> bool {
+    let stat = |flags| fs::statat(CWD, entry.name(), flags).ok();
+    match entry.kind() {
+        kind::FEATURE | kind::FOLDER => {
+            let stat = stat(AtFlags::SYMLINK_NOFOLLOW);
+            stat.is_some_and(|stat| Stamp::of(&stat) == entry.stamp())
+        }
+        // An alias is checked where it is used; it goes with its path.
+        _ => stat(AtFlags::empty()).is_some(),
+    }
+}

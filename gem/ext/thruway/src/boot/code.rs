@@ -1,0 +1,126 @@
+//! `RubyVM::InstructionSequence.load_iseq`: compiled code from the pack, or Ruby's own for the next
+//! one.
+//!
+//! Ruby asks for a feature's compiled code before it reads the source. Where there is none, it
+//! compiles, and says so (`script_compiled`): the code that it made is what goes into the pack, so
+//! labels, line numbers and everything else are those of a plain `require`.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rb_sys::VALUE;
+use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
+use thruway_pack::Stamp;
+
+use super::interpose;
+use super::search::{self, PathMark};
+use super::vm::{self, NIL};
+
+/// Whether the compile options are still those of the pack.
+static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
+/// The hook that sees what Ruby compiled, once there is something to learn.
+static HOOK: OnceLock<()> = OnceLock::new();
+
+/// A feature that Ruby is compiling on this thread.
+#[derive(Debug, Clone, Copy)]
+struct Compiling {
+    path: PathMark,
+    stamp: Stamp,
+    warnings: Warnings,
+    writes: u64,
+}
+
+thread_local! {
+    static COMPILING: Cell<Option<Compiling>> = const { Cell::new(None) };
+}
+
+pub(super) fn install() {
+    vm::define_singleton_method_1(vm::instruction_sequence(), c"load_iseq", load_iseq);
+    vm::watch_compile_options(options_changed);
+}
+
+/// Called by Ruby for every file that it is about to compile.
+unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
+    let seen = search::current().seen;
+    search::end();
+    let Some(boot) = super::boot() else { return NIL };
+    // SAFETY: Ruby passes a frozen String that stays on its stack.
+    let Some(bytes) = (unsafe { vm::plain_bytes(path) }) else { return NIL };
+    let mark = PathMark::of(bytes);
+    let sighting = match seen {
+        Some((seen, sighting)) if seen == mark => sighting,
+        _ => match boot.look(bytes) {
+            Look::File(sighting) => sighting,
+            Look::Missing | Look::Ask => return left(boot, bytes, Reason::NotRegular),
+        },
+    };
+    let warnings = vm::warnings();
+    match code(boot, bytes, &sighting, warnings) {
+        Ok(code) => code,
+        Err(reason) => {
+            watch(boot, mark, &sighting, warnings, reason);
+            left(boot, bytes, reason)
+        }
+    }
+}
+
+fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
+    boot.counts.left(path, reason, boot.options.explain);
+    NIL
+}
+
+fn code(
+    boot: &Boot,
+    path: &[u8],
+    sighting: &Sighting,
+    warnings: Warnings,
+) -> Result<VALUE, Reason> {
+    if vm::measures_coverage() {
+        return Err(Reason::Coverage);
+    }
+    if !HAS_SAME_OPTIONS.load(Ordering::Relaxed) {
+        return Err(Reason::CompileOption);
+    }
+    let code = boot.code(path, sighting, warnings)?;
+    let code = vm::load_code(code).ok_or(Reason::Refused)?;
+    boot.counts.from_pack.add(1);
+    Ok(code)
+}
+
+/// Remembers what is about to be compiled, if it can be learned.
+fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
+    let depends_on_the_run = matches!(reason, Reason::Coverage | Reason::CompileOption);
+    let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
+    if depends_on_the_run || !vm::warns_on_stderr() {
+        return;
+    }
+    HOOK.get_or_init(|| {
+        interpose::count_writes();
+        vm::on_script_compiled(compiled);
+    });
+    let writes = interpose::writes();
+    COMPILING.set(Some(Compiling { path, stamp, warnings, writes }));
+}
+
+/// Called by Ruby after it compiled anything.
+unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
+    let Some(compiling) = COMPILING.take() else { return };
+    // Something was said: a warning, most likely, which a later boot has to give again.
+    if interpose::writes() != compiling.writes {
+        return;
+    }
+    let (Some(boot), Some((path, code))) = (super::boot(), vm::compiled_code(trace_point)) else {
+        return;
+    };
+    // SAFETY: both Strings are on this stack, and no Ruby code runs while the slices live.
+    let (path, code) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(code) });
+    if PathMark::of(path) == compiling.path {
+        boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
+    }
+}
+
+/// Called after `RubyVM::InstructionSequence.compile_option=`.
+fn options_changed(are_the_same: bool) {
+    HAS_SAME_OPTIONS.store(are_the_same, Ordering::Relaxed);
+}

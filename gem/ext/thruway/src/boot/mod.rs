@@ -1,0 +1,141 @@
+//! `require "thruway/boot"`: Ruby's own `require`, with its look-ups answered and its code supplied.
+//!
+//! Reading order: [`require`] (a name becomes a path before Ruby searches), [`interpose`] (what Ruby
+//! still asks libc is answered), [`code`] (compiled code is handed over, or learned).
+
+mod code;
+mod interpose;
+mod load_path;
+mod require;
+mod search;
+mod vm;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use rb_sys::VALUE;
+use thruway_boot::{Boot, Options, Part, Surroundings};
+use thruway_sys::imports::Object;
+
+use crate::ruby;
+
+/// The one boot of this process, and the process that it belongs to: a forked child goes on using it,
+/// but what is written at exit is written once.
+static BOOT: OnceLock<(Boot, u32)> = OnceLock::new();
+
+pub(crate) fn define(thruway: VALUE) {
+    let module = vm::define_module_under(thruway, c"Boot");
+    ruby::define_singleton_method_2(module, c"start", start);
+    vm::define_singleton_method_0(module, c"running?", is_running);
+    vm::define_singleton_method_0(module, c"pack", pack);
+}
+
+/// The boot, once it has started.
+fn boot() -> Option<&'static Boot> {
+    BOOT.get().map(|(boot, _)| boot)
+}
+
+/// `Thruway::Boot.start(folder, identity)`: `folder` is where the application is looked for,
+/// `identity` whatever compiled code depends on. Answers `true` the first time.
+unsafe extern "C" fn start(_module: VALUE, folder: VALUE, identity: VALUE) -> VALUE {
+    // SAFETY: Ruby calls with the lock held; both may raise, and nothing with a destructor lives yet.
+    let folder = unsafe { ruby::to_string(folder) };
+    // SAFETY: as above.
+    let identity = unsafe { ruby::to_string(identity) };
+    // SAFETY: both Strings are on this stack, and nothing below changes them.
+    let (folder, identity) = (unsafe { ruby::bytes(folder) }, unsafe { ruby::bytes(identity) });
+    if boot().is_some() {
+        return vm::boolean(false);
+    }
+    let started = start_in(Path::new(OsStr::from_bytes(folder)), identity);
+    vm::boolean(started)
+}
+
+/// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
+/// with Ruby.
+fn start_in(folder: &Path, identity: &[u8]) -> bool {
+    let variable = |name: &str| std::env::var_os(name);
+    let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
+    let options = Options::from_environment(words.as_deref(), pack.as_deref());
+    if options.off {
+        return false;
+    }
+    let identity = identity_of(identity);
+    let surroundings = Surroundings::from_environment(variable);
+    let place = options.pack.clone();
+    let place = place.or_else(|| surroundings.pack(&surroundings.application(folder), &identity));
+    let (boot, note) = Boot::start(options, &identity, place);
+    if let Some(note) = note {
+        say(&note);
+    }
+    if BOOT.set((boot, std::process::id())).is_err() {
+        return false;
+    }
+    install();
+    true
+}
+
+fn install() {
+    let Some(boot) = boot() else { return };
+    if boot.options.has(Part::Lookups) {
+        // SAFETY: only the function's address is taken.
+        match interpose::install(rb_sys::rb_f_require as *const ()) {
+            Ok(()) => require::install(),
+            Err(error) => say(&format!("look-ups are left to Ruby: {error}")),
+        }
+    }
+    if boot.options.has(Part::Code) {
+        code::install();
+    }
+    vm::at_exit(finish);
+}
+
+/// What Ruby says of itself, and the build of libruby: a security update keeps its version.
+fn identity_of(ruby: &[u8]) -> Vec<u8> {
+    let mut identity = ruby.to_vec();
+    identity.extend_from_slice(b"\nbuild ");
+    let object = Object::containing(rb_sys::rb_f_require as *const ());
+    for byte in object.and_then(|object| object.build_id()).unwrap_or_default() {
+        identity.extend_from_slice(format!("{byte:02x}").as_bytes());
+    }
+    identity
+}
+
+/// Writes what was learned, and the report if one is wanted.
+unsafe extern "C" fn finish(_: VALUE) {
+    let Some((boot, process)) = BOOT.get() else { return };
+    if *process != std::process::id() {
+        return;
+    }
+    if let Err(error) = boot.finish() {
+        say(&error.to_string());
+    }
+    if boot.options.explain {
+        write_to_stderr(boot.counts.report(boot.folder_lookups()).as_bytes());
+    }
+}
+
+/// A closed stderr leaves nobody to tell.
+fn write_to_stderr(text: &[u8]) {
+    let _ = std::io::stderr().write_all(text);
+}
+
+/// One line to whoever started the program. The program goes on in any case.
+fn say(note: &str) {
+    write_to_stderr(format!("thruway: note: {note}\n").as_bytes());
+}
+
+unsafe extern "C" fn is_running(_module: VALUE) -> VALUE {
+    vm::boolean(boot().is_some())
+}
+
+/// `Thruway::Boot.pack`: the path of the pack, whether there is one yet or not.
+unsafe extern "C" fn pack(_module: VALUE) -> VALUE {
+    match boot().and_then(Boot::place) {
+        Some(place) => ruby::utf8_string(place.as_os_str().as_bytes()),
+        None => vm::NIL,
+    }
+}

@@ -1,0 +1,92 @@
+//! `Kernel#require` and `require_relative`: the name becomes a path, and Ruby does the rest.
+
+use rb_sys::VALUE;
+use thruway_boot::{Look, Resolution};
+
+use super::search::{self, PathMark};
+use super::vm;
+
+/// Longest path that is handed to Ruby; Linux opens none that is longer.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Puts our methods in the place of Ruby's own. Whatever RubyGems, Bundler or Zeitwerk have put on top
+/// of those stays on top.
+pub(super) fn install() {
+    vm::quietly(|| {
+        vm::replace_require(require);
+        vm::replace_kernel_function(c"require_relative", require_relative);
+    });
+}
+
+/// As `Kernel#require`, whose whole work is done by Ruby's own function.
+unsafe extern "C" fn require(receiver: VALUE, name: VALUE) -> VALUE {
+    search_for(receiver, name)
+}
+
+/// As `Kernel#require_relative`: the name starts at the real path of the file that calls.
+unsafe extern "C" fn require_relative(receiver: VALUE, name: VALUE) -> VALUE {
+    let Some(file) = vm::calling_file() else {
+        vm::raise_load_error(c"cannot infer basepath");
+    };
+    let folder = vm::dirname(file);
+    // SAFETY: may raise; nothing with a destructor lives here.
+    let path = unsafe { vm::absolute_path(name, folder) };
+    search_for(receiver, path)
+}
+
+fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
+    let arguments = [receiver, name];
+    search::begin();
+    // SAFETY: `find_and_require` gets back the arguments' address; they outlive the call.
+    unsafe { vm::ensure(find_and_require, &raw const arguments as VALUE, end) }
+}
+
+unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
+    // SAFETY: `search_for` passes the address of its own local.
+    let [receiver, name] = unsafe { *(arguments as *const [VALUE; 2]) };
+    let feature = path_of(name);
+    // SAFETY: this is what the method that we stand for does with them.
+    unsafe { rb_sys::rb_f_require(receiver, feature) }
+}
+
+unsafe extern "C" fn end(_: VALUE) -> VALUE {
+    search::end();
+    vm::NIL
+}
+
+/// The path of the feature's file, if it is known; else the name as it came.
+fn path_of(name: VALUE) -> VALUE {
+    // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
+    let Some(bytes) = (unsafe { vm::plain_bytes(name) }) else { return name };
+    if matches!(bytes.first(), None | Some(b'/' | b'.' | b'~')) || bytes.contains(&0) {
+        return name;
+    }
+    // What is loaded already, or being loaded, is Ruby's to find: by this name it may be another file
+    // than the first one in the load path.
+    if vm::is_provided(name) {
+        return name;
+    }
+    let mut path = [0; PATH_BYTES_MAX];
+    match found(bytes, &mut path) {
+        Some(length) => vm::string_like(name, &path[..length]),
+        None => name,
+    }
+}
+
+/// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
+fn found(name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
+    let boot = super::boot()?;
+    // SAFETY: `require` is called with the interpreter lock held; `resolve` does not call Ruby.
+    let resolution =
+        unsafe { super::load_path::current(boot, |load_path| boot.resolve(load_path, name)) };
+    let Resolution::Found(found) = resolution else {
+        boot.counts.searched.add(1);
+        return None;
+    };
+    let Look::File(sighting) = boot.look(&found) else { return None };
+    let mark = PathMark::of(&found);
+    search::set(search::Search { seen: Some((mark, sighting)), ..search::current() });
+    path.get_mut(..found.len())?.copy_from_slice(&found);
+    boot.counts.resolved.add(1);
+    Some(found.len())
+}

@@ -1,0 +1,417 @@
+//! What the boot needs of Ruby, each call with its invariant.
+//!
+//! Everything here is called with the interpreter lock held, and lets no Ruby exception out unless it
+//! says so.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use rb_sys::{ID, VALUE};
+use thruway_boot::Warnings;
+
+/// `nil`.
+pub(super) const NIL: VALUE = rb_sys::Qnil as VALUE;
+const TRUE: VALUE = rb_sys::Qtrue as VALUE;
+const FALSE: VALUE = rb_sys::Qfalse as VALUE;
+
+/// A method of no arguments, one and two, as Ruby calls it.
+pub(super) type Method0 = unsafe extern "C" fn(VALUE) -> VALUE;
+pub(super) type Method1 = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
+/// A hook that Ruby calls for a trace point.
+pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
+
+unsafe extern "C" {
+    /// What `Coverage` has collected; false while it does not run. Exported, but in no header.
+    fn rb_get_coverages() -> VALUE;
+}
+
+/// A Method or UnboundMethod that was put aside, for as long as the process runs.
+static COMPILE_OPTION_SETTER: OnceLock<Kept> = OnceLock::new();
+/// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
+static COMPILE_OPTIONS: OnceLock<Kept> = OnceLock::new();
+/// Whom to tell that they were set.
+static OPTIONS_SET: OnceLock<fn(bool)> = OnceLock::new();
+
+/// An object that the garbage collector neither frees nor moves.
+#[derive(Debug, Clone, Copy)]
+struct Kept(VALUE);
+
+// SAFETY: a VALUE is a number; whoever uses it as an object holds the interpreter lock.
+unsafe impl Send for Kept {}
+// SAFETY: as above.
+unsafe impl Sync for Kept {}
+
+fn kept(object: VALUE) -> Kept {
+    // SAFETY: the lock is held; the object is live, being on this stack.
+    unsafe { rb_sys::rb_gc_register_mark_object(object) };
+    Kept(object)
+}
+
+pub(super) fn boolean(value: bool) -> VALUE {
+    if value { TRUE } else { FALSE }
+}
+
+fn is_true(value: VALUE) -> bool {
+    value != FALSE && value != NIL
+}
+
+/// The symbol's number; names are literals, so that there are few.
+fn id(name: &CStr) -> ID {
+    // SAFETY: the name ends in NUL; interning a literal cannot raise.
+    unsafe { rb_sys::rb_intern(name.as_ptr()) }
+}
+
+fn symbol(name: &CStr) -> VALUE {
+    // SAFETY: the number is a symbol's.
+    unsafe { rb_sys::rb_id2sym(id(name)) }
+}
+
+fn kernel() -> VALUE {
+    // SAFETY: set when Ruby starts, and never again.
+    unsafe { rb_sys::rb_mKernel }
+}
+
+/// `receiver.name(*arguments)`; `None` if it raised.
+fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<VALUE> {
+    struct Call<'a> {
+        receiver: VALUE,
+        name: ID,
+        arguments: &'a [VALUE],
+    }
+    unsafe extern "C" fn run(call: VALUE) -> VALUE {
+        // SAFETY: `send` passes the address of its own local, which outlives the call.
+        let call = unsafe { &*(call as *const Call<'_>) };
+        let count = call.arguments.len() as c_int;
+        // SAFETY: the pointer is valid for that many VALUEs.
+        unsafe { rb_sys::rb_funcallv(call.receiver, call.name, count, call.arguments.as_ptr()) }
+    }
+    let call = Call { receiver, name: id(name), arguments };
+    let mut state = 0;
+    // SAFETY: `run` gets back the address of `call`; nothing in it has a destructor.
+    let result = unsafe { rb_sys::rb_protect(Some(run), &raw const call as VALUE, &raw mut state) };
+    if state == 0 {
+        return Some(result);
+    }
+    // SAFETY: clears what was raised, which is answered by `None`.
+    unsafe { rb_sys::rb_set_errinfo(NIL) };
+    None
+}
+
+/// `receiver.name` as Ruby's boolean; `false` if it raised.
+fn ask(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> bool {
+    send(receiver, name, arguments).is_some_and(is_true)
+}
+
+/// Calls `body` with `data`, and `after` in any case, as `ensure` does. What `body` raises goes on.
+///
+/// # Safety
+/// `data` is what `body` expects, and no value with a destructor is alive in the caller.
+pub(super) unsafe fn ensure(body: Method0, data: VALUE, after: Method0) -> VALUE {
+    // SAFETY: as this function's own.
+    unsafe { rb_sys::rb_ensure(Some(body), data, Some(after), NIL) }
+}
+
+pub(super) fn define_module_under(outer: VALUE, name: &CStr) -> VALUE {
+    // SAFETY: called while the extension is loaded; the name ends in NUL.
+    unsafe { rb_sys::rb_define_module_under(outer, name.as_ptr()) }
+}
+
+pub(super) fn define_singleton_method_0(receiver: VALUE, name: &CStr, method: Method0) {
+    // SAFETY: Ruby calls the function with as many values as the arity says: self alone.
+    let any = unsafe { transmute::<Method0, unsafe extern "C" fn() -> VALUE>(method) };
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any), 0) };
+}
+
+pub(super) fn define_singleton_method_1(receiver: VALUE, name: &CStr, method: Method1) {
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any(method)), 1) };
+}
+
+fn define_private_method_1(module: VALUE, name: &CStr, method: Method1) {
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_private_method(module, name.as_ptr(), Some(any(method)), 1) };
+}
+
+fn any(method: Method1) -> unsafe extern "C" fn() -> VALUE {
+    // SAFETY: Ruby calls the function with as many values as the arity says: self and an argument.
+    unsafe { transmute::<Method1, unsafe extern "C" fn() -> VALUE>(method) }
+}
+
+/// Runs without Ruby's remarks about methods that are defined a second time.
+pub(super) fn quietly(work: impl FnOnce()) {
+    // SAFETY: the place is valid for the whole process.
+    let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
+    // SAFETY: it is written with the lock held only.
+    let verbose = unsafe { place.replace(NIL) };
+    work();
+    // SAFETY: as above.
+    unsafe { place.write(verbose) };
+}
+
+/// Puts `method` in the place of a function of Kernel's, unless somebody has put Ruby code there.
+pub(super) fn replace_kernel_function(name: &CStr, method: Method1) {
+    if is_native(kernel(), c"instance_method", name) {
+        define_private_method_1(kernel(), name, method);
+    }
+    if is_native(kernel(), c"method", name) {
+        define_singleton_method_1(kernel(), name, method);
+    }
+}
+
+/// Puts `method` in the place of Ruby's own `require`, wherever that has gone.
+///
+/// RubyGems keeps it under another name and calls it from a `require` of its own. An alias answers
+/// to the name of the method that it was made from, in backtraces too; so ours is `require` for
+/// a moment, and RubyGems' method is put back.
+pub(super) fn replace_require(method: Method1) {
+    replace_kernel_function(c"require", method);
+    let alias = c"gem_original_require";
+    if !ask(kernel(), c"private_method_defined?", &[symbol(alias)])
+        || !is_native(kernel(), c"instance_method", alias)
+    {
+        return;
+    }
+    let Some(outer) = send(kernel(), c"instance_method", &[symbol(c"require")]) else { return };
+    define_private_method_1(kernel(), c"require", method);
+    // SAFETY: both names end in NUL, and the method was defined just now.
+    unsafe { rb_sys::rb_define_alias(kernel(), alias.as_ptr(), c"require".as_ptr()) };
+    send(kernel(), c"define_method", &[symbol(c"require"), outer]);
+    send(kernel(), c"private", &[symbol(c"require")]);
+}
+
+/// Whether the method is written in C.
+fn is_native(receiver: VALUE, finder: &CStr, name: &CStr) -> bool {
+    let method = send(receiver, finder, &[symbol(name)]);
+    method.and_then(|method| send(method, c"source_location", &[])) == Some(NIL)
+}
+
+/// The bytes of an object that is exactly a String, no subclass.
+///
+/// # Safety
+/// `value` stays on the caller's stack and is not changed while the slice lives.
+pub(super) unsafe fn plain_bytes<'a>(value: VALUE) -> Option<&'a [u8]> {
+    // SAFETY: any VALUE may be asked for its class.
+    let class = unsafe { rb_sys::rb_obj_class(value) };
+    // SAFETY: set when Ruby starts, and never again.
+    let is_plain = class == unsafe { rb_sys::rb_cString };
+    // SAFETY: it is a String; the rest is this function's own condition.
+    is_plain.then(|| unsafe { crate::ruby::bytes(value) })
+}
+
+/// The elements of an Array.
+///
+/// # Safety
+/// `array` is an Array that is not changed while the slice lives.
+pub(super) unsafe fn elements<'a>(array: VALUE) -> &'a [VALUE] {
+    // SAFETY: as this function's own.
+    let length = unsafe { rb_sys::RARRAY_LEN(array) };
+    // SAFETY: as above.
+    let start = unsafe { rb_sys::RARRAY_CONST_PTR(array) };
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the pointer and the length are of one Array, unchanged since.
+    unsafe { std::slice::from_raw_parts(start, length as usize) }
+}
+
+/// An empty Array that lives as long as the process.
+pub(super) fn kept_array() -> VALUE {
+    // SAFETY: the lock is held.
+    kept(unsafe { rb_sys::rb_ary_new() }).0
+}
+
+/// Makes `array` hold what `other` holds.
+pub(super) fn replace_elements(array: VALUE, other: VALUE) {
+    // SAFETY: both are Arrays, and the first is not frozen.
+    unsafe { rb_sys::rb_ary_replace(array, other) };
+}
+
+/// A global variable's value.
+pub(super) fn global(name: &CStr) -> VALUE {
+    // SAFETY: the name ends in NUL; those that are asked for here have no getter that raises.
+    unsafe { rb_sys::rb_gv_get(name.as_ptr()) }
+}
+
+/// Whether Ruby has a feature of that name, or is loading it. May raise, and expand the load path.
+pub(super) fn is_provided(mut name: VALUE) -> bool {
+    // SAFETY: the name is a String without NUL; Ruby gives it one at its end.
+    let start = unsafe { rb_sys::rb_string_value_cstr(&raw mut name) };
+    // SAFETY: the bytes end in NUL.
+    unsafe { rb_sys::rb_provided(start) != 0 }
+}
+
+/// A new String with these bytes in the encoding of `other`. May raise NoMemoryError.
+pub(super) fn string_like(other: VALUE, bytes: &[u8]) -> VALUE {
+    // SAFETY: the pointer is valid for the length, and Ruby copies.
+    let string = unsafe { rb_sys::rb_str_new(bytes.as_ptr().cast::<c_char>(), bytes.len() as _) };
+    // SAFETY: both are Strings.
+    unsafe { rb_sys::rb_enc_copy(string, other) };
+    string
+}
+
+/// The file whose code called the method that is running, as `require_relative` sees it; `None` for
+/// code without a file.
+pub(super) fn calling_file() -> Option<VALUE> {
+    const FRAMES: usize = 16;
+    let (mut frames, mut lines) = ([NIL; FRAMES], [0; FRAMES]);
+    // SAFETY: both arrays are valid for that many frames.
+    let count = unsafe {
+        rb_sys::rb_profile_frames(0, FRAMES as c_int, frames.as_mut_ptr(), lines.as_mut_ptr())
+    };
+    // The first frame is the running method itself.
+    let frames = frames.iter().take(count.unsigned_abs() as usize).skip(1);
+    frames.copied().find_map(file_of_frame)?
+}
+
+/// The real path of a frame's file; outer `None` for a frame of a method written in C.
+fn file_of_frame(frame: VALUE) -> Option<Option<VALUE>> {
+    // SAFETY: the frame is one of `rb_profile_frames`.
+    let path = unsafe { rb_sys::rb_profile_frame_path(frame) };
+    if path == NIL {
+        return None;
+    }
+    // SAFETY: as above.
+    let real_path = unsafe { rb_sys::rb_profile_frame_absolute_path(frame) };
+    if real_path != NIL {
+        return Some(Some(real_path));
+    }
+    // SAFETY: the path is a String of the frame's, which does not change.
+    let bytes = unsafe { crate::ruby::bytes(path) };
+    let is_implicit =
+        bytes == b"(eval)" || bytes.starts_with(b"(eval at ") && bytes.ends_with(b")");
+    Some((!is_implicit).then_some(path))
+}
+
+pub(super) fn dirname(path: VALUE) -> VALUE {
+    // SAFETY: the path is a String.
+    unsafe { rb_sys::rb_file_dirname(path) }
+}
+
+/// `File.absolute_path(name, folder)`; raises TypeError as that does.
+///
+/// # Safety
+/// No value with a destructor is alive in the caller.
+pub(super) unsafe fn absolute_path(name: VALUE, folder: VALUE) -> VALUE {
+    // SAFETY: as this function's own.
+    unsafe { rb_sys::rb_file_absolute_path(name, folder) }
+}
+
+/// Raises LoadError.
+pub(super) fn raise_load_error(message: &CStr) -> ! {
+    // SAFETY: the message has no conversions, and nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_loaderror(message.as_ptr()) }
+}
+
+/// `RubyVM::InstructionSequence`.
+pub(super) fn instruction_sequence() -> VALUE {
+    class(c"RubyVM::InstructionSequence")
+}
+
+/// A class or module that every Ruby of ours has.
+fn class(path: &CStr) -> VALUE {
+    // SAFETY: the path ends in NUL, and names something that is there from the start.
+    unsafe { rb_sys::rb_path2class(path.as_ptr()) }
+}
+
+/// The code as an object that can be run. Ruby reads the bytes in place, and only here.
+pub(super) fn load_code(code: &'static [u8]) -> Option<VALUE> {
+    let length = code.len().try_into().ok()?;
+    // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
+    let string = unsafe { rb_sys::rb_str_new_static(code.as_ptr().cast::<c_char>(), length) };
+    send(instruction_sequence(), c"load_from_binary", &[string])
+}
+
+/// The path and the binary form of what a `script_compiled` event tells of; `None` for `eval`, and
+/// for code that has no binary form.
+pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
+    if ask(trace_point, c"eval_script", &[]) {
+        return None;
+    }
+    let code = send(trace_point, c"instruction_sequence", &[])?;
+    Some((send(code, c"path", &[])?, send(code, c"to_binary", &[])?))
+}
+
+/// Calls `hook` after every file that Ruby compiles from now on.
+pub(super) fn on_script_compiled(hook: Hook) {
+    let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
+    // SAFETY: the hook has the type that Ruby calls, and needs no data.
+    let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
+    // SAFETY: it is a TracePoint.
+    unsafe { rb_sys::rb_tracepoint_enable(kept(trace_point).0) };
+}
+
+pub(super) fn measures_coverage() -> bool {
+    // SAFETY: the lock is held.
+    is_true(unsafe { rb_get_coverages() })
+}
+
+/// What Ruby would say while it compiles.
+pub(super) fn warnings() -> Warnings {
+    const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
+    // SAFETY: may be called at any time.
+    let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
+    // SAFETY: the place is valid for the whole process.
+    let verbose = unsafe { place.read() };
+    let level = if verbose == NIL { 0 } else { 1 + u8::from(is_true(verbose)) };
+    let warning = class(c"Warning");
+    let mut categories = 0;
+    for (bit, category) in CATEGORIES.iter().enumerate() {
+        categories |= u8::from(ask(warning, c"[]", &[symbol(category)])) << bit;
+    }
+    Warnings { level, categories }
+}
+
+/// Whether a warning becomes a write of libruby's: nobody handles warnings in another way, and
+/// `$stderr` is the one that Ruby began with.
+pub(super) fn warns_on_stderr() -> bool {
+    let warning = class(c"Warning");
+    // SAFETY: it is an object.
+    let singleton = unsafe { rb_sys::rb_singleton_class(warning) };
+    // SAFETY: the number is a symbol's.
+    let is_basic = unsafe { rb_sys::rb_method_basic_definition_p(singleton, id(c"warn")) } != 0;
+    // SAFETY: set when Ruby starts; `STDERR` is a constant that is there from the start.
+    let object = unsafe { rb_sys::rb_cObject };
+    // SAFETY: as above.
+    let stderr = unsafe { rb_sys::rb_const_get(object, id(c"STDERR")) };
+    is_basic && global(c"$stderr") == stderr
+}
+
+/// Calls `told` whenever the compile options have been set, with whether they are as at the start.
+pub(super) fn watch_compile_options(told: fn(bool)) {
+    let class = instruction_sequence();
+    let Some(options) = compile_options(class) else { return };
+    let setter = send(class, c"method", &[symbol(c"compile_option=")]);
+    let Some(setter) = setter else { return };
+    COMPILE_OPTIONS.get_or_init(|| kept(options));
+    COMPILE_OPTION_SETTER.get_or_init(|| kept(setter));
+    OPTIONS_SET.get_or_init(|| told);
+    quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
+}
+
+fn compile_options(class: VALUE) -> Option<VALUE> {
+    send(send(class, c"compile_option", &[])?, c"inspect", &[])
+}
+
+unsafe extern "C" fn set_compile_option(class: VALUE, options: VALUE) -> VALUE {
+    let Some(setter) = COMPILE_OPTION_SETTER.get() else { return NIL };
+    // SAFETY: it is a Method of one argument; nothing with a destructor lives here if it raises.
+    unsafe { rb_sys::rb_method_call(1, &raw const options, setter.0) };
+    let before = COMPILE_OPTIONS.get().map(|kept| kept.0);
+    let are_the_same = match (compile_options(class), before) {
+        (Some(now), Some(before)) => ask(now, c"==", &[before]),
+        _ => false,
+    };
+    if let Some(told) = OPTIONS_SET.get() {
+        told(are_the_same);
+    }
+    options
+}
+
+/// Calls `last` when Ruby ends, after everything that is registered from now on.
+pub(super) fn at_exit(last: unsafe extern "C" fn(VALUE)) {
+    // SAFETY: the function lives as long as the process, and ignores its argument.
+    unsafe { rb_sys::rb_set_end_proc(Some(last), NIL) };
+}
