@@ -1,9 +1,15 @@
-use crate::{run, stdout, thruway};
+use crate::{run, stderr, stdout, thruway};
+
+fn expanded(arguments: &[&str]) -> String {
+    let output = run(&[&["expand"], arguments].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).to_owned()
+}
 
 #[test]
 fn names_are_expanded_one_a_line() {
-    let output = run(&["expand", "--base", "/srv", "a/../b", "/c/./d"]);
-    assert_eq!(stdout(&output), "/srv/b\n/c/d\n");
+    let posix = ["--flavour", "posix", "--base", "/srv", "a/../b", "/c/./d"];
+    assert_eq!(expanded(&posix), "/srv/b\n/c/d\n");
 }
 
 #[test]
@@ -11,4 +17,47 @@ fn the_current_folder_is_the_base_by_default() {
     let folder = tempfile::tempdir().unwrap();
     let output = thruway().current_dir(&folder).args(["expand", "a"]).output().unwrap();
     assert_eq!(stdout(&output).trim_end(), folder.path().join("a").to_str().unwrap());
+}
+
+#[test]
+fn a_relative_base_starts_at_the_current_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expand = thruway();
+    expand.current_dir(&folder).args(["expand", "--base", "x", "a"]);
+    let expected = folder.path().join("x").join("a");
+    assert_eq!(stdout(&expand.output().unwrap()).trim_end(), expected.to_str().unwrap());
+}
+
+#[test]
+fn windows_names_are_expanded_everywhere() {
+    let names =
+        ["--flavour", "windows", "--base", r"D:\w", r"a/./b.", "nul", r"\c", r"\\?\C:\a/.."];
+    assert_eq!(expanded(&names), "D:\\w\\a\\b\n\\\\.\\nul\nD:\\c\n\\\\?\\C:\\a/..\n");
+}
+
+#[test]
+fn the_version_of_windows_decides_what_a_device_is() {
+    let names = |version| ["--flavour", "windows", "--windows", version, r"C:\a\nul.txt"];
+    assert_eq!(expanded(&names("10")), "\\\\.\\nul\n");
+    assert_eq!(expanded(&names("11")), "C:\\a\\nul.txt\n");
+}
+
+#[test]
+fn ruby_adds_the_home_and_turns_the_slashes() {
+    let ruby = ["--ruby", "--flavour", "windows", "--home", "C:/Users/me", "~/a", r"D:\b\"];
+    assert_eq!(expanded(&ruby), "C:/Users/me/a\nD:/b\n");
+    let ruby = ["--ruby", "--flavour", "posix", "--home", "/home/me", "~/../a", "//b"];
+    assert_eq!(expanded(&ruby), "/home/a\n//b\n");
+}
+
+#[cfg(unix)]
+#[test]
+fn ruby_knows_the_homes_of_local_users() {
+    assert_eq!(expanded(&["--ruby", "~root/a"]), "/root/a\n");
+    let output = run(&["expand", "--ruby", "~no_such_user"]);
+    assert_eq!(
+        stderr(&output),
+        "thruway: cannot expand ~no_such_user: user no_such_user doesn't exist\n"
+    );
+    assert_eq!(output.status.code(), Some(2));
 }

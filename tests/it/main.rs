@@ -1,8 +1,11 @@
 //! End to end: the binary as a user starts it, a file a verb.
 #![forbid(unsafe_code)]
 
+mod examples;
 mod expand;
+mod load;
 mod manual;
+mod which;
 
 use std::process::{Command, Output};
 

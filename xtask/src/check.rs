@@ -50,6 +50,10 @@ const GEM_TESTS: [&str; 6] = [
     "Dir['gem/test/**/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
 ];
 
+/// Every `examples/*/test/*_test.rb` in one process; applications run in processes of their own.
+const EXAMPLE_TESTS: [&str; 3] =
+    ["-w", "-e", "Dir['examples/*/test/*_test.rb'].sort.each { |file| require \"./#{file}\" }"];
+
 fn steps(root: &Path) -> Vec<Step> {
     let step = |title, program, arguments: &[&'static str]| Step {
         title,
@@ -68,6 +72,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("tests", crate::cargo(), &["test", "--workspace"]),
         step("gem", crate::cargo(), &["x", "gem"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
+        step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]
 }
 

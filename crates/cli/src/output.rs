@@ -33,6 +33,12 @@ impl Failure {
 
     /// Writes the failure to stderr and gives its exit status.
     pub(crate) fn report(&self) -> ExitCode {
+        self.show();
+        ExitCode::from(FAILED)
+    }
+
+    /// Writes it to stderr.
+    pub(crate) fn show(&self) {
         let (red, bold) = if colourful(&io::stderr()) {
             (Style::new().fg_color(Some(AnsiColor::Red.into())).bold(), Style::new().bold())
         } else {
@@ -44,7 +50,6 @@ impl Failure {
         }
         // A closed stderr leaves nobody to tell.
         let _ = io::stderr().write_all(text.as_bytes());
-        ExitCode::from(FAILED)
     }
 }
 

@@ -13,7 +13,13 @@
 pub mod disk;
 mod error;
 pub mod expand;
+pub mod fold;
 pub mod name;
+pub mod native;
+pub mod search;
+#[cfg(test)]
+mod vectors;
+pub mod wtf8;
 
 #[cfg(target_os = "linux")]
 pub use disk::{Boundary, FileKind, Found, OpenFile};

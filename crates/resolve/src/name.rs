@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use crate::expand::device::names_device;
+
 /// A relative name without empty, `.` or `..` components: it cannot leave the base it is opened from.
 ///
 /// The empty name is the base itself.
@@ -254,18 +256,12 @@ fn refuse_component(component: &[u8]) -> Result<(), Refusal> {
 
 /// Device names of Windows, up to the first dot and without the spaces before it.
 ///
-/// Source: "Naming Files, Paths, and Namespaces" in Microsoft's documentation, which counts the
-/// superscript digits ¹, ² and ³ as digits here; `CONIN$`, `CONOUT$` and `CLOCK$` are older.
+/// `CLOCK$` is older than Windows, and `COM0` and `LPT0` are on Microsoft's list of names to avoid.
 fn is_device(component: &[u8]) -> bool {
     let stem = component.split(|byte| *byte == b'.').next().unwrap_or(component);
-    let stem = stem.trim_ascii_end().to_ascii_uppercase();
-    match stem.as_slice() {
-        b"CON" | b"PRN" | b"AUX" | b"NUL" | b"CONIN$" | b"CONOUT$" | b"CLOCK$" => true,
-        [b'C', b'O', b'M', port @ ..] | [b'L', b'P', b'T', port @ ..] => {
-            matches!(port, [b'0'..=b'9'] | [0xC2, 0xB9 | 0xB2 | 0xB3])
-        }
-        _ => false,
-    }
+    let stem = stem.trim_ascii_end();
+    let older: [&[u8]; 3] = [b"CLOCK$", b"COM0", b"LPT0"];
+    names_device(stem) || older.iter().any(|name| stem.eq_ignore_ascii_case(name))
 }
 
 /// Whether `component` could be the 8.3 name that Windows made for a longer one: `progra~1`,
@@ -283,36 +279,23 @@ fn is_short_name(component: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vectors::{rows, show};
     use proptest::prelude::*;
 
     /// `tests/vectors/url_path.tsv`: a path, then `ok NAME`, `ok-dir NAME` or the refusal's name.
     #[test]
     fn every_vector_gives_its_name_or_its_refusal() {
-        let vectors = include_str!("../../../tests/vectors/url_path.tsv");
-        let rows: Vec<_> = vectors.lines().filter(|row| !row.starts_with('#')).collect();
-        assert!(rows.len() > 60, "the vectors are there");
-        for row in rows {
-            let (path, expected) = row.split_once('\t').expect(row);
-            let got = match Name::from_url_path(&unescape(path)) {
+        for row in rows(include_str!("../../../tests/vectors/url_path.tsv")) {
+            let [path, expected] = row.as_slice() else { panic!("two columns: {row:?}") };
+            let got = match Name::from_url_path(path) {
                 Ok(name) => {
                     let kind = if name.is_directory() { "ok-dir" } else { "ok" };
                     format!("{kind} {}", String::from_utf8_lossy(name.as_bytes()))
                 }
                 Err(refusal) => format!("{refusal:?}"),
             };
-            assert_eq!(got.trim_end(), expected, "{path}");
+            assert_eq!(got.trim_end().as_bytes(), expected, "{}", show(path));
         }
-    }
-
-    /// `\xHH` in a vector is that byte, so that the file itself stays text.
-    fn unescape(path: &str) -> Vec<u8> {
-        let mut parts = path.split("\\x");
-        let mut bytes = parts.next().unwrap_or("").as_bytes().to_vec();
-        for part in parts {
-            bytes.push(u8::from_str_radix(&part[..2], 16).expect(path));
-            bytes.extend_from_slice(&part.as_bytes()[2..]);
-        }
-        bytes
     }
 
     #[test]

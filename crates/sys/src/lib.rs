@@ -6,5 +6,11 @@
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod imports;
+#[cfg(target_os = "linux")]
+pub mod access;
 #[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod signal;
+#[cfg(target_os = "linux")]
+pub mod start;

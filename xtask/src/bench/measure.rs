@@ -36,6 +36,14 @@ pub(super) fn interleave(
 }
 
 impl Series {
+    pub(super) fn new(name: &'static str, values: Vec<f64>) -> Self {
+        Self { name, values }
+    }
+
+    pub(super) fn largest(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
     pub(super) fn median(&self) -> f64 {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -50,8 +58,7 @@ impl Series {
     /// Half the range between the smallest and the largest value, as a share of the median.
     pub(super) fn spread(&self) -> f64 {
         let smallest = self.values.iter().copied().fold(f64::INFINITY, f64::min);
-        let largest = self.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        (largest - smallest) / 2.0 / self.median()
+        (self.largest() - smallest) / 2.0 / self.median()
     }
 }
 

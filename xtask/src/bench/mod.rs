@@ -1,8 +1,10 @@
 //! `cargo x bench`: times, as ratios to peers in one run. They are reports, never assertions.
 
 mod document;
+mod load;
 mod measure;
 mod names;
+mod serve;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,11 +19,14 @@ use measure::Machine;
 /// given by its path, as in `--peer iodine=DIR`; one that is not given is left out with one line.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The verb [default: all of them]
+    /// The verb, or one of its tables, as in serve-short [default: all of them]
     verb: Option<String>,
     /// How often each contender runs
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// How long each load on a server takes
+    #[arg(long, default_value_t = 4.0)]
+    seconds: f64,
     /// Where a peer is: may be repeated
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
@@ -34,21 +39,36 @@ pub(crate) struct Bench {
 struct Setting {
     root: PathBuf,
     rounds: usize,
-    #[expect(dead_code, reason = "the first verb with peers that are no packages comes next")]
+    seconds: f64,
     peers: BTreeMap<String, PathBuf>,
 }
 
 type Benchmark = fn(&Setting) -> Result<String, String>;
 
-const BENCHMARKS: [(&str, Benchmark); 1] = [("names", names::run)];
+/// By verb, or by verb and table.
+const BENCHMARKS: &[(&str, Benchmark)] = &[
+    ("load", load::run),
+    ("names", names::run),
+    ("serve-short", serve::rack::short),
+    ("serve-pipelined", serve::rack::pipelined),
+    ("serve-sleeping", serve::rack::sleeping),
+    ("serve-polite", serve::rack::polite),
+    ("serve-fairness", serve::fairness::worst),
+    ("serve-large", serve::files::large),
+    ("serve-small", serve::files::small),
+    ("serve-idle", serve::crowd::idle),
+    ("serve-trickle", serve::crowd::trickle),
+    ("serve-original", serve::original::per_connection),
+];
 
 impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
         let peers = self.peer.into_iter().collect();
-        let setting = Setting { root: root.to_owned(), rounds: self.rounds, peers };
+        let (rounds, seconds) = (self.rounds, self.seconds);
+        let setting = Setting { root: root.to_owned(), rounds, seconds, peers };
         let chosen = self.verb.as_deref();
         let mut ran = 0;
-        for (verb, run) in BENCHMARKS.iter().filter(|(verb, _)| chosen.is_none_or(|c| c == *verb)) {
+        for (verb, run) in BENCHMARKS.iter().filter(|(name, _)| is_chosen(name, chosen)) {
             let before = Machine::now();
             let tables = run(&setting)?;
             let section = format!("{}\n\n{tables}", before.until_now());
@@ -60,6 +80,11 @@ impl Bench {
         }
         if ran == 0 { Err(format!("no benchmark named {}", chosen.unwrap_or(""))) } else { Ok(()) }
     }
+}
+
+fn is_chosen(name: &str, chosen: Option<&str>) -> bool {
+    let verb = name.split('-').next();
+    chosen.is_none_or(|chosen| chosen == name || Some(chosen) == verb)
 }
 
 fn peer(text: &str) -> Result<(String, PathBuf), String> {

@@ -1,11 +1,12 @@
 //! `thruway expand`: the absolute form of a name, without touching the disk.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
 
-use clap::Args;
-use thruway_resolve::{Flavour, expand};
+use clap::{Args, ValueEnum};
+use thruway_resolve::expand::windows::{Form, Place};
+use thruway_resolve::expand::{Devices, Flavour, expand, ruby};
+use thruway_resolve::native;
 
 use crate::output::{Answer, Failure, print};
 
@@ -14,28 +15,161 @@ use crate::output::{Answer, Failure, print};
 /// Takes `.` and `..` away lexically and prints one name a line. Symbolic links are not followed.
 #[derive(Debug, Args)]
 pub(crate) struct Expand {
-    /// The folder that relative names start at [default: the current folder]
+    /// Whose rules the names follow [default: those of this system]
+    #[arg(long, value_enum, value_name = "SYSTEM")]
+    flavour: Option<System>,
+    /// Add what Ruby's File.expand_path adds: `~`, `~user`, and `/` for `\`
+    #[arg(long)]
+    ruby: bool,
+    /// The folder that relative names start at [default: the current folder; on another system its
+    /// root]
     #[arg(long, value_name = "DIR")]
     base: Option<OsString>,
+    /// What `~` stands for, with --ruby [default: HOME]
+    #[arg(long, value_name = "DIR", requires = "ruby")]
+    home: Option<OsString>,
+    /// Which Windows: since 11, `nul.txt` and `C:\con` are files and no devices
+    #[arg(long, value_enum, value_name = "VERSION", default_value = "11")]
+    windows: Version,
     /// The names
     #[arg(value_name = "PATH", required = true)]
     names: Vec<OsString>,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum System {
+    Posix,
+    Windows,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Version {
+    #[value(name = "10")]
+    Ten,
+    #[value(name = "11")]
+    Eleven,
+}
+
+/// What the names are expanded in.
+struct Setting {
+    flavour: Flavour,
+    current: Vec<u8>,
+    base: Option<Vec<u8>>,
+    home: Option<Vec<u8>>,
+    drive_bases: Vec<Vec<u8>>,
+    devices: Devices,
+}
+
 impl Expand {
     pub(crate) fn run(self) -> Answer {
-        let base = match self.base {
-            Some(base) => base,
-            None => std::env::current_dir()
-                .map_err(|error| Failure::new(format_args!("no current folder: {error}")))?
-                .into(),
-        };
+        let setting = self.setting()?;
         let mut lines = Vec::new();
-        for name in self.names {
-            lines.extend(expand(Flavour::Posix, &name.into_vec(), base.as_bytes()));
+        for name in &self.names {
+            let name = native::bytes(name);
+            lines.extend(if self.ruby { setting.ruby(&name)? } else { setting.expand(&name) });
             lines.push(b'\n');
         }
         print(&lines)?;
         Ok(ExitCode::SUCCESS)
     }
+
+    fn setting(&self) -> Result<Setting, Failure> {
+        let owned = |text: &OsString| native::bytes(text).into_owned();
+        let flavour = match self.flavour {
+            None => Flavour::HOST,
+            Some(System::Posix) => Flavour::Posix,
+            Some(System::Windows) => Flavour::Windows,
+        };
+        Ok(Setting {
+            flavour,
+            current: current(flavour)?,
+            base: self.base.as_ref().map(owned),
+            home: self.home.clone().or_else(home).as_ref().map(owned),
+            drive_bases: drive_bases(),
+            devices: match self.windows {
+                Version::Ten => Devices::Windows10,
+                Version::Eleven => Devices::Windows11,
+            },
+        })
+    }
+}
+
+impl Setting {
+    fn expand(&self, name: &[u8]) -> Vec<u8> {
+        let base = self.base.as_ref().unwrap_or(&self.current);
+        match self.flavour {
+            Flavour::Windows => {
+                let drive_bases = self.drive_bases();
+                let outer =
+                    Place { base: &self.current, drive_bases: &drive_bases, devices: self.devices };
+                let base = outer.expand(base);
+                Place { base: &base, ..outer }.expand(name)
+            }
+            _ => expand(self.flavour, name, &expand(self.flavour, base, &self.current)),
+        }
+    }
+
+    fn ruby(&self, name: &[u8]) -> Result<Vec<u8>, Failure> {
+        let surroundings = ruby::Surroundings {
+            current: &self.current,
+            home: self.home.as_deref(),
+            home_of: &home_of,
+            drive_bases: &self.drive_bases(),
+            devices: self.devices,
+        };
+        ruby::expand_path(self.flavour, name, self.base.as_deref(), &surroundings).map_err(
+            |error| {
+                let name = String::from_utf8_lossy(name);
+                Failure::new(format_args!("cannot expand {name}: {error}"))
+            },
+        )
+    }
+
+    fn drive_bases(&self) -> Vec<&[u8]> {
+        self.drive_bases.iter().map(Vec::as_slice).collect()
+    }
+}
+
+/// The current folder; by another system's rules there is none, so its root.
+fn current(flavour: Flavour) -> Result<Vec<u8>, Failure> {
+    match flavour {
+        Flavour::HOST => {}
+        Flavour::Windows => return Ok(br"C:\".to_vec()),
+        _ => return Ok(b"/".to_vec()),
+    }
+    let folder = std::env::current_dir()
+        .map_err(|error| Failure::new(format_args!("no current folder: {error}")))?;
+    Ok(native::bytes(folder.as_os_str()).into_owned())
+}
+
+/// `HOME`; on Windows also what Ruby takes where it is not set.
+fn home() -> Option<OsString> {
+    let variable = std::env::var_os;
+    let windows = || {
+        let drive = variable("HOMEDRIVE").zip(variable("HOMEPATH")).map(|(mut drive, path)| {
+            drive.push(path);
+            drive
+        });
+        drive.or_else(|| variable("USERPROFILE"))
+    };
+    variable("HOME").or_else(|| if cfg!(windows) { windows() } else { None })
+}
+
+/// Windows keeps the current folder of each drive in a variable named like `=C:`.
+fn drive_bases() -> Vec<Vec<u8>> {
+    std::env::vars_os()
+        .filter(|(key, _)| native::bytes(key).starts_with(b"="))
+        .map(|(_, folder)| native::bytes(&folder).into_owned())
+        .filter(|folder| matches!(Form::of(folder.as_slice()), Form::Drive { .. }))
+        .collect()
+}
+
+/// The home of a user that the file of local accounts names.
+fn home_of(user: &[u8]) -> Option<Vec<u8>> {
+    let accounts = std::fs::read("/etc/passwd").ok()?;
+    let mut accounts = accounts.split(|byte| *byte == b'\n');
+    accounts.find_map(|account| {
+        let mut fields = account.split(|byte| *byte == b':');
+        (fields.next() == Some(user)).then(|| fields.nth(4))?.map(<[u8]>::to_vec)
+    })
 }

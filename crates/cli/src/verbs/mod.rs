@@ -1,7 +1,9 @@
 //! The verbs, one file each.
 
 mod expand;
+mod load;
 mod manual;
+mod which;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +23,8 @@ pub(crate) struct Thruway {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Expand(expand::Expand),
+    Which(which::Which),
+    Load(load::Load),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -29,6 +33,8 @@ impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
             Verb::Expand(verb) => verb.run(),
+            Verb::Which(verb) => verb.run(),
+            Verb::Load(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }

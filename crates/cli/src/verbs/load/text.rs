@@ -1,0 +1,212 @@
+//! A report as people read it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use thruway_load::{ConnectionReport, Fairness, GroupReport, Latency, Report, Url};
+
+use super::units::{thousands, throughput, time, whole};
+
+/// Connections that fit side by side into one line.
+const BARS_MAX: usize = 60;
+/// Width of a connection's own bar, in characters.
+const BAR_WIDTH: u64 = 24;
+
+pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String {
+    let total = &report.total;
+    let mut text =
+        format!("{url}: {} connections, {:.1} s\n\n", thousands(total.connections), report.seconds);
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "  {name:<9} {value}");
+        }
+    };
+    line("requests", requests(total));
+    line("latency", latency(&total.latency));
+    line("status", counts(&total.status));
+    line("errors", errors(total, report.connect_error.as_deref()));
+    line("fairness", fairness(total));
+    line("shares", shares(&report.connections));
+    if report.classes.len() > 1 {
+        text.push_str(&classes(&report.classes));
+    }
+    if per_connection {
+        text.push_str(&connections(&report.connections));
+    }
+    text
+}
+
+pub(super) fn is_fair(fairness: &Fairness, least: f64) -> bool {
+    fairness.starved == 0 && fairness.index.is_some_and(|index| index >= least)
+}
+
+pub(super) fn verdict(fairness: &Fairness, least: f64) -> String {
+    let (word, sign) =
+        if is_fair(fairness, least) { ("fair", "at least") } else { ("unfair", "asked for:") };
+    let index = fairness.index.unwrap_or(0.0);
+    format!("\n{word}: Jain {index:.4}, {sign} {least}; {} starved\n", fairness.starved)
+}
+
+fn requests(group: &GroupReport) -> String {
+    format!(
+        "{}   {}/s   {}",
+        thousands(group.requests),
+        whole(group.requests_per_second),
+        throughput(group.bytes_per_second)
+    )
+}
+
+fn latency(latency: &Latency) -> String {
+    let quantiles = [
+        ("p50", latency.p50_ns),
+        ("p90", latency.p90_ns),
+        ("p99", latency.p99_ns),
+        ("p99.9", latency.p999_ns),
+        ("max", latency.max_ns),
+    ];
+    quantiles.map(|(name, value_ns)| format!("{name} {}", time(value_ns))).join("   ")
+}
+
+fn counts(counts: &BTreeMap<&str, u64>) -> String {
+    let named = counts.iter().map(|(name, count)| format!("{name} {}", thousands(*count)));
+    named.collect::<Vec<_>>().join("   ").replace('_', " ")
+}
+
+fn errors(group: &GroupReport, connect_error: Option<&str>) -> String {
+    if group.errors.is_empty() {
+        return String::new();
+    }
+    let lost = format!("{}   ({} requests lost)", counts(&group.errors), thousands(group.failed));
+    match connect_error {
+        Some(error) => format!("{lost}; last: {error}"),
+        None => lost,
+    }
+}
+
+fn fairness(group: &GroupReport) -> String {
+    let fairness = &group.fairness;
+    let index = fairness.index.map_or_else(|| "–".to_owned(), |index| format!("{index:.4}"));
+    let mut text = format!("Jain {index}   {} starved", thousands(fairness.starved));
+    if fairness.pending > 0 {
+        let (pending, age) = (thousands(fairness.pending), time(fairness.oldest_pending_ns));
+        let _ = write!(text, "   {pending} pending, the oldest for {age}");
+    }
+    text
+}
+
+fn shares(connections: &[ConnectionReport]) -> String {
+    sparkline(&connections.iter().map(|connection| connection.requests).collect::<Vec<_>>())
+}
+
+/// A bar for each share, the largest being full; nothing where there are too many.
+pub(super) fn sparkline(shares: &[u64]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let largest = shares.iter().copied().max().unwrap_or(0).max(1);
+    if shares.len() > BARS_MAX {
+        return String::new();
+    }
+    let bar = |share: &u64| match share {
+        0 => '·',
+        _ => BARS[usize::try_from((share * 7 + largest / 2) / largest).unwrap_or(7)],
+    };
+    shares.iter().map(bar).collect()
+}
+
+fn classes(classes: &[GroupReport]) -> String {
+    let mut rows =
+        vec![row(["class", "n", "requests", "/s", "p50", "p99", "max", "Jain", "starved"])];
+    rows.extend(classes.iter().map(|class| {
+        let index = class.fairness.index.map_or_else(String::new, |index| format!("{index:.4}"));
+        vec![
+            class.name.to_owned(),
+            thousands(class.connections),
+            thousands(class.requests),
+            whole(class.requests_per_second),
+            time(class.latency.p50_ns),
+            time(class.latency.p99_ns),
+            time(class.latency.max_ns),
+            index,
+            thousands(class.fairness.starved),
+        ]
+    }));
+    table(&rows)
+}
+
+fn connections(connections: &[ConnectionReport]) -> String {
+    let largest = connections.iter().map(|one| one.requests).max().unwrap_or(0).max(1);
+    let mut rows = vec![row(["connection", "requests", "p50", "p99", "max", "pending for", ""])];
+    rows.extend(connections.iter().enumerate().map(|(place, one)| {
+        let pending = if one.pending > 0 { time(one.oldest_pending_ns) } else { String::new() };
+        let width = (one.requests * BAR_WIDTH + largest / 2) / largest;
+        vec![
+            format!("{} {}", one.class, place + 1),
+            thousands(one.requests),
+            time(one.latency.p50_ns),
+            time(one.latency.p99_ns),
+            time(one.latency.max_ns),
+            pending,
+            if one.starved {
+                "starved".to_owned()
+            } else {
+                "█".repeat(usize::try_from(width).unwrap_or(0))
+            },
+        ]
+    }));
+    table(&rows)
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Columns side by side: the first and the last to the left, the numbers between to the right.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::from("\n");
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let width = widths[column];
+            let _ = match column {
+                0 => write!(line, "  {cell:<width$}"),
+                _ if column + 1 == columns => write!(line, "   {cell}"),
+                _ => write!(line, "   {cell:>width$}"),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_share_has_a_full_bar_and_none_has_a_dot() {
+        assert_eq!(sparkline(&[0, 1, 50, 100]), "·▁▅█");
+        assert_eq!(sparkline(&[1; BARS_MAX + 1]), "");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let rows = [row(["a", "n", "bar"]), row(["long", "1,000", "x"])];
+        assert_eq!(table(&rows), "\n  a          n   bar\n  long   1,000   x\n");
+    }
+
+    #[test]
+    fn a_starved_connection_is_unfair_whatever_the_index() {
+        let mut fairness =
+            Fairness { index: Some(0.99), starved: 0, pending: 0, oldest_pending_ns: 0 };
+        assert!(is_fair(&fairness, 0.99));
+        assert!(!is_fair(&fairness, 0.991));
+        fairness.starved = 1;
+        assert!(!is_fair(&fairness, 0.5));
+        fairness = Fairness { index: None, starved: 0, ..fairness };
+        assert!(!is_fair(&fairness, 0.0));
+    }
+}

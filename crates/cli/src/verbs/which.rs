@@ -1,0 +1,184 @@
+//! `thruway which`: the file that a command starts, by the rules of whoever starts it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use thruway_resolve::expand::Flavour;
+use thruway_resolve::native;
+use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+
+use crate::output::{Answer, Failure, print};
+
+/// Find the file that a command starts
+///
+/// Prints its path, by the rules of execvp, of cmd.exe, or of the standard libraries of Zig and Rust on
+/// Windows. The exit status is 1 if a name is not found.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Print every candidate that is there, not only the first
+    #[arg(short, long)]
+    all: bool,
+    /// Whose rules to search by [default: exec, on Windows cmd]
+    #[arg(long, value_enum)]
+    rules: Option<Kind>,
+    /// The folders to search, as in the variable PATH, which is the default
+    #[arg(long, value_name = "PATH")]
+    path: Option<OsString>,
+    /// The suffixes to try, as in the variable PATHEXT, which is the default
+    #[arg(long, value_name = "SUFFIXES")]
+    path_ext: Option<OsString>,
+    /// Search the current folder first, as cmd.exe does unless NoDefaultCurrentDirectoryInExePath is
+    /// set
+    #[arg(long)]
+    current: bool,
+    /// Search below this folder: it stands for the root, and for every drive of Windows
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Say how many look-ups it took
+    #[arg(long)]
+    count: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The commands
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Exec,
+    Cmd,
+    Zig,
+    Rust,
+}
+
+/// What the search for one name brought.
+struct Outcome {
+    name: Vec<u8>,
+    found: Vec<Vec<u8>>,
+    denied: Vec<Vec<u8>>,
+    bases: usize,
+    lookups: u64,
+}
+
+impl Which {
+    pub(crate) fn run(self) -> Answer {
+        let rules = self.rules();
+        let mut lister = self.lister(rules.flavour())?;
+        let path = self.path.clone().or_else(|| std::env::var_os("PATH"));
+        let path = path.map(|path| native::bytes(&path).into_owned());
+        let path = path.as_deref().unwrap_or(rules.default_path());
+        let places = Places { path, before: &[] };
+        let names = self.names.iter();
+        let outcomes = names
+            .map(|name| self.search(&rules, &native::bytes(name), &places, &mut lister))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.report(&outcomes)?;
+        let missing = outcomes.iter().any(|outcome| outcome.found.is_empty());
+        Ok(ExitCode::from(u8::from(missing)))
+    }
+
+    fn rules(&self) -> Rules {
+        let path_ext = self.path_ext.clone().or_else(|| std::env::var_os("PATHEXT"));
+        let path_ext = path_ext.map(|text| native::bytes(&text).into_owned());
+        let path_ext = path_ext.as_deref().unwrap_or(PATH_EXT);
+        let default = if cfg!(windows) { Kind::Cmd } else { Kind::Exec };
+        let refused = std::env::var_os("NoDefaultCurrentDirectoryInExePath").is_some();
+        match self.rules.unwrap_or(default) {
+            Kind::Exec => Rules::exec(),
+            Kind::Cmd => Rules::cmd(path_ext).current_first(self.current && !refused),
+            Kind::Zig => Rules::zig(path_ext),
+            Kind::Rust => Rules::rust(),
+        }
+    }
+
+    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
+        #[cfg(target_os = "linux")]
+        match (&self.root, flavour) {
+            (Some(root), _) => {
+                let tree = thruway_resolve::search::Tree::new(root, flavour);
+                return Ok(Box::new(tree.map_err(Failure::new)?));
+            }
+            (None, Flavour::Posix) => {
+                return Ok(Box::new(thruway_resolve::search::Posix::default()));
+            }
+            _ => {}
+        }
+        let system = if flavour == Flavour::Posix { "POSIX" } else { "Windows" };
+        Err(Failure::new(format_args!("these rules search the folders of {system}"))
+            .hint("--root DIR searches a tree of such folders"))
+    }
+
+    fn search(
+        &self,
+        rules: &Rules,
+        name: &[u8],
+        places: &Places<'_>,
+        lister: &mut Box<dyn Lister>,
+    ) -> Result<Outcome, Failure> {
+        let plan = Plan::new(rules, name, places).map_err(Failure::new)?;
+        let before = lister.lookups();
+        let mut search = Search::new(&plan, lister);
+        let mut found = Vec::new();
+        for candidate in search.by_ref() {
+            found.push(candidate.map_err(Failure::new)?.path);
+            if !self.all {
+                break;
+            }
+        }
+        let denied = search.denied().to_vec();
+        let lookups = lister.lookups() - before;
+        Ok(Outcome { name: name.to_vec(), found, denied, bases: plan.bases().len(), lookups })
+    }
+
+    fn report(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        if self.json {
+            let outcomes: Vec<_> = outcomes.iter().map(Outcome::json).collect();
+            return print(format!("{:#}\n", json!(outcomes)).as_bytes());
+        }
+        let mut lines = Vec::new();
+        for outcome in outcomes {
+            for path in &outcome.found {
+                lines.extend_from_slice(path);
+                lines.push(b'\n');
+            }
+            if self.count {
+                lines.extend(format!("{} look-ups\n", outcome.lookups).into_bytes());
+            }
+        }
+        print(&lines)?;
+        outcomes.iter().filter(|outcome| outcome.found.is_empty()).for_each(Outcome::explain);
+        Ok(())
+    }
+}
+
+impl Outcome {
+    fn json(&self) -> serde_json::Value {
+        let texts = |paths: &[Vec<u8>]| paths.iter().map(|path| text(path)).collect::<Vec<_>>();
+        json!({
+            "name": text(&self.name),
+            "found": texts(&self.found),
+            "denied": texts(&self.denied),
+            "lookups": self.lookups,
+        })
+    }
+
+    /// Says why there is nothing to print.
+    fn explain(&self) {
+        let name = text(&self.name);
+        match (self.denied.first(), self.bases) {
+            (Some(path), _) => Failure::new(format_args!("{} may not be run", text(path))),
+            (None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
+            (None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),
+        }
+        .show();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

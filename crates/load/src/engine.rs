@@ -1,0 +1,199 @@
+//! All clients in one thread: epoll, timers, and the end of the run.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::client::Client;
+use crate::plan::{Plan, nanoseconds};
+use crate::tally::Trouble;
+use crate::timers::Timers;
+use crate::{Error, Report, report};
+
+/// How much is read from a socket at a time. Larger ones gain nothing and fall out of the cache.
+const BUFFER_BYTES: usize = 128 * 1024;
+/// How many sockets are served before the clock is looked at again.
+const EVENTS_MAX: usize = 256;
+/// How often requests are looked at that have waited too long, and progress is told.
+const TICK_NS: u64 = 100_000_000;
+/// Descriptors that a process has besides its connections.
+const OTHER_DESCRIPTORS: u64 = 16;
+/// Names the descriptor that stops the run; clients have their places.
+const STOP: u64 = u64::MAX;
+
+/// What all clients share.
+pub(crate) struct Shared<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) epoll: OwnedFd,
+    /// The request, as often as it may be pending, so that any part of it can be sent at once.
+    pub(crate) requests: Vec<u8>,
+    pub(crate) request_bytes: usize,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) timers: Timers,
+    /// How many requests may still be asked.
+    pub(crate) left: u64,
+    /// Why the last connection could not be made that could not.
+    pub(crate) refusal: Option<Errno>,
+    start: Instant,
+}
+
+impl Shared<'_> {
+    /// Nanoseconds since the start of the run.
+    pub(crate) fn now_ns(&self) -> u64 {
+        nanoseconds(self.start.elapsed())
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    /// Since its start.
+    pub elapsed: Duration,
+    clients: &'a [Client],
+}
+
+impl Progress<'_> {
+    /// How many requests each connection has had answered, in the order of the plan's classes.
+    pub fn shares(&self) -> impl Iterator<Item = u64> {
+        self.clients.iter().map(|client| client.tally().answered)
+    }
+}
+
+/// Runs the plan in this thread and reports on it. It ends as the plan says, when `stop` becomes
+/// readable, or when no connection at all can be made. `watch` is told of progress ten times a second.
+///
+/// The process's soft limit of descriptors is raised if it has to be, and this thread's timer slack
+/// lowered, so that requests on a timetable leave on time.
+///
+/// # Errors
+/// More connections than the process may have descriptors, or a kernel without epoll.
+pub fn run(
+    plan: &Plan,
+    stop: Option<BorrowedFd<'_>>,
+    watch: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Report, Error> {
+    let mut engine = Engine::new(plan, stop)?;
+    let elapsed = engine.run(watch)?;
+    Ok(report::report(&engine.clients, elapsed, engine.shared.refusal))
+}
+
+struct Engine<'a> {
+    shared: Shared<'a>,
+    clients: Vec<Client>,
+    events: Vec<Event>,
+    is_stopped: bool,
+}
+
+impl<'a> Engine<'a> {
+    fn new(plan: &'a Plan, stop: Option<BorrowedFd<'_>>) -> Result<Self, Error> {
+        let clients = clients(plan);
+        allow_descriptors(clients.len() as u64)?;
+        let failed = |errno| Error::system("watch sockets", errno);
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed)?;
+        if let Some(stop) = stop {
+            epoll::add(&epoll, stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed)?;
+        }
+        let shared = Shared {
+            plan,
+            epoll,
+            requests: plan.request.bytes().repeat(plan.depth.max(1) as usize),
+            request_bytes: plan.request.bytes().len(),
+            buffer: vec![0; BUFFER_BYTES],
+            timers: Timers::default(),
+            left: plan.requests.unwrap_or(u64::MAX),
+            refusal: None,
+            start: Instant::now(),
+        };
+        Ok(Self { shared, clients, events: Vec::with_capacity(EVENTS_MAX), is_stopped: false })
+    }
+
+    /// Runs to the end; how long it took.
+    fn run(&mut self, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Duration, Error> {
+        // Without it, every timer is up to 50 µs late. Where it is refused they are, and no worse.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let end_ns = self.shared.plan.duration.map_or(u64::MAX, nanoseconds);
+        let mut tick_ns = TICK_NS;
+        self.shared.start = Instant::now();
+        self.clients.iter_mut().for_each(|client| client.advance(0, &mut self.shared));
+        loop {
+            let now_ns = self.shared.now_ns();
+            if now_ns >= end_ns || self.is_stopped || self.is_done() {
+                return Ok(Duration::from_nanos(now_ns));
+            }
+            if now_ns >= tick_ns {
+                tick_ns = now_ns + TICK_NS;
+                self.tick(now_ns, watch);
+            }
+            while let Some(client) = self.shared.timers.take_due(now_ns) {
+                self.clients[client].wake(now_ns, &mut self.shared);
+            }
+            let wake_ns = self.shared.timers.next_ns().unwrap_or(u64::MAX);
+            self.wait(wake_ns.min(end_ns).min(tick_ns))?;
+        }
+    }
+
+    /// Serves the sockets that are ready, or become so before `until_ns`.
+    fn wait(&mut self, until_ns: u64) -> Result<(), Error> {
+        let left_ns = until_ns.saturating_sub(self.shared.now_ns());
+        let timeout = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
+        self.events.clear();
+        let events = spare_capacity(&mut self.events);
+        match epoll::wait(&self.shared.epoll, events, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(Error::system("wait for sockets", errno)),
+        }
+        for event in &self.events {
+            let (token, flags) = (event.data.u64(), event.flags);
+            match usize::try_from(token).ok().and_then(|token| self.clients.get_mut(token)) {
+                Some(client) => client.ready(flags, &mut self.shared),
+                None => self.is_stopped = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, now_ns: u64, watch: &mut dyn FnMut(&Progress<'_>)) {
+        let timeout_ns = nanoseconds(self.shared.plan.timeout);
+        for client in &mut self.clients {
+            client.expire(now_ns, timeout_ns, &mut self.shared);
+        }
+        self.is_stopped |= self.clients.iter().all(is_refused);
+        watch(&Progress { elapsed: Duration::from_nanos(now_ns), clients: &self.clients });
+    }
+
+    /// Whether as many requests as the plan allows were asked, and none is pending.
+    fn is_done(&self) -> bool {
+        self.shared.left == 0 && self.clients.iter().all(Client::is_quiet)
+    }
+}
+
+/// Whether it tried to connect, and never could.
+fn is_refused(client: &Client) -> bool {
+    client.tally().connects == 0 && client.tally().troubles(Trouble::Connect) > 0
+}
+
+fn clients(plan: &Plan) -> Vec<Client> {
+    let of_all =
+        plan.classes.iter().flat_map(|class| (0..class.connections).map(|number| (*class, number)));
+    let numbered = of_all.enumerate();
+    numbered.map(|(token, (class, number))| Client::new(plan, class, number, token)).collect()
+}
+
+/// Raises the soft limit of descriptors where it is too low for `connections`.
+fn allow_descriptors(connections: u64) -> Result<(), Error> {
+    let needed = connections + OTHER_DESCRIPTORS;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(allowed) = limit.maximum.filter(|maximum| *maximum < needed) {
+        return Err(Error::descriptors(needed, allowed));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+        .map_err(|errno| Error::system("raise the limit of descriptors", errno))
+}

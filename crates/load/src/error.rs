@@ -1,0 +1,82 @@
+//! Why a run could not begin, or go on.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// What kept a run from its report. Trouble with single requests is counted in the report instead.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Url { url: String, why: &'static str },
+    Request { part: String, why: &'static str },
+    Remote { host: String, address: IpAddr },
+    Descriptors { needed: u64, allowed: u64 },
+    System { doing: String, error: io::Error },
+}
+
+impl Error {
+    pub(crate) fn url(url: &str, why: &'static str) -> Self {
+        Self { kind: Kind::Url { url: url.to_owned(), why } }
+    }
+
+    pub(crate) fn request(part: &str, why: &'static str) -> Self {
+        Self { kind: Kind::Request { part: part.to_owned(), why } }
+    }
+
+    pub(crate) fn remote(host: &str, address: IpAddr) -> Self {
+        Self { kind: Kind::Remote { host: host.to_owned(), address } }
+    }
+
+    pub(crate) fn descriptors(needed: u64, allowed: u64) -> Self {
+        Self { kind: Kind::Descriptors { needed, allowed } }
+    }
+
+    pub(crate) fn system(doing: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        Self { kind: Kind::System { doing: doing.into(), error: error.into() } }
+    }
+
+    /// Whether the target was refused because it is another machine.
+    #[must_use]
+    pub fn is_remote(&self) -> bool {
+        matches!(self.kind, Kind::Remote { .. })
+    }
+
+    /// Whether more connections were asked for than the process may have descriptors.
+    #[must_use]
+    pub fn is_too_many(&self) -> bool {
+        matches!(self.kind, Kind::Descriptors { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Url { url, why } => write!(formatter, "cannot ask {url}: {why}"),
+            Kind::Request { part, why } => write!(formatter, "cannot send {part:?}: {why}"),
+            Kind::Remote { host, address } if *host == address.to_string() => {
+                write!(formatter, "{host} is another machine")
+            }
+            Kind::Remote { host, address } => {
+                write!(formatter, "{host} is {address}, which is another machine")
+            }
+            Kind::Descriptors { needed, allowed } => {
+                write!(formatter, "{needed} descriptors are needed, and {allowed} are allowed")
+            }
+            Kind::System { doing, error } => write!(formatter, "cannot {doing}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! One connection's socket, from the first attempt to the close.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::{self, Errno};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, socket_with, sockopt,
+};
+
+use crate::Address;
+use crate::engine::Shared;
+
+/// A connection, or the lack of one.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// There is none, and there is to be none before `retry_ns`.
+    Down { retry_ns: u64 },
+    /// The kernel is at it.
+    Connecting(OwnedFd),
+    /// Requests and responses can pass.
+    Open {
+        socket: OwnedFd,
+        /// Whether epoll tells when there is room to send.
+        awaits_room: bool,
+        /// How many responses it brought.
+        answers: u64,
+    },
+}
+
+impl Link {
+    /// Begins a connection. It is `Down` where a unix socket's queue is full: try again later.
+    pub(crate) fn connect(token: usize, shared: &Shared<'_>) -> io::Result<Self> {
+        let (socket, connected) = match &shared.plan.address {
+            Address::Tcp(address) => {
+                let family =
+                    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                let socket = stream(family)?;
+                sockopt::set_tcp_nodelay(&socket, true)?;
+                let connected = rustix::net::connect(&socket, address);
+                (socket, connected)
+            }
+            Address::Unix(path) => {
+                let socket = stream(AddressFamily::UNIX)?;
+                let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
+                (socket, connected)
+            }
+        };
+        let data = EventData::new_u64(token as u64);
+        match connected {
+            Ok(()) => {
+                epoll::add(&shared.epoll, &socket, data, EventFlags::IN)?;
+                Ok(Self::Open { socket, awaits_room: false, answers: 0 })
+            }
+            Err(Errno::INPROGRESS) => {
+                epoll::add(&shared.epoll, &socket, data, EventFlags::IN | EventFlags::OUT)?;
+                Ok(Self::Connecting(socket))
+            }
+            Err(Errno::AGAIN) => Ok(Self::Down { retry_ns: 0 }),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The kernel has come to an end with connecting: this one is open, or never will be.
+    pub(crate) fn open(&mut self) -> io::Result<()> {
+        let Self::Connecting(socket) = self else { return Ok(()) };
+        sockopt::socket_error(&*socket)??;
+        if let Self::Connecting(socket) = std::mem::replace(self, Self::Down { retry_ns: 0 }) {
+            *self = Self::Open { socket, awaits_room: true, answers: 0 };
+        }
+        Ok(())
+    }
+
+    /// Sends as much of the part of the shared requests as there is room for, and has epoll tell
+    /// when there is more.
+    pub(crate) fn send(
+        &mut self,
+        token: usize,
+        part: Range<usize>,
+        shared: &Shared<'_>,
+    ) -> io::Result<usize> {
+        let Self::Open { socket, awaits_room, .. } = self else { return Ok(0) };
+        let sent = match send(&*socket, &shared.requests[part.clone()], SendFlags::NOSIGNAL) {
+            Err(Errno::AGAIN | Errno::INTR) => 0,
+            other => other?,
+        };
+        let is_short = sent < part.len();
+        if is_short != *awaits_room {
+            let flags = if is_short { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(&shared.epoll, &*socket, EventData::new_u64(token as u64), flags)?;
+            *awaits_room = is_short;
+        }
+        Ok(sent)
+    }
+
+    /// What has come: `None` if nothing has, 0 bytes if the server closed.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Self::Open { socket, .. } = self else { return Ok(None) };
+        match io::read(socket, buffer) {
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Whether epoll is to tell when there is room to send.
+    pub(crate) fn awaits_room(&self) -> bool {
+        matches!(self, Self::Open { awaits_room: true, .. })
+    }
+
+    /// Counts a response.
+    pub(crate) fn answered(&mut self) {
+        if let Self::Open { answers, .. } = self {
+            *answers += 1;
+        }
+    }
+}
+
+fn stream(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}

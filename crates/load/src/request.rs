@@ -1,0 +1,121 @@
+//! What is asked: the bytes of the request, the same each time.
+
+use crate::{Error, Url};
+
+/// One request, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    bytes: Vec<u8>,
+    is_head: bool,
+    keeps_alive: bool,
+}
+
+impl Request {
+    /// Writes a request for `url`. `headers` are lines of `Name: value`; one of them may replace
+    /// `Host`. Without `keep_alive` each request has a connection of its own.
+    ///
+    /// # Errors
+    /// A method or a header that would not be one in a request.
+    pub fn new(
+        url: &Url,
+        method: &str,
+        headers: &[String],
+        body: &[u8],
+        keep_alive: bool,
+    ) -> Result<Self, Error> {
+        if method.is_empty() || !method.bytes().all(is_token) {
+            return Err(Error::request(method, "it is not a method"));
+        }
+        let mut text = format!("{method} {} HTTP/1.1\r\n", url.path());
+        if !headers.iter().any(|header| is_named(header, "host")) {
+            text.push_str(&format!("Host: {}\r\n", url.authority()));
+        }
+        for header in headers {
+            check_header(header)?;
+            text.push_str(&format!("{header}\r\n"));
+        }
+        if !body.is_empty() {
+            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        if !keep_alive {
+            text.push_str("Connection: close\r\n");
+        }
+        text.push_str("\r\n");
+        let bytes = [text.as_bytes(), body].concat();
+        Ok(Self { bytes, is_head: method == "HEAD", keeps_alive: keep_alive })
+    }
+
+    /// The bytes as they are sent.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn is_head(&self) -> bool {
+        self.is_head
+    }
+
+    pub(crate) fn keeps_alive(&self) -> bool {
+        self.keeps_alive
+    }
+}
+
+fn check_header(header: &str) -> Result<(), Error> {
+    let refuse = |why| Err(Error::request(header, why));
+    let Some((name, value)) = header.split_once(':') else {
+        return refuse("a header is written as Name: value");
+    };
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return refuse("its name is not one");
+    }
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return refuse("its value has control characters");
+    }
+    if ["content-length", "transfer-encoding", "connection"].iter().any(|own| is_named(header, own))
+    {
+        return refuse("the length and the connection are set by the load generator");
+    }
+    Ok(())
+}
+
+fn is_named(header: &str, name: &str) -> bool {
+    header.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: &str, headers: &[&str], body: &[u8], keep_alive: bool) -> Option<String> {
+        let url = Url::parse("http://localhost:9292/a?b").unwrap();
+        let headers: Vec<_> = headers.iter().map(|header| (*header).to_owned()).collect();
+        let request = Request::new(&url, method, &headers, body, keep_alive).ok()?;
+        Some(String::from_utf8(request.bytes).unwrap())
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_a_request() {
+        assert_eq!(
+            request("GET", &[], b"", true).unwrap(),
+            "GET /a?b HTTP/1.1\r\nHost: localhost:9292\r\n\r\n"
+        );
+        assert_eq!(
+            request("POST", &["host: x", "X-A: 1"], b"body", false).unwrap(),
+            "POST /a?b HTTP/1.1\r\nhost: x\r\nX-A: 1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"
+        );
+    }
+
+    #[test]
+    fn nothing_can_be_smuggled_in() {
+        assert_eq!(request("GE T", &[], b"", true), None);
+        assert_eq!(request("", &[], b"", true), None);
+        for header in ["no colon", ": x", "A b: c", "A: b\r\nC: d", "Content-Length: 3"] {
+            assert_eq!(request("GET", &[header], b"", true), None, "{header:?}");
+        }
+    }
+}

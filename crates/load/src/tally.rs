@@ -1,0 +1,111 @@
+//! What was counted: of one connection, of a class, or of all.
+
+use crate::Histogram;
+
+/// How a request or a connection came to grief.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// No connection was made: refused, unreachable, no such socket.
+    Connect,
+    /// The server closed with requests pending, before the first byte of an answer.
+    Unanswered,
+    /// The server closed inside an answer: a length that was not kept to, or a crash.
+    Truncated,
+    /// The bytes are not an HTTP/1 response.
+    Malformed,
+    /// Bytes that nobody had asked for: an answer longer than its length, or one too many.
+    Unasked,
+    /// No answer within the time that was allowed.
+    TimedOut,
+    /// The connection broke: reset, or worse.
+    Reset,
+}
+
+impl Trouble {
+    pub(crate) const ALL: [(Self, &'static str); 7] = [
+        (Self::Connect, "connect"),
+        (Self::Unanswered, "unanswered"),
+        (Self::Truncated, "truncated"),
+        (Self::Malformed, "malformed"),
+        (Self::Unasked, "unasked"),
+        (Self::TimedOut, "timed_out"),
+        (Self::Reset, "reset"),
+    ];
+}
+
+/// Counts, which can be added up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tally {
+    /// Requests that were answered in full, whatever the status.
+    pub(crate) answered: u64,
+    /// Requests that will never be answered.
+    pub(crate) failed: u64,
+    /// Bytes received, heads included.
+    pub(crate) bytes: u64,
+    /// Connections made.
+    pub(crate) connects: u64,
+    /// Answers by the first digit of their status; 0 is anything beyond 5.
+    pub(crate) classes: [u64; 6],
+    troubles: [u64; Trouble::ALL.len()],
+    /// Nanoseconds from when each answered request was due to its last byte.
+    pub(crate) latency: Histogram,
+}
+
+impl Tally {
+    pub(crate) fn answer(&mut self, status: u16, latency_ns: u64) {
+        self.answered += 1;
+        self.latency.record(latency_ns);
+        let class = usize::from(status / 100);
+        self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
+    }
+
+    /// Counts one trouble that `requests` pending requests were lost in.
+    pub(crate) fn trouble(&mut self, trouble: Trouble, requests: usize) {
+        self.troubles[trouble as usize] += 1;
+        self.failed += requests as u64;
+    }
+
+    pub(crate) fn troubles(&self, trouble: Trouble) -> u64 {
+        self.troubles[trouble as usize]
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.answered += other.answered;
+        self.failed += other.failed;
+        self.bytes += other.bytes;
+        self.connects += other.connects;
+        add(&mut self.classes, &other.classes);
+        add(&mut self.troubles, &other.troubles);
+        self.latency.merge(&other.latency);
+    }
+}
+
+fn add(own: &mut [u64], others: &[u64]) {
+    own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        let mut one = Tally::default();
+        one.answer(204, 10);
+        one.answer(999, 30);
+        one.trouble(Trouble::Reset, 4);
+        let mut both = one.clone();
+        both.merge(&one);
+        assert_eq!((both.answered, both.failed), (4, 8));
+        assert_eq!(both.classes, [2, 0, 2, 0, 0, 0]);
+        assert_eq!((both.troubles(Trouble::Reset), both.troubles(Trouble::Connect)), (2, 0));
+        assert_eq!((both.latency.total(), both.latency.largest()), (4, 30));
+    }
+
+    #[test]
+    fn each_trouble_has_its_place() {
+        for (place, (trouble, _)) in Trouble::ALL.iter().enumerate() {
+            assert_eq!(*trouble as usize, place);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Whom to ask: a URL, and the address that it leads to.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+
+use crate::Error;
+
+/// An `http` URL in its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    host: String,
+    port: u16,
+    path: String,
+}
+
+/// Where connections go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A socket in the file system.
+    Unix(PathBuf),
+}
+
+impl Url {
+    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`; the scheme may be left out.
+    ///
+    /// # Errors
+    /// Any other scheme, user names, an empty host, a port that is none, and bytes that cannot stand
+    /// in a request line.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let refuse = |why| Err(Error::url(text, why));
+        let rest = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+                return refuse("TLS is not spoken yet, only http");
+            }
+            Some(_) => return refuse("only http is spoken"),
+            None => text,
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(authority_end);
+        if authority.contains('@') {
+            return refuse("a URL with a user name is not spoken; give the header with -H");
+        }
+        let (host, port) = match split_port(authority) {
+            Some((host, port)) if !host.is_empty() => (host, port),
+            _ => return refuse("it names no host, or a port that is none"),
+        };
+        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return refuse("spaces and other than ASCII stand percent-encoded in a URL");
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Self { host: host.to_owned(), port, path })
+    }
+
+    /// The path with its query, as it stands in a request line.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value of the `Host` header.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        if self.port == 80 { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+
+    /// Finds the address. Where the host has several, it is the first that accepts a connection.
+    ///
+    /// # Errors
+    /// An unknown host, or one that is another machine unless `allow_remote`.
+    pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let found = (host, self.port)
+            .to_socket_addrs()
+            .map_err(|error| Error::system(format!("find {host}"), error))?;
+        let addresses: Vec<_> = found.collect();
+        for address in &addresses {
+            if !allow_remote && !is_loopback(address.ip()) {
+                return Err(Error::remote(host, address.ip()));
+            }
+        }
+        let answers = |address: &&SocketAddr| TcpStream::connect(address).is_ok();
+        let first = match addresses.as_slice() {
+            [only] => Some(only),
+            several => several.iter().find(answers).or(several.first()),
+        };
+        first.map(|address| Address::Tcp(*address)).ok_or_else(|| {
+            Error::system(format!("find {host}"), std::io::Error::other("it has no address"))
+        })
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "http://{}{}", self.authority(), self.path)
+    }
+}
+
+fn split_port(authority: &str) -> Option<(&str, u16)> {
+    let after_host = authority.rfind(']').unwrap_or(0);
+    match authority[after_host..].rfind(':') {
+        Some(colon) => {
+            let (host, port) = authority.split_at(after_host + colon);
+            Some((host, port[1..].parse().ok().filter(|port| *port > 0)?))
+        }
+        None => Some((authority, 80)),
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn parts(text: &str) -> Option<(String, String)> {
+        Url::parse(text).ok().map(|url| (url.authority(), url.path().to_owned()))
+    }
+
+    #[test]
+    fn a_url_has_a_host_and_a_path() {
+        let cases = [
+            ("http://localhost:9292/a/b?c=d#e", "localhost:9292", "/a/b?c=d"),
+            ("HTTP://127.0.0.1", "127.0.0.1", "/"),
+            ("127.0.0.1:80/x", "127.0.0.1", "/x"),
+            ("localhost:3000?q", "localhost:3000", "/?q"),
+            ("http://[::1]:8080/", "[::1]:8080", "/"),
+            ("http://[::1]/", "[::1]", "/"),
+        ];
+        for (text, authority, path) in cases {
+            assert_eq!(parts(text), Some((authority.to_owned(), path.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_spoken_is_refused() {
+        for text in [
+            "https://localhost/",
+            "ftp://localhost/",
+            "http://",
+            "http://:80/",
+            "http://localhost:0/",
+            "http://localhost:x/",
+            "http://localhost:70000/",
+            "http://me@localhost/",
+            "http://localhost/a b",
+            "http://localhost/ä",
+            "http://localhost/a\r\nX: y",
+        ] {
+            assert!(Url::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_asked_unless_allowed() {
+        let remote = Url::parse("http://192.0.2.1/").unwrap();
+        assert!(remote.address(false).unwrap_err().is_remote());
+        assert!(remote.address(true).is_ok());
+        for here in ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "localhost"] {
+            assert!(Url::parse(here).unwrap().address(false).is_ok(), "{here}");
+        }
+    }
+
+    #[test]
+    fn of_several_addresses_one_that_answers_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let url = Url::parse(&format!("localhost:{}", address.port())).unwrap();
+        assert_eq!(url.address(false).unwrap(), Address::Tcp(address));
+    }
+}

@@ -1,0 +1,237 @@
+//! Whole runs against a server whose behaviour is known. Each ends, and says what happened.
+#![forbid(unsafe_code)]
+
+mod server;
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use server::{HELLO, Next, Server, write};
+use thruway_load::{Address, Class, Habit, Plan, Report, Request, Url, run};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// `connections` greedy clients of `server` that end after `requests`.
+fn plan(server: &Server, connections: u32, requests: u64) -> Plan {
+    let url = Url::parse(&server.url("/")).expect("it is a URL");
+    Plan {
+        address: url.address(false).expect("it is loopback"),
+        request: Request::new(&url, "GET", &[], b"", true).expect("it is a request"),
+        classes: vec![Class { habit: Habit::Greedy, connections }],
+        depth: 1,
+        pause: Duration::from_millis(1),
+        duration: None,
+        requests: Some(requests),
+        timeout: TIMEOUT,
+    }
+}
+
+fn ran(plan: &Plan) -> Report {
+    run(plan, None, &mut |_| {}).expect("it runs")
+}
+
+/// The report on `requests` requests over one connection, given up after 200 ms.
+fn report_on(server: &Server, requests: u64) -> Report {
+    ran(&Plan { timeout: Duration::from_millis(200), ..plan(server, 1, requests) })
+}
+
+fn errors(report: &Report) -> Vec<(&str, u64)> {
+    report.total.errors.iter().map(|(name, count)| (*name, *count)).collect()
+}
+
+#[test]
+fn as_many_requests_are_made_as_were_asked_for() {
+    let report = ran(&plan(&Server::answering(HELLO), 3, 1000));
+    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (1000, 0, 3));
+    assert_eq!(report.total.status["2xx"], 1000);
+    assert_eq!(report.total.fairness.pending, 0);
+    assert_eq!(report.connections.iter().map(|one| one.requests).sum::<u64>(), 1000);
+}
+
+#[test]
+fn every_framing_of_an_answer_is_read() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+        "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
+    ] {
+        let report = report_on(&Server::answering(answer), 20);
+        let total = &report.total;
+        assert_eq!((total.requests, total.failed, total.connects), (20, 0, 1), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_body_that_ends_with_the_connection_is_an_answer() {
+    let server = Server::new(|stream, _, _| {
+        write(stream, "HTTP/1.0 200 OK\r\n\r\nhello");
+        Next::Close
+    });
+    let report = report_on(&server, 5);
+    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (5, 0, 5));
+}
+
+#[test]
+fn pipelined_requests_that_a_closing_server_left_are_asked_again() {
+    let server = Server::new(|stream, _, request| match request {
+        0..6 => write(stream, HELLO),
+        _ => {
+            write(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+            Next::Close
+        }
+    });
+    let report = ran(&Plan { depth: 4, ..plan(&server, 1, 70) });
+    assert_eq!((report.total.requests, report.total.connects), (70, 10));
+    assert_eq!(errors(&report), []);
+}
+
+#[test]
+fn a_starving_server_is_convicted() {
+    let server = Server::starving(4);
+    let report = ran(&Plan {
+        requests: None,
+        duration: Some(Duration::from_millis(500)),
+        ..plan(&server, 10, 0)
+    });
+    let fairness = report.total.fairness;
+    assert_eq!(fairness.starved, 6, "{report:#?}");
+    assert!(fairness.index.unwrap() < 0.5);
+    assert!(fairness.pending >= 6);
+    let starved: Vec<_> = report.connections.iter().filter(|one| one.starved).collect();
+    assert!(starved.iter().all(|one| one.requests == 1 && one.pending == 1));
+    assert!(fairness.oldest_pending_ns > report.total.latency.p99_ns);
+}
+
+#[test]
+fn a_fair_server_is_acquitted() {
+    let report = ran(&plan(&Server::answering(HELLO), 8, 4000));
+    assert_eq!(report.total.fairness.starved, 0);
+}
+
+#[test]
+fn a_stall_counts_for_all_who_would_have_waited() {
+    // The eleventh answer takes as long as thirty more requests are due in.
+    let server = Server::new(|stream, _, request| {
+        if request == 10 {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        write(stream, HELLO)
+    });
+    let class = Class { habit: Habit::Scheduled { rate: 100.0 }, connections: 1 };
+    let report = ran(&Plan { classes: vec![class], ..plan(&server, 1, 50) });
+    assert_eq!(report.total.requests, 50);
+    // The sixth slowest was due 50 ms into the stall, so it waited for 250 ms at least.
+    assert!(report.total.latency.p90_ns > 240_000_000, "{report:#?}");
+}
+
+#[test]
+fn what_was_due_and_never_asked_is_pending() {
+    let server = Server::new(|_, _, _| Next::Hang);
+    let class = Class { habit: Habit::Scheduled { rate: 100.0 }, connections: 2 };
+    let report = ran(&Plan {
+        classes: vec![class],
+        requests: None,
+        duration: Some(Duration::from_millis(300)),
+        ..plan(&server, 2, 0)
+    });
+    assert_eq!((report.total.requests, report.total.fairness.starved), (0, 2));
+    assert!(report.total.fairness.pending >= 30, "{report:#?}");
+    assert!(report.total.fairness.oldest_pending_ns > 250_000_000);
+}
+
+#[test]
+fn classes_behave_as_they_are_called() {
+    let server = Server::answering(HELLO);
+    let class = |habit, connections| Class { habit, connections };
+    let report = ran(&Plan {
+        classes: vec![
+            class(Habit::Greedy, 2),
+            class(Habit::Polite, 1),
+            class(Habit::Trickle, 1),
+            class(Habit::Idle, 3),
+        ],
+        pause: Duration::from_millis(50),
+        requests: None,
+        duration: Some(Duration::from_millis(300)),
+        ..plan(&server, 1, 0)
+    });
+    let [greedy, polite, trickle, idle] = report.classes.as_slice() else {
+        panic!("{report:#?}");
+    };
+    assert_eq!(
+        [greedy.name, polite.name, trickle.name, idle.name],
+        ["greedy", "polite", "trickle", "idle"]
+    );
+    assert!((1..=7).contains(&polite.requests), "a pause of 50 ms in 300 ms: {}", polite.requests);
+    assert_eq!((trickle.requests, trickle.connects), (0, 1));
+    assert_eq!((idle.requests, idle.connects), (3, 3));
+    assert_eq!(report.total.fairness.starved, 0, "{report:#?}");
+}
+
+#[test]
+fn a_server_that_never_answers_is_given_up() {
+    let report = report_on(&Server::new(|_, _, _| Next::Hang), 2);
+    assert_eq!((report.total.requests, report.total.failed), (0, 2));
+    assert_eq!(errors(&report), [("timed_out", 2)]);
+}
+
+#[test]
+fn a_server_that_closes_without_an_answer_is_counted() {
+    let report = report_on(&Server::new(|_, _, _| Next::Close), 3);
+    assert_eq!((report.total.failed, errors(&report)), (3, vec![("unanswered", 3)]));
+}
+
+#[test]
+fn a_length_that_is_not_kept_to_is_counted() {
+    let short = Server::new(|stream, _, _| {
+        write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
+        Next::Close
+    });
+    let report = report_on(&short, 3);
+    assert_eq!((report.total.requests, errors(&report)), (0, vec![("truncated", 3)]));
+
+    let long = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello");
+    let report = ran(&Plan { duration: Some(Duration::from_millis(300)), ..plan(&long, 1, 3) });
+    assert!(
+        report.total.errors["unasked"] + report.total.errors.get("malformed").unwrap_or(&0) >= 2
+    );
+}
+
+#[test]
+fn garbage_is_counted() {
+    let report = report_on(&Server::answering("SSH-2.0-OpenSSH_9.2\r\n\r\n"), 3);
+    assert_eq!((report.total.requests, errors(&report)), (0, vec![("malformed", 3)]));
+}
+
+#[test]
+fn a_port_where_nobody_listens_ends_the_run() {
+    let server = Server::answering(HELLO);
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let report = ran(&Plan {
+        address: Address::Tcp(nobody),
+        requests: None,
+        duration: Some(Duration::from_secs(60)),
+        ..plan(&server, 2, 0)
+    });
+    assert_eq!(report.total.requests, 0);
+    assert!(report.connect_error.unwrap().contains("refused"));
+}
+
+#[test]
+fn without_keep_alive_each_request_has_a_connection() {
+    let server = Server::answering(HELLO);
+    let url = Url::parse(&server.url("/")).unwrap();
+    let request = Request::new(&url, "GET", &[], b"", false).unwrap();
+    let report = ran(&Plan { request, ..plan(&server, 2, 40) });
+    assert_eq!((report.total.requests, report.total.connects, report.total.failed), (40, 40, 0));
+}
+
+#[test]
+fn answers_to_head_have_no_body() {
+    let server = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    let url = Url::parse(&server.url("/")).unwrap();
+    let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();
+    let report = ran(&Plan { request, depth: 3, ..plan(&server, 1, 30) });
+    assert_eq!((report.total.requests, report.total.connects), (30, 1));
+}

@@ -1,0 +1,27 @@
+//! The host's own strings as names, and names as the host's own strings.
+//!
+//! On POSIX both are bytes. On Windows a name is WTF-8, and the host's strings are UTF-16.
+
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+
+/// The bytes of a string of the host's.
+#[must_use]
+pub fn bytes(text: &OsStr) -> Cow<'_, [u8]> {
+    #[cfg(unix)]
+    return Cow::Borrowed(std::os::unix::ffi::OsStrExt::as_bytes(text));
+    #[cfg(windows)]
+    {
+        let units: Vec<u16> = std::os::windows::ffi::OsStrExt::encode_wide(text).collect();
+        Cow::Owned(crate::wtf8::from_wide(&units))
+    }
+}
+
+/// The string of the host's with these bytes.
+#[must_use]
+pub fn os_string(bytes: Vec<u8>) -> OsString {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    #[cfg(windows)]
+    return std::os::windows::ffi::OsStringExt::from_wide(&crate::wtf8::to_wide(&bytes));
+}

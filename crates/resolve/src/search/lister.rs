@@ -1,0 +1,69 @@
+//! Who answers a search's questions, and counts them.
+
+use super::Wanted;
+
+/// A file system as a search sees it. One that answers from memory is a lister too.
+pub trait Lister {
+    /// Which of the wanted names `base` holds.
+    ///
+    /// # Errors
+    /// What kept the lister from an answer.
+    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble>;
+
+    /// The first base from `from` on that is worth a look. A lister that knows nothing says `from`.
+    fn skip_to(&mut self, _bases: &[Vec<u8>], from: usize, _wanted: &Wanted) -> usize {
+        from
+    }
+
+    /// How many questions the file system was asked so far.
+    fn lookups(&self) -> u64;
+}
+
+impl<L: Lister + ?Sized> Lister for Box<L> {
+    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+        (**self).look(base, wanted)
+    }
+
+    fn skip_to(&mut self, bases: &[Vec<u8>], from: usize, wanted: &Wanted) -> usize {
+        (**self).skip_to(bases, from, wanted)
+    }
+
+    fn lookups(&self) -> u64 {
+        (**self).lookups()
+    }
+}
+
+/// What keeps a lister from an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is no such folder.
+    Missing,
+    /// The folder may not be read or searched, or what is there may not be run.
+    Denied,
+    /// Anything else, with the system's error number.
+    Failed(i32),
+}
+
+/// Places of suffixes that were found, among the wanted ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hits(u64);
+
+impl Hits {
+    /// Adds the suffix at `place`, which is below 64: there are 63 suffixes at most, and the stem.
+    pub fn add(&mut self, place: usize) {
+        self.0 |= 1 << place;
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Takes the first in the order of the rules.
+    pub fn pop(&mut self) -> Option<usize> {
+        let first = (self.0 != 0).then(|| self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(first)
+    }
+}

@@ -1,0 +1,101 @@
+//! The search for a command: its candidates, in the order that a system's rules give them.
+//!
+//! A name has candidates: each base (an entry of the `PATH`) × each suffix. [`Rules`] say which and in
+//! which order; a [`Plan`] is the candidates of one name, before any question is asked; a [`Search`]
+//! asks a [`Lister`] as few questions as it can and yields the candidates that are there, one at a
+//! time, because whoever starts them may have to go on to the next.
+//!
+//! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, `tree`.
+
+mod lister;
+mod plan;
+#[cfg(target_os = "linux")]
+mod posix;
+mod rules;
+#[cfg(target_os = "linux")]
+mod tree;
+
+pub use lister::{Hits, Lister, Trouble};
+pub use plan::{Places, Plan, Wanted};
+#[cfg(target_os = "linux")]
+pub use posix::Posix;
+pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX};
+#[cfg(target_os = "linux")]
+pub use tree::Tree;
+
+use crate::Error;
+
+/// A candidate that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its path: base, name and suffix.
+    pub path: Vec<u8>,
+    /// The place of its base among the plan's.
+    pub base: usize,
+    /// The place of its suffix among those that are wanted.
+    pub suffix: usize,
+}
+
+/// A search that is under way. It ends with `None`; an `Err` is its last word before that.
+#[derive(Debug)]
+pub struct Search<'a, L> {
+    plan: &'a Plan,
+    lister: &'a mut L,
+    base: usize,
+    pending: Hits,
+    denied: Vec<Vec<u8>>,
+}
+
+impl<'a, L: Lister> Search<'a, L> {
+    /// Nothing is asked before the first candidate is.
+    pub fn new(plan: &'a Plan, lister: &'a mut L) -> Self {
+        Self { plan, lister, base: 0, pending: Hits::default(), denied: Vec::new() }
+    }
+
+    /// What was there and could not be looked at or be run: the search went past it, as the rules say.
+    #[must_use]
+    pub fn denied(&self) -> &[Vec<u8>] {
+        &self.denied
+    }
+
+    /// Asks bases until one holds a candidate.
+    fn advance(&mut self) -> Result<(), Error> {
+        let bases = self.plan.bases();
+        while self.pending.is_empty() && self.base < bases.len() {
+            let wanted = self.plan.wanted();
+            self.base = self.lister.skip_to(bases, self.base, wanted);
+            let Some(base) = bases.get(self.base) else { break };
+            match self.lister.look(base, wanted) {
+                Ok(hits) => self.pending = hits,
+                Err(Trouble::Missing) => {}
+                Err(Trouble::Denied) => self.denied.push(self.plan.path(self.base, 0)),
+                Err(Trouble::Failed(_)) if self.plan.rules().goes_on_after_failure() => {}
+                Err(Trouble::Failed(code)) => {
+                    let path = self.plan.path(self.base, 0);
+                    self.base = bases.len();
+                    return Err(Error::code("look at", &path, code));
+                }
+            }
+            if self.pending.is_empty() {
+                self.base += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<L: Lister> Iterator for Search<'_, L> {
+    type Item = Result<Found, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Err(error) = self.advance() {
+            return Some(Err(error));
+        }
+        let suffix = self.pending.pop()?;
+        let (base, path) = (self.base, self.plan.path(self.base, suffix));
+        if self.pending.is_empty() {
+            self.base += 1;
+        }
+        Some(Ok(Found { path, base, suffix }))
+    }
+}

@@ -1,0 +1,269 @@
+//! The candidates of one name, before any question is asked.
+
+use std::collections::HashSet;
+
+use super::Rules;
+use super::rules::suffix_of;
+use crate::expand::Flavour;
+use crate::expand::windows::Form;
+use crate::fold::fold;
+use crate::{Error, Refusal};
+
+/// Where a search may look: what a process knows of itself, given by whoever calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Places<'a> {
+    /// The `PATH`, as one text.
+    pub path: &'a [u8],
+    /// Folders that come before the `PATH`: for [`Rules::rust`] the application's, the system's.
+    pub before: &'a [&'a [u8]],
+}
+
+/// What is wanted of each base: a stem with one of several suffixes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    stem: Vec<u8>,
+    folded: Vec<u8>,
+    /// Empty for the stem as it is.
+    suffixes: Vec<Vec<u8>>,
+    accepts_directories: bool,
+}
+
+/// The candidates of one name: every base × every suffix, bases first.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    rules: Rules,
+    bases: Vec<Vec<u8>>,
+    wanted: Wanted,
+}
+
+impl Plan {
+    /// The candidates of `name`. A name with a folder in it has that folder as its only base.
+    ///
+    /// An entry of the `PATH` that was there before is left out: its answer would be known already.
+    ///
+    /// # Errors
+    /// A NUL byte in the name or the `PATH`.
+    pub fn new(rules: &Rules, name: &[u8], places: &Places<'_>) -> Result<Self, Error> {
+        if name.contains(&0) || places.path.contains(&0) {
+            return Err(Error::refused(name, Refusal::Nul));
+        }
+        let flavour = rules.flavour();
+        let (folder, stem) = split_name(flavour, name);
+        let bases = match folder {
+            _ if !can_be_a_file(flavour, stem) => Vec::new(),
+            Some(folder) => vec![folder.to_vec()],
+            None => bases(rules, places),
+        };
+        let wanted = Wanted {
+            stem: stem.to_vec(),
+            folded: fold(stem).into_owned(),
+            suffixes: rules.suffixes_of(stem, folder.is_some()),
+            accepts_directories: rules.accepts_directories(),
+        };
+        Ok(Self { rules: rules.clone(), bases, wanted })
+    }
+
+    /// The rules that it was made by.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The folders, in order and each once.
+    #[must_use]
+    pub fn bases(&self) -> &[Vec<u8>] {
+        &self.bases
+    }
+
+    /// What is wanted of each base.
+    #[must_use]
+    pub fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// The path of one candidate.
+    #[must_use]
+    pub fn path(&self, base: usize, suffix: usize) -> Vec<u8> {
+        let (base, suffix) = (&self.bases[base], &self.wanted.suffixes[suffix]);
+        let mut path = Vec::with_capacity(base.len() + self.wanted.stem.len() + suffix.len() + 1);
+        join(self.rules.flavour(), base, &mut path);
+        path.extend_from_slice(&self.wanted.stem);
+        path.extend_from_slice(suffix);
+        path
+    }
+
+    /// Every candidate's path in order; nothing is asked.
+    pub fn candidates(&self) -> impl Iterator<Item = Vec<u8>> {
+        let suffixes = self.wanted.suffixes.len();
+        let each = move |base| (0..suffixes).map(move |suffix| (base, suffix));
+        (0..self.bases.len()).flat_map(each).map(|(base, suffix)| self.path(base, suffix))
+    }
+}
+
+impl Wanted {
+    /// The stem as it was given.
+    #[must_use]
+    pub fn stem(&self) -> &[u8] {
+        &self.stem
+    }
+
+    /// The stem folded ([`fold`]).
+    #[must_use]
+    pub fn folded(&self) -> &[u8] {
+        &self.folded
+    }
+
+    /// What may follow the stem, in order; empty for the stem as it is.
+    #[must_use]
+    pub fn suffixes(&self) -> &[Vec<u8>] {
+        &self.suffixes
+    }
+
+    /// Whether a folder is wanted too.
+    #[must_use]
+    pub fn accepts_directories(&self) -> bool {
+        self.accepts_directories
+    }
+
+    /// Which suffix an entry of a listing was found with, if it is wanted at all. The whole rest is
+    /// compared: an entry may be shorter than the stem, or be there under another name (8.3).
+    #[must_use]
+    pub fn suffix_of_entry(&self, name: &[u8]) -> Option<usize> {
+        let name = fold(name);
+        let rest = name.strip_prefix(self.folded.as_slice())?;
+        self.suffixes.iter().position(|suffix| suffix == rest)
+    }
+
+    /// Whether the stem has the form of a short name (`PROGRA~1`), which a listing does not show.
+    #[must_use]
+    pub fn may_be_short_name(&self) -> bool {
+        let stem = suffix_of(&self.stem)
+            .map_or(self.stem.as_slice(), |suffix| &self.stem[..self.stem.len() - suffix.len()]);
+        let digits = stem.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        stem.len() <= 8 && digits > 0 && stem[..stem.len() - digits].ends_with(b"~")
+    }
+}
+
+/// The folder of a name, with its separator, and what follows it.
+fn split_name(flavour: Flavour, name: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    let end = name.iter().rposition(|byte| flavour.separates(*byte)).map(|at| at + 1);
+    let drive = || match Form::of(name) {
+        Form::DriveRelative { letter } if flavour == Flavour::Windows => Some(letter + 1),
+        _ => None,
+    };
+    match end.or_else(drive) {
+        Some(end) => (Some(&name[..end]), &name[end..]),
+        None => (None, name),
+    }
+}
+
+/// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
+/// something else to who looks: a wildcard, a stream.
+fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
+    match flavour {
+        Flavour::Windows => {
+            let is_forbidden = |byte: &u8| *byte < b' ' || br#"<>:"|?*"#.contains(byte);
+            !stem.iter().all(|byte| *byte == b'.') && !stem.iter().any(is_forbidden)
+        }
+        _ => !stem.is_empty(),
+    }
+}
+
+fn bases(rules: &Rules, places: &Places<'_>) -> Vec<Vec<u8>> {
+    let current = rules.starts_in_current().then(|| b".".to_vec());
+    let before = places.before.iter().map(|folder| folder.to_vec());
+    let mut seen = HashSet::new();
+    let mut bases: Vec<_> =
+        current.into_iter().chain(before).chain(rules.split_path(places.path)).collect();
+    bases.retain(|base| seen.insert(base.clone()));
+    bases
+}
+
+/// `base` with a separator behind it, where it needs one.
+fn join(flavour: Flavour, base: &[u8], path: &mut Vec<u8>) {
+    path.extend_from_slice(base);
+    let is_windows = flavour == Flavour::Windows;
+    match base.last() {
+        None => {}
+        Some(last) if flavour.separates(*last) || (is_windows && *last == b':') => {}
+        Some(_) => path.push(if is_windows { b'\\' } else { b'/' }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(rules: &Rules, name: &str, path: &str) -> Vec<String> {
+        let places = Places { path: path.as_bytes(), before: &[] };
+        let plan = Plan::new(rules, name.as_bytes(), &places).unwrap();
+        plan.candidates().map(|path| String::from_utf8(path).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_path_is_taken_in_order_and_each_entry_once() {
+        assert_eq!(candidates(&Rules::exec(), "a", "/x:/y:/x:"), ["/x/a", "/y/a", "./a"]);
+        assert_eq!(candidates(&Rules::exec(), "a", ""), ["./a"]);
+    }
+
+    #[test]
+    fn a_name_with_a_folder_is_its_own_candidate() {
+        assert_eq!(candidates(&Rules::exec(), "b/a", "/x"), ["b/a"]);
+        assert_eq!(candidates(&Rules::exec(), "/a", "/x"), ["/a"]);
+        let cmd = Rules::cmd(b".EXE").current_first(true);
+        assert_eq!(candidates(&cmd, r"b\a", r"C:\x"), [r"b\a.EXE"]);
+        assert_eq!(candidates(&cmd, "b/a.exe", r"C:\x"), ["b/a.exe", "b/a.exe.EXE"]);
+        assert_eq!(candidates(&cmd, "c:a", r"C:\x"), ["c:a.EXE"]);
+        assert_eq!(candidates(&cmd, "a", r"C:;D:\"), [r".\a.EXE", "C:a.EXE", r"D:\a.EXE"]);
+        assert_eq!(candidates(&Rules::exec(), r"b\a", "/x"), [r"/x/b\a"]);
+    }
+
+    #[test]
+    fn a_name_that_no_file_can_have_has_no_candidates() {
+        assert!(candidates(&Rules::exec(), "", "/x").is_empty());
+        for name in ["", "a*", "a?", "a<b", "a|b", "ab:c", "a\"", "..", r"b\", "a\u{1}"] {
+            assert!(candidates(&Rules::zig(b".EXE"), name, r"C:\x").is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_nul_is_an_error() {
+        let places = Places::default();
+        let error = Plan::new(&Rules::exec(), b"a\0b", &places).unwrap_err();
+        assert_eq!(error.refusal(), Some(Refusal::Nul));
+        let places = Places { path: b"/x\0y", before: &[] };
+        assert!(Plan::new(&Rules::exec(), b"a", &places).is_err());
+    }
+
+    #[test]
+    fn an_entry_is_compared_to_its_end_and_without_its_case() {
+        let places = Places::default();
+        let plan = Plan::new(&Rules::zig(b".EXE;.BAT"), b"Caf\xC3\xA9", &places).unwrap();
+        let suffix = |name: &str| plan.wanted().suffix_of_entry(name.as_bytes());
+        assert_eq!(suffix("CAFÉ.exe"), Some(1));
+        assert_eq!(suffix("café"), Some(0));
+        assert_eq!(suffix("café.bAt"), Some(2));
+        assert_eq!(suffix("café.exec"), None);
+        assert_eq!(suffix("caf"), None);
+        assert_eq!(suffix("CA~1.EXE"), None);
+    }
+
+    #[test]
+    fn short_names_are_told_by_their_form() {
+        let may_be = |name: &str| {
+            let plan = Plan::new(&Rules::rust(), name.as_bytes(), &Places::default()).unwrap();
+            plan.wanted().may_be_short_name()
+        };
+        assert!(may_be("progra~1"));
+        assert!(may_be("a~12.exe"));
+        assert!(!may_be("a~"));
+        assert!(!may_be("~1x"));
+        assert!(!may_be("longname~1"));
+    }
+
+    #[test]
+    fn a_path_of_a_hundred_thousand_entries_is_read() {
+        let path: String = (0..100_000).map(|n| format!("/d{n}:")).collect();
+        assert_eq!(candidates(&Rules::exec(), "a", &path).len(), 100_001);
+    }
+}

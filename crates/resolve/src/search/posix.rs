@@ -1,0 +1,149 @@
+//! The lister of a POSIX system: one look-up a candidate, and what it finds is open.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{self, CWD, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{EXEC_PASSED_OVER, Hits, Lister, Trouble, Wanted};
+
+/// Looks candidates up one by one, as `execvp` does; each look-up is an open that reads nothing
+/// (`O_PATH`). What is found is asked through its descriptor whether it can be run.
+#[derive(Debug, Default)]
+pub struct Posix {
+    lookups: u64,
+}
+
+impl Lister for Posix {
+    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+        let mut hits = Hits::default();
+        let mut path = base.to_vec();
+        if !matches!(base.last(), None | Some(b'/')) {
+            path.push(b'/');
+        }
+        path.extend_from_slice(wanted.stem());
+        let length = path.len();
+        for (place, suffix) in wanted.suffixes().iter().enumerate() {
+            path.truncate(length);
+            path.extend_from_slice(suffix);
+            self.lookups += 1;
+            match open(&path) {
+                Ok(()) => hits.add(place),
+                Err(Trouble::Missing) => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(hits)
+    }
+
+    fn lookups(&self) -> u64 {
+        self.lookups
+    }
+}
+
+/// Opens a file that this process may run.
+fn open(path: &[u8]) -> Result<(), Trouble> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(trouble)?;
+    is_runnable(&file)
+}
+
+/// Asks the descriptor, not the name, whether it is a file that this process may run.
+pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
+    let stat = fs::fstat(file).map_err(trouble)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Trouble::Denied);
+    }
+    thruway_sys::access::may_execute(file.as_fd())
+        .map_err(|error| trouble(Errno::from_io_error(&error).unwrap_or(Errno::IO)))
+}
+
+/// As `execvp` tells errors apart.
+pub(super) fn trouble(errno: Errno) -> Trouble {
+    match errno {
+        Errno::ACCESS => Trouble::Denied,
+        errno if EXEC_PASSED_OVER.contains(&errno.raw_os_error()) => Trouble::Missing,
+        errno => Trouble::Failed(errno.raw_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Places, Plan, Rules, Search};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    const FOLDERS: usize = 211;
+    const FILES: usize = 40;
+
+    /// `FOLDERS` folders of `FILES` files; `first` is in the first, `deep` in the 197th.
+    fn folders() -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut path = Vec::new();
+        for number in 0..FOLDERS {
+            let base = folder.path().join(format!("d{number:03}"));
+            std::fs::create_dir(&base).unwrap();
+            (0..FILES).for_each(|file| std::fs::write(base.join(format!("f{file}")), "").unwrap());
+            path.push(base.to_str().unwrap().to_owned());
+        }
+        program(&folder.path().join("d000/first"), 0o755);
+        program(&folder.path().join("d196/deep"), 0o755);
+        (folder, path.join(":"))
+    }
+
+    fn program(path: &Path, mode: u32) {
+        std::fs::write(path, "").unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn plan(name: &str, path: &str) -> Plan {
+        let places = Places { path: path.as_bytes(), before: &[] };
+        Plan::new(&Rules::exec(), name.as_bytes(), &places).unwrap()
+    }
+
+    #[test]
+    fn a_search_asks_one_question_a_folder() {
+        let (_folder, path) = folders();
+        for (name, lookups) in [("first", 1), ("deep", 197), ("miss", 211)] {
+            let mut posix = Posix::default();
+            let plan = plan(name, &path);
+            let found = Search::new(&plan, &mut posix).next();
+            assert_eq!((found.is_some(), posix.lookups()), (name != "miss", lookups), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_be_run_is_passed_over_and_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |sub: &str| folder.path().join(sub);
+        for sub in ["a", "b/x", "c", "d"] {
+            std::fs::create_dir_all(path(sub)).unwrap();
+        }
+        program(&path("a/x"), 0o644);
+        program(&path("c/x"), 0o755);
+        symlink("nowhere", path("d/x")).unwrap();
+        let names = ["none", "a", "b", "a/x", "c", "d"].map(|sub| path(sub).display().to_string());
+        let plan = plan("x", &names.join(":"));
+        let mut posix = Posix::default();
+        let mut search = Search::new(&plan, &mut posix);
+        let found = search.next().unwrap().unwrap();
+        assert_eq!(found.path, path("c/x").to_str().unwrap().as_bytes());
+        let denied = ["a/x", "b/x"].map(|sub| path(sub).display().to_string().into_bytes());
+        assert_eq!(search.denied(), denied);
+        assert_eq!(search.next(), None);
+    }
+
+    #[test]
+    fn a_cycle_of_links_ends_the_search_as_it_ends_execvp() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("x", folder.path().join("x")).unwrap();
+        let path = folder.path().to_str().unwrap();
+        let plan = plan("x", &format!("{path}:/bin"));
+        let mut posix = Posix::default();
+        let mut search = Search::new(&plan, &mut posix);
+        let error = search.next().unwrap().unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::LOOP.raw_os_error()));
+        assert!(search.next().is_none());
+    }
+}

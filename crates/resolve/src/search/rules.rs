@@ -1,0 +1,261 @@
+//! The rules of a search as a value: what is asked, in which order, and when it ends.
+//!
+//! docs/semantics.md compares them point by point, with the source of each.
+
+use crate::expand::Flavour;
+
+/// Suffixes that a `PATHEXT` may have; a variable of the environment is no reason to ask more.
+pub const SUFFIXES_MAX: usize = 63;
+
+/// `PATHEXT` of a fresh system, for programs that find none in their environment.
+pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC";
+
+/// Error numbers of Linux after which `execvp` of the GNU C library tries the next candidate: `EACCES`,
+/// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
+pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
+
+/// Error numbers of Windows that mean "not there": of a file, of a folder.
+const NOT_FOUND: [i32; 2] = [2, 3];
+
+/// Error numbers of Windows after which Zig tries the next candidate: those, and "access denied".
+const ZIG_PASSED_OVER: [i32; 3] = [2, 3, 5];
+
+/// What `CreateProcessW` can start, directly or through `cmd.exe`.
+const STARTABLE: [&[u8]; 4] = [b".BAT", b".CMD", b".COM", b".EXE"];
+
+/// By whose rules a name becomes candidates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    kind: Kind,
+    /// Upper case, each with its dot, in order.
+    suffixes: Vec<Vec<u8>>,
+    current_first: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Exec,
+    Cmd,
+    Zig,
+    Rust,
+}
+
+impl Rules {
+    /// `execvp` of POSIX, as the GNU C library has it.
+    ///
+    /// One candidate a base, the name as it is; an empty entry is the current folder; what may not be
+    /// run is passed over, and any other failure than "not there" ends the search.
+    #[must_use]
+    pub fn exec() -> Self {
+        Self { kind: Kind::Exec, suffixes: Vec::new(), current_first: false }
+    }
+
+    /// `cmd.exe`: every suffix of `path_ext` in each base; the name as it is only if it ends in one of
+    /// them. Entries may be quoted, empty ones are skipped.
+    ///
+    /// The current folder comes first only on request ([`current_first`](Self::current_first)): it is
+    /// the classic way to start the wrong program.
+    #[must_use]
+    pub fn cmd(path_ext: &[u8]) -> Self {
+        Self { kind: Kind::Cmd, suffixes: split_path_ext(path_ext), current_first: false }
+    }
+
+    /// Zig's standard library: the current folder first, the name as it is before its suffixes, of
+    /// which only `.bat`, `.cmd`, `.com` and `.exe` count. Quotes mean nothing.
+    #[must_use]
+    pub fn zig(path_ext: &[u8]) -> Self {
+        let mut suffixes = split_path_ext(path_ext);
+        suffixes.retain(|suffix| STARTABLE.contains(&suffix.as_slice()));
+        Self { kind: Kind::Zig, suffixes, current_first: true }
+    }
+
+    /// Rust's standard library (1.96) on Windows: `.exe` is added to a name without a dot, and no
+    /// other suffix is known. A folder of that name counts, and fails to start.
+    #[must_use]
+    pub fn rust() -> Self {
+        Self { kind: Kind::Rust, suffixes: vec![b".EXE".to_vec()], current_first: false }
+    }
+
+    /// Whether the current folder is searched before the `PATH`.
+    #[must_use]
+    pub fn current_first(mut self, first: bool) -> Self {
+        self.current_first = first;
+        self
+    }
+
+    /// The system whose separators, lists and comparison of names these rules use.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
+    }
+
+    /// Whether the search goes on after a candidate that could not be started, by the system's error
+    /// number.
+    ///
+    /// `cmd.exe` has found its file when it starts it, so the system's "access denied" and "no valid
+    /// program" are its last word.
+    #[must_use]
+    pub fn passes_over(&self, code: i32) -> bool {
+        match self.kind {
+            Kind::Exec => EXEC_PASSED_OVER.contains(&code),
+            Kind::Cmd => NOT_FOUND.contains(&code),
+            Kind::Zig => ZIG_PASSED_OVER.contains(&code),
+            Kind::Rust => false,
+        }
+    }
+
+    /// Whether the search takes place in the `PATH` of the program to be, where that differs.
+    #[must_use]
+    pub fn searches_child_path(&self) -> bool {
+        matches!(self.kind, Kind::Exec | Kind::Rust)
+    }
+
+    /// What is searched where there is no `PATH` at all.
+    #[must_use]
+    pub fn default_path(&self) -> &'static [u8] {
+        if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
+    }
+
+    pub(super) fn starts_in_current(&self) -> bool {
+        self.current_first
+    }
+
+    /// Whether a folder is a candidate.
+    pub(super) fn accepts_directories(&self) -> bool {
+        self.kind == Kind::Rust
+    }
+
+    /// Whether a base that cannot be looked at for a reason of its own (a cycle of links, an I/O error)
+    /// is passed over.
+    pub(super) fn goes_on_after_failure(&self) -> bool {
+        self.kind != Kind::Exec
+    }
+
+    /// What is appended to `stem`, in order; empty for the name as it is. `is_path` says that the name
+    /// was given with a folder.
+    pub(super) fn suffixes_of(&self, stem: &[u8], is_path: bool) -> Vec<Vec<u8>> {
+        let bare = || std::iter::once(Vec::new());
+        let suffixes = self.suffixes.iter().cloned();
+        match self.kind {
+            Kind::Exec => bare().collect(),
+            Kind::Zig => bare().chain(suffixes).collect(),
+            Kind::Cmd if self.has_suffix(stem) => bare().chain(suffixes).collect(),
+            Kind::Cmd => suffixes.collect(),
+            Kind::Rust if is_path && !self.has_suffix(stem) => suffixes.chain(bare()).collect(),
+            Kind::Rust if is_path || stem.contains(&b'.') => bare().collect(),
+            Kind::Rust => suffixes.collect(),
+        }
+    }
+
+    /// Whether `stem` ends in one of the suffixes: all of what follows its last dot counts, so that
+    /// `a.exec` does not end in `.exe`.
+    fn has_suffix(&self, stem: &[u8]) -> bool {
+        suffix_of(stem).is_some_and(|end| self.suffixes.iter().any(|s| s.eq_ignore_ascii_case(end)))
+    }
+
+    /// The folders of a `PATH`, as these rules read it.
+    pub(super) fn split_path(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        match self.kind {
+            Kind::Exec => path
+                .split(|byte| *byte == b':')
+                .map(|entry| if entry.is_empty() { b".".to_vec() } else { entry.to_vec() })
+                .collect(),
+            Kind::Zig => path
+                .split(|byte| *byte == b';')
+                .filter(|entry| !entry.is_empty())
+                .map(<[u8]>::to_vec)
+                .collect(),
+            Kind::Cmd | Kind::Rust => split_quoted(path),
+        }
+    }
+}
+
+/// What follows the last dot of `stem`, with the dot.
+pub(crate) fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
+    stem.iter().rposition(|byte| *byte == b'.').map(|dot| &stem[dot..])
+}
+
+/// Suffixes in upper case; what does not begin with a dot is none.
+fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
+    let mut suffixes: Vec<Vec<u8>> = Vec::new();
+    for suffix in path_ext.split(|byte| *byte == b';') {
+        let suffix = suffix.trim_ascii().to_ascii_uppercase();
+        let is_one = suffix.len() > 1 && suffix.starts_with(b".");
+        if is_one && !suffixes.contains(&suffix) && suffixes.len() < SUFFIXES_MAX {
+            suffixes.push(suffix);
+        }
+    }
+    suffixes
+}
+
+/// Splits at each `;` that no pair of quotes holds; the quotes go, and so do empty entries.
+fn split_quoted(path: &[u8]) -> Vec<Vec<u8>> {
+    let mut entries = Vec::new();
+    let mut entry = Vec::new();
+    let mut quoted = false;
+    for byte in path {
+        match byte {
+            b'"' => quoted = !quoted,
+            b';' if !quoted => entries.push(std::mem::take(&mut entry)),
+            _ => entry.push(*byte),
+        }
+    }
+    entries.push(entry);
+    entries.retain(|entry| !entry.is_empty());
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(bytes: Vec<Vec<u8>>) -> Vec<String> {
+        bytes.into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect()
+    }
+
+    fn suffixes(rules: &Rules, stem: &str) -> Vec<String> {
+        texts(rules.suffixes_of(stem.as_bytes(), false))
+    }
+
+    #[test]
+    fn cmd_tries_the_bare_name_only_if_it_ends_in_a_suffix() {
+        let rules = Rules::cmd(b".com;.EXE;.bat");
+        assert_eq!(suffixes(&rules, "a"), [".COM", ".EXE", ".BAT"]);
+        assert_eq!(suffixes(&rules, "a.exe"), ["", ".COM", ".EXE", ".BAT"]);
+        assert_eq!(suffixes(&rules, "a.exec"), [".COM", ".EXE", ".BAT"]);
+        assert_eq!(suffixes(&rules, "a.b"), [".COM", ".EXE", ".BAT"]);
+    }
+
+    #[test]
+    fn zig_tries_the_bare_name_first_and_knows_four_suffixes() {
+        let rules = Rules::zig(PATH_EXT);
+        assert_eq!(suffixes(&rules, "a"), ["", ".COM", ".EXE", ".BAT", ".CMD"]);
+    }
+
+    #[test]
+    fn rust_adds_exe_to_a_name_without_a_dot() {
+        let rules = Rules::rust();
+        assert_eq!(suffixes(&rules, "a"), [".EXE"]);
+        assert_eq!(suffixes(&rules, "a.bat"), [""]);
+        assert_eq!(texts(rules.suffixes_of(b"a", true)), [".EXE", ""]);
+        assert_eq!(texts(rules.suffixes_of(b"a.exe", true)), [""]);
+    }
+
+    #[test]
+    fn an_odd_path_ext_gives_each_suffix_once() {
+        let odd = split_path_ext(b";.EXE; .bat ;exe;.;.exe;;.CMD");
+        assert_eq!(texts(odd), [".EXE", ".BAT", ".CMD"]);
+        let many: Vec<u8> = (0..1000).flat_map(|n| format!(".{n};").into_bytes()).collect();
+        assert_eq!(split_path_ext(&many).len(), SUFFIXES_MAX);
+    }
+
+    #[test]
+    fn each_rule_reads_a_path_in_its_own_way() {
+        assert_eq!(texts(Rules::exec().split_path(b"/a::b:")), ["/a", ".", "b", "."]);
+        let path = br#"C:\a;;"C:\b;c"\d;e"#;
+        assert_eq!(texts(Rules::cmd(b"").split_path(path)), [r"C:\a", r"C:\b;c\d", "e"]);
+        assert_eq!(texts(Rules::rust().split_path(path)), [r"C:\a", r"C:\b;c\d", "e"]);
+        let zig = texts(Rules::zig(b"").split_path(path));
+        assert_eq!(zig, [r"C:\a", r#""C:\b"#, r#"c"\d"#, "e"]);
+    }
+}

@@ -1,0 +1,245 @@
+//! What is started, and how.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use thruway_resolve::native;
+use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+
+use crate::environment::Environment;
+use crate::stdio::{Direction, Ends};
+use crate::{Child, Error, Output, Stdio, Tried};
+
+/// A command to start: built step by step, started as often as wanted.
+#[derive(Debug)]
+pub struct Command {
+    pub(crate) name: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Environment,
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) group: Option<i32>,
+    stdio: [Stdio; 3],
+    rules: Rules,
+    path: Option<OsString>,
+}
+
+/// What is handed to the system: the command, and the program's ends of its streams.
+pub(crate) struct Prepared<'a> {
+    pub(crate) command: &'a Command,
+    pub(crate) name: Vec<u8>,
+    pub(crate) stdio: [Ends; 3],
+}
+
+impl Command {
+    /// The command `name`, without arguments, in this process's folder and environment, by the rules
+    /// of this system: `execvp`, or `cmd.exe` without its search of the current folder.
+    #[must_use]
+    pub fn new(name: impl AsRef<OsStr>) -> Self {
+        Self {
+            name: name.as_ref().to_owned(),
+            arguments: Vec::new(),
+            environment: Environment::default(),
+            folder: None,
+            group: None,
+            stdio: Default::default(),
+            rules: host_rules(),
+            path: None,
+        }
+    }
+
+    /// Adds an argument. It reaches the program as it is.
+    #[must_use]
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn env(mut self, key: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.change(key.as_ref(), Some(value.as_ref()));
+        self
+    }
+
+    /// Takes a variable out of its environment.
+    #[must_use]
+    pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Self {
+        self.environment.change(key.as_ref(), None);
+        self
+    }
+
+    /// Starts with an empty environment; what is set afterwards is added.
+    #[must_use]
+    pub fn env_clear(mut self) -> Self {
+        self.environment.clear();
+        self
+    }
+
+    /// Its current folder. On POSIX, relative candidates start there too.
+    #[must_use]
+    pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
+        self.folder = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Its standard input: this process's, unless it is set.
+    #[must_use]
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdio[0] = stdin.into();
+        self
+    }
+
+    /// Its standard output: this process's, unless it is set.
+    #[must_use]
+    pub fn stdout(mut self, stdout: impl Into<Stdio>) -> Self {
+        self.stdio[1] = stdout.into();
+        self
+    }
+
+    /// Its standard error: this process's, unless it is set.
+    #[must_use]
+    pub fn stderr(mut self, stderr: impl Into<Stdio>) -> Self {
+        self.stdio[2] = stderr.into();
+        self
+    }
+
+    /// The process group it joins; 0 is a new one of its own (on Windows the only one there is: it
+    /// gets no Ctrl-C).
+    #[must_use]
+    pub fn process_group(mut self, group: i32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// By whose rules the program is found.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// The folders to search, as one text, whatever the environments say.
+    #[must_use]
+    pub fn search_path(mut self, path: impl AsRef<OsStr>) -> Self {
+        self.path = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// Its candidates, in order; nothing is looked up.
+    ///
+    /// # Errors
+    /// A NUL byte in the name or in the folders to search.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let name = native::bytes(&self.name);
+        let path = self.path();
+        let places = Places { path: &native::bytes(&path), before: &[] };
+        Plan::new(&self.rules, &name, &places).map_err(|error| Error::search(&name, error))
+    }
+
+    /// The folders to search: `PATH` of the environment that the rules search in.
+    fn path(&self) -> OsString {
+        if let Some(path) = &self.path {
+            return path.clone();
+        }
+        let own = || std::env::var_os("PATH");
+        let of_child = self.environment.changed("PATH").map(|path| path.map(OsStr::to_owned));
+        let path = match of_child {
+            Some(path) if self.rules.searches_child_path() => path,
+            _ => own(),
+        };
+        path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// What kept it from being started, with every candidate that was tried.
+    pub fn spawn(&self) -> Result<Child, Error> {
+        let plan = self.plan()?;
+        let prepared = self.prepare()?;
+        let started = prepared.start_any(&plan)?;
+        Ok(prepared.into_child(started))
+    }
+
+    /// Starts it from what `lister` finds, such as an index that is kept up to date.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn); candidates that the lister passed over are not among those tried.
+    pub fn spawn_by(&self, lister: &mut impl Lister) -> Result<Child, Error> {
+        let plan = self.plan()?;
+        let prepared = self.prepare()?;
+        let mut tried = Vec::new();
+        for found in Search::new(&plan, lister) {
+            let path = found.map_err(|error| Error::search(&prepared.name, error))?.path;
+            match prepared.start(&path)? {
+                Ok(started) => return Ok(prepared.into_child(started)),
+                Err(error) => {
+                    let ends = !self.rules.passes_over(error.raw_os_error().unwrap_or(0));
+                    tried.push(Tried { path, error });
+                    if ends {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(Error::candidates(&prepared.name, tried))
+    }
+
+    /// Starts it and waits for its end.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn), and whatever the system reports of the wait.
+    pub fn status(&self) -> Result<ExitStatus, Error> {
+        self.spawn()?.wait().map_err(|error| self.failed("wait", error))
+    }
+
+    /// Starts it, with pipes for its outputs unless they are set, and reads them to their end. Its
+    /// standard input is empty unless it is set.
+    ///
+    /// # Errors
+    /// As [`status`](Self::status).
+    pub fn output(mut self) -> Result<Output, Error> {
+        let unset = [Stdio::Null, Stdio::Pipe, Stdio::Pipe];
+        for (stdio, unset) in self.stdio.iter_mut().zip(unset) {
+            if matches!(stdio, Stdio::Inherit) {
+                *stdio = unset;
+            }
+        }
+        self.spawn()?.wait_with_output().map_err(|error| self.failed("wait", error))
+    }
+
+    pub(crate) fn prepare(&self) -> Result<Prepared<'_>, Error> {
+        let [stdin, stdout, stderr] = &self.stdio;
+        let ends = |stdio: &Stdio, direction| {
+            stdio.ends(direction).map_err(|error| self.failed("open a stream", error))
+        };
+        let stdio = [
+            ends(stdin, Direction::Reads)?,
+            ends(stdout, Direction::Writes)?,
+            ends(stderr, Direction::Writes)?,
+        ];
+        Ok(Prepared { command: self, name: native::bytes(&self.name).into_owned(), stdio })
+    }
+
+    fn failed(&self, doing: &'static str, error: std::io::Error) -> Error {
+        Error::step(&native::bytes(&self.name), doing, error)
+    }
+}
+
+fn host_rules() -> Rules {
+    if cfg!(windows) {
+        let path_ext = std::env::var_os("PATHEXT");
+        let path_ext = path_ext.map(|text| native::bytes(&text).into_owned());
+        Rules::cmd(path_ext.as_deref().unwrap_or(PATH_EXT))
+    } else {
+        Rules::exec()
+    }
+}

@@ -1,0 +1,28 @@
+//! Starts a command by its name.
+//!
+//! [`Command`] is built as `std::process::Command` is, and differs in what it promises: whose rules
+//! find the program is a value ([`Rules`]), a program that cannot be started makes way for the next
+//! candidate where those rules say so, one new process tries them all, and an error knows every
+//! candidate that was tried. Arguments never meet a shell.
+//!
+//! Reading order: `command`, then `linux`, which hands it to the kernel, `child`, `error`.
+#![forbid(unsafe_code)]
+
+mod child;
+mod command;
+mod environment;
+mod error;
+#[cfg(target_os = "linux")]
+mod linux;
+mod stdio;
+
+pub use child::{Child, Output};
+pub use command::Command;
+pub use error::{Error, Tried};
+pub use stdio::Stdio;
+pub use thruway_resolve::search::Rules;
+
+/// The examples of the README are compiled and run.
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../README.md")]
+struct Readme;

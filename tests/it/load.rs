@@ -1,0 +1,134 @@
+#[path = "../../crates/load/tests/server/mod.rs"]
+mod server;
+
+use std::process::{Command, Output, Stdio};
+
+use crate::{run, stderr, stdout, thruway};
+use server::{HELLO, Next, Server, write};
+
+/// Runs `thruway load` on `server` with `options`.
+fn load(server: &Server, options: &[&str]) -> Output {
+    let output = thruway().arg("load").arg(server.url("/")).args(options).output();
+    output.expect("the binary starts")
+}
+
+#[test]
+fn a_run_is_reported_with_each_connections_share() {
+    let server = Server::answering(HELLO);
+    let output = load(&server, &["-c", "2", "-n", "500", "--per-connection"]);
+    let text = stdout(&output);
+    assert!(text.starts_with(&format!("{}: 2 connections, ", server.url("/"))), "{text}");
+    for part in ["  requests  500   ", "  status    2xx 500\n", "  fairness  Jain ", "  greedy 2 "]
+    {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}
+
+#[test]
+fn an_unfair_server_is_told_by_the_exit_status() {
+    let starving = Server::starving(1);
+    let output = load(&starving, &["-c", "4", "-d", "0.5", "--fair", "0.9"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("\nunfair: Jain 0."), "{}", stdout(&output));
+    assert!(stdout(&output).contains("; 3 starved\n"), "{}", stdout(&output));
+    let fair = Server::answering(HELLO);
+    assert_eq!(load(&fair, &["-c", "1", "-n", "10", "--fair", "1"]).status.code(), Some(0));
+}
+
+#[test]
+fn json_holds_the_same_numbers() {
+    let server = Server::answering(HELLO);
+    let output = load(&server, &["--mix", "greedy=2,idle=1", "-n", "50", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["total"]["requests"], 50);
+    assert_eq!(json["total"]["status"]["2xx"], 50);
+    assert_eq!(json["classes"][1]["name"], "idle");
+    assert_eq!(json["connections"].as_array().unwrap().len(), 3);
+    assert!(json["total"]["latency"]["p99_ns"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn ctrl_c_ends_the_run_with_its_report() {
+    use std::os::unix::process::ExitStatusExt;
+    let (told, begun) = std::sync::mpsc::channel();
+    let server = Server::new(move |stream, _, _| {
+        let _ = told.send(());
+        write(stream, HELLO)
+    });
+    let mut load = thruway();
+    load.arg("load").arg(server.url("/")).args(["-d", "60"]).stdout(Stdio::piped());
+    let child = load.spawn().unwrap();
+    begun.recv().unwrap();
+    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let output = child.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("  requests  "), "{}", stdout(&output));
+    assert_eq!(output.status.signal(), Some(2));
+}
+
+#[test]
+fn a_server_that_never_answers_is_a_failure_after_its_report() {
+    let server = Server::new(|_, _, _| Next::Hang);
+    let output = load(&server, &["-c", "3", "-d", "0.3"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("3 starved   3 pending, the oldest for "));
+    assert!(stderr(&output).contains(": it never answered in full\n\nhint: "));
+}
+
+#[test]
+fn nobody_listening_is_one_clear_line() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = run(&["load", &nobody.to_string(), "-d", "60"]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = format!("thruway: no answer from http://{nobody}/: Connection refused");
+    assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+}
+
+#[test]
+fn another_machine_is_not_loaded_unless_allowed() {
+    let output = run(&["load", "http://192.0.2.1/"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        "thruway: 192.0.2.1 is another machine\n\n\
+         hint: --allow-remote loads another machine: only one that you may load\n"
+    );
+}
+
+#[test]
+fn a_unix_socket_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 1024];
+        while stream.read(&mut request).unwrap() > 0 {
+            stream.write_all(HELLO.as_bytes()).unwrap();
+        }
+    });
+    let path = path.to_str().unwrap();
+    let output = run(&["load", "http://app/x", "--unix-socket", path, "-c", "1", "-n", "7"]);
+    assert!(stdout(&output).contains("requests  7 "), "{}", stderr(&output));
+    server.join().unwrap();
+}
+
+#[test]
+fn the_request_is_as_it_was_asked_for() {
+    let server = Server::answering(HELLO);
+    for (options, part) in [
+        (&["-H", "no colon"][..], "cannot send \"no colon\": a header is written as Name: value"),
+        (&["--method", "GE T"], "cannot send \"GE T\": it is not a method"),
+        (&["--body", "@/no/such/file"], "cannot read /no/such/file: "),
+        (&["--mix", "rude=1"], "a class is greedy, polite, trickle or idle"),
+        (&["-c", "0"], "0 is not in 1..=1000000"),
+        (&["--fair", "2"], "an index is between 0 and 1"),
+        (&["-d", "0"], "it is not a time that passes"),
+    ] {
+        let output = load(&server, options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
+    }
+}

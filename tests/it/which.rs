@@ -1,0 +1,100 @@
+use std::path::Path;
+use std::process::Output;
+
+use crate::{run, stderr, stdout};
+
+fn which(arguments: &[&str]) -> Output {
+    run(&[&["which"], arguments].concat())
+}
+
+/// A tree with the given files, all of them programs.
+fn tree(files: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for file in files {
+        let path = folder.path().join(file);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("its folder");
+        std::fs::write(&path, "").expect("a file");
+        make_runnable(&path);
+    }
+    folder
+}
+
+#[cfg(unix)]
+fn make_runnable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(path, mode).expect("its mode");
+}
+
+#[cfg(windows)]
+fn make_runnable(_: &Path) {}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::*;
+
+    #[test]
+    fn the_first_in_the_path_is_printed() {
+        let folder = tree(&["a/tool", "b/tool", "b/other"]);
+        let path = ["none", "a", "b"].map(|sub| folder.path().join(sub).display().to_string());
+        let [_, a, b] = &path;
+        let found = which(&["--path", &path.join(":"), "tool", "other"]);
+        assert_eq!(stdout(&found), format!("{a}/tool\n{b}/other\n"));
+        let all = which(&["-a", "--count", "--path", &path.join(":"), "tool"]);
+        assert_eq!(stdout(&all), format!("{a}/tool\n{b}/tool\n3 look-ups\n"));
+    }
+
+    #[test]
+    fn a_name_that_is_not_there_gives_1_and_the_reason() {
+        let folder = tree(&["a/tool"]);
+        std::fs::write(folder.path().join("a/note"), "").unwrap();
+        let path = folder.path().join("a").display().to_string();
+        let missing = which(&["--path", &path, "tool", "nothing"]);
+        assert_eq!(missing.status.code(), Some(1));
+        assert_eq!(stdout(&missing), format!("{path}/tool\n"));
+        assert_eq!(stderr(&missing), "thruway: nothing not found in 1 folder\n");
+        let denied = which(&["--path", &path, "note"]);
+        assert_eq!(stderr(&denied), format!("thruway: {path}/note may not be run\n"));
+        assert_eq!(denied.status.code(), Some(1));
+    }
+
+    #[test]
+    fn windows_rules_are_tried_on_a_tree() {
+        let folder = tree(&["Bin/Tool.bat", "bin2/tool.EXE", "bin2/tool"]);
+        let root = folder.path().to_str().unwrap();
+        let search = |rules| {
+            let path = r"C:\bin;D:\bin2";
+            let output = which(&["-a", "--rules", rules, "--root", root, "--path", path, "tool"]);
+            stdout(&output).lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(search("cmd"), [r"C:\bin\tool.BAT", r"D:\bin2\tool.EXE"]);
+        let zig = [r"C:\bin\tool.BAT", r"D:\bin2\tool", r"D:\bin2\tool.EXE"];
+        assert_eq!(search("zig"), zig);
+        assert_eq!(search("rust"), [r"D:\bin2\tool.EXE"]);
+    }
+
+    #[test]
+    fn windows_rules_need_windows_or_a_tree() {
+        let output = which(&["--rules", "cmd", "tool"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(
+            stderr(&output),
+            "thruway: these rules search the folders of Windows\n\n\
+             hint: --root DIR searches a tree of such folders\n"
+        );
+    }
+
+    #[test]
+    fn json_holds_what_was_found_and_what_it_took() {
+        let folder = tree(&["a/tool"]);
+        let path = folder.path().join("a").display().to_string();
+        let output = which(&["--json", "--path", &path, "tool", "nothing"]);
+        let parsed: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        let tool = format!("{path}/tool");
+        let expected = serde_json::json!([
+            { "name": "tool", "found": [tool], "denied": [], "lookups": 1 },
+            { "name": "nothing", "found": [], "denied": [], "lookups": 1 },
+        ]);
+        assert_eq!(parsed, expected);
+    }
+}

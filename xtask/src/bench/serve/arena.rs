@@ -1,0 +1,152 @@
+//! Where the servers meet: each in turn, with the same load, round after round.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::super::Setting;
+use super::super::measure::Series;
+use super::load::{Run, load};
+use super::running::{Running, Start};
+use super::server::{App, SERVERS, Server};
+
+/// Seconds of load before each measured one, so that code and caches are warm.
+const WARM_UP_SECONDS: &str = "0.5";
+/// Sizes of the two files in the folder, in bytes, by their names.
+const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
+
+/// The servers at hand, and what they serve.
+pub(in crate::bench) struct Arena<'a> {
+    pub(in crate::bench) setting: &'a Setting,
+    servers: Vec<(&'static Server, PathBuf)>,
+    rack: PathBuf,
+    folder: PathBuf,
+}
+
+/// How servers are started and asked.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct Scenario<'a> {
+    pub(in crate::bench) app: App,
+    pub(in crate::bench) workers: u32,
+    pub(in crate::bench) threads: u32,
+    pub(in crate::bench) path: &'a str,
+    /// Of `thruway load`.
+    pub(in crate::bench) options: &'a [&'a str],
+}
+
+/// What one server showed, a run a round.
+pub(in crate::bench) struct Measured {
+    pub(in crate::bench) server: &'static Server,
+    pub(in crate::bench) runs: Vec<Run>,
+}
+
+impl<'a> Arena<'a> {
+    /// Finds the servers; those that are not at hand are left out, with a line each.
+    pub(in crate::bench) fn new(setting: &'a Setting) -> Result<Self, String> {
+        let folder =
+            std::env::temp_dir().join(format!("thruway-bench-files-{}", std::process::id()));
+        let made = fs::create_dir_all(&folder)
+            .and_then(|()| {
+                FILES
+                    .iter()
+                    .try_for_each(|(name, bytes)| fs::write(folder.join(name), vec![b'x'; *bytes]))
+            })
+            .and_then(|()| fs::write(folder.join("index.html"), "ready\n"));
+        made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut servers = Vec::new();
+        for server in &SERVERS {
+            match server.program(setting) {
+                Ok(program) => servers.push((server, program)),
+                Err(reason) => println!("left out: {reason}"),
+            }
+        }
+        Ok(Self { setting, servers, rack: setting.root.join("examples/rack_hello"), folder })
+    }
+
+    /// The servers that know the scenario's kind of application.
+    pub(in crate::bench) fn servers(
+        &self,
+        app: App,
+    ) -> impl Iterator<Item = (&'static Server, &Path)> {
+        let all = self.servers.iter().map(|(server, program)| (*server, program.as_path()));
+        all.filter(move |(server, _)| server.arguments(app).is_some())
+    }
+
+    /// Starts each server once a round, and loads it.
+    pub(in crate::bench) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<Measured>, String> {
+        let servers: Vec<_> = self.servers(scenario.app).collect();
+        let mut all: Vec<_> =
+            servers.iter().map(|(server, _)| Measured { server, runs: Vec::new() }).collect();
+        for _ in 0..self.setting.rounds {
+            for ((server, program), measured) in servers.iter().zip(&mut all) {
+                if let Some(running) = self.start(server, program, scenario)? {
+                    measured.runs.push(self.load(&running, scenario)?);
+                }
+            }
+        }
+        all.retain(|measured| !measured.runs.is_empty());
+        Ok(all)
+    }
+
+    /// Starts one server as the scenario says, and warms it up. One that does not start is left out,
+    /// with its last words.
+    pub(in crate::bench) fn start(
+        &self,
+        server: &Server,
+        program: &Path,
+        scenario: Scenario<'_>,
+    ) -> Result<Option<Running>, String> {
+        let Scenario { app, workers, threads, .. } = scenario;
+        let (rack, folder) = (self.rack.as_path(), self.folder.as_path());
+        match Running::start(server, program, Start { app, workers, threads, rack, folder }) {
+            Ok(running) => {
+                let warm_up = Scenario { options: &["-d", WARM_UP_SECONDS], ..scenario };
+                self.load(&running, warm_up)?;
+                Ok(Some(running))
+            }
+            Err(reason) => {
+                println!("left out: {reason}");
+                Ok(None)
+            }
+        }
+    }
+
+    pub(in crate::bench) fn load(
+        &self,
+        running: &Running,
+        scenario: Scenario<'_>,
+    ) -> Result<Run, String> {
+        load(&self.setting.root, running, scenario.path, scenario.options)
+    }
+
+    /// The setting's seconds, `times` over, as `thruway load` takes them.
+    pub(in crate::bench) fn seconds(&self, times: f64) -> String {
+        (self.setting.seconds * times).to_string()
+    }
+}
+
+impl Drop for Arena<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Measured {
+    /// One number of every run.
+    pub(in crate::bench) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
+        Series::new(self.server.name, self.runs.iter().map(number).collect())
+    }
+
+    pub(in crate::bench) fn median(&self, number: impl Fn(&Run) -> f64) -> f64 {
+        self.series(number).median()
+    }
+}
+
+/// The median of the server with that name, if it took part.
+pub(in crate::bench) fn median_of(
+    all: &[Measured],
+    name: &str,
+    number: impl Fn(&Run) -> f64,
+) -> Option<f64> {
+    let measured = all.iter().find(|measured| measured.server.name == name)?;
+    Some(measured.median(number)).filter(|median| median.is_finite())
+}

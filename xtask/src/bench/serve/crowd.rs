@@ -1,0 +1,72 @@
+//! Many connections that do little: idle ones cost memory, slow ones try others' patience.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::super::Setting;
+use super::arena::{Arena, Scenario, median_of};
+use super::load::{Run, begin};
+use super::process::memory_mb;
+use super::server::App;
+use super::table::{Table, at_most};
+
+/// How many connections idle.
+const IDLE: u64 = 10_000;
+/// How long connecting them all may take, in seconds, before memory is read.
+const SETTLE_SECONDS: u64 = 8;
+
+/// Memory of 10,000 keep-alive connections that have had one answer each.
+pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
+    let arena = Arena::new(setting)?;
+    let scenario = Scenario { app: App::Rack, workers: 2, threads: 2, path: "/", options: &[] };
+    let columns = ["server", "MB without", "MB with", "MB more", "answered"];
+    let title = "10,000 idle keep-alive connections after one answer each, `-w 2 -t 2`";
+    let mut table = Table::new(title, &columns);
+    let mut ours = None;
+    for (server, program) in arena.servers(App::Rack) {
+        let Some(running) = arena.start(server, program, scenario)? else { continue };
+        let without = memory_mb(&running.processes());
+        let (mix, seconds) = (format!("idle={IDLE}"), (SETTLE_SECONDS + 2).to_string());
+        let options = ["--mix", mix.as_str(), "-d", seconds.as_str()];
+        let loading = begin(&setting.root, &running, scenario.path, &options)?;
+        sleep(Duration::from_secs(SETTLE_SECONDS));
+        let with = memory_mb(&running.processes());
+        let answered = loading.end()?["total"]["requests"].as_u64().unwrap_or(0);
+        let cells = [without, with, with - without].map(|megabytes| format!("{megabytes:.0}"));
+        table.row(server.name, &[cells.as_slice(), &[answered.to_string()]].concat());
+        if server.name == "thruway" && answered == IDLE {
+            ours = Some(with - without);
+        }
+    }
+    table.target("MB more ≤ 40, with all answered", at_most(ours, 40.0));
+    Ok(table.text())
+}
+
+/// A polite client's latency, alone and beside 100 clients that send a byte every 100 ms.
+pub(in crate::bench) fn trickle(setting: &Setting) -> Result<String, String> {
+    let arena = Arena::new(setting)?;
+    let seconds = arena.seconds(2.0);
+    let scenario = Scenario { app: App::Rack, workers: 2, threads: 2, path: "/", options: &[] };
+    let alone = ["--mix", "polite=1", "-d", &seconds];
+    let beside = ["--mix", "polite=1,trickle=100", "-d", &seconds];
+    let alone = arena.rounds(Scenario { options: &alone, ..scenario })?;
+    let beside = arena.rounds(Scenario { options: &beside, ..scenario })?;
+    let columns = ["server", "alone p99 ms", "beside 100 p99 ms", "ms more", "polite requests"];
+    let title = "A polite client beside 100 that send a byte every 100 ms, `-w 2 -t 2`";
+    let mut table = Table::new(title, &columns);
+    for (alone, beside) in alone.iter().zip(&beside) {
+        let (before, after) = (alone.median(p99_ms), beside.median(p99_ms));
+        let answered = beside.median(|run| run.class("polite", "/requests"));
+        let cells = [before, after, after - before].map(|time| format!("{time:.2}"));
+        table.row(alone.server.name, &[cells.as_slice(), &[format!("{answered:.0}")]].concat());
+    }
+    let more = median_of(&beside, "thruway", p99_ms)
+        .zip(median_of(&alone, "thruway", p99_ms))
+        .map(|(after, before)| after - before);
+    table.target("less than 2 ms more", at_most(more, 2.0));
+    Ok(table.text())
+}
+
+fn p99_ms(run: &Run) -> f64 {
+    run.class("polite", "/latency/p99_ns") / 1e6
+}

@@ -1,0 +1,109 @@
+//! What `thruway load` says of a running server.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::process::cpu_seconds;
+use super::running::Running;
+
+/// One run's report.
+#[derive(Debug)]
+pub(in crate::bench) struct Run {
+    report: Value,
+    /// Processor time that the server used meanwhile.
+    cpu_seconds: f64,
+}
+
+/// A run that is under way.
+#[derive(Debug)]
+pub(in crate::bench) struct Loading {
+    child: Child,
+}
+
+/// Runs `thruway load` with `options` to its end.
+pub(in crate::bench) fn load(
+    root: &Path,
+    server: &Running,
+    path: &str,
+    options: &[&str],
+) -> Result<Run, String> {
+    let processes = server.processes();
+    let before = cpu_seconds(&processes);
+    let report = begin(root, server, path, options)?.end()?;
+    Ok(Run { report, cpu_seconds: cpu_seconds(&processes) - before })
+}
+
+/// Starts `thruway load` with `options`.
+pub(in crate::bench) fn begin(
+    root: &Path,
+    server: &Running,
+    path: &str,
+    options: &[&str],
+) -> Result<Loading, String> {
+    let mut load = Command::new(root.join("target/release/thruway"));
+    load.args(["load", "--json", &server.url(path)]).args(options);
+    let child = load.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = child.map_err(|error| format!("cannot start thruway load: {error}"))?;
+    Ok(Loading { child })
+}
+
+impl Loading {
+    /// Waits for the report. A server that never answered has one too.
+    pub(in crate::bench) fn end(self) -> Result<Value, String> {
+        let output = self.child.wait_with_output().map_err(|error| error.to_string())?;
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("thruway load: {error}"))
+    }
+}
+
+impl Run {
+    /// A number of the whole run.
+    pub(in crate::bench) fn total(&self, pointer: &str) -> f64 {
+        number(&self.report["total"], pointer)
+    }
+
+    /// A number of one class.
+    pub(in crate::bench) fn class(&self, name: &str, pointer: &str) -> f64 {
+        let classes = self.report["classes"].as_array().into_iter().flatten();
+        classes.filter(|class| class["name"] == name).map(|class| number(class, pointer)).sum()
+    }
+
+    /// Requests that each connection had answered.
+    pub(in crate::bench) fn shares(&self) -> Vec<u64> {
+        let connections = self.report["connections"].as_array().into_iter().flatten();
+        connections.filter_map(|connection| connection["requests"].as_u64()).collect()
+    }
+
+    pub(in crate::bench) fn requests_per_second(&self) -> f64 {
+        self.total("/requests_per_second")
+    }
+
+    /// Microseconds of processor time that an answer cost the server.
+    pub(in crate::bench) fn cpu_us(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.total("/requests")
+    }
+
+    /// Bytes received for each answered request, heads included.
+    pub(in crate::bench) fn bytes_a_request(&self) -> f64 {
+        self.total("/bytes_per_second") / self.requests_per_second()
+    }
+
+    /// Requests that were lost, or answered with an error.
+    pub(in crate::bench) fn lost(&self) -> f64 {
+        let refused = ["/status/4xx", "/status/5xx"].map(|status| self.total(status));
+        self.total("/failed") + refused.iter().sum::<f64>()
+    }
+
+    pub(in crate::bench) fn jain(&self) -> f64 {
+        self.total("/fairness/index")
+    }
+
+    pub(in crate::bench) fn starved(&self) -> f64 {
+        self.total("/fairness/starved")
+    }
+}
+
+fn number(group: &Value, pointer: &str) -> f64 {
+    group.pointer(pointer).and_then(Value::as_f64).unwrap_or(0.0)
+}

@@ -1,0 +1,13 @@
+//! `thruway serve` against other servers, under `thruway load`.
+
+pub(super) mod arena;
+pub(super) mod crowd;
+pub(super) mod fairness;
+pub(super) mod files;
+mod load;
+pub(super) mod original;
+mod process;
+pub(super) mod rack;
+mod running;
+pub(super) mod server;
+mod table;

@@ -1,0 +1,39 @@
+//! The three tables that started this: requests completed per connection.
+
+use super::super::Setting;
+use super::arena::{Arena, Scenario};
+use super::server::App;
+use super::table::Table;
+
+/// What each table asks for, and how many bytes the answer has at least.
+const TABLES: [(&str, App, &str, f64); 3] = [
+    ("121-byte response", App::Rack, "/", 121.0),
+    ("9 MB response", App::Rack, "/file", 9e6),
+    ("9 MB by X-Sendfile", App::Sendfile, "/sendfile", 9e6),
+];
+
+pub(in crate::bench) fn per_connection(setting: &Setting) -> Result<String, String> {
+    let arena = Arena::new(setting)?;
+    let seconds = arena.seconds(1.0);
+    let mut text = String::new();
+    for (title, app, path, bytes_min) in TABLES {
+        let title = format!("{title}: requests completed per connection, `-w 2 -t 2`, {seconds} s");
+        let mut table = Table::new(&title, &["server", "ten connections", "sum", "Jain"]);
+        let options = ["-c", "10", "-d", &seconds];
+        let scenario = Scenario { app, workers: 2, threads: 2, path, options: &options };
+        for (server, program) in arena.servers(app) {
+            let Some(running) = arena.start(server, program, scenario)? else { continue };
+            let run = arena.load(&running, scenario)?;
+            if run.bytes_a_request() < bytes_min {
+                table.row(server.name, &["its answers are too short".into(), "".into(), "".into()]);
+                continue;
+            }
+            let shares: Vec<_> = run.shares().iter().map(u64::to_string).collect();
+            let sum = format!("{:.0}", run.total("/requests"));
+            table.row(server.name, &[shares.join(" "), sum, format!("{:.3}", run.jain())]);
+        }
+        text.push_str(&table.text());
+        text.push('\n');
+    }
+    Ok(text)
+}

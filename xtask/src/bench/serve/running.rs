@@ -1,0 +1,144 @@
+//! A server that runs, for as long as this value lives.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::process;
+use super::server::{App, Server};
+
+/// How long a server may take to answer for the first time.
+const BOOT_MAX: Duration = Duration::from_secs(60);
+/// How long a server may take to stop when it is asked to, before it is made to.
+const STOP_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+
+/// How a server is started.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::bench) struct Start<'a> {
+    pub(in crate::bench) app: App,
+    pub(in crate::bench) workers: u32,
+    pub(in crate::bench) threads: u32,
+    /// The folder of `config.ru`.
+    pub(in crate::bench) rack: &'a Path,
+    /// The folder of files.
+    pub(in crate::bench) folder: &'a Path,
+}
+
+/// A server's process, its port, and the folder that it works in.
+#[derive(Debug)]
+pub(in crate::bench) struct Running {
+    child: Child,
+    port: u16,
+    run: PathBuf,
+}
+
+impl Running {
+    /// Starts `server` and waits until it answers.
+    pub(in crate::bench) fn start(
+        server: &Server,
+        program: &Path,
+        start: Start<'_>,
+    ) -> Result<Self, String> {
+        let failed = |error| format!("{}: {error}", server.name);
+        let port = free_port().map_err(|error| failed(error.to_string()))?;
+        let run = std::env::temp_dir().join(format!("thruway-bench-{port}"));
+        fs::create_dir_all(&run).map_err(|error| failed(error.to_string()))?;
+        let fill = |text: &str| {
+            text.replace("{port}", &port.to_string())
+                .replace("{workers}", &start.workers.to_string())
+                .replace("{threads}", &start.threads.to_string())
+                .replace("{app}", &start.rack.display().to_string())
+                .replace("{folder}", &start.folder.display().to_string())
+                .replace("{run}", &run.display().to_string())
+        };
+        let arguments = server.arguments(start.app).unwrap_or_default();
+        let child = fs::write(run.join("config"), fill(server.config)).and_then(|()| {
+            let output = File::create(run.join("output"))?;
+            Command::new(program)
+                .args(arguments.split_whitespace().map(fill))
+                .env("RACK_ENV", "production")
+                .current_dir(start.rack)
+                .stdin(std::process::Stdio::null())
+                .stdout(output.try_clone()?)
+                .stderr(output)
+                .process_group(0)
+                .spawn()
+        });
+        let child = child.map_err(|error| failed(error.to_string()))?;
+        let mut running = Self { child, port, run };
+        running.wait_until_ready().map_err(failed)?;
+        Ok(running)
+    }
+
+    pub(in crate::bench) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// All its processes.
+    pub(in crate::bench) fn processes(&self) -> Vec<u32> {
+        process::family(self.child.id())
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), String> {
+        let start = Instant::now();
+        while !self.answers() {
+            let ended = self.child.try_wait().map_err(|error| error.to_string())?;
+            if let Some(status) = ended {
+                return Err(format!("ended before it answered ({status}): {}", self.last_words()));
+            }
+            if start.elapsed() > BOOT_MAX {
+                return Err(format!("does not answer: {}", self.last_words()));
+            }
+            sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> bool {
+        let answer = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+            stream.read(&mut [0; 16])
+        });
+        answer.is_ok_and(|bytes| bytes > 0)
+    }
+
+    /// The end of what it printed.
+    fn last_words(&self) -> String {
+        let output = fs::read_to_string(self.run.join("output")).unwrap_or_default();
+        let lines: Vec<_> = output.lines().collect();
+        lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    /// A signal to all its processes. It may have ended by itself.
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let start = Instant::now();
+        while start.elapsed() < STOP_MAX && matches!(self.child.try_wait(), Ok(None)) {
+            sleep(POLL);
+        }
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.run);
+    }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

@@ -1,0 +1,178 @@
+//! The servers that are compared, as data.
+//!
+//! Arguments stand apart by spaces. In them and in the configuration `{port}`, `{workers}`, `{threads}`, `{app}` (the folder of
+//! `config.ru`), `{folder}` (of files) and `{run}` (a folder that is thrown away) are filled in.
+
+use std::path::{Path, PathBuf};
+
+use super::super::Setting;
+
+/// A server, and how it is started.
+#[derive(Debug)]
+pub(in crate::bench) struct Server {
+    pub(in crate::bench) name: &'static str,
+    program: Program,
+    /// How it is started with a Rack application, if it knows them.
+    rack: Option<&'static str>,
+    /// How it is started with one that answers with X-Sendfile, if it sends the file itself.
+    sendfile: Option<&'static str>,
+    /// How it is started with a folder, if it serves them by itself.
+    folder: Option<&'static str>,
+    /// What stands in `{run}/config`.
+    pub(in crate::bench) config: &'static str,
+}
+
+/// Where a server's program is.
+#[derive(Debug)]
+enum Program {
+    /// What this checkout has built.
+    Ours,
+    /// A package's, found on PATH.
+    Installed(&'static str),
+    /// Given by `--peer NAME=PATH`.
+    Peer(&'static str),
+}
+
+/// What is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::bench) enum App {
+    /// `examples/rack_hello`.
+    Rack,
+    /// The same, whose answers with X-Sendfile are to be files.
+    Sendfile,
+    /// A folder with files of 10 KB and 9 MB.
+    Folder,
+}
+
+pub(in crate::bench) const SERVERS: [Server; 8] = [
+    Server {
+        name: "thruway",
+        program: Program::Ours,
+        rack: Some("serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production"),
+        sendfile: Some(
+            "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production",
+        ),
+        folder: Some("serve {folder} -b tcp://127.0.0.1:{port} -w {workers}"),
+        config: "",
+    },
+    Server {
+        name: "iodine",
+        program: Program::Peer("iodine"),
+        rack: Some("-b 127.0.0.1 -p {port} -w {workers} -t {threads} {app}/config.ru"),
+        sendfile: Some(IODINE_WITH_FILES),
+        folder: Some(IODINE_WITH_FILES),
+        config: "",
+    },
+    Server {
+        name: "Puma 5.6",
+        program: Program::Installed("puma"),
+        rack: Some(PUMA),
+        sendfile: None,
+        folder: None,
+        config: "",
+    },
+    Server {
+        name: "Puma 8",
+        program: Program::Peer("puma8"),
+        rack: Some(PUMA),
+        sendfile: None,
+        folder: None,
+        config: "",
+    },
+    Server {
+        name: "Falcon",
+        program: Program::Peer("falcon"),
+        rack: Some(
+            "serve --bind http://127.0.0.1:{port} --count {workers} --forked --config {app}/config.ru",
+        ),
+        sendfile: None,
+        folder: None,
+        config: "",
+    },
+    Server {
+        name: "Itsi",
+        program: Program::Peer("itsi"),
+        rack: Some("-b http://127.0.0.1:{port} -w {workers} -t {threads} -r {app}/config.ru serve"),
+        sendfile: None,
+        folder: None,
+        config: "",
+    },
+    Server {
+        name: "unicorn",
+        program: Program::Installed("unicorn"),
+        rack: Some("-E none -c {run}/config {app}/config.ru"),
+        sendfile: None,
+        folder: None,
+        config: "listen '127.0.0.1:{port}'\nworker_processes {workers}\n",
+    },
+    Server {
+        name: "nginx",
+        program: Program::Installed("nginx"),
+        rack: None,
+        sendfile: None,
+        folder: Some("-p {run} -c {run}/config -e {run}/error_log"),
+        config: NGINX,
+    },
+];
+
+/// It follows X-Sendfile only where it serves a folder too.
+const IODINE_WITH_FILES: &str =
+    "-b 127.0.0.1 -p {port} -w {workers} -t {threads} -www {folder} {app}/config.ru";
+
+const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
+    {app}/config.ru";
+
+/// What its documentation recommends for files, and no limit of requests on a connection.
+const NGINX: &str = "\
+daemon off;
+worker_processes {workers};
+pid {run}/pid;
+events { worker_connections 20000; }
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    client_body_temp_path {run}/body;
+    proxy_temp_path {run}/proxy;
+    fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi;
+    scgi_temp_path {run}/scgi;
+    server { listen 127.0.0.1:{port}; root {folder}; }
+}
+";
+
+impl Server {
+    /// The arguments that start it with `app`; `None` if it does not serve such.
+    pub(in crate::bench) fn arguments(&self, app: App) -> Option<&'static str> {
+        match app {
+            App::Rack => self.rack,
+            App::Sendfile => self.sendfile,
+            App::Folder => self.folder,
+        }
+    }
+
+    /// Its program, or why there is none.
+    pub(in crate::bench) fn program(&self, setting: &Setting) -> Result<PathBuf, String> {
+        match self.program {
+            Program::Ours => Ok(setting.root.join("target/release/thruway")),
+            Program::Installed(name) => {
+                on_path(name).ok_or_else(|| format!("{}: {name} is not installed", self.name))
+            }
+            Program::Peer(name) => setting.peers.get(name).cloned().ok_or_else(|| {
+                format!("{}: not given; --peer {name}=PATH names its program", self.name)
+            }),
+        }
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    // Administrators' folders are not on everybody's PATH, and nginx lies there.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join(name)).find(|program| is_file(program))
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
