@@ -4,10 +4,10 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-pub mod imports;
 #[cfg(target_os = "linux")]
 pub mod access;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod imports;
 #[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]

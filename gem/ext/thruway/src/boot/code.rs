@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
@@ -19,6 +19,8 @@ use super::vm::{self, NIL};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
+/// The categories of warnings that are on.
+static CATEGORIES: AtomicU8 = AtomicU8::new(0);
 /// The hook that sees what Ruby compiled, once there is something to learn.
 static HOOK: OnceLock<()> = OnceLock::new();
 
@@ -38,6 +40,8 @@ thread_local! {
 pub(super) fn install() {
     vm::define_singleton_method_1(vm::instruction_sequence(), c"load_iseq", load_iseq);
     vm::watch_compile_options(options_changed);
+    categories_changed();
+    vm::watch_warning_categories(categories_changed);
 }
 
 /// Called by Ruby for every file that it is about to compile.
@@ -55,7 +59,7 @@ unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
             Look::Missing | Look::Ask => return left(boot, bytes, Reason::NotRegular),
         },
     };
-    let warnings = vm::warnings();
+    let warnings = warnings();
     match code(boot, bytes, &sighting, warnings) {
         Ok(code) => code,
         Err(reason) => {
@@ -120,7 +124,15 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     }
 }
 
-/// Called after `RubyVM::InstructionSequence.compile_option=`.
-fn options_changed(are_the_same: bool) {
-    HAS_SAME_OPTIONS.store(are_the_same, Ordering::Relaxed);
+/// What Ruby would say while it compiles.
+fn warnings() -> Warnings {
+    Warnings { level: vm::verbosity(), categories: CATEGORIES.load(Ordering::Relaxed) }
+}
+
+fn options_changed() {
+    HAS_SAME_OPTIONS.store(vm::has_same_compile_options(), Ordering::Relaxed);
+}
+
+fn categories_changed() {
+    CATEGORIES.store(vm::warning_categories(), Ordering::Relaxed);
 }

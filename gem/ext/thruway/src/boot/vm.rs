@@ -9,7 +9,6 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use rb_sys::{ID, VALUE};
-use thruway_boot::Warnings;
 
 /// `nil`.
 pub(super) const NIL: VALUE = rb_sys::Qnil as VALUE;
@@ -27,12 +26,18 @@ unsafe extern "C" {
     fn rb_get_coverages() -> VALUE;
 }
 
-/// A Method or UnboundMethod that was put aside, for as long as the process runs.
-static COMPILE_OPTION_SETTER: OnceLock<Kept> = OnceLock::new();
+/// A setter of Ruby's that is watched: the Method itself, and whom to tell that it was called.
+struct Watched {
+    setter: OnceLock<Kept>,
+    told: OnceLock<fn()>,
+}
+
+/// `RubyVM::InstructionSequence.compile_option=`
+static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
+/// `Warning.[]=`
+static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
-static COMPILE_OPTIONS: OnceLock<Kept> = OnceLock::new();
-/// Whom to tell that they were set.
-static OPTIONS_SET: OnceLock<fn(bool)> = OnceLock::new();
+static COMPILE_OPTIONS: OnceLock<Option<Kept>> = OnceLock::new();
 
 /// An object that the garbage collector neither frees nor moves.
 #[derive(Debug, Clone, Copy)]
@@ -348,20 +353,21 @@ pub(super) fn measures_coverage() -> bool {
     is_true(unsafe { rb_get_coverages() })
 }
 
-/// What Ruby would say while it compiles.
-pub(super) fn warnings() -> Warnings {
-    const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
+/// What `$VERBOSE` says: nil is 0, false 1, true 2.
+pub(super) fn verbosity() -> u8 {
     // SAFETY: may be called at any time.
     let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
     // SAFETY: the place is valid for the whole process.
     let verbose = unsafe { place.read() };
-    let level = if verbose == NIL { 0 } else { 1 + u8::from(is_true(verbose)) };
-    let warning = class(c"Warning");
-    let mut categories = 0;
-    for (bit, category) in CATEGORIES.iter().enumerate() {
-        categories |= u8::from(ask(warning, c"[]", &[symbol(category)])) << bit;
-    }
-    Warnings { level, categories }
+    if verbose == NIL { 0 } else { 1 + u8::from(is_true(verbose)) }
+}
+
+/// The categories of warnings that are on, one bit each.
+pub(super) fn warning_categories() -> u8 {
+    const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
+    let is_on = |category: &CStr| ask(class(c"Warning"), c"[]", &[symbol(category)]);
+    let bits = CATEGORIES.iter().enumerate();
+    bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
 }
 
 /// Whether a warning becomes a write of libruby's: nobody handles warnings in another way, and
@@ -379,35 +385,66 @@ pub(super) fn warns_on_stderr() -> bool {
     is_basic && global(c"$stderr") == stderr
 }
 
-/// Calls `told` whenever the compile options have been set, with whether they are as at the start.
-pub(super) fn watch_compile_options(told: fn(bool)) {
+/// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
+pub(super) fn watch_compile_options(told: fn()) {
+    COMPILE_OPTIONS.get_or_init(|| compile_options().map(kept));
     let class = instruction_sequence();
-    let Some(options) = compile_options(class) else { return };
-    let setter = send(class, c"method", &[symbol(c"compile_option=")]);
-    let Some(setter) = setter else { return };
-    COMPILE_OPTIONS.get_or_init(|| kept(options));
-    COMPILE_OPTION_SETTER.get_or_init(|| kept(setter));
-    OPTIONS_SET.get_or_init(|| told);
-    quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
-}
-
-fn compile_options(class: VALUE) -> Option<VALUE> {
-    send(send(class, c"compile_option", &[])?, c"inspect", &[])
-}
-
-unsafe extern "C" fn set_compile_option(class: VALUE, options: VALUE) -> VALUE {
-    let Some(setter) = COMPILE_OPTION_SETTER.get() else { return NIL };
-    // SAFETY: it is a Method of one argument; nothing with a destructor lives here if it raises.
-    unsafe { rb_sys::rb_method_call(1, &raw const options, setter.0) };
-    let before = COMPILE_OPTIONS.get().map(|kept| kept.0);
-    let are_the_same = match (compile_options(class), before) {
-        (Some(now), Some(before)) => ask(now, c"==", &[before]),
-        _ => false,
-    };
-    if let Some(told) = OPTIONS_SET.get() {
-        told(are_the_same);
+    if COMPILE_OPTION.watch(class, c"compile_option=", told) {
+        quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
     }
-    options
+}
+
+/// Calls `told` after `Warning.[]=`.
+pub(super) fn watch_warning_categories(told: fn()) {
+    let warning = class(c"Warning");
+    if WARNING_CATEGORY.watch(warning, c"[]=", told) {
+        let define = crate::ruby::define_singleton_method_2;
+        quietly(|| define(warning, c"[]=", set_warning_category));
+    }
+}
+
+/// Whether the compile options are as they were when they began to be watched.
+pub(super) fn has_same_compile_options() -> bool {
+    let before = COMPILE_OPTIONS.get().copied().flatten();
+    match (compile_options(), before) {
+        (Some(now), Some(before)) => ask(now, c"==", &[before.0]),
+        _ => false,
+    }
+}
+
+fn compile_options() -> Option<VALUE> {
+    send(send(instruction_sequence(), c"compile_option", &[])?, c"inspect", &[])
+}
+
+unsafe extern "C" fn set_compile_option(_class: VALUE, options: VALUE) -> VALUE {
+    // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
+    unsafe { COMPILE_OPTION.call(&[options]) }
+}
+
+unsafe extern "C" fn set_warning_category(_class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
+    // SAFETY: the setter takes two arguments, and nothing with a destructor lives here if it raises.
+    unsafe { WARNING_CATEGORY.call(&[category, is_on]) }
+}
+
+impl Watched {
+    /// Puts the setter aside; whoever asks defines another one that calls it.
+    fn watch(&self, receiver: VALUE, name: &CStr, told: fn()) -> bool {
+        let Some(setter) = send(receiver, c"method", &[symbol(name)]) else { return false };
+        self.told.set(told).is_ok() && self.setter.set(kept(setter)).is_ok()
+    }
+
+    /// Calls the setter, and tells of it.
+    ///
+    /// # Safety
+    /// The setter takes that many arguments, and no value with a destructor is alive in the caller.
+    unsafe fn call(&self, arguments: &[VALUE]) -> VALUE {
+        let (Some(setter), Some(told)) = (self.setter.get(), self.told.get()) else { return NIL };
+        let count = arguments.len() as c_int;
+        // SAFETY: as this function's own.
+        let result = unsafe { rb_sys::rb_method_call(count, arguments.as_ptr(), setter.0) };
+        told();
+        result
+    }
 }
 
 /// Calls `last` when Ruby ends, after everything that is registered from now on.
