@@ -55,7 +55,7 @@ impl Boot {
         let opened = place.as_deref().map(|place| PackFile::open_for(place, identity));
         let (pack, note, may_write) = match opened {
             None => (None, None, false),
-            Some(Ok(file)) => (file.leak(), None, true),
+            Some(Ok(file)) => (Some(file.leak()), None, true),
             Some(Err(error)) if error.is_not_found() => (None, None, true),
             Some(Err(error)) => {
                 let may_write = !error.is_other_identity() && !error.is_untrusted();
@@ -216,6 +216,20 @@ impl Boot {
         lock(&self.learned).add(compiled);
     }
 
+    /// The compiled code of a script with exactly that source.
+    #[must_use]
+    pub fn script(&self, path: &[u8], source: &[u8]) -> Option<&'static [u8]> {
+        let data = self.pack?.find(kind::SCRIPT, path)?.data()?;
+        let (digest, code) = data.split_first_chunk::<16>()?;
+        (*digest == xxh3_128(source).to_le_bytes()).then_some(code)
+    }
+
+    /// Keeps the compiled code of a script with that source.
+    pub fn learn_script(&self, path: &[u8], source: &[u8], code: &[u8]) {
+        let digest = xxh3_128(source).to_le_bytes();
+        lock(&self.learned).add_script(path, digest, code);
+    }
+
     /// Writes the next pack, if there is anything new to put into it.
     ///
     /// # Errors
@@ -232,7 +246,7 @@ impl Boot {
         if !is_news {
             return Ok(None);
         }
-        if let Some(pack) = newest.as_ref().and_then(PackFile::pack) {
+        if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned::keep(&pack, &mut builder);
         }
         thruway_pack::replace(place, &builder, now_ns()).map(Some)

@@ -8,6 +8,9 @@ pub const FOLDER: u32 = 2;
 pub const ALIAS: u32 = 3;
 /// A feature's source: named by its path, its data is 16 bytes of digest.
 pub const DIGEST: u32 = 4;
+/// A script that is evaluated: named by its path, its data is 16 bytes of digest of its source, and its
+/// compiled code.
+pub const SCRIPT: u32 = 5;
 
 /// A folder whose names are in the entry; without it only that it is a folder is known.
 pub const LISTED: u32 = 1;
@@ -20,6 +23,7 @@ pub fn name(kind: u32) -> &'static str {
         FOLDER => "folders",
         ALIAS => "links",
         DIGEST => "digests",
+        SCRIPT => "gemspecs",
         _ => "others",
     }
 }

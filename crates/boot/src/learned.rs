@@ -16,6 +16,8 @@ const LEARNED_BYTES_MAX: usize = 256 << 20;
 #[derive(Debug, Default)]
 pub struct Learned {
     features: HashMap<Vec<u8>, Feature>,
+    /// By path: digest and code in one.
+    scripts: HashMap<Vec<u8>, Vec<u8>>,
     bytes: usize,
 }
 
@@ -52,23 +54,29 @@ impl Learned {
     /// much has been learned already.
     pub fn add(&mut self, compiled: Compiled) {
         let Compiled { path, stamp, compiled_ns, flags, real_path, code, digest } = compiled;
-        if stamp.is_racy(compiled_ns) || self.bytes + code.len() > LEARNED_BYTES_MAX {
-            return;
+        if !stamp.is_racy(compiled_ns) && self.has_room(code.len()) {
+            self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
         }
-        self.bytes += code.len();
-        self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
     }
 
-    /// How many features were learned.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.features.len()
+    /// Keeps a script's digest and code.
+    pub fn add_script(&mut self, path: &[u8], digest: [u8; 16], code: &[u8]) {
+        if self.has_room(code.len()) {
+            self.scripts.insert(path.to_vec(), [&digest[..], code].concat());
+        }
     }
 
     /// Whether nothing was learned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.features.is_empty()
+        self.features.is_empty() && self.scripts.is_empty()
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let sum = self.bytes + bytes;
+        let has_room = sum <= LEARNED_BYTES_MAX;
+        self.bytes = if has_room { sum } else { self.bytes };
+        has_room
     }
 
     /// Puts everything into a pack.
@@ -82,6 +90,9 @@ impl Learned {
             if let Some(digest) = &feature.digest {
                 builder.insert(kind::DIGEST, &path[..], Item::new(feature.stamp, &digest[..]));
             }
+        }
+        for (path, script) in &self.scripts {
+            builder.insert(kind::SCRIPT, &path[..], Item::new(Stamp::default(), &script[..]));
         }
     }
 }

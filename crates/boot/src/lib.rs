@@ -11,7 +11,9 @@
 
 pub mod boot;
 pub mod code;
+pub mod command_line;
 pub mod folders;
+pub mod inspect;
 pub mod kind;
 pub mod learned;
 pub mod listing;
@@ -23,6 +25,7 @@ pub mod report;
 
 pub use boot::{Boot, Look};
 pub use code::{Reason, Sighting, Warnings};
+pub use command_line::Features;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use place::Surroundings;

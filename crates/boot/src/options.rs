@@ -10,11 +10,13 @@ pub enum Part {
     Lookups,
     /// Compiled code.
     Code,
+    /// Compiled gemspecs.
+    Gems,
 }
 
 impl Part {
     /// All parts, in the order in which they are listed.
-    pub const ALL: [Self; 2] = [Self::Lookups, Self::Code];
+    pub const ALL: [Self; 3] = [Self::Lookups, Self::Code, Self::Gems];
 
     /// The part's name on the command line.
     #[must_use]
@@ -22,6 +24,7 @@ impl Part {
         match self {
             Self::Lookups => "lookups",
             Self::Code => "code",
+            Self::Gems => "gems",
         }
     }
 }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use thruway_sys::map::ReadOnlyMap;
 
 use crate::error::Kind;
+use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
 /// A pack that stays mapped while this value lives, whatever happens to its name.
@@ -16,6 +17,7 @@ use crate::{Builder, Error, Pack};
 pub struct PackFile {
     path: PathBuf,
     map: ReadOnlyMap,
+    layout: Layout,
     inode: (u64, u64),
 }
 
@@ -47,8 +49,8 @@ impl PackFile {
         trust(&stat).map_err(|kind| Error::new(path, kind))?;
         let map = ReadOnlyMap::new(&File::from(file))
             .map_err(|error| Error::system(path, "map", error))?;
-        Pack::parse(&map).map_err(|kind| Error::new(path, kind))?;
-        Ok(Self { path: path.to_owned(), map, inode: (stat.st_dev, stat.st_ino) })
+        let layout = Layout::of(&map).map_err(|kind| Error::new(path, kind))?;
+        Ok(Self { path: path.to_owned(), map, layout, inode: (stat.st_dev, stat.st_ino) })
     }
 
     /// As [`open`](Self::open), and only if the pack has that identity.
@@ -57,23 +59,24 @@ impl PackFile {
     /// As [`open`](Self::open), or the identity differs ([`Error::is_other_identity`]).
     pub fn open_for(path: &Path, identity: &[u8]) -> Result<Self, Error> {
         let file = Self::open(path)?;
-        match file.pack() {
-            Some(pack) if pack.identity() == identity => Ok(file),
-            _ => Err(Error::new(path, Kind::OtherIdentity)),
+        if file.pack().identity() == identity {
+            Ok(file)
+        } else {
+            Err(Error::new(path, Kind::OtherIdentity))
         }
     }
 
     /// Its contents.
     #[must_use]
-    pub fn pack(&self) -> Option<Pack<'_>> {
-        Pack::parse(&self.map).ok()
+    pub fn pack(&self) -> Pack<'_> {
+        Pack::new(&self.map, self.layout)
     }
 
     /// Keeps the map until the process ends, for contents that are used to the very end.
     #[must_use]
-    pub fn leak(self) -> Option<Pack<'static>> {
+    pub fn leak(self) -> Pack<'static> {
         let map: &'static ReadOnlyMap = Box::leak(Box::new(self.map));
-        Pack::parse(map).ok()
+        Pack::new(map, self.layout)
     }
 
     /// The file's path.
@@ -175,7 +178,7 @@ mod tests {
     }
 
     fn text(file: &PackFile) -> String {
-        let data = file.pack().unwrap().find(1, b"a").unwrap().data().unwrap();
+        let data = file.pack().find(1, b"a").unwrap().data().unwrap();
         String::from_utf8(data.to_vec()).unwrap()
     }
 
@@ -185,7 +188,7 @@ mod tests {
         let path = folder.path().join("tmp/cache/a.pack");
         let written = replace(&path, &builder("one"), 0).unwrap();
         let file = PackFile::open_for(&path, b"id").unwrap();
-        assert_eq!(written, Written::Replaced { bytes: file.pack().unwrap().bytes() });
+        assert_eq!(written, Written::Replaced { bytes: file.pack().bytes() });
         assert_eq!(text(&file), "one");
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
@@ -252,7 +255,9 @@ mod tests {
         std::thread::scope(|scope| {
             for text in &texts {
                 scope.spawn(|| {
-                    (0..20).for_each(|_| drop(replace(&path, &builder(text), 0).unwrap()))
+                    for _ in 0..20 {
+                        replace(&path, &builder(text), 0).unwrap();
+                    }
                 });
             }
             for _ in 0..200 {

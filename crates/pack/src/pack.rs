@@ -11,6 +11,12 @@ use crate::layout::{
 #[derive(Debug, Clone, Copy)]
 pub struct Pack<'a> {
     bytes: &'a [u8],
+    layout: Layout,
+}
+
+/// The checked header of a pack, and what follows from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
     header: Header,
     sections: Sections,
 }
@@ -23,8 +29,8 @@ pub struct Entry<'a> {
     name: &'a [u8],
 }
 
-impl<'a> Pack<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, Kind> {
+impl Layout {
+    pub(crate) fn of(bytes: &[u8]) -> Result<Self, Kind> {
         let start = bytes.first_chunk::<HEADER_BYTES>().ok_or(Kind::NotAPack)?;
         if start[..MAGIC.len()] != MAGIC {
             return Err(Kind::NotAPack);
@@ -38,11 +44,18 @@ impl<'a> Pack<'a> {
         if header.file_bytes != bytes.len() as u64 || sections.data > bytes.len() {
             return Err(Kind::Damaged("the length"));
         }
-        let pack = Self { bytes, header, sections };
-        if checksum(pack.identity()) != header.identity_checksum {
+        let layout = Self { header, sections };
+        if checksum(Pack::new(bytes, layout).identity()) != header.identity_checksum {
             return Err(Kind::Damaged("the identity's checksum"));
         }
-        Ok(pack)
+        Ok(layout)
+    }
+}
+
+impl<'a> Pack<'a> {
+    /// The pack in bytes that have that layout. Other bytes are safe, and answer nothing of use.
+    pub(crate) fn new(bytes: &'a [u8], layout: Layout) -> Self {
+        Self { bytes, layout }
     }
 
     /// Reads a pack from memory.
@@ -50,32 +63,34 @@ impl<'a> Pack<'a> {
     /// # Errors
     /// Says in one lower-case line why the bytes are not a pack.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, crate::Error> {
-        Self::parse(bytes).map_err(|kind| crate::Error::new("(memory)".as_ref(), kind))
+        Layout::of(bytes)
+            .map(|layout| Self::new(bytes, layout))
+            .map_err(|kind| crate::Error::new("(memory)".as_ref(), kind))
     }
 
     /// Whose pack it is: whatever its writer must agree on with its reader.
     #[must_use]
     pub fn identity(&self) -> &'a [u8] {
-        let length = self.header.identity_bytes as usize;
+        let length = self.layout.header.identity_bytes as usize;
         self.bytes.get(HEADER_BYTES..HEADER_BYTES + length).unwrap_or_default()
     }
 
     /// When it was written: nanoseconds since 1970.
     #[must_use]
     pub fn written_ns(&self) -> i64 {
-        self.header.written_ns
+        self.layout.header.written_ns
     }
 
     /// How many entries it holds.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.header.entries as usize
+        self.layout.header.entries as usize
     }
 
     /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.header.entries == 0
+        self.layout.header.entries == 0
     }
 
     /// Size of the whole file in bytes.
@@ -88,11 +103,11 @@ impl<'a> Pack<'a> {
     #[must_use]
     pub fn find(&self, kind: u32, name: &[u8]) -> Option<Entry<'a>> {
         let wanted = hash(kind, name);
-        let slots = self.header.slots as usize;
+        let slots = self.layout.header.slots as usize;
         // The mask keeps the low bits, so the cast loses nothing that is used.
         let mut slot = wanted as usize & (slots - 1);
         for _ in 0..slots {
-            let place = u32_at(self.bytes, self.sections.slots + slot * 4).checked_sub(1)?;
+            let place = u32_at(self.bytes, self.layout.sections.slots + slot * 4).checked_sub(1)?;
             let record = self.record(place as usize)?;
             if record.hash == wanted && record.kind == kind && self.name(&record)? == name {
                 return self.entry(place as usize);
@@ -141,7 +156,7 @@ impl<'a> Pack<'a> {
         if place >= self.len() {
             return None;
         }
-        self.bytes.get(self.sections.entries + place * RECORD_BYTES..)?.first_chunk()
+        self.bytes.get(self.layout.sections.entries + place * RECORD_BYTES..)?.first_chunk()
     }
 
     fn record(&self, place: usize) -> Option<Record> {
@@ -149,9 +164,9 @@ impl<'a> Pack<'a> {
     }
 
     fn name(&self, record: &Record) -> Option<&'a [u8]> {
-        let start = self.sections.names + record.name_at as usize;
+        let start = self.layout.sections.names + record.name_at as usize;
         let end = start + record.name_bytes as usize;
-        if end > self.sections.data { None } else { self.bytes.get(start..end) }
+        if end > self.layout.sections.data { None } else { self.bytes.get(start..end) }
     }
 }
 
@@ -218,7 +233,7 @@ mod tests {
     #[test]
     fn entries_are_found_by_kind_and_name() {
         let bytes = small();
-        let pack = Pack::parse(&bytes).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
         assert_eq!((pack.identity(), pack.written_ns(), pack.len()), (&b"ruby 3.1"[..], 5, 4));
         let entry = pack.find(1, b"/b.rb").unwrap();
         assert_eq!((entry.stamp(), entry.flags()), (STAMP, 0));
@@ -232,7 +247,7 @@ mod tests {
     #[test]
     fn data_is_aligned() {
         let bytes = small();
-        let pack = Pack::parse(&bytes).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
         for entry in pack.entries() {
             let start = entry.data().unwrap().as_ptr() as usize - bytes.as_ptr() as usize;
             assert!(start.is_multiple_of(ALIGNMENT));
@@ -242,7 +257,7 @@ mod tests {
     #[test]
     fn an_empty_pack_is_a_pack() {
         let bytes = Builder::new(b"").finish(0).unwrap();
-        let pack = Pack::parse(&bytes).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
         assert!(pack.is_empty() && pack.find(1, b"").is_none());
     }
 
@@ -262,7 +277,7 @@ mod tests {
         for at in 0..original.len() * 8 {
             let mut bytes = original.clone();
             bytes[at / 8] ^= 1 << (at % 8);
-            let Ok(pack) = Pack::parse(&bytes) else { continue };
+            let Ok(pack) = Pack::from_bytes(&bytes) else { continue };
             assert!(tells_the_truth(&pack), "bit {at}");
             for name in names {
                 let data = pack.find(1, name).and_then(|entry| entry.data());
@@ -275,7 +290,7 @@ mod tests {
     fn every_truncation_is_an_error() {
         let bytes = small();
         for length in 0..bytes.len() {
-            assert!(Pack::parse(&bytes[..length]).is_err(), "{length}");
+            assert!(Pack::from_bytes(&bytes[..length]).is_err(), "{length}");
         }
     }
 
@@ -293,7 +308,7 @@ mod tests {
         #[test]
         fn forged_numbers_never_panic(at in 0usize..4096, value: u64) {
             let bytes = forge(small(), at, value);
-            if let Ok(pack) = Pack::parse(&bytes) {
+            if let Ok(pack) = Pack::from_bytes(&bytes) {
                 prop_assert!(pack.damages().len() <= 2 * pack.len());
                 pack.find(1, b"/a.rb").and_then(|entry| entry.data());
             }
@@ -301,7 +316,7 @@ mod tests {
 
         #[test]
         fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
-            prop_assert!(Pack::parse(&bytes).is_err());
+            prop_assert!(Pack::from_bytes(&bytes).is_err());
         }
     }
 }

@@ -5,13 +5,6 @@ require "thruway/thruway"
 module Thruway
   # Ruby's boot from a pack: `require` is answered instead of searched for. See docs/verbs/run.md.
   module Boot
-    # What compiled code depends on, besides its source.
-    def self.identity
-      options = RubyVM::InstructionSequence.compile_option
-      "#{RUBY_DESCRIPTION}\n#{options}\nfile names in #{Encoding.find("filesystem")}"
-    end
-    private_class_method :identity
-
     # The folder of the file that requires this one, or the current one.
     def self.caller_folder
       files = caller_locations.map(&:absolute_path)
@@ -20,6 +13,6 @@ module Thruway
     end
     private_class_method :caller_folder
 
-    start(caller_folder, identity)
+    start(caller_folder)
   end
 end

@@ -3,6 +3,10 @@
 mod expand;
 mod load;
 mod manual;
+#[cfg(target_os = "linux")]
+mod pack;
+#[cfg(target_os = "linux")]
+mod run;
 mod which;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +29,10 @@ enum Verb {
     Expand(expand::Expand),
     Which(which::Which),
     Load(load::Load),
+    #[cfg(target_os = "linux")]
+    Run(run::Run),
+    #[cfg(target_os = "linux")]
+    Pack(pack::Pack),
     Completions(manual::Completions),
     Man(manual::Man),
 }
@@ -35,6 +43,10 @@ impl Thruway {
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             Verb::Load(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Run(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Pack(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
         }

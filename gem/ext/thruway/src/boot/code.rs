@@ -80,16 +80,26 @@ fn code(
     sighting: &Sighting,
     warnings: Warnings,
 ) -> Result<VALUE, Reason> {
-    if vm::measures_coverage() {
-        return Err(Reason::Coverage);
-    }
-    if !HAS_SAME_OPTIONS.load(Ordering::Relaxed) {
-        return Err(Reason::CompileOption);
+    if let Some(reason) = compiled_otherwise() {
+        return Err(reason);
     }
     let code = boot.code(path, sighting, warnings)?;
     let code = vm::load_code(code).ok_or(Reason::Refused)?;
     boot.counts.from_pack.add(1);
     Ok(code)
+}
+
+/// Why code would not be compiled now as it was for the pack.
+fn compiled_otherwise() -> Option<Reason> {
+    if vm::measures_coverage() {
+        return Some(Reason::Coverage);
+    }
+    (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
+}
+
+/// Whether code would be compiled now in another way than it was for the pack.
+pub(super) fn is_compiled_otherwise() -> bool {
+    compiled_otherwise().is_some()
 }
 
 /// Remembers what is about to be compiled, if it can be learned.

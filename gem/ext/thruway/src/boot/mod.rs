@@ -4,10 +4,12 @@
 //! still asks libc is answered), [`code`] (compiled code is handed over, or learned).
 
 mod code;
+mod gems;
 mod interpose;
 mod load_path;
 mod require;
 mod search;
+mod take_over;
 mod vm;
 
 use std::ffi::OsStr;
@@ -28,7 +30,8 @@ static BOOT: OnceLock<(Boot, u32)> = OnceLock::new();
 
 pub(crate) fn define(thruway: VALUE) {
     let module = vm::define_module_under(thruway, c"Boot");
-    ruby::define_singleton_method_2(module, c"start", start);
+    vm::define_singleton_method_1(module, c"start", start);
+    vm::define_singleton_method_3(module, c"take_over", take_over::take_over);
     vm::define_singleton_method_0(module, c"running?", is_running);
     vm::define_singleton_method_0(module, c"pack", pack);
 }
@@ -38,33 +41,28 @@ fn boot() -> Option<&'static Boot> {
     BOOT.get().map(|(boot, _)| boot)
 }
 
-/// `Thruway::Boot.start(folder, identity)`: `folder` is where the application is looked for,
-/// `identity` whatever compiled code depends on. Answers `true` the first time.
-unsafe extern "C" fn start(_module: VALUE, folder: VALUE, identity: VALUE) -> VALUE {
-    // SAFETY: Ruby calls with the lock held; both may raise, and nothing with a destructor lives yet.
+/// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
+/// `true` the first time.
+unsafe extern "C" fn start(_module: VALUE, folder: VALUE) -> VALUE {
+    // SAFETY: Ruby calls with the lock held; may raise, and nothing with a destructor lives yet.
     let folder = unsafe { ruby::to_string(folder) };
-    // SAFETY: as above.
-    let identity = unsafe { ruby::to_string(identity) };
-    // SAFETY: both Strings are on this stack, and nothing below changes them.
-    let (folder, identity) = (unsafe { ruby::bytes(folder) }, unsafe { ruby::bytes(identity) });
-    if boot().is_some() {
-        return vm::boolean(false);
-    }
-    let started = start_in(Path::new(OsStr::from_bytes(folder)), identity);
-    vm::boolean(started)
+    // SAFETY: the String is on this stack, and nothing below changes it.
+    vm::boolean(start_in(unsafe { ruby::bytes(folder) }))
 }
 
 /// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
 /// with Ruby.
-fn start_in(folder: &Path, identity: &[u8]) -> bool {
+fn start_in(folder: &[u8]) -> bool {
     let variable = |name: &str| std::env::var_os(name);
     let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
     let options = Options::from_environment(words.as_deref(), pack.as_deref());
-    if options.off {
+    // Another copy of this extension may have been here before.
+    if options.off || !vm::mark_as_started() {
         return false;
     }
-    let identity = identity_of(identity);
+    let identity = identity();
     let surroundings = Surroundings::from_environment(variable);
+    let folder = Path::new(OsStr::from_bytes(folder));
     let place = options.pack.clone();
     let place = place.or_else(|| surroundings.pack(&surroundings.application(folder), &identity));
     let (boot, note) = Boot::start(options, &identity, place);
@@ -90,17 +88,23 @@ fn install() {
     if boot.options.has(Part::Code) {
         code::install();
     }
+    gems::install();
     vm::at_exit(finish);
 }
 
-/// What Ruby says of itself, and the build of libruby: a security update keeps its version.
-fn identity_of(ruby: &[u8]) -> Vec<u8> {
-    let mut identity = ruby.to_vec();
-    identity.extend_from_slice(b"\nbuild ");
-    let object = Object::containing(rb_sys::rb_f_require as *const ());
-    for byte in object.and_then(|object| object.build_id()).unwrap_or_default() {
-        identity.extend_from_slice(format!("{byte:02x}").as_bytes());
+/// What compiled code depends on, besides its source: Ruby as it describes itself, its compile options,
+/// the encoding of file names, and the build of libruby, since a security update keeps the version.
+fn identity() -> Vec<u8> {
+    let mut identity = Vec::new();
+    for line in [vm::description(), vm::compile_options(), vm::file_name_encoding()] {
+        // SAFETY: the String is on this stack, and nothing changes it meanwhile.
+        identity.extend_from_slice(line.map_or(b"", |line| unsafe { ruby::bytes(line) }));
+        identity.push(b'\n');
     }
+    let object = Object::containing(rb_sys::rb_f_require as *const ());
+    let build = object.and_then(|object| object.build_id()).unwrap_or_default();
+    let build: String = build.iter().map(|byte| format!("{byte:02x}")).collect();
+    identity.extend_from_slice(format!("build {build}").as_bytes());
     identity
 }
 

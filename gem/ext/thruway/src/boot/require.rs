@@ -3,7 +3,9 @@
 use rb_sys::VALUE;
 use thruway_boot::{Look, Resolution};
 
+use super::gems;
 use super::search::{self, PathMark};
+use super::take_over;
 use super::vm;
 
 /// Longest path that is handed to Ruby; Linux opens none that is longer.
@@ -44,9 +46,28 @@ fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
 unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
     // SAFETY: `search_for` passes the address of its own local.
     let [receiver, name] = unsafe { *(arguments as *const [VALUE; 2]) };
+    // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
+    if unsafe { vm::plain_bytes(name) }.is_some_and(take_over::is_awaited) {
+        return take_over::finish();
+    }
     let feature = path_of(name);
     // SAFETY: this is what the method that we stand for does with them.
-    unsafe { rb_sys::rb_f_require(receiver, feature) }
+    let is_new = unsafe { rb_sys::rb_f_require(receiver, feature) };
+    if is_new == vm::boolean(true) {
+        loaded();
+    }
+    is_new
+}
+
+/// A feature has been loaded: the last one that Ruby knows. Some are met with more than their code.
+fn loaded() {
+    // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
+    let features = unsafe { vm::elements(vm::global(c"$LOADED_FEATURES")) };
+    // SAFETY: as above, for the String.
+    let feature = features.last().and_then(|last| unsafe { vm::plain_bytes(*last) });
+    if feature.is_some_and(|path| path.ends_with(b"/rubygems/specification.rb")) {
+        gems::install();
+    }
 }
 
 unsafe extern "C" fn end(_: VALUE) -> VALUE {

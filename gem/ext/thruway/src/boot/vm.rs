@@ -15,9 +15,12 @@ pub(super) const NIL: VALUE = rb_sys::Qnil as VALUE;
 const TRUE: VALUE = rb_sys::Qtrue as VALUE;
 const FALSE: VALUE = rb_sys::Qfalse as VALUE;
 
-/// A method of no arguments, one and two, as Ruby calls it.
+/// A method of no argument, one and three, as Ruby calls it.
 pub(super) type Method0 = unsafe extern "C" fn(VALUE) -> VALUE;
 pub(super) type Method1 = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
+pub(super) type Method3 = unsafe extern "C" fn(VALUE, VALUE, VALUE, VALUE) -> VALUE;
+/// A method of any number of arguments.
+pub(super) type Variadic = unsafe extern "C" fn(c_int, *const VALUE, VALUE) -> VALUE;
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
 
@@ -41,14 +44,21 @@ static COMPILE_OPTIONS: OnceLock<Option<Kept>> = OnceLock::new();
 
 /// An object that the garbage collector neither frees nor moves.
 #[derive(Debug, Clone, Copy)]
-struct Kept(VALUE);
+pub(super) struct Kept(VALUE);
 
 // SAFETY: a VALUE is a number; whoever uses it as an object holds the interpreter lock.
 unsafe impl Send for Kept {}
 // SAFETY: as above.
 unsafe impl Sync for Kept {}
 
-fn kept(object: VALUE) -> Kept {
+impl Kept {
+    pub(super) fn value(self) -> VALUE {
+        self.0
+    }
+}
+
+/// Keeps the object for good.
+pub(super) fn kept(object: VALUE) -> Kept {
     // SAFETY: the lock is held; the object is live, being on this stack.
     unsafe { rb_sys::rb_gc_register_mark_object(object) };
     Kept(object)
@@ -133,6 +143,23 @@ pub(super) fn define_singleton_method_0(receiver: VALUE, name: &CStr, method: Me
 pub(super) fn define_singleton_method_1(receiver: VALUE, name: &CStr, method: Method1) {
     // SAFETY: the name ends in NUL, and the function lives as long as the process.
     unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any(method)), 1) };
+}
+
+pub(super) fn define_singleton_method_3(receiver: VALUE, name: &CStr, method: Method3) {
+    // SAFETY: Ruby calls the function with as many values as the arity says: self and three arguments.
+    let any = unsafe { transmute::<Method3, unsafe extern "C" fn() -> VALUE>(method) };
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any), 3) };
+}
+
+/// Defines a private `receiver.name(*arguments)`.
+pub(super) fn define_private_singleton_method(receiver: VALUE, name: &CStr, method: Variadic) {
+    // SAFETY: Ruby calls the function with a count, that many values, and self, as the arity -1 says.
+    let any = unsafe { transmute::<Variadic, unsafe extern "C" fn() -> VALUE>(method) };
+    // SAFETY: the receiver is a class or a module.
+    let class = unsafe { rb_sys::rb_singleton_class(receiver) };
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_private_method(class, name.as_ptr(), Some(any), -1) };
 }
 
 fn define_private_method_1(module: VALUE, name: &CStr, method: Method1) {
@@ -329,6 +356,70 @@ pub(super) fn load_code(code: &'static [u8]) -> Option<VALUE> {
     send(instruction_sequence(), c"load_from_binary", &[string])
 }
 
+/// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.
+pub(super) fn compile(source: VALUE, path: VALUE) -> Option<VALUE> {
+    const FIRST_LINE: VALUE = 3; // the number 1
+    send(instruction_sequence(), c"compile", &[source, path, path, FIRST_LINE])
+}
+
+/// The binary form of code.
+pub(super) fn to_binary(code: VALUE) -> Option<VALUE> {
+    send(code, c"to_binary", &[])
+}
+
+/// Whether code uses `self`, or may use a local variable of where it is evaluated: a name that is not
+/// known when it is compiled becomes a call of `self`'s method.
+pub(super) fn refers_to_self(code: VALUE) -> bool {
+    let text = send(code, c"disasm", &[]);
+    // SAFETY: the String is on this stack, and no Ruby code runs while the slice lives.
+    let text = text.map(|text| unsafe { crate::ruby::bytes(text) });
+    text.is_none_or(|text| text.windows(7).any(|word| word == b"putself"))
+}
+
+/// Runs code at the top, and answers with its value. What it raises goes on.
+pub(super) fn evaluate(code: VALUE) -> VALUE {
+    // SAFETY: it is code; nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_funcallv(code, id(c"eval"), 0, std::ptr::null()) }
+}
+
+/// `Kernel#eval`, without what a class may have put in its place. What it raises goes on.
+pub(super) fn eval(arguments: &[VALUE]) -> VALUE {
+    let count = arguments.len() as c_int;
+    match *arguments {
+        // `binding.eval(source, …)` is `eval(source, binding, …)`.
+        [source, binding, ref rest @ ..] if binding != NIL && rest.len() < 3 => {
+            let mut call = [source, NIL, NIL];
+            call[1..=rest.len()].copy_from_slice(rest);
+            // SAFETY: the pointer is valid for as many; nothing with a destructor lives here.
+            unsafe { rb_sys::rb_funcallv(binding, id(c"eval"), count - 1, call.as_ptr()) }
+        }
+        _ => {
+            // SAFETY: as above.
+            unsafe { rb_sys::rb_call_super(count, arguments.as_ptr()) }
+        }
+    }
+}
+
+/// The arguments of a method that takes any number.
+///
+/// # Safety
+/// Both are as Ruby passed them, and the slice does not outlive the call.
+pub(super) unsafe fn arguments<'a>(count: c_int, arguments: *const VALUE) -> &'a [VALUE] {
+    // SAFETY: as this function's own.
+    unsafe { std::slice::from_raw_parts(arguments, count.unsigned_abs() as usize) }
+}
+
+/// The class or module at that path of constants, if it is there already; nothing is loaded for it.
+pub(super) fn constant_at(path: &[&CStr]) -> Option<VALUE> {
+    // SAFETY: set when Ruby starts, and never again.
+    let object = unsafe { rb_sys::rb_cObject };
+    path.iter().try_fold(object, |outer, name| {
+        let is_loaded = ask(outer, c"const_defined?", &[symbol(name)])
+            && send(outer, c"autoload?", &[symbol(name)]) == Some(NIL);
+        if is_loaded { send(outer, c"const_get", &[symbol(name)]) } else { None }
+    })
+}
+
 /// The path and the binary form of what a `script_compiled` event tells of; `None` for `eval`, and
 /// for code that has no binary form.
 pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
@@ -336,7 +427,7 @@ pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
         return None;
     }
     let code = send(trace_point, c"instruction_sequence", &[])?;
-    Some((send(code, c"path", &[])?, send(code, c"to_binary", &[])?))
+    Some((send(code, c"path", &[])?, to_binary(code)?))
 }
 
 /// Calls `hook` after every file that Ruby compiles from now on.
@@ -385,6 +476,65 @@ pub(super) fn warns_on_stderr() -> bool {
     is_basic && global(c"$stderr") == stderr
 }
 
+/// Makes the module of that name, as Ruby itself does it.
+pub(super) fn define_module(name: &CStr) {
+    // SAFETY: the name ends in NUL, and nothing else has it.
+    unsafe { rb_sys::rb_define_module(name.as_ptr()) };
+}
+
+/// Whether there is a constant of that name at the top.
+pub(super) fn is_module_defined(name: &CStr) -> bool {
+    // SAFETY: set when Ruby starts, and never again.
+    let object = unsafe { rb_sys::rb_cObject };
+    ask(object, c"const_defined?", &[symbol(name)])
+}
+
+/// Calls a Proc without arguments. What it raises goes on.
+pub(super) fn call_proc(proc: VALUE) {
+    // SAFETY: it is a Proc; nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_funcallv(proc, id(c"call"), 0, std::ptr::null()) };
+}
+
+/// Whether this Ruby comes with syntax_suggest: 3.2 and later.
+pub(super) fn has_syntax_suggest() -> bool {
+    let version = constant(c"RUBY_VERSION");
+    // SAFETY: the constant is a frozen String.
+    version.is_some_and(|version| unsafe { crate::ruby::bytes(version) } >= b"3.2")
+}
+
+/// `RUBY_DESCRIPTION`.
+pub(super) fn description() -> Option<VALUE> {
+    constant(c"RUBY_DESCRIPTION")
+}
+
+/// The name of the encoding of file names.
+pub(super) fn file_name_encoding() -> Option<VALUE> {
+    let name = crate::ruby::utf8_string(b"filesystem");
+    send(send(class(c"Encoding"), c"find", &[name])?, c"to_s", &[])
+}
+
+/// `Dir.pwd`.
+pub(super) fn current_folder() -> Option<VALUE> {
+    send(class(c"Dir"), c"pwd", &[])
+}
+
+fn constant(name: &CStr) -> Option<VALUE> {
+    // SAFETY: set when Ruby starts, and never again.
+    let object = unsafe { rb_sys::rb_cObject };
+    send(object, c"const_get", &[symbol(name)])
+}
+
+/// Marks this Ruby as one whose boot has started; `false` if it was marked before. The mark is
+/// a variable that no Ruby code can see.
+pub(super) fn mark_as_started() -> bool {
+    let (class, mark) = (instruction_sequence(), id(c"thruway"));
+    // SAFETY: the class is live.
+    let is_marked = is_true(unsafe { rb_sys::rb_ivar_defined(class, mark) });
+    // SAFETY: as above, and it is not frozen.
+    unsafe { rb_sys::rb_ivar_set(class, mark, TRUE) };
+    !is_marked
+}
+
 /// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
 pub(super) fn watch_compile_options(told: fn()) {
     COMPILE_OPTIONS.get_or_init(|| compile_options().map(kept));
@@ -412,7 +562,8 @@ pub(super) fn has_same_compile_options() -> bool {
     }
 }
 
-fn compile_options() -> Option<VALUE> {
+/// `RubyVM::InstructionSequence.compile_option.inspect`.
+pub(super) fn compile_options() -> Option<VALUE> {
     send(send(instruction_sequence(), c"compile_option", &[])?, c"inspect", &[])
 }
 
