@@ -1,7 +1,7 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
-use std::fs::File;
-use std::io::Read;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -43,6 +43,19 @@ pub enum Look {
     Missing,
     /// The disk has to be asked in full.
     Ask,
+}
+
+/// What is known of a file that is to be read.
+#[derive(Debug, Clone, Copy)]
+pub enum Known {
+    /// What it says.
+    Data(&'static [u8]),
+    /// What it says cannot be kept.
+    Unsuited,
+    /// Nothing, and nothing may be learned.
+    Unknown,
+    /// Nothing yet; the file has that stamp now.
+    News(Stamp),
 }
 
 impl Boot {
@@ -230,6 +243,55 @@ impl Boot {
         lock(&self.learned).add_script(path, digest, code);
     }
 
+    /// What the YAML file at a path says when it is read in a certain way.
+    #[must_use]
+    pub fn yaml(&self, path: &[u8], variant: &[u8]) -> Known {
+        if !path::is_clean(path) {
+            return Known::Unknown;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
+        let stamp = if self.options.is_frozen() { None } else { self.stamp_of_target(path) };
+        let data = entry.and_then(|entry| entry.data());
+        match (entry, data, stamp) {
+            (Some(entry), Some(data), stamp) if stamp.is_none_or(|now| now == entry.stamp()) => {
+                if data.is_empty() {
+                    Known::Unsuited
+                } else {
+                    Known::Data(data)
+                }
+            }
+            (_, _, Some(stamp)) if self.may_write => Known::News(stamp),
+            _ => Known::Unknown,
+        }
+    }
+
+    /// Keeps what a YAML file says, or that it cannot be kept, if the file still has that stamp.
+    pub fn learn_yaml(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
+        if self.stamp_of_target(path) == Some(stamp) && !stamp.is_racy(now_ns()) {
+            let data = data.unwrap_or_default();
+            lock(&self.learned).add_document(kind::YAML, name(variant, path), stamp, data);
+        }
+    }
+
+    /// What a JSON text says when it is parsed in a certain way.
+    #[must_use]
+    pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
+        self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?.data()
+    }
+
+    /// Keeps what a JSON text says.
+    pub fn learn_json(&self, text: &[u8], variant: &[u8], data: Vec<u8>) {
+        let name = name(variant, &xxh3_128(text).to_le_bytes());
+        lock(&self.learned).add_document(kind::JSON, name, Stamp::default(), data);
+    }
+
+    /// The stamp of the regular file that a path leads to.
+    fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
+        self.counts.stats.add(1);
+        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
+        is_loadable(&stat, self.user).then(|| Stamp::of(&stat))
+    }
+
     /// Writes the next pack, if there is anything new to put into it.
     ///
     /// # Errors
@@ -329,11 +391,18 @@ fn is_unchanged(pack: Option<&Pack<'_>>, trust: Trust) -> bool {
         })
 }
 
+/// The name of a document: how it is read, and where it is.
+fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
+    [variant, path].join(&0)
+}
+
 /// 128 bits of XXH3 of the file's content.
 fn digest(path: &[u8]) -> Option<[u8; 16]> {
-    use std::os::unix::ffi::OsStrExt;
-    let mut content = Vec::new();
-    let mut file = File::open(std::ffi::OsStr::from_bytes(path)).ok()?;
-    file.read_to_end(&mut content).ok()?;
-    Some(xxh3_128(&content).to_le_bytes())
+    read(path).map(|content| xxh3_128(&content).to_le_bytes())
+}
+
+/// The file's content.
+#[must_use]
+pub fn read(path: &[u8]) -> Option<Vec<u8>> {
+    std::fs::read(OsStr::from_bytes(path)).ok()
 }

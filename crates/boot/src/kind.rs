@@ -11,6 +11,11 @@ pub const DIGEST: u32 = 4;
 /// A script that is evaluated: named by its path, its data is 16 bytes of digest of its source, and its
 /// compiled code.
 pub const SCRIPT: u32 = 5;
+/// What a YAML file says: named by how it is read, a NUL, and its path; its data is a
+/// [document](crate::document), or empty if what it says cannot be kept.
+pub const YAML: u32 = 6;
+/// What a JSON text says: named by how it is read, a NUL, and its digest; its data is a document.
+pub const JSON: u32 = 7;
 
 /// A folder whose names are in the entry; without it only that it is a folder is known.
 pub const LISTED: u32 = 1;
@@ -24,6 +29,8 @@ pub fn name(kind: u32) -> &'static str {
         ALIAS => "links",
         DIGEST => "digests",
         SCRIPT => "gemspecs",
+        YAML => "yaml",
+        JSON => "json",
         _ => "others",
     }
 }

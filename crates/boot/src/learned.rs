@@ -18,6 +18,8 @@ pub struct Learned {
     features: HashMap<Vec<u8>, Feature>,
     /// By path: digest and code in one.
     scripts: HashMap<Vec<u8>, Vec<u8>>,
+    /// By kind and name.
+    documents: HashMap<(u32, Vec<u8>), (Stamp, Vec<u8>)>,
     bytes: usize,
 }
 
@@ -66,10 +68,17 @@ impl Learned {
         }
     }
 
+    /// Keeps what a file says.
+    pub fn add_document(&mut self, kind: u32, name: Vec<u8>, stamp: Stamp, data: Vec<u8>) {
+        if self.has_room(data.len()) {
+            self.documents.insert((kind, name), (stamp, data));
+        }
+    }
+
     /// Whether nothing was learned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.features.is_empty() && self.scripts.is_empty()
+        self.features.is_empty() && self.scripts.is_empty() && self.documents.is_empty()
     }
 
     fn has_room(&mut self, bytes: usize) -> bool {
@@ -93,6 +102,9 @@ impl Learned {
         }
         for (path, script) in &self.scripts {
             builder.insert(kind::SCRIPT, &path[..], Item::new(Stamp::default(), &script[..]));
+        }
+        for ((kind, name), (stamp, data)) in &self.documents {
+            builder.insert(*kind, &name[..], Item::new(*stamp, &data[..]));
         }
     }
 }
@@ -121,16 +133,23 @@ pub fn keep<'a>(pack: &Pack<'a>, builder: &mut Builder<'a>) {
     }
 }
 
-/// Whether an entry's file is still the one it was made from.
+/// Whether an entry's file is still the one it was made from, as far as that can be seen.
 #[must_use]
 pub fn is_current(entry: &Entry<'_>) -> bool {
-    let stat = |flags| fs::statat(CWD, entry.name(), flags).ok();
+    let stat = |path, flags| fs::statat(CWD, path, flags).ok();
+    let is_stamped =
+        |path, flags| stat(path, flags).is_some_and(|stat| Stamp::of(&stat) == entry.stamp());
     match entry.kind() {
-        kind::FEATURE | kind::FOLDER => {
-            let stat = stat(AtFlags::SYMLINK_NOFOLLOW);
-            stat.is_some_and(|stat| Stamp::of(&stat) == entry.stamp())
-        }
-        // An alias is checked where it is used; it goes with its path.
-        _ => stat(AtFlags::empty()).is_some(),
+        kind::FEATURE | kind::FOLDER => is_stamped(entry.name(), AtFlags::SYMLINK_NOFOLLOW),
+        kind::YAML => is_stamped(path_of_document(entry.name()), AtFlags::empty()),
+        // A text without a file.
+        kind::JSON => true,
+        // Checked where it is used; it goes with its path.
+        _ => stat(entry.name(), AtFlags::empty()).is_some(),
     }
+}
+
+/// What follows the NUL in a document's name.
+fn path_of_document(name: &[u8]) -> &[u8] {
+    name.splitn(2, |byte| *byte == 0).nth(1).unwrap_or_default()
 }

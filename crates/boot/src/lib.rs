@@ -12,6 +12,7 @@
 pub mod boot;
 pub mod code;
 pub mod command_line;
+pub mod document;
 pub mod folders;
 pub mod inspect;
 pub mod kind;
@@ -23,7 +24,7 @@ pub mod path;
 pub mod place;
 pub mod report;
 
-pub use boot::{Boot, Look};
+pub use boot::{Boot, Known, Look, read};
 pub use code::{Reason, Sighting, Warnings};
 pub use command_line::Features;
 pub use load_path::{LoadPath, Resolution};

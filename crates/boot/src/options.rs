@@ -12,11 +12,15 @@ pub enum Part {
     Code,
     /// Compiled gemspecs.
     Gems,
+    /// What YAML files say.
+    Yaml,
+    /// What JSON files say.
+    Json,
 }
 
 impl Part {
     /// All parts, in the order in which they are listed.
-    pub const ALL: [Self; 3] = [Self::Lookups, Self::Code, Self::Gems];
+    pub const ALL: [Self; 5] = [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json];
 
     /// The part's name on the command line.
     #[must_use]
@@ -25,6 +29,8 @@ impl Part {
             Self::Lookups => "lookups",
             Self::Code => "code",
             Self::Gems => "gems",
+            Self::Yaml => "yaml",
+            Self::Json => "json",
         }
     }
 }

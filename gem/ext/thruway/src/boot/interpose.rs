@@ -29,6 +29,9 @@ static WRITES: AtomicU64 = AtomicU64::new(0);
 /// Whether they are counted.
 static COUNTS_WRITES: AtomicBool = AtomicBool::new(false);
 
+/// Whether `documents` wants to know which JSON files are opened.
+static NOTES_JSON_FILES: AtomicBool = AtomicBool::new(false);
+
 /// A function of libc's that libruby imports, and what stands in its place.
 struct Import {
     name: &'static CStr,
@@ -96,6 +99,11 @@ pub(super) fn count_writes() {
     COUNTS_WRITES.store(true, Ordering::Relaxed);
 }
 
+/// Begins to tell `documents` of every JSON file that is opened.
+pub(super) fn note_json_files() {
+    NOTES_JSON_FILES.store(true, Ordering::Relaxed);
+}
+
 /// How often libruby wrote since counting began.
 pub(super) fn writes() -> u64 {
     WRITES.load(Ordering::Relaxed)
@@ -140,6 +148,10 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
     } else if flags & libc::O_CREAT != 0 {
         // SAFETY: as above.
         changed(unsafe { bytes(path) });
+    }
+    if NOTES_JSON_FILES.load(Ordering::Relaxed) {
+        // SAFETY: as above.
+        super::documents::opened(unsafe { bytes(path) });
     }
     // SAFETY: the type is open's.
     let open = unsafe { OPEN.function::<Open>() };

@@ -4,12 +4,15 @@
 //! still asks libc is answered), [`code`] (compiled code is handed over, or learned).
 
 mod code;
+mod documents;
 mod gems;
 mod interpose;
 mod load_path;
+mod objects;
 mod require;
 mod search;
 mod take_over;
+mod values;
 mod vm;
 
 use std::ffi::OsStr;
@@ -89,6 +92,8 @@ fn install() {
         code::install();
     }
     gems::install();
+    documents::install_yaml();
+    documents::install_json();
     vm::at_exit(finish);
 }
 

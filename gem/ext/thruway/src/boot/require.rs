@@ -3,6 +3,7 @@
 use rb_sys::VALUE;
 use thruway_boot::{Look, Resolution};
 
+use super::documents;
 use super::gems;
 use super::search::{self, PathMark};
 use super::take_over;
@@ -59,14 +60,29 @@ unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
     is_new
 }
 
-/// A feature has been loaded: the last one that Ruby knows. Some are met with more than their code.
+/// A feature that is met with more than its code.
+struct Met {
+    /// How its path ends.
+    end: &'static [u8],
+    install: fn(),
+}
+
+const MET: [Met; 3] = [
+    Met { end: b"/rubygems/specification.rb", install: gems::install },
+    Met { end: b"/psych.rb", install: documents::install_yaml },
+    Met { end: b"/json/common.rb", install: documents::install_json },
+];
+
+/// A feature has been loaded: the last one that Ruby knows.
 fn loaded() {
     // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
     let features = unsafe { vm::elements(vm::global(c"$LOADED_FEATURES")) };
     // SAFETY: as above, for the String.
     let feature = features.last().and_then(|last| unsafe { vm::plain_bytes(*last) });
-    if feature.is_some_and(|path| path.ends_with(b"/rubygems/specification.rb")) {
-        gems::install();
+    for met in MET {
+        if feature.is_some_and(|path| path.ends_with(met.end)) {
+            (met.install)();
+        }
     }
 }
 

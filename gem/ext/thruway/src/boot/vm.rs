@@ -12,8 +12,8 @@ use rb_sys::{ID, VALUE};
 
 /// `nil`.
 pub(super) const NIL: VALUE = rb_sys::Qnil as VALUE;
-const TRUE: VALUE = rb_sys::Qtrue as VALUE;
-const FALSE: VALUE = rb_sys::Qfalse as VALUE;
+pub(super) const TRUE: VALUE = rb_sys::Qtrue as VALUE;
+pub(super) const FALSE: VALUE = rb_sys::Qfalse as VALUE;
 
 /// A method of no argument, one and three, as Ruby calls it.
 pub(super) type Method0 = unsafe extern "C" fn(VALUE) -> VALUE;
@@ -89,7 +89,7 @@ fn kernel() -> VALUE {
 }
 
 /// `receiver.name(*arguments)`; `None` if it raised.
-fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<VALUE> {
+pub(super) fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<VALUE> {
     struct Call<'a> {
         receiver: VALUE,
         name: ID,
@@ -115,7 +115,7 @@ fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<VALUE> {
 }
 
 /// `receiver.name` as Ruby's boolean; `false` if it raised.
-fn ask(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> bool {
+pub(super) fn ask(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> bool {
     send(receiver, name, arguments).is_some_and(is_true)
 }
 
@@ -398,6 +398,54 @@ pub(super) fn eval(arguments: &[VALUE]) -> VALUE {
             unsafe { rb_sys::rb_call_super(count, arguments.as_ptr()) }
         }
     }
+}
+
+/// The method that ours stands in front of, with the arguments as they came. What it raises goes on.
+pub(super) fn call_super(arguments: &[VALUE]) -> VALUE {
+    let count = arguments.len() as c_int;
+    let keywords = c_int::from(has_keywords());
+    // SAFETY: the pointer is valid for that many; nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_call_super_kw(count, arguments.as_ptr(), keywords) }
+}
+
+/// Whether the running method was called with keywords, which are its last argument then.
+pub(super) fn has_keywords() -> bool {
+    // SAFETY: a method of ours is running.
+    unsafe { rb_sys::rb_keyword_given_p() != 0 }
+}
+
+/// Puts methods in front of those of the object at that path of constants.
+pub(super) fn prepend_to_singleton(path: &[&CStr], methods: &[(&CStr, Variadic)]) {
+    let Some(object) = constant_at(path) else { return };
+    // SAFETY: the lock is held.
+    let module = unsafe { rb_sys::rb_module_new() };
+    for (name, method) in methods {
+        // SAFETY: Ruby calls with a count, that many values, and self, as the arity -1 says.
+        let any = unsafe { transmute::<Variadic, unsafe extern "C" fn() -> VALUE>(*method) };
+        // SAFETY: the name ends in NUL, and the function lives as long as the process.
+        unsafe { rb_sys::rb_define_method(module, name.as_ptr(), Some(any), -1) };
+    }
+    // SAFETY: the object is a class or a module.
+    let singleton = unsafe { rb_sys::rb_singleton_class(object) };
+    // SAFETY: both are modules.
+    unsafe { rb_sys::rb_prepend_module(singleton, module) };
+}
+
+/// Whether Ruby converts what it reads to another encoding than the file's.
+pub(super) fn transcodes() -> bool {
+    // SAFETY: may be called at any time.
+    !unsafe { rb_sys::rb_default_internal_encoding() }.is_null()
+}
+
+/// The absolute form of a path, if it is plain: a String, or a Pathname's. Raises nothing.
+pub(super) fn absolute_path_of(path: VALUE) -> Option<VALUE> {
+    let path = send(class(c"File"), c"path", &[path])?;
+    send(class(c"File"), c"absolute_path", &[path])
+}
+
+/// `require`, as a program would call it; `None` if it raised.
+pub(super) fn require(feature: &CStr) -> Option<VALUE> {
+    send(kernel(), c"require", &[crate::ruby::utf8_string(feature.to_bytes())])
 }
 
 /// The arguments of a method that takes any number.
