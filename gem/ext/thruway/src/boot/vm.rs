@@ -431,10 +431,12 @@ pub(super) fn prepend_to_singleton(path: &[&CStr], methods: &[(&CStr, Variadic)]
     unsafe { rb_sys::rb_prepend_module(singleton, module) };
 }
 
-/// Whether Ruby converts what it reads to another encoding than the file's.
+/// Whether Ruby converts what it reads to another encoding than UTF-8.
 pub(super) fn transcodes() -> bool {
     // SAFETY: may be called at any time.
-    !unsafe { rb_sys::rb_default_internal_encoding() }.is_null()
+    let internal = unsafe { rb_sys::rb_default_internal_encoding() };
+    // SAFETY: as above.
+    !internal.is_null() && internal != unsafe { rb_sys::rb_utf8_encoding() }
 }
 
 /// The absolute form of a path, if it is plain: a String, or a Pathname's. Raises nothing.
