@@ -4,7 +4,9 @@
 APP ?= examples/rails_app
 CARGO := scripts/cargo
 
-serve: setup build
+serve:
+	scripts/setup serve
+	$(MAKE) build
 	target/release/thruway serve $(APP)
 
 test: setup

@@ -3,8 +3,11 @@
 
 mod examples;
 mod expand;
+mod http;
 mod load;
 mod manual;
+mod mount;
+mod serve;
 mod which;
 
 use std::process::{Command, Output};
@@ -25,4 +28,41 @@ fn stdout(output: &Output) -> &str {
 
 fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).expect("stderr is text")
+}
+
+/// Waits until `is_so`; fails after half a minute.
+fn eventually(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("it never was so");
+}
+
+/// The bytes that a row of `tests/vectors/` stands for: `\r`, `\n`, `\t`, `\\`, `\xHH` and `{a*9}`.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.chars();
+    while let Some(first) = rest.next() {
+        match first {
+            '\\' => bytes.push(match rest.next() {
+                Some('r') => b'\r',
+                Some('n') => b'\n',
+                Some('t') => b'\t',
+                Some('x') => {
+                    u8::from_str_radix(&rest.by_ref().take(2).collect::<String>(), 16).expect(text)
+                }
+                _ => b'\\',
+            }),
+            '{' => {
+                let run: String = rest.by_ref().take_while(|c| *c != '}').collect();
+                let (what, count) = run.split_once('*').expect(text);
+                bytes.extend(what.repeat(count.parse().expect(text)).bytes());
+            }
+            other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
+        }
+    }
+    bytes
 }

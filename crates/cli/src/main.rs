@@ -7,11 +7,34 @@
 mod output;
 mod verbs;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
+use output::Failure;
+use verbs::mount::helper;
+
 fn main() -> ExitCode {
-    let command = verbs::Thruway::parse();
+    match arguments() {
+        Ok(arguments) => run(arguments),
+        Err(message) => Failure::new(message).hint("thruway help mount").report(),
+    }
+}
+
+fn run(arguments: Vec<OsString>) -> ExitCode {
+    let command = verbs::Thruway::parse_from(arguments);
     command.run().unwrap_or_else(|failure| failure.report())
+}
+
+/// Our arguments. Under the name `mount.thruway` they are those of a mount helper.
+fn arguments() -> Result<Vec<OsString>, String> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    match arguments.split_first() {
+        Some((program, rest)) if Path::new(program).ends_with(helper::NAME) => {
+            helper::translate(rest)
+        }
+        _ => Ok(arguments),
+    }
 }

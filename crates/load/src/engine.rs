@@ -58,9 +58,10 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// How many requests each connection has had answered, in the order of the plan's classes.
+    /// How many requests each connection has had answered that has a claim to an equal share.
     pub fn shares(&self) -> impl Iterator<Item = u64> {
-        self.clients.iter().map(|client| client.tally().answered)
+        let judged = self.clients.iter().filter(|client| client.habit().is_judged());
+        judged.map(|client| client.tally().answered)
     }
 }
 

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::{self, Errno};
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, send, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, send,
+    socket_with, sockopt,
 };
 
 use crate::Address;
@@ -94,12 +95,15 @@ impl Link {
         Ok(sent)
     }
 
-    /// What has come: `None` if nothing has, 0 bytes if the server closed.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// What has come: `None` if nothing has, 0 bytes if the server closed. With `discard` the bytes
+    /// of a TCP connection are counted and thrown away by the kernel, and `buffer` stays as it was
+    /// (tcp(7), `MSG_TRUNC`).
+    pub(crate) fn receive(&self, buffer: &mut [u8], discard: bool) -> io::Result<Option<usize>> {
         let Self::Open { socket, .. } = self else { return Ok(None) };
-        match io::read(socket, buffer) {
+        let flags = if discard { RecvFlags::TRUNC } else { RecvFlags::empty() };
+        match recv(socket, buffer, flags) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            other => other.map(Some),
+            other => other.map(|(_, received)| Some(received)),
         }
     }
 

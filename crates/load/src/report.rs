@@ -161,7 +161,7 @@ impl<'a> Group<'a> {
 
     /// How alike the clients of one class fared.
     fn fairness(&self) -> Fairness {
-        let judged = self.clients.iter().filter(|client| client.habit().is_judged());
+        let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();
         Fairness {
             index: jain(judged.map(|client| client.tally().answered)),
@@ -193,18 +193,22 @@ impl ConnectionReport {
     fn new(client: &Client, mean: f64, now_ns: u64) -> Self {
         let tally = client.tally();
         let (pending, oldest_pending_ns) = client.waiting(now_ns);
-        let is_judged = client.habit().is_judged() && client.has_asked();
         Self {
             class: client.habit().name(),
             requests: tally.answered,
             failed: tally.failed,
             connects: tally.connects,
             latency: Latency::of(&tally.latency),
-            starved: is_judged && is_starved(tally.answered, mean),
+            starved: is_judged(client) && is_starved(tally.answered, mean),
             pending,
             oldest_pending_ns,
         }
     }
+}
+
+/// Whether it had a claim to an equal share: one that never came to ask had none.
+fn is_judged(client: &Client) -> bool {
+    client.habit().is_judged() && client.has_asked()
 }
 
 impl Latency {

@@ -63,6 +63,25 @@ fn every_framing_of_an_answer_is_read() {
 }
 
 #[test]
+fn a_long_body_is_counted_to_its_last_byte() {
+    const BODY_BYTES: usize = 1_000_003;
+    let server = Server::new(|stream, _, _| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+        write(stream, &(head + &"x".repeat(BODY_BYTES)))
+    });
+    let report = report_on(&server, 20);
+    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (20, 0, 1));
+    let received = report.total.bytes_per_second * report.seconds;
+    assert!(received > 20.0 * BODY_BYTES as f64, "{received}");
+    let short = Server::new(|stream, _, _| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+        write(stream, &(head + &"x".repeat(BODY_BYTES - 1)));
+        Next::Close
+    });
+    assert_eq!(errors(&report_on(&short, 2)), [("truncated", 2)]);
+}
+
+#[test]
 fn a_body_that_ends_with_the_connection_is_an_answer() {
     let server = Server::new(|stream, _, _| {
         write(stream, "HTTP/1.0 200 OK\r\n\r\nhello");
@@ -107,6 +126,12 @@ fn a_starving_server_is_convicted() {
 fn a_fair_server_is_acquitted() {
     let report = ran(&plan(&Server::answering(HELLO), 8, 4000));
     assert_eq!(report.total.fairness.starved, 0);
+}
+
+#[test]
+fn a_connection_that_never_came_to_ask_is_not_starved() {
+    let report = ran(&plan(&Server::answering(HELLO), 10, 3));
+    assert_eq!((report.total.fairness.index, report.total.fairness.starved), (Some(1.0), 0));
 }
 
 #[test]

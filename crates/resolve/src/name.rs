@@ -76,6 +76,25 @@ impl Name {
         self.bytes.split(|byte| *byte == b'/').filter(|component| !component.is_empty())
     }
 
+    /// The name of `component` beneath this one: a file's name such as `index.html`.
+    ///
+    /// # Errors
+    /// [`Refusal::OutsideBase`] and [`Refusal::Nul`] if it is not one plain component.
+    pub fn join(&self, component: &[u8]) -> Result<Self, Refusal> {
+        if component.contains(&0) {
+            return Err(Refusal::Nul);
+        }
+        if component.contains(&b'/') || matches!(component, b"" | b"." | b"..") {
+            return Err(Refusal::OutsideBase);
+        }
+        let mut bytes = self.bytes.clone();
+        if !bytes.is_empty() {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(component);
+        Ok(Self { bytes, is_directory: false })
+    }
+
     fn from_components(path: &[u8]) -> Result<Self, Refusal> {
         let mut bytes: Vec<u8> = Vec::with_capacity(path.len());
         let mut is_directory = true;
@@ -310,6 +329,20 @@ mod tests {
         assert_eq!(beneath("/srv/files", "/srv/files-of-others/a"), Err(Refusal::OutsideBase));
         assert_eq!(beneath("/srv/files", "/srv/files/../secret"), Err(Refusal::OutsideBase));
         assert_eq!(beneath("/srv", "/srv/a\0b"), Err(Refusal::Nul));
+    }
+
+    #[test]
+    fn a_component_is_joined_and_nothing_else() {
+        let join = |path: &str, component: &str| {
+            let name = Name::from_url_path(path.as_bytes()).unwrap();
+            name.join(component.as_bytes()).map(|name| String::from_utf8(name.bytes).unwrap())
+        };
+        assert_eq!(join("/", "index.html"), Ok("index.html".into()));
+        assert_eq!(join("/a/", "index.html"), Ok("a/index.html".into()));
+        assert_eq!(join("/a", ".."), Err(Refusal::OutsideBase));
+        assert_eq!(join("/a", "b/c"), Err(Refusal::OutsideBase));
+        assert_eq!(join("/a", ""), Err(Refusal::OutsideBase));
+        assert_eq!(join("/a", "b\0"), Err(Refusal::Nul));
     }
 
     #[test]

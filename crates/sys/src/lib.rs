@@ -4,13 +4,26 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
-#[cfg(target_os = "linux")]
 pub mod access;
+#[cfg(target_os = "linux")]
+pub mod fanotify;
+#[cfg(target_os = "linux")]
+pub mod fuse;
+#[cfg(target_os = "linux")]
+pub mod handle;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod imports;
 #[cfg(unix)]
+pub mod inherited;
+#[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod record_lock;
 #[cfg(target_os = "linux")]
 pub mod signal;
 #[cfg(target_os = "linux")]
 pub mod start;
+#[cfg(target_os = "linux")]
+pub mod threads;
+#[cfg(target_os = "linux")]
+pub mod words;

@@ -42,6 +42,23 @@ impl HeldSignals {
         let before = unsafe { before.assume_init() };
         Ok(Self { descriptor, before })
     }
+
+    /// The next signal that has come, if one has; it is not delivered any more.
+    ///
+    /// # Errors
+    /// Whatever the system reports.
+    pub fn next(&self) -> io::Result<Option<Signal>> {
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        match rustix::io::read(&self.descriptor, &mut record) {
+            Ok(_) => {
+                // The signal's number is the record's first field.
+                let number = u32::from_ne_bytes([record[0], record[1], record[2], record[3]]);
+                Ok(i32::try_from(number).ok().and_then(Signal::from_named_raw))
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
 }
 
 impl AsFd for HeldSignals {
@@ -89,6 +106,8 @@ mod tests {
         // SAFETY: it is sent to this thread alone, and its default is to be ignored.
         assert_eq!(unsafe { libc::raise(libc::SIGURG) }, 0);
         assert!(is_readable(&held));
+        assert_eq!(held.next().unwrap(), Some(Signal::URG));
+        assert_eq!(held.next().unwrap(), None);
     }
 
     #[test]

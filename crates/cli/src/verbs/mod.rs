@@ -3,10 +3,12 @@
 mod expand;
 mod load;
 mod manual;
+pub(crate) mod mount;
 #[cfg(target_os = "linux")]
 mod pack;
 #[cfg(target_os = "linux")]
 mod run;
+mod serve;
 mod which;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +28,9 @@ pub(crate) struct Thruway {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Mount(mount::Mount),
+    Unmount(mount::Unmount),
+    Serve(serve::Serve),
     Expand(expand::Expand),
     Which(which::Which),
     Load(load::Load),
@@ -35,11 +40,16 @@ enum Verb {
     Pack(pack::Pack),
     Completions(manual::Completions),
     Man(manual::Man),
+    #[command(name = thruway_mount::INNER_VERB, hide = true)]
+    MountProcess(mount::MountProcess),
 }
 
 impl Thruway {
     pub(crate) fn run(self) -> Answer {
         match self.verb {
+            Verb::Mount(verb) => verb.run(),
+            Verb::Unmount(verb) => verb.run(),
+            Verb::Serve(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             Verb::Which(verb) => verb.run(),
             Verb::Load(verb) => verb.run(),
@@ -49,6 +59,7 @@ impl Thruway {
             Verb::Pack(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
+            Verb::MountProcess(verb) => verb.run(),
         }
     }
 }

@@ -87,6 +87,11 @@ impl ResponseReader {
         Ok(None)
     }
 
+    /// How many bytes of the body are still to come, where that is known: 0 where it is not.
+    pub(crate) fn body_bytes_left(&self) -> u64 {
+        if let Phase::Length { left } = self.phase { left } else { 0 }
+    }
+
     /// The server closed: that ends a response whose length is "until then", and breaks any other.
     pub(crate) fn close(&mut self) -> Result<Option<Response>, Truncated> {
         match self.phase {

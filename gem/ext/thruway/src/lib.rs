@@ -8,6 +8,7 @@
 mod boot;
 mod names;
 mod ruby;
+mod server;
 
 /// Called once by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
@@ -15,4 +16,5 @@ pub extern "C" fn Init_thruway() {
     let thruway = ruby::define_module(c"Thruway");
     boot::define(thruway);
     names::define(thruway);
+    server::define(thruway);
 }

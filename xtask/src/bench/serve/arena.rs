@@ -1,7 +1,10 @@
 //! Where the servers meet: each in turn, with the same load, round after round.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::super::Setting;
 use super::super::measure::Series;
@@ -42,16 +45,10 @@ pub(in crate::bench) struct Measured {
 impl<'a> Arena<'a> {
     /// Finds the servers; those that are not at hand are left out, with a line each.
     pub(in crate::bench) fn new(setting: &'a Setting) -> Result<Self, String> {
+        allow_descriptors();
         let folder =
             std::env::temp_dir().join(format!("thruway-bench-files-{}", std::process::id()));
-        let made = fs::create_dir_all(&folder)
-            .and_then(|()| {
-                FILES
-                    .iter()
-                    .try_for_each(|(name, bytes)| fs::write(folder.join(name), vec![b'x'; *bytes]))
-            })
-            .and_then(|()| fs::write(folder.join("index.html"), "ready\n"));
-        made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        make_files(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut servers = Vec::new();
         for server in &SERVERS {
             match server.program(setting) {
@@ -122,6 +119,19 @@ impl<'a> Arena<'a> {
     pub(in crate::bench) fn seconds(&self, times: f64) -> String {
         (self.setting.seconds * times).to_string()
     }
+}
+
+fn make_files(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("index.html"), "ready\n")?;
+    FILES.iter().try_for_each(|(name, bytes)| fs::write(folder.join(name), vec![b'x'; *bytes]))
+}
+
+/// Servers inherit the limit: 10,000 connections need more than the usual 1,024 descriptors.
+fn allow_descriptors() {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    // A limit that cannot be raised shows in the table.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 impl Drop for Arena<'_> {

@@ -1,28 +1,33 @@
 //! Jain's index over ten connections, the worst of many runs: how connections are spread is luck.
 
+use std::path::Path;
+
 use super::super::Setting;
 use super::arena::{Arena, Scenario};
-use super::load::Run;
 use super::server::{App, Server};
 use super::table::{Table, at_least};
 
 /// Runs a round: five rounds make the ten runs that facts about chance need.
 const RUNS_PER_ROUND: usize = 2;
 
-/// A kind of request, with the threads that suit it.
-struct Kind {
+/// A kind of request, and how the server is started for it.
+struct Column {
     name: &'static str,
     path: &'static str,
+    workers: u32,
     threads: u32,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { name: "short", path: "/", threads: 2 },
-    Kind { name: "5 ms of CPU", path: "/cpu", threads: 2 },
-    Kind { name: "sleep(50 ms)", path: "/sleep", threads: 8 },
+const COLUMNS: [Column; 6] = [
+    Column { name: "short, `-w 1`", path: "/", workers: 1, threads: 2 },
+    Column { name: "5 ms of CPU, `-w 1`", path: "/cpu", workers: 1, threads: 2 },
+    Column { name: "sleep(50 ms), `-w 1`", path: "/sleep", workers: 1, threads: 8 },
+    Column { name: "short, `-w 2`", path: "/", workers: 2, threads: 2 },
+    Column { name: "5 ms of CPU, `-w 2`", path: "/cpu", workers: 2, threads: 2 },
+    Column { name: "sleep(50 ms), `-w 2`", path: "/sleep", workers: 2, threads: 8 },
 ];
 
-/// What a column demands of thruway, by the number of workers.
+/// The least index that thruway is to have, by its number of workers.
 const DEMANDS: [(u32, f64); 2] = [(1, 0.99), (2, 0.97)];
 
 /// The worst index and the starved connections of one server in one column.
@@ -34,45 +39,20 @@ struct Worst {
 pub(in crate::bench) fn worst(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let runs = setting.rounds * RUNS_PER_ROUND;
-    let mut heads = vec!["server".to_owned()];
-    for (workers, _) in DEMANDS {
-        heads.extend(KINDS.iter().map(|kind| format!("{}, `-w {workers}`", kind.name)));
-    }
-    heads.push("starved".to_owned());
-    let heads: Vec<_> = heads.iter().map(String::as_str).collect();
-    let mut table =
-        Table::new(&format!("Jain's index, worst of {runs} runs, 10 connections"), &heads);
+    let names = COLUMNS.iter().map(|column| column.name);
+    let heads: Vec<_> = ["server"].into_iter().chain(names).chain(["starved"]).collect();
+    let title = format!("Jain's index, worst of {runs} runs, 10 connections");
+    let mut table = Table::new(&title, &heads);
     let mut ours = None;
     for (server, program) in arena.servers(App::Rack) {
-        let mut cells = Vec::new();
-        for (workers, _) in DEMANDS {
-            for kind in &KINDS {
-                let scenario = Scenario {
-                    app: App::Rack,
-                    workers,
-                    threads: kind.threads,
-                    path: kind.path,
-                    options: &[],
-                };
-                cells.extend(worst_of(&arena, server, program, scenario, runs)?);
-            }
-        }
-        if cells.len() < DEMANDS.len() * KINDS.len() {
-            continue;
-        }
+        let cells = COLUMNS.iter().map(|column| worst_of(&arena, server, program, column, runs));
+        let Some(cells) = cells.collect::<Result<Option<Vec<_>>, _>>()? else { continue };
         table.row(server.name, &row(&cells));
         if server.name == "thruway" {
             ours = Some(cells);
         }
     }
-    for (place, (workers, least)) in DEMANDS.into_iter().enumerate() {
-        let cells =
-            ours.as_ref().map(|cells| &cells[place * KINDS.len()..(place + 1) * KINDS.len()]);
-        let index = cells.map(|cells| cells.iter().map(|cell| cell.index).fold(1.0, f64::min));
-        table.target(&format!("worst index with `-w {workers}` ≥ {least}"), at_least(index, least));
-    }
-    let starved = ours.map(|cells| cells.iter().map(|cell| cell.starved).sum::<f64>());
-    table.target("no connection starved", starved.map(|starved| (starved, starved == 0.0)));
+    judge(&mut table, ours.as_deref());
     Ok(table.text())
 }
 
@@ -82,20 +62,35 @@ fn row(cells: &[Worst]) -> Vec<String> {
     indices.chain([format!("{starved:.0}")]).collect()
 }
 
+fn judge(table: &mut Table, ours: Option<&[Worst]>) {
+    for (workers, least) in DEMANDS {
+        let index = ours.map(|cells| {
+            let columns = COLUMNS.iter().zip(cells);
+            let of_workers = columns.filter(|(column, _)| column.workers == workers);
+            of_workers.map(|(_, cell)| cell.index).fold(1.0, f64::min)
+        });
+        table.target(&format!("worst index with `-w {workers}` ≥ {least}"), at_least(index, least));
+    }
+    let starved = ours.map(|cells| cells.iter().map(|cell| cell.starved).sum::<f64>());
+    table.target("no connection starved", starved.map(|starved| (starved, starved == 0.0)));
+}
+
 /// New connections each time, to a server that runs on: who gets which process is drawn again.
 fn worst_of(
     arena: &Arena<'_>,
     server: &Server,
-    program: &std::path::Path,
-    scenario: Scenario<'_>,
+    program: &Path,
+    column: &Column,
     runs: usize,
 ) -> Result<Option<Worst>, String> {
     let seconds = arena.seconds(0.5);
-    let scenario = Scenario { options: &["-c", "10", "-d", &seconds], ..scenario };
+    let Column { path, workers, threads, .. } = *column;
+    let options = ["-c", "10", "-d", &seconds];
+    let scenario = Scenario { app: App::Rack, workers, threads, path, options: &options };
     let Some(running) = arena.start(server, program, scenario)? else { return Ok(None) };
     let mut worst = Worst { index: 1.0, starved: 0.0 };
     for _ in 0..runs {
-        let run: Run = arena.load(&running, scenario)?;
+        let run = arena.load(&running, scenario)?;
         worst.index = worst.index.min(run.jain());
         worst.starved += run.starved();
     }

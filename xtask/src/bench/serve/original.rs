@@ -33,7 +33,6 @@ pub(in crate::bench) fn per_connection(setting: &Setting) -> Result<String, Stri
             table.row(server.name, &[shares.join(" "), sum, format!("{:.3}", run.jain())]);
         }
         text.push_str(&table.text());
-        text.push('\n');
     }
     Ok(text)
 }

@@ -1,15 +1,14 @@
 //! A server that runs, for as long as this value lives.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::process;
 use super::server::{App, Server};
@@ -47,10 +46,14 @@ impl Running {
         program: &Path,
         start: Start<'_>,
     ) -> Result<Self, String> {
-        let failed = |error| format!("{}: {error}", server.name);
-        let port = free_port().map_err(|error| failed(error.to_string()))?;
+        let running = Self::spawn(server, program, start).map_err(|error| error.to_string());
+        let ready = running.and_then(|mut running| running.wait_until_ready().map(|()| running));
+        ready.map_err(|error| format!("{}: {error}", server.name))
+    }
+
+    fn spawn(server: &Server, program: &Path, start: Start<'_>) -> io::Result<Self> {
+        let port = free_port()?;
         let run = std::env::temp_dir().join(format!("thruway-bench-{port}"));
-        fs::create_dir_all(&run).map_err(|error| failed(error.to_string()))?;
         let fill = |text: &str| {
             text.replace("{port}", &port.to_string())
                 .replace("{workers}", &start.workers.to_string())
@@ -59,23 +62,20 @@ impl Running {
                 .replace("{folder}", &start.folder.display().to_string())
                 .replace("{run}", &run.display().to_string())
         };
+        fs::create_dir_all(&run)?;
+        fs::write(run.join("config"), fill(server.config))?;
+        let output = File::create(run.join("output"))?;
         let arguments = server.arguments(start.app).unwrap_or_default();
-        let child = fs::write(run.join("config"), fill(server.config)).and_then(|()| {
-            let output = File::create(run.join("output"))?;
-            Command::new(program)
-                .args(arguments.split_whitespace().map(fill))
-                .env("RACK_ENV", "production")
-                .current_dir(start.rack)
-                .stdin(std::process::Stdio::null())
-                .stdout(output.try_clone()?)
-                .stderr(output)
-                .process_group(0)
-                .spawn()
-        });
-        let child = child.map_err(|error| failed(error.to_string()))?;
-        let mut running = Self { child, port, run };
-        running.wait_until_ready().map_err(failed)?;
-        Ok(running)
+        // In our own process group, so that whatever ends this task ends the server too.
+        let child = Command::new(program)
+            .args(arguments.split_whitespace().map(fill))
+            .env("RACK_ENV", "production")
+            .current_dir(start.rack)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        Ok(Self { child, port, run })
     }
 
     pub(in crate::bench) fn url(&self, path: &str) -> String {
@@ -117,28 +117,29 @@ impl Running {
         let lines: Vec<_> = output.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
-
-    /// A signal to all its processes. It may have ended by itself.
-    fn signal(&self, signal: Signal) {
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, signal);
-        }
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.signal(Signal::TERM);
+        let processes = self.processes();
+        signal(self.child.id(), Signal::TERM);
         let start = Instant::now();
         while start.elapsed() < STOP_MAX && matches!(self.child.try_wait(), Ok(None)) {
             sleep(POLL);
         }
-        self.signal(Signal::KILL);
+        processes.into_iter().for_each(|process| signal(process, Signal::KILL));
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.run);
     }
 }
 
-fn free_port() -> std::io::Result<u16> {
+/// A signal to one process, which may have ended by itself.
+fn signal(process: u32, signal: Signal) {
+    if let Some(process) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(process, signal);
+    }
+}
+
+fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -25,7 +25,7 @@ pub(in crate::bench) struct Server {
 /// Where a server's program is.
 #[derive(Debug)]
 enum Program {
-    /// What this checkout has built.
+    /// What this checkout has built, or another build that `--peer thruway=PATH` names.
     Ours,
     /// A package's, found on PATH.
     Installed(&'static str),
@@ -155,7 +155,10 @@ impl Server {
     /// Its program, or why there is none.
     pub(in crate::bench) fn program(&self, setting: &Setting) -> Result<PathBuf, String> {
         match self.program {
-            Program::Ours => Ok(setting.root.join("target/release/thruway")),
+            Program::Ours => {
+                let other = setting.peers.get("thruway").cloned();
+                Ok(other.unwrap_or_else(|| setting.root.join("target/release/thruway")))
+            }
             Program::Installed(name) => {
                 on_path(name).ok_or_else(|| format!("{}: {name} is not installed", self.name))
             }

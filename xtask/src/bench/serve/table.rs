@@ -1,9 +1,10 @@
 //! Tables and verdicts as they stand in docs/benchmarks.md.
 
-/// A table with a heading of its own.
+/// A table with a heading of its own, and what is to be said of it.
 #[derive(Debug)]
 pub(super) struct Table {
-    text: String,
+    rows: String,
+    verdicts: Vec<String>,
 }
 
 impl Table {
@@ -11,34 +12,26 @@ impl Table {
     pub(super) fn new(title: &str, columns: &[&str]) -> Self {
         let heads = columns.join(" | ");
         let rule = vec!["---"; columns.len()].join(" | ");
-        Self { text: format!("### {title}\n| {heads} |\n| {rule} |\n") }
+        let rows = format!("### {title}\n| {heads} |\n| {rule} |\n");
+        Self { rows, verdicts: Vec::new() }
     }
 
     pub(super) fn row(&mut self, name: &str, cells: &[String]) {
-        self.text.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
-    }
-
-    /// A line below the table.
-    pub(super) fn note(&mut self, line: &str) {
-        if !self.text.ends_with("|\n") {
-            self.text.push_str("  \n");
-        }
-        let separator = if self.text.ends_with("|\n") { "\n" } else { "" };
-        self.text.push_str(&format!("{separator}{line}"));
+        self.rows.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
 
     /// Whether a target was reached, or that there was nothing to hold it against.
     pub(super) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
-        let line = match reached {
+        self.verdicts.push(match reached {
             Some((figure, true)) => format!("Target {what}: {figure:.2}, reached."),
             Some((figure, false)) => format!("Target {what}: {figure:.2}, **missed**."),
             None => format!("Target {what}: not measured in this run."),
-        };
-        self.note(&line);
+        });
     }
 
+    /// The rows, and below them the verdicts, a line each.
     pub(super) fn text(self) -> String {
-        format!("{}\n", self.text.trim_end())
+        format!("{}\n{}", self.rows, self.verdicts.join("  \n"))
     }
 }
 
@@ -68,7 +61,7 @@ mod tests {
         table.target("≥ 1.25 × b", at_least(ratio(Some(3.0), Some(2.0)), 1.25));
         table.target("≥ 3 × c", at_least(ratio(Some(3.0), None), 3.0));
         let expected = "### Short\n| server | requests/s |\n| --- | --- |\n| a | 10 |\n\n\
-            Target ≥ 1.25 × b: 1.50, reached.  \nTarget ≥ 3 × c: not measured in this run.\n";
+            Target ≥ 1.25 × b: 1.50, reached.  \nTarget ≥ 3 × c: not measured in this run.";
         assert_eq!(table.text(), expected);
     }
 }

@@ -99,7 +99,9 @@ impl Load {
             thruway_load::run(&plan, Some(interrupt.as_fd()), &mut |progress| line.show(progress));
         line.clear();
         let report = ran.map_err(failure)?;
-        print(&self.written(&url, &report)?)?;
+        if self.json || report.total.connects > 0 {
+            print(&self.written(&url, &report)?)?;
+        }
         self.verdict(&url, &report)
     }
 

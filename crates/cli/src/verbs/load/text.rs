@@ -14,8 +14,9 @@ const BAR_WIDTH: u64 = 24;
 
 pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String {
     let total = &report.total;
-    let mut text =
-        format!("{url}: {} connections, {:.1} s\n\n", thousands(total.connections), report.seconds);
+    let plural = if total.connections == 1 { "" } else { "s" };
+    let (connections, seconds) = (thousands(total.connections), report.seconds);
+    let mut text = format!("{url}: {connections} connection{plural}, {seconds:.2} s\n\n");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<9} {value}");
@@ -31,7 +32,7 @@ pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String
         text.push_str(&classes(&report.classes));
     }
     if per_connection {
-        text.push_str(&connections(&report.connections));
+        text.push_str(&rows(&report.connections));
     }
     text
 }
@@ -56,7 +57,11 @@ fn requests(group: &GroupReport) -> String {
     )
 }
 
+/// Nothing where nothing was answered.
 fn latency(latency: &Latency) -> String {
+    if latency.max_ns == 0 {
+        return String::new();
+    }
     let quantiles = [
         ("p50", latency.p50_ns),
         ("p90", latency.p90_ns),
@@ -132,7 +137,7 @@ fn classes(classes: &[GroupReport]) -> String {
     table(&rows)
 }
 
-fn connections(connections: &[ConnectionReport]) -> String {
+fn rows(connections: &[ConnectionReport]) -> String {
     let largest = connections.iter().map(|one| one.requests).max().unwrap_or(0).max(1);
     let mut rows = vec![row(["connection", "requests", "p50", "p99", "max", "pending for", ""])];
     rows.extend(connections.iter().enumerate().map(|(place, one)| {

@@ -1,0 +1,110 @@
+//! `mount.thruway`: what `mount -t thruway` starts, and so fstab and systemd's mount units.
+//!
+//! `mount.thruway SOURCE[:SOURCE…] TARGET [-sfnv] [-N NAMESPACE] [-o OPTION[,OPTION…]]` (mount(8),
+//! "External helpers"). Each option becomes one of `thruway mount`.
+
+use std::ffi::{OsStr, OsString};
+
+/// The name under which the binary is this helper.
+pub(crate) const NAME: &str = "mount.thruway";
+
+/// Options that are for mount(8) and fstab alone.
+const FOR_OTHERS: [&str; 14] = [
+    "defaults", "rw", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev",
+    "nofail", "nosuid", "nodev", "exec",
+];
+
+/// The arguments of `thruway` for those of the helper.
+///
+/// # Errors
+/// An option that is not known, or a place that is missing.
+pub(crate) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, String> {
+    let mut translated: Vec<OsString> = vec!["thruway".into(), "mount".into(), "--nonempty".into()];
+    let mut places = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.to_str() {
+            Some("-o") => {
+                let options = rest.next().ok_or("-o needs options")?;
+                translate_options(options, &mut translated)?;
+            }
+            Some("-N" | "-t") => drop(rest.next()),
+            Some("-f") => return Err("a dry run is not supported".into()),
+            Some("-s" | "-n" | "-v") => {}
+            _ => places.push(argument),
+        }
+    }
+    let [sources, target] = places.as_slice() else {
+        return Err(format!("{NAME} takes a source and a target"));
+    };
+    translated.push("--".into());
+    translated.extend(split(sources));
+    translated.push(OsString::from(target));
+    Ok(translated)
+}
+
+/// fstab has one field for the source: several stand with colons between them.
+fn split(sources: &OsStr) -> Vec<OsString> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let each = sources.as_bytes().split(|&byte| byte == b':');
+    each.map(|source| OsString::from_vec(source.to_vec())).collect()
+}
+
+fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<(), String> {
+    let options = options.to_str().ok_or("the options are no text")?;
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            _ if FOR_OTHERS.contains(&option) => {}
+            _ if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
+            ("ro", None) => translated.push("--read-only".into()),
+            ("noexec", None) => translated.push("--no-exec".into()),
+            ("suid" | "dev" | "frozen" | "allow_other", None) => {
+                translated.push(format!("--{}", name.replace('_', "-")).into());
+            }
+            (
+                "passthrough" | "xattr" | "locks" | "entry_timeout" | "attribute_timeout" | "log",
+                Some(value),
+            ) => {
+                translated.push(format!("--{}={value}", name.replace('_', "-")).into());
+            }
+            _ => return Err(format!("no option {option}")),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(line: &str) -> Result<String, String> {
+        let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let translated = translate(&arguments)?;
+        let words: Vec<_> = translated.iter().map(|word| word.to_str().unwrap()).collect();
+        Ok(words.join(" "))
+    }
+
+    #[test]
+    fn a_line_of_fstab_becomes_arguments() {
+        assert_eq!(
+            translated("/a:/b /merged -o rw,frozen,allow_other,entry_timeout=5,x-systemd.automount"),
+            Ok("thruway mount --nonempty --frozen --allow-other --entry-timeout=5 -- /a /b /merged"
+                .into())
+        );
+        assert_eq!(
+            translated("/a /b -s -n -v -N 5"),
+            Ok("thruway mount --nonempty -- /a /b".into())
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        assert_eq!(translated("/a /b -o remount"), Err("no option remount".into()));
+        assert!(translated("/a").is_err());
+        assert!(translated("/a /b -o").is_err());
+    }
+}

@@ -1,0 +1,198 @@
+//! `thruway mount`, `thruway mount status` and `thruway unmount`.
+
+pub(crate) mod helper;
+mod log;
+mod status;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use thruway_mount::{Error, LogTarget, Mode, Plan};
+
+use crate::output::{Answer, Failure};
+
+/// Show folders at another place, with data moved by the kernel
+///
+/// The mount is there, and answers, when the command returns. With several sources, the first that
+/// has a name wins.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Mount {
+    #[command(subcommand)]
+    command: Option<MountCommand>,
+    #[command(flatten)]
+    options: Options,
+    /// The folders that are shown
+    #[arg(value_name = "SOURCE", required = true)]
+    sources: Vec<PathBuf>,
+    /// The folder that they are shown at
+    #[arg(value_name = "TARGET", required = true)]
+    target: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum MountCommand {
+    Status(status::Status),
+}
+
+/// How a mount behaves.
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    /// The sources do not change: read-only, and opens never reach the daemon
+    #[arg(long)]
+    frozen: bool,
+    /// Let other users in; permissions are checked as on the sources
+    #[arg(long)]
+    allow_other: bool,
+    /// Let nothing be changed through the mount
+    #[arg(long)]
+    read_only: bool,
+    /// Let set-user-id programs keep their rights
+    #[arg(long)]
+    suid: bool,
+    /// Let device nodes work
+    #[arg(long)]
+    dev: bool,
+    /// Let no program be started
+    #[arg(long)]
+    no_exec: bool,
+    /// Mount over a folder that is not empty, and hide what is in it
+    #[arg(long)]
+    nonempty: bool,
+    /// Whether the kernel moves the data of files where it can (on), or all of it goes through the
+    /// daemon (off)
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    passthrough: Switch,
+    /// Pass extended attributes and access lists on
+    #[arg(long, value_name = "WHEN", default_value = "on")]
+    xattr: Switch,
+    /// Whether POSIX record locks are seen by those who use the sources directly (shared, at a request
+    /// for each close) or only through the mount (local); flock is always seen
+    #[arg(long, value_name = "WHERE", default_value = "local")]
+    locks: Locks,
+    /// How long the kernel may keep names without asking again
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    entry_timeout: Duration,
+    /// How long the kernel may keep attributes without asking again
+    #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
+    attribute_timeout: Duration,
+    /// Where the daemon writes to: stderr, journal, or a file [default: stderr with --foreground,
+    /// else the journal where there is one]
+    #[arg(long, value_name = "WHERE", value_parser = log_target)]
+    log: Option<LogTarget>,
+    /// Stay in the foreground; Ctrl-C unmounts
+    #[arg(short, long)]
+    foreground: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Locks {
+    Local,
+    Shared,
+}
+
+impl Mount {
+    pub(crate) fn run(self) -> Answer {
+        match (self.command, self.target) {
+            (Some(MountCommand::Status(status)), _) => status.run(),
+            (None, Some(target)) => self.options.mount(&self.sources, &target),
+            (None, None) => Err(Failure::new("no target").hint("thruway help mount")),
+        }
+    }
+}
+
+impl Options {
+    fn mount(self, sources: &[PathBuf], target: &Path) -> Answer {
+        let foreground = self.foreground;
+        let plan = self.plan(sources, target)?;
+        thruway_mount::start(plan, foreground, log::open).map_err(failure)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn plan(self, sources: &[PathBuf], target: &Path) -> Result<Plan, Failure> {
+        let sources: Result<_, _> = sources.iter().map(|source| absolute(source)).collect();
+        Ok(Plan {
+            sources: sources?,
+            target: thruway_mount::resolve_target(target).map_err(failure)?,
+            mode: if self.frozen { Mode::Frozen } else { Mode::Live },
+            allow_other: self.allow_other,
+            read_only: self.read_only,
+            suid: self.suid,
+            dev: self.dev,
+            exec: !self.no_exec,
+            nonempty: self.nonempty,
+            passthrough: self.passthrough == Switch::On,
+            xattr: self.xattr == Switch::On,
+            shared_locks: self.locks == Locks::Shared,
+            entry_timeout: self.entry_timeout,
+            attribute_timeout: self.attribute_timeout,
+            log: self.log.unwrap_or_else(|| log::default_target(self.foreground)),
+        })
+    }
+}
+
+/// Take a mount away
+///
+/// A mount whose daemon has died is taken away all the same.
+#[derive(Debug, Args)]
+pub(crate) struct Unmount {
+    /// Take it away at once for new users, and for the present ones when they are done
+    #[arg(short = 'z', long)]
+    lazy: bool,
+    /// Where it is
+    #[arg(value_name = "TARGET")]
+    target: PathBuf,
+}
+
+impl Unmount {
+    pub(crate) fn run(self) -> Answer {
+        let target = thruway_mount::resolve_target(&self.target).map_err(failure)?;
+        thruway_mount::unmount(&target, self.lazy).map_err(failure)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Run as a process of a mount; not for users
+#[derive(Debug, Args)]
+pub(crate) struct MountProcess {}
+
+impl MountProcess {
+    pub(crate) fn run(self) -> Answer {
+        thruway_mount::obey(log::open).map_err(failure)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    let failure = Failure::new(&error);
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::new(format_args!("no such path {}: {error}", path.display())))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn log_target(text: &str) -> Result<LogTarget, String> {
+    Ok(match text {
+        "stderr" => LogTarget::Stderr,
+        "journal" => LogTarget::Journal,
+        file => LogTarget::File(std::path::absolute(file).map_err(|error| error.to_string())?),
+    })
+}

@@ -1,0 +1,89 @@
+//! `thruway mount status`: how the mounts are doing.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use thruway_mount::{Answered, Mode};
+
+use super::failure;
+use crate::output::{Answer, print};
+
+/// Show how mounts are doing
+///
+/// Fails with status 1 if a mount does not answer.
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+    /// Where the mount is [default: all mounts]
+    #[arg(value_name = "TARGET")]
+    target: Option<PathBuf>,
+}
+
+impl Status {
+    pub(super) fn run(self) -> Answer {
+        let target = self.target.as_deref().map(thruway_mount::resolve_target).transpose();
+        let mounts = thruway_mount::status(target.map_err(failure)?.as_deref()).map_err(failure)?;
+        let text = if self.json { json(&mounts) } else { mounts.iter().map(text).collect() };
+        print(text.as_bytes())?;
+        let all_answer = mounts.iter().all(|mount| mount.status.is_ok());
+        Ok(if all_answer { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// One object a line.
+fn json(mounts: &[Answered]) -> String {
+    let line = |mount: &Answered| match &mount.status {
+        Ok(status) => serde_json::json!(status),
+        Err(error) => serde_json::json!({ "target": mount.target, "error": error }),
+    };
+    mounts.iter().map(|mount| format!("{}\n", line(mount))).collect()
+}
+
+fn text(mount: &Answered) -> String {
+    let target = mount.target.display();
+    let status = match &mount.status {
+        Ok(status) => status,
+        Err(error) => {
+            return format!("{target}: no answer: {error}\n\nhint: thruway unmount {target}\n");
+        }
+    };
+    let mode = match status.mode {
+        Mode::Live => "live",
+        Mode::Frozen => "frozen",
+    };
+    let data = match (status.mode, status.passthrough) {
+        (Mode::Frozen, _) => "kept by the kernel",
+        (Mode::Live, true) => "moved by the kernel (passthrough)",
+        (Mode::Live, false) => "moved by the daemon",
+    };
+    let mut text = format!("{target}: {mode}\n");
+    let mut row = |title: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {title:<10} {value}");
+    };
+    row("sources", &status.sources.join(" "));
+    row("data", data);
+    for (reason, count) in &status.daemon_io_reasons {
+        row("", &format!("not by the kernel, {count} times: {reason}"));
+    }
+    row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
+    row("inodes", &status.inodes.to_string());
+    row("restarts", &status.restarts.to_string());
+    row("requests", &busiest(&status.requests));
+    text
+}
+
+/// The sum, and the operations that were asked for most.
+fn busiest(requests: &std::collections::BTreeMap<String, u64>) -> String {
+    const SHOWN: usize = 6;
+    let mut sorted: Vec<_> = requests.iter().collect();
+    sorted.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let parts: Vec<_> =
+        sorted.iter().take(SHOWN).map(|(name, count)| format!("{name} {count}")).collect();
+    let sum: u64 = requests.values().sum();
+    if parts.is_empty() { sum.to_string() } else { format!("{sum} ({})", parts.join(", ")) }
+}

@@ -1,0 +1,84 @@
+//! An application is served by Ruby, which takes this process's place.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Serve;
+use crate::output::{Answer, Failure};
+
+/// What Ruby runs. A gem that does not load is told of in one line.
+const START: &str = r#"
+begin
+  require "thruway/cli"
+rescue LoadError => e
+  $stderr.write("thruway: the gem does not load: #{e.message.lines.first.chomp}\n\nhint: #{ENV["THRUWAY_HINT"]}\n")
+  exit 2
+end
+exit Thruway::CLI.run(ARGV)
+"#;
+
+/// What a gem that does not load may lack, beside this binary and elsewhere.
+const BUILD_HINT: &str = "make build puts it beside this binary";
+const INSTALL_HINT: &str =
+    "it is found beside a binary that make build has made, or as an installed gem";
+
+/// Starts Ruby in this process's place; returns only if that fails.
+pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
+    let beside = gem_beside_binary();
+    let hint = if beside.is_empty() { INSTALL_HINT } else { BUILD_HINT };
+    let mut ruby = Command::new("ruby");
+    for folder in beside {
+        ruby.arg("-I").arg(folder);
+    }
+    ruby.env("THRUWAY_HINT", hint).args(["-e", START, "--"]).args(arguments(serve, started_us));
+    let error = ruby.exec();
+    let failure = Failure::new(format_args!("cannot start ruby: {error}"));
+    Err(match error.kind() {
+        ErrorKind::NotFound => failure.hint("an application needs Ruby 3.1 or later on PATH"),
+        _ => failure,
+    })
+}
+
+/// The options that are given, in their long form.
+fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    let mut say = |option: &str, value: OsString| {
+        arguments.extend([OsString::from(option), value]);
+    };
+    let number = |number: &dyn ToString| OsString::from(number.to_string());
+    say("--started-us", number(&started_us));
+    if let Some(port) = serve.port {
+        say("--port", number(&port));
+    }
+    if let Some(workers) = serve.workers {
+        say("--workers", number(&workers));
+    }
+    let texts = [("--threads", &serve.threads), ("--environment", &serve.environment)];
+    for (option, text) in texts.into_iter().filter_map(|(o, text)| Some((o, text.as_ref()?))) {
+        say(option, text.into());
+    }
+    let paths = [("--config", &serve.config), ("--pidfile", &serve.pidfile)];
+    for (option, path) in paths.into_iter().filter_map(|(o, path)| Some((o, path.as_ref()?))) {
+        say(option, path.into());
+    }
+    serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
+    serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
+    arguments.extend(["--".into(), serve.target.clone().into_os_string()]);
+    arguments
+}
+
+/// The gem's two folders in the checkout that this binary was built in: none if it is not in one.
+fn gem_beside_binary() -> Vec<PathBuf> {
+    let Ok(binary) = std::env::current_exe() else { return Vec::new() };
+    let Some(profile) = binary.parent() else { return Vec::new() };
+    let library = profile.parent().and_then(Path::parent).map(|root| root.join("gem/lib"));
+    match library {
+        Some(library) if library.join("thruway/cli.rb").metadata().is_ok() => {
+            vec![profile.join("gem"), library]
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,516 @@
+//! A request: who asks, about which inode, and for what.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use crate::wire::{
+    AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, EXTENSION_GROUPS, ExtensionHeader,
+    FAllocateIn, FSyncIn, FlushIn, ForgetIn, ForgetOne, GetAttrIn, GetXattrIn, InHeader, InitIn,
+    InterruptIn, LSeekIn, LinkIn, LockIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn, Rename2In,
+    RenameIn, SetAttrIn, SetXattrIn, StatxIn, Wire, WriteIn, opcode,
+};
+
+/// The bytes of one request as they arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame<'a> {
+    header: InHeader,
+    argument: &'a [u8],
+    payload: Option<&'a [u8]>,
+}
+
+/// A request that does not follow the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed {
+    /// The operation's number.
+    pub opcode: u32,
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// File-system user id.
+    pub uid: u32,
+    /// File-system group id.
+    pub gid: u32,
+    /// Process id, or zero.
+    pub pid: u32,
+    /// The group of the folder that something is made in, if the caller is in it by a
+    /// supplementary group.
+    pub folder_group: Option<u32>,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Its number; the answer carries it back.
+    pub unique: u64,
+    /// The inode that it is about.
+    pub inode: u64,
+    /// Who asks.
+    pub caller: Caller,
+    /// What is asked for.
+    pub operation: Operation<'a>,
+}
+
+/// What is asked for. Names are single components without a slash.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the kernel's own names, described in `wire`")]
+pub enum Operation<'a> {
+    Init(InitIn, u32),
+    Destroy,
+    Interrupt(InterruptIn),
+    Lookup {
+        name: &'a CStr,
+    },
+    Forget {
+        lookups: u64,
+    },
+    BatchForget(Forgets<'a>),
+    GetAttr(GetAttrIn),
+    Statx(StatxIn),
+    SetAttr(SetAttrIn),
+    ReadLink,
+    SymLink {
+        name: &'a CStr,
+        target: &'a CStr,
+    },
+    MkNod {
+        with: MkNodIn,
+        name: &'a CStr,
+    },
+    MkDir {
+        with: MkDirIn,
+        name: &'a CStr,
+    },
+    Unlink {
+        name: &'a CStr,
+    },
+    RmDir {
+        name: &'a CStr,
+    },
+    Rename {
+        name: &'a CStr,
+        new_parent: u64,
+        new_name: &'a CStr,
+        flags: u32,
+    },
+    Link {
+        source: u64,
+        name: &'a CStr,
+    },
+    Open(OpenIn),
+    Create {
+        with: CreateIn,
+        name: &'a CStr,
+    },
+    TmpFile(CreateIn),
+    Read(ReadIn),
+    Write {
+        with: WriteIn,
+        data: &'a [u8],
+    },
+    Flush(FlushIn),
+    Release(ReleaseIn),
+    FSync(FSyncIn),
+    SyncFs,
+    OpenDir(OpenIn),
+    ReadDir(ReadIn),
+    ReadDirPlus(ReadIn),
+    ReleaseDir(ReleaseIn),
+    FSyncDir(FSyncIn),
+    StatFs,
+    SetXattr {
+        with: SetXattrIn,
+        name: &'a CStr,
+        value: &'a [u8],
+    },
+    GetXattr {
+        size: u32,
+        name: &'a CStr,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a CStr,
+    },
+    GetLock(LockIn),
+    SetLock {
+        with: LockIn,
+        wait: bool,
+    },
+    Access(AccessIn),
+    FAllocate(FAllocateIn),
+    LSeek(LSeekIn),
+    CopyFileRange {
+        with: CopyFileRangeIn,
+        long: bool,
+    },
+    /// An operation that this protocol does not know, or that makes no sense here.
+    Other(u32),
+}
+
+/// Inodes that are forgotten at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Forgets<'a> {
+    bytes: &'a [u8],
+}
+
+impl Iterator for Forgets<'_> {
+    type Item = ForgetOne;
+
+    fn next(&mut self) -> Option<ForgetOne> {
+        ForgetOne::take(&mut self.bytes)
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// A request that arrived in one piece, as `/dev/fuse` gives it.
+    ///
+    /// # Errors
+    /// The bytes are fewer or more than their header says.
+    pub fn joined(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut argument = bytes;
+        let header = InHeader::take(&mut argument).ok_or(Malformed { opcode: 0 })?;
+        if usize::try_from(header.length) != Ok(bytes.len()) {
+            return Err(Malformed { opcode: header.opcode });
+        }
+        Ok(Self { header, argument, payload: None })
+    }
+
+    /// A request that arrived in three pieces, as io_uring gives it.
+    ///
+    /// # Errors
+    /// The header is too short.
+    pub fn split(
+        mut header: &[u8],
+        argument: &'a [u8],
+        payload: &'a [u8],
+    ) -> Result<Self, Malformed> {
+        let header = InHeader::take(&mut header).ok_or(Malformed { opcode: 0 })?;
+        Ok(Self { header, argument, payload: Some(payload) })
+    }
+
+    /// The operation's number.
+    #[must_use]
+    pub fn opcode(&self) -> u32 {
+        self.header.opcode
+    }
+
+    /// The request's number.
+    #[must_use]
+    pub fn unique(&self) -> u64 {
+        self.header.unique
+    }
+
+    /// Reads the request.
+    ///
+    /// # Errors
+    /// A structure or a name is cut short.
+    pub fn request(&self) -> Result<Request<'a>, Malformed> {
+        let mut rest = Rest { argument: self.argument, payload: self.payload };
+        let malformed = Malformed { opcode: self.header.opcode };
+        let extension = rest.split_extensions(self.header.extensions).ok_or(malformed)?;
+        let operation = rest.operation(self.header.opcode).ok_or(malformed)?;
+        let caller = Caller {
+            uid: self.header.uid,
+            gid: self.header.gid,
+            pid: self.header.pid,
+            folder_group: group(extension),
+        };
+        Ok(Request { unique: self.header.unique, inode: self.header.inode, caller, operation })
+    }
+}
+
+/// What has not been read yet of a request.
+struct Rest<'a> {
+    argument: &'a [u8],
+    payload: Option<&'a [u8]>,
+}
+
+impl<'a> Rest<'a> {
+    /// Takes the extensions away from the end; `units` of 8 bytes.
+    fn split_extensions(&mut self, units: u16) -> Option<&'a [u8]> {
+        let tail = self.payload.as_mut().unwrap_or(&mut self.argument);
+        let (before, extensions) =
+            tail.split_at_checked(tail.len().checked_sub(usize::from(units) * 8)?)?;
+        *tail = before;
+        Some(extensions)
+    }
+
+    fn argument<T: Wire>(&mut self) -> Option<T> {
+        T::take(&mut self.argument)
+    }
+
+    fn tail(&mut self) -> &mut &'a [u8] {
+        self.payload.as_mut().unwrap_or(&mut self.argument)
+    }
+
+    fn name(&mut self) -> Option<&'a CStr> {
+        let tail = self.tail();
+        let name = CStr::from_bytes_until_nul(tail).ok()?;
+        *tail = &tail[name.count_bytes() + 1..];
+        Some(name)
+    }
+
+    fn data(&mut self, length: u32) -> Option<&'a [u8]> {
+        self.tail().get(..usize::try_from(length).ok()?)
+    }
+
+    fn operation(&mut self, number: u32) -> Option<Operation<'a>> {
+        self.name_operation(number)
+            .or_else(|| self.file_operation(number))
+            .or_else(|| self.inode_operation(number))
+            .unwrap_or(Some(Operation::Other(number)))
+    }
+
+    /// Operations on names; the outer `None` is "another kind".
+    fn name_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
+        Some(match number {
+            opcode::LOOKUP => self.name().map(|name| Operation::Lookup { name }),
+            opcode::UNLINK => self.name().map(|name| Operation::Unlink { name }),
+            opcode::RMDIR => self.name().map(|name| Operation::RmDir { name }),
+            opcode::REMOVEXATTR => self.name().map(|name| Operation::RemoveXattr { name }),
+            opcode::SYMLINK => self.symlink(),
+            opcode::MKNOD => self.named(|with, name| Operation::MkNod { with, name }),
+            opcode::MKDIR => self.named(|with, name| Operation::MkDir { with, name }),
+            opcode::CREATE => self.named(|with, name| Operation::Create { with, name }),
+            opcode::LINK => {
+                self.named(|with: LinkIn, name| Operation::Link { source: with.inode, name })
+            }
+            opcode::RENAME => self.rename(|with: RenameIn| (with.new_parent, 0)),
+            opcode::RENAME2 => self.rename(|with: Rename2In| (with.new_parent, with.flags)),
+            opcode::SETXATTR => self.setxattr(),
+            opcode::GETXATTR => {
+                self.named(|with: GetXattrIn, name| Operation::GetXattr { size: with.size, name })
+            }
+            _ => return None,
+        })
+    }
+
+    /// Operations on open files and folders.
+    fn file_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
+        Some(match number {
+            opcode::OPEN => self.argument().map(Operation::Open),
+            opcode::TMPFILE => self.argument().map(Operation::TmpFile),
+            opcode::READ => self.argument().map(Operation::Read),
+            opcode::WRITE => self.write(),
+            opcode::FLUSH => self.argument().map(Operation::Flush),
+            opcode::RELEASE => self.argument().map(Operation::Release),
+            opcode::FSYNC => self.argument().map(Operation::FSync),
+            opcode::OPENDIR => self.argument().map(Operation::OpenDir),
+            opcode::READDIR => self.argument().map(Operation::ReadDir),
+            opcode::READDIRPLUS => self.argument().map(Operation::ReadDirPlus),
+            opcode::RELEASEDIR => self.argument().map(Operation::ReleaseDir),
+            opcode::FSYNCDIR => self.argument().map(Operation::FSyncDir),
+            opcode::FALLOCATE => self.argument().map(Operation::FAllocate),
+            opcode::LSEEK => self.argument().map(Operation::LSeek),
+            opcode::GETLK => self.argument().map(Operation::GetLock),
+            opcode::SETLK => self.lock(false),
+            opcode::SETLKW => self.lock(true),
+            opcode::COPY_FILE_RANGE => self.copy(false),
+            opcode::COPY_FILE_RANGE_64 => self.copy(true),
+            _ => return None,
+        })
+    }
+
+    /// Operations on inodes and on the connection itself.
+    fn inode_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
+        Some(match number {
+            opcode::INIT => self.init(),
+            opcode::DESTROY => Some(Operation::Destroy),
+            opcode::INTERRUPT => self.argument().map(Operation::Interrupt),
+            opcode::FORGET => {
+                self.argument().map(|ForgetIn { lookups }| Operation::Forget { lookups })
+            }
+            opcode::BATCH_FORGET => self.batch_forget(),
+            opcode::GETATTR => self.argument().map(Operation::GetAttr),
+            opcode::STATX => self.argument().map(Operation::Statx),
+            opcode::SETATTR => self.argument().map(Operation::SetAttr),
+            opcode::READLINK => Some(Operation::ReadLink),
+            opcode::STATFS => Some(Operation::StatFs),
+            opcode::SYNCFS => Some(Operation::SyncFs),
+            opcode::ACCESS => self.argument().map(Operation::Access),
+            opcode::LISTXATTR => {
+                self.argument().map(|with: GetXattrIn| Operation::ListXattr { size: with.size })
+            }
+            _ => return None,
+        })
+    }
+
+    fn named<T: Wire>(
+        &mut self,
+        operation: impl FnOnce(T, &'a CStr) -> Operation<'a>,
+    ) -> Option<Operation<'a>> {
+        let with = self.argument()?;
+        Some(operation(with, self.name()?))
+    }
+
+    fn init(&mut self) -> Option<Operation<'a>> {
+        let offer = self.argument()?;
+        // Kernels before 7.36 send no second half of the features.
+        let high_features = self.argument().unwrap_or(0);
+        Some(Operation::Init(offer, high_features))
+    }
+
+    fn symlink(&mut self) -> Option<Operation<'a>> {
+        let name = self.name()?;
+        Some(Operation::SymLink { name, target: self.name()? })
+    }
+
+    fn rename<T: Wire>(&mut self, split: impl FnOnce(T) -> (u64, u32)) -> Option<Operation<'a>> {
+        let (new_parent, flags) = split(self.argument()?);
+        let name = self.name()?;
+        Some(Operation::Rename { name, new_parent, new_name: self.name()?, flags })
+    }
+
+    fn setxattr(&mut self) -> Option<Operation<'a>> {
+        let with: SetXattrIn = self.argument()?;
+        let name = self.name()?;
+        Some(Operation::SetXattr { with, name, value: self.data(with.size)? })
+    }
+
+    fn write(&mut self) -> Option<Operation<'a>> {
+        let with: WriteIn = self.argument()?;
+        Some(Operation::Write { with, data: self.data(with.size)? })
+    }
+
+    fn lock(&mut self, wait: bool) -> Option<Operation<'a>> {
+        Some(Operation::SetLock { with: self.argument()?, wait })
+    }
+
+    fn copy(&mut self, long: bool) -> Option<Operation<'a>> {
+        Some(Operation::CopyFileRange { with: self.argument()?, long })
+    }
+
+    fn batch_forget(&mut self) -> Option<Operation<'a>> {
+        let BatchForgetIn { count, .. } = self.argument()?;
+        let length = count.checked_mul(u32::try_from(ForgetOne::SIZE).ok()?)?;
+        Some(Operation::BatchForget(Forgets { bytes: self.data(length)? }))
+    }
+}
+
+/// The first supplementary group among the extensions.
+fn group(mut extensions: &[u8]) -> Option<u32> {
+    while !extensions.is_empty() {
+        let mut rest = extensions;
+        let header = ExtensionHeader::take(&mut rest)?;
+        if header.kind == EXTENSION_GROUPS {
+            let [count, first] = <[u32; 2]>::take(&mut rest)?;
+            return (count > 0).then_some(first);
+        }
+        // An extension without a length would never end.
+        extensions = extensions.get(usize::try_from(header.size).ok()?.max(8)..)?;
+    }
+    None
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "malformed request with operation {}", self.opcode)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(number: u32, length: usize, extensions: u16) -> Vec<u8> {
+        let length = u32::try_from(length).unwrap();
+        let header = InHeader {
+            length,
+            opcode: number,
+            unique: 7,
+            inode: 1,
+            uid: 1000,
+            gid: 100,
+            pid: 42,
+            extensions,
+            padding: 0,
+        };
+        let mut bytes = Vec::new();
+        header.put(&mut bytes);
+        bytes
+    }
+
+    /// The bytes of a request in one piece.
+    fn joined(number: u32, body: &[u8], extensions: u16) -> Vec<u8> {
+        let mut bytes = header(number, InHeader::SIZE + body.len(), extensions);
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    fn mkdir_with_group() -> Vec<u8> {
+        let mut body = Vec::new();
+        MkDirIn { mode: 0o755, umask: 0o22 }.put(&mut body);
+        body.extend_from_slice(b"folder\0");
+        [16u32, EXTENSION_GROUPS, 1, 50].iter().for_each(|word| word.put(&mut body));
+        body
+    }
+
+    #[test]
+    fn a_request_in_one_piece_is_read() {
+        let bytes = joined(opcode::MKDIR, &mkdir_with_group(), 2);
+        let request = Frame::joined(&bytes).unwrap().request().unwrap();
+        assert_eq!((request.unique, request.inode), (7, 1));
+        let caller = Caller { uid: 1000, gid: 100, pid: 42, folder_group: Some(50) };
+        assert_eq!(request.caller, caller);
+        let Operation::MkDir { with, name } = request.operation else { panic!("{request:?}") };
+        assert_eq!((with.mode, with.umask, name), (0o755, 0o22, c"folder"));
+    }
+
+    #[test]
+    fn a_request_in_three_pieces_is_the_same_request() {
+        let body = mkdir_with_group();
+        let (argument, payload) = body.split_at(MkDirIn::SIZE);
+        let head = header(opcode::MKDIR, 0, 2);
+        let request = Frame::split(&head, argument, payload).unwrap().request().unwrap();
+        assert_eq!(request.caller.folder_group, Some(50));
+        assert!(matches!(request.operation, Operation::MkDir { name, .. } if name == c"folder"));
+    }
+
+    #[test]
+    fn many_inodes_are_forgotten_at_once() {
+        let mut body = Vec::new();
+        BatchForgetIn { count: 2, padding: 0 }.put(&mut body);
+        for inode in [3, 4] {
+            ForgetOne { inode, lookups: 2 }.put(&mut body);
+        }
+        let bytes = joined(opcode::BATCH_FORGET, &body, 0);
+        let request = Frame::joined(&bytes).unwrap().request().unwrap();
+        let Operation::BatchForget(forgets) = request.operation else { panic!("{request:?}") };
+        assert_eq!(forgets.map(|one| one.inode).collect::<Vec<_>>(), [3, 4]);
+    }
+
+    #[test]
+    fn a_name_without_an_end_is_malformed() {
+        let bytes = joined(opcode::LOOKUP, b"name", 0);
+        let malformed = Frame::joined(&bytes).unwrap().request().unwrap_err();
+        assert_eq!(malformed.to_string(), "malformed request with operation 1");
+    }
+
+    #[test]
+    fn a_length_that_lies_is_malformed() {
+        let mut bytes = joined(opcode::LOOKUP, b"name\0", 0);
+        bytes.push(0);
+        assert!(Frame::joined(&bytes).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(number in 0u32..60, body in proptest::collection::vec(any::<u8>(), 0..200), extensions in 0u16..40) {
+            let bytes = joined(number, &body, extensions);
+            if let Ok(request) = Frame::joined(&bytes).unwrap().request()
+                && let Operation::BatchForget(forgets) = request.operation
+            {
+                prop_assert!(forgets.count() * ForgetOne::SIZE <= body.len());
+            }
+            let split = body.len() / 2;
+            let frame = Frame::split(&header(number, 0, extensions), &body[..split], &body[split..]);
+            let _ = frame.unwrap().request();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The kernel's structures, field by field, in the machine's own byte order.
+//!
+//! A structure is its fields, one behind the other: the kernel lays them out without holes, so
+//! there is nothing to align and nothing to trust.
+
+mod constants;
+mod structures;
+
+pub use constants::*;
+pub use structures::*;
+
+/// A value with a fixed size on the wire.
+pub trait Wire: Sized {
+    /// Bytes on the wire.
+    const SIZE: usize;
+    /// Takes the value from the front of `bytes`; `None` if they are too few.
+    fn take(bytes: &mut &[u8]) -> Option<Self>;
+    /// Appends the value.
+    fn put(&self, bytes: &mut Vec<u8>);
+}
+
+macro_rules! number {
+    ($($type:ty),*) => {$(
+        impl Wire for $type {
+            const SIZE: usize = size_of::<$type>();
+
+            #[inline]
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                let (first, rest) = bytes.split_first_chunk()?;
+                *bytes = rest;
+                Some(Self::from_ne_bytes(*first))
+            }
+
+            #[inline]
+            fn put(&self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )*};
+}
+
+number!(u16, u32, u64, i32, i64);
+
+impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
+    const SIZE: usize = T::SIZE * N;
+
+    #[inline]
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let mut all = [T::default(); N];
+        for one in &mut all {
+            *one = T::take(bytes)?;
+        }
+        Some(all)
+    }
+
+    #[inline]
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.iter().for_each(|one| one.put(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_the_kernel() {
+        let sizes = [
+            (InHeader::SIZE, 40),
+            (OutHeader::SIZE, 16),
+            (Attributes::SIZE, 88),
+            (EntryOut::SIZE, 128),
+            (AttributesOut::SIZE, 104),
+            (StatxOut::SIZE, 288),
+            (StatxIn::SIZE, 24),
+            (SetAttrIn::SIZE, 88),
+            (OpenOut::SIZE, 16),
+            (ReadIn::SIZE, 40),
+            (WriteIn::SIZE, 40),
+            (StatFsOut::SIZE, 80),
+            (SetXattrIn::SIZE, 16),
+            (LockIn::SIZE, 48),
+            (InitOut::SIZE, 64),
+            (FAllocateIn::SIZE, 32),
+            (CopyFileRangeIn::SIZE, 56),
+            (DirEntry::SIZE, 24),
+            (InvalidateInode::SIZE, 24),
+            (InvalidateEntry::SIZE, 16),
+            (Deleted::SIZE, 24),
+        ];
+        for (size, kernel) in sizes {
+            assert_eq!(size, kernel);
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_taken() {
+        let lock = FileLock { start: 1, end: u64::MAX, kind: 2, pid: 3 };
+        let sent = LockIn { handle: 9, owner: 8, lock, flags: 1, padding: 0 };
+        let mut bytes = Vec::new();
+        sent.put(&mut bytes);
+        assert_eq!(LockIn::take(&mut bytes.as_slice()), Some(sent));
+        assert_eq!(LockIn::take(&mut &bytes[..LockIn::SIZE - 1]), None);
+    }
+}

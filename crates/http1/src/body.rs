@@ -1,0 +1,277 @@
+//! Where a request's body ends, and its bytes without their framing.
+
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::token;
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// By its length in bytes.
+    Length(u64),
+    /// By a chunk of no bytes.
+    Chunked,
+}
+
+/// What a step of the decoder found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Bytes of the body.
+    Data(&'a [u8]),
+    /// Nothing: the input is used up.
+    More,
+    /// The body and its trailer are complete.
+    End,
+}
+
+/// Takes the framing off a body, a piece at a time. Trailer fields are checked and dropped.
+#[derive(Debug, Clone)]
+pub struct BodyDecoder {
+    state: State,
+    /// Bytes that are missing from the body or from the current chunk.
+    left: u64,
+    body_bytes: u64,
+    extension_bytes: usize,
+    trailer_bytes: usize,
+}
+
+/// What the next byte is a part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Plain,
+    /// A chunk's size; whether it has a digit yet.
+    Size {
+        any: bool,
+    },
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    /// The start of a line that is a trailer field or the end.
+    LineStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+impl BodyDecoder {
+    /// A decoder for a body with `framing`.
+    ///
+    /// # Errors
+    /// [`Refusal::BodyTooLarge`] if the length alone is beyond the limit.
+    pub fn new(framing: Framing, limits: &Limits) -> Result<Self, Refusal> {
+        let (state, left) = match framing {
+            Framing::None | Framing::Length(0) => (State::Done, 0),
+            Framing::Length(length) => (State::Plain, length),
+            Framing::Chunked => (State::Size { any: false }, 0),
+        };
+        if left > limits.body_bytes_max {
+            return Err(Refusal::BodyTooLarge);
+        }
+        Ok(Self { state, left, body_bytes: left, extension_bytes: 0, trailer_bytes: 0 })
+    }
+
+    /// Whether the body and its trailer are complete.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Decodes the next piece of `input`, and says how many bytes of it are used up.
+    ///
+    /// # Errors
+    /// The first rule that the framing breaks.
+    pub fn next<'a>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+    ) -> Result<(usize, Piece<'a>), Refusal> {
+        let mut used = 0;
+        loop {
+            match (self.state, input.get(used)) {
+                (State::Done, _) => return Ok((used, Piece::End)),
+                (_, None) => return Ok((used, Piece::More)),
+                (State::Plain | State::Data, Some(_)) => {
+                    let data = self.data(&input[used..]);
+                    return Ok((used + data.len(), Piece::Data(data)));
+                }
+                (_, Some(byte)) => {
+                    self.state = self.control(*byte, limits)?;
+                    used += 1;
+                }
+            }
+        }
+    }
+
+    /// The bytes at the start of `input` that belong to the body or to the current chunk.
+    fn data<'a>(&mut self, input: &'a [u8]) -> &'a [u8] {
+        let length = usize::try_from(self.left).map_or(input.len(), |left| left.min(input.len()));
+        self.left -= length as u64;
+        if self.left == 0 {
+            self.state = if self.state == State::Plain { State::Done } else { State::DataCr };
+        }
+        &input[..length]
+    }
+
+    /// One byte of the framing.
+    fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+        match (self.state, byte) {
+            (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
+            (State::Size { any: true }, b';') => Ok(State::Extension),
+            (State::Size { any: true } | State::Extension, b'\r') => Ok(State::SizeLf),
+            (State::Extension, byte) => self.extension(byte, limits),
+            (State::SizeLf, b'\n') => self.chunk(limits),
+            (State::DataCr, b'\r') => Ok(State::DataLf),
+            (State::DataLf, b'\n') => Ok(State::Size { any: false }),
+            (State::DataCr | State::DataLf, _) => Err(Refusal::ChunkEnd),
+            (State::Size { .. } | State::SizeLf, _) => Err(Refusal::ChunkSize),
+            _ => self.trailer(byte, limits),
+        }
+    }
+
+    fn size_digit(&mut self, byte: u8) -> Result<State, Refusal> {
+        let value = char::from(byte).to_digit(16).ok_or(Refusal::ChunkSize)?;
+        let size = self.left.checked_mul(16).ok_or(Refusal::ChunkSize)?;
+        self.left = size + u64::from(value);
+        Ok(State::Size { any: true })
+    }
+
+    fn extension(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+        if !token::is_value(byte) {
+            return Err(Refusal::ChunkExtension);
+        }
+        self.extension_bytes += 1;
+        if self.extension_bytes > limits.chunk_extension_bytes_max {
+            return Err(Refusal::ChunkExtensionsTooLong);
+        }
+        Ok(State::Extension)
+    }
+
+    /// A chunk's size is known: its bytes follow, or the trailer.
+    fn chunk(&mut self, limits: &Limits) -> Result<State, Refusal> {
+        if self.left == 0 {
+            return Ok(State::LineStart);
+        }
+        self.body_bytes = self.body_bytes.checked_add(self.left).ok_or(Refusal::ChunkSize)?;
+        if self.body_bytes > limits.body_bytes_max {
+            return Err(Refusal::BodyTooLarge);
+        }
+        Ok(State::Data)
+    }
+
+    fn trailer(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > limits.trailer_bytes_max {
+            return Err(Refusal::TrailerTooLarge);
+        }
+        match (self.state, byte) {
+            (State::LineStart, b'\r') => Ok(State::EndLf),
+            (State::LineStart | State::TrailerName, byte) if token::is_token(byte) => {
+                Ok(State::TrailerName)
+            }
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerValue, byte) if token::is_value(byte) => Ok(State::TrailerValue),
+            (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
+            (State::TrailerLf, b'\n') => Ok(State::LineStart),
+            (State::EndLf, b'\n') => Ok(State::Done),
+            _ => Err(Refusal::Trailer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_vectors::{rows, unescape};
+    use proptest::prelude::*;
+
+    /// The body of `input`, fed in pieces of `step` bytes, and what is left behind it.
+    fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), Refusal> {
+        let mut decoder = BodyDecoder::new(Framing::Chunked, limits)?;
+        let (mut body, mut at) = (Vec::new(), 0);
+        while !decoder.is_done() && at < input.len() {
+            let end = input.len().min(at + step);
+            let (used, piece) = decoder.next(&input[at..end], limits)?;
+            at += used;
+            if let Piece::Data(data) = piece {
+                body.extend_from_slice(data);
+            }
+        }
+        if decoder.is_done() { Ok((body, at)) } else { Ok((b"(more)".to_vec(), at)) }
+    }
+
+    fn small() -> Limits {
+        Limits {
+            body_bytes_max: 1000,
+            chunk_extension_bytes_max: 20,
+            trailer_bytes_max: 40,
+            ..Limits::default()
+        }
+    }
+
+    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the refusal's name.
+    #[test]
+    fn every_vector_gives_its_body_or_its_refusal() {
+        let rows = rows(include_str!("../../../tests/vectors/chunked_body.tsv"));
+        assert!(rows.len() > 30, "the vectors are there");
+        for (bytes, expected) in rows {
+            for step in [1, 2, 7, 4096] {
+                let got = match decode(&unescape(bytes), step, &small()) {
+                    Ok((body, _)) if body == b"(more)" => "more".to_owned(),
+                    Ok((body, _)) => format!("ok {}", String::from_utf8_lossy(&body)),
+                    Err(refusal) => format!("{refusal:?} {}", refusal.status()),
+                };
+                assert_eq!(got.trim_end(), expected, "{bytes} by {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_ends_the_body_and_leaves_the_next_request() {
+        let limits = Limits::default();
+        let mut decoder = BodyDecoder::new(Framing::Length(5), &limits).unwrap();
+        assert_eq!(decoder.next(b"the", &limits), Ok((3, Piece::Data(b"the"))));
+        assert_eq!(decoder.next(b"", &limits), Ok((0, Piece::More)));
+        assert_eq!(decoder.next(b"reGET /", &limits), Ok((2, Piece::Data(b"re"))));
+        assert_eq!(decoder.next(b"GET /", &limits), Ok((0, Piece::End)));
+    }
+
+    #[test]
+    fn no_body_is_done_at_once_and_a_long_one_is_refused_at_once() {
+        let limits = small();
+        assert!(BodyDecoder::new(Framing::None, &limits).unwrap().is_done());
+        assert!(BodyDecoder::new(Framing::Length(0), &limits).unwrap().is_done());
+        let long = BodyDecoder::new(Framing::Length(1001), &limits);
+        assert_eq!(long.unwrap_err(), Refusal::BodyTooLarge);
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_decode_to_their_bytes_however_they_arrive(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..8),
+            step in 1_usize..50,
+        ) {
+            let mut wire = Vec::new();
+            for chunk in &chunks {
+                wire.extend_from_slice(format!("{:x};a=b\r\n", chunk.len()).as_bytes());
+                wire.extend_from_slice(chunk);
+                wire.extend_from_slice(b"\r\n");
+            }
+            wire.extend_from_slice(b"0\r\nX-Sum: 1\r\n\r\n");
+            let length = wire.len();
+            wire.extend_from_slice(b"GET / HTTP/1.1\r\n");
+            let limits = Limits { chunk_extension_bytes_max: 100, ..Limits::default() };
+            prop_assert_eq!(decode(&wire, step, &limits), Ok((chunks.concat(), length)));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(wire in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&wire, 3, &small());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The fields that have rules or readers of their own, found once while the head is parsed.
+
+/// A field that is looked for by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Known {
+    /// `Host`
+    Host,
+    /// `Content-Length`
+    ContentLength,
+    /// `Transfer-Encoding`
+    TransferEncoding,
+    /// `Connection`
+    Connection,
+    /// `Expect`
+    Expect,
+    /// `Content-Type`
+    ContentType,
+    /// `Accept-Encoding`
+    AcceptEncoding,
+    /// `Range`
+    Range,
+    /// `If-Range`
+    IfRange,
+    /// `If-Match`
+    IfMatch,
+    /// `If-None-Match`
+    IfNoneMatch,
+    /// `If-Modified-Since`
+    IfModifiedSince,
+    /// `If-Unmodified-Since`
+    IfUnmodifiedSince,
+    /// `Authorization`
+    Authorization,
+}
+
+/// All of them, in the order of their numbers.
+const ALL: [(Known, &[u8]); 14] = [
+    (Known::Host, b"host"),
+    (Known::ContentLength, b"content-length"),
+    (Known::TransferEncoding, b"transfer-encoding"),
+    (Known::Connection, b"connection"),
+    (Known::Expect, b"expect"),
+    (Known::ContentType, b"content-type"),
+    (Known::AcceptEncoding, b"accept-encoding"),
+    (Known::Range, b"range"),
+    (Known::IfRange, b"if-range"),
+    (Known::IfMatch, b"if-match"),
+    (Known::IfNoneMatch, b"if-none-match"),
+    (Known::IfModifiedSince, b"if-modified-since"),
+    (Known::IfUnmodifiedSince, b"if-unmodified-since"),
+    (Known::Authorization, b"authorization"),
+];
+
+impl Known {
+    /// The known field of that name, in any case.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        let candidate = match (name.len(), name.first()?.to_ascii_lowercase()) {
+            (4, b'h') => Self::Host,
+            (5, b'r') => Self::Range,
+            (6, b'e') => Self::Expect,
+            (8, b'i') if name[3].eq_ignore_ascii_case(&b'm') => Self::IfMatch,
+            (8, b'i') => Self::IfRange,
+            (10, b'c') => Self::Connection,
+            (12, b'c') => Self::ContentType,
+            (13, b'a') => Self::Authorization,
+            (13, b'i') => Self::IfNoneMatch,
+            (14, b'c') => Self::ContentLength,
+            (15, b'a') => Self::AcceptEncoding,
+            (17, b't') => Self::TransferEncoding,
+            (17, b'i') => Self::IfModifiedSince,
+            (19, b'i') => Self::IfUnmodifiedSince,
+            _ => return None,
+        };
+        name.eq_ignore_ascii_case(candidate.name()).then_some(candidate)
+    }
+
+    /// Its name in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static [u8] {
+        ALL[self.index()].1
+    }
+
+    /// Whether two lines of it are refused rather than joined: fields that mean one thing, as
+    /// nginx has them.
+    pub(crate) fn stands_once(self) -> bool {
+        !matches!(self, Self::Connection | Self::AcceptEncoding)
+    }
+
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// Where the known fields of one head stand among its fields.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Places([u8; ALL.len()]);
+
+impl Places {
+    /// Notes that `known` stands at `place`; false if it stands somewhere already.
+    pub(crate) fn note(&mut self, known: Known, place: usize) -> bool {
+        let slot = &mut self.0[known.index()];
+        let first = *slot == 0;
+        if first {
+            // Places are below `Limits::FIELDS_MAX`; zero stands for "nowhere".
+            *slot = u8::try_from(place + 1).unwrap_or(0);
+        }
+        first
+    }
+
+    /// The place of the first field of that name.
+    pub(crate) fn of(&self, known: Known) -> Option<usize> {
+        usize::from(self.0[known.index()]).checked_sub(1)
+    }
+}
+
+/// The members of a comma-separated list, trimmed, without the empty ones.
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// Whether two names are the same once `_` and `-` are, and letters of both cases.
+pub(crate) fn collide(one: &[u8], other: &[u8]) -> bool {
+    let fold = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    one.len() == other.len() && one.iter().map(fold).eq(other.iter().map(fold))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_field_is_found_by_its_name_in_any_case() {
+        for (known, name) in ALL {
+            assert_eq!(Known::from_name(name), Some(known));
+            assert_eq!(Known::from_name(&name.to_ascii_uppercase()), Some(known));
+            assert_eq!(known.name(), name);
+            let mut other = name.to_vec();
+            other[1] = b'~';
+            assert_eq!(Known::from_name(&other), None);
+        }
+    }
+
+    #[test]
+    fn only_the_first_place_is_kept() {
+        let mut places = Places::default();
+        assert_eq!(places.of(Known::Range), None);
+        assert!(places.note(Known::Range, 0));
+        assert!(!places.note(Known::Range, 7));
+        assert_eq!(places.of(Known::Range), Some(0));
+    }
+
+    #[test]
+    fn names_collide_over_underscores_and_case_alone() {
+        assert!(collide(b"X_Real-Ip", b"x-real_IP"));
+        assert!(!collide(b"X-Real-Ip", b"X-Real-Ipp"));
+    }
+
+    #[test]
+    fn a_list_has_no_empty_members() {
+        let all: Vec<_> = members(b" a, ,b ,,\tc").collect();
+        assert_eq!(all, [&b"a"[..], b"b", b"c"]);
+    }
+}

@@ -1,0 +1,467 @@
+//! The head of a request: httparse finds the parts, and this module holds them to the rules.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+use crate::body::Framing;
+use crate::field::{self, Known, Places};
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+use crate::{host, path, token};
+
+/// The version of HTTP that a request speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Where the parts of a head stand in the bytes that it was parsed from.
+///
+/// One `Head` parses request after request; its room for fields is kept. [`request`](Self::request)
+/// joins it with the bytes again.
+#[derive(Debug, Clone)]
+pub struct Head {
+    length: usize,
+    method: Span,
+    target: Span,
+    path: Span,
+    query: Option<Span>,
+    host: Option<Span>,
+    version: Version,
+    fields: Vec<(Span, Span)>,
+    known: Places,
+    framing: Framing,
+    is_persistent: bool,
+    expects_continue: bool,
+}
+
+/// A head and its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    head: &'a Head,
+    bytes: &'a [u8],
+}
+
+/// A part of the input. Heads are shorter than 4 GiB.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn new(range: Range<usize>) -> Self {
+        let narrow = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        Self { start: narrow(range.start), end: narrow(range.end) }
+    }
+
+    /// The place of `part` in `whole`, of which it is a slice.
+    fn of(part: &[u8], whole: &[u8]) -> Self {
+        let start = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
+        Self::new(start..start + part.len())
+    }
+
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    fn cut(self, range: Range<usize>) -> Self {
+        let start = self.start as usize;
+        Self::new(start + range.start..start + range.end)
+    }
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Head {
+    /// Room for a head.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            length: 0,
+            method: Span::default(),
+            target: Span::default(),
+            path: Span::default(),
+            query: None,
+            host: None,
+            version: Version::Http11,
+            fields: Vec::new(),
+            known: Places::default(),
+            framing: Framing::None,
+            is_persistent: true,
+            expects_continue: false,
+        }
+    }
+
+    /// Parses the head at the start of `input`; false while more bytes are needed.
+    ///
+    /// `seen` is how many bytes of `input` an earlier call has looked at already, so that a head
+    /// which arrives a byte at a time is not parsed as often as it has bytes.
+    ///
+    /// # Errors
+    /// The first rule that the head breaks, as soon as its bytes are there.
+    pub fn parse(&mut self, input: &[u8], seen: usize, limits: &Limits) -> Result<bool, Refusal> {
+        if seen > 0 && !may_end(input, seen) {
+            return within(input, limits).map(|()| false);
+        }
+        let mut room = [const { MaybeUninit::uninit() }; Limits::FIELDS_MAX];
+        let mut raw = httparse::Request::new(&mut []);
+        let most = limits.fields_max.min(Limits::FIELDS_MAX);
+        match raw.parse_with_uninit_headers(input, &mut room[..most]) {
+            Ok(httparse::Status::Complete(length)) => {
+                self.take(&raw, &input[..length], limits)?;
+                Ok(true)
+            }
+            Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
+            Err(error) => Err(refusal(error, input, limits)),
+        }
+    }
+
+    /// The head joined with the bytes that it was parsed from.
+    #[must_use]
+    pub fn request<'a>(&'a self, bytes: &'a [u8]) -> Request<'a> {
+        Request { head: self, bytes }
+    }
+
+    /// Bytes of the head, the empty line included.
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.length
+    }
+
+    /// How the body's end is told.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    fn take(
+        &mut self,
+        raw: &httparse::Request<'_, '_>,
+        input: &[u8],
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let (Some(method), Some(target)) = (raw.method, raw.path) else {
+            return Err(Refusal::RequestLine);
+        };
+        self.length = input.len();
+        self.method = Span::of(method.as_bytes(), input);
+        self.target = Span::of(target.as_bytes(), input);
+        self.version = if raw.version == Some(0) { Version::Http10 } else { Version::Http11 };
+        self.take_lines(input, limits)?;
+        self.take_fields(raw.headers, input)?;
+        self.take_method(input)?;
+        self.take_target(input)?;
+        self.take_host(input)?;
+        self.take_framing(input)?;
+        self.take_connection(input)
+    }
+
+    /// Sizes, and nothing before the method but one empty line (RFC 9112, 2.2).
+    fn take_lines(&self, input: &[u8], limits: &Limits) -> Result<(), Refusal> {
+        let method = self.method.range().start;
+        let line = self.target.range().end + " HTTP/1.1\r\n".len() - method;
+        if line > limits.request_line_bytes_max {
+            return Err(Refusal::RequestLineTooLong);
+        }
+        if input.len() > limits.head_bytes_max {
+            return Err(Refusal::HeadTooLarge);
+        }
+        match &input[..method] {
+            b"" | b"\r\n" => Ok(()),
+            _ => Err(Refusal::LineEnd),
+        }
+    }
+
+    /// Notes every field, and that each line before one ends in CR LF.
+    fn take_fields(&mut self, raw: &[httparse::Header<'_>], input: &[u8]) -> Result<(), Refusal> {
+        self.fields.clear();
+        self.known = Places::default();
+        let mut underscored = false;
+        for (place, field) in raw.iter().enumerate() {
+            let name = Span::of(field.name.as_bytes(), input);
+            if !input[..name.range().start].ends_with(b"\r\n") {
+                return Err(Refusal::LineEnd);
+            }
+            if let Some(known) = Known::from_name(field.name.as_bytes())
+                && !self.known.note(known, place)
+                && known.stands_once()
+            {
+                return Err(Refusal::DuplicateField);
+            }
+            underscored |= field.name.contains('_');
+            self.fields.push((name, Span::of(field.value, input)));
+        }
+        if !input.ends_with(b"\r\n\r\n") {
+            return Err(Refusal::LineEnd);
+        }
+        if underscored && self.names_collide(input) { Err(Refusal::CollidingNames) } else { Ok(()) }
+    }
+
+    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and
+    /// Rack. The framing fields have no double even where they are absent.
+    fn names_collide(&self, input: &[u8]) -> bool {
+        const FRAMING: [Known; 2] = [Known::ContentLength, Known::TransferEncoding];
+        let names = || self.fields.iter().map(|(name, _)| &input[name.range()]);
+        let doubles = |(place, name): (usize, &[u8])| {
+            let other = |(at, other): (usize, &[u8])| {
+                at != place && field::collide(name, other) && !name.eq_ignore_ascii_case(other)
+            };
+            name.contains(&b'_')
+                && (FRAMING.iter().any(|known| field::collide(name, known.name()))
+                    || names().enumerate().any(other))
+        };
+        names().enumerate().any(doubles)
+    }
+
+    fn take_method(&self, input: &[u8]) -> Result<(), Refusal> {
+        let method = &input[self.method.range()];
+        if !method.iter().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
+            return Err(Refusal::Method);
+        }
+        match method {
+            b"CONNECT" | b"TRACE" => Err(Refusal::ForbiddenMethod),
+            _ => Ok(()),
+        }
+    }
+
+    /// Path and query of an origin-form or absolute-form target; `*` is a path of its own.
+    fn take_target(&mut self, input: &[u8]) -> Result<(), Refusal> {
+        let target = &input[self.target.range()];
+        if !target.iter().all(|byte| token::is_target(*byte)) {
+            return Err(Refusal::Target);
+        }
+        self.host = None;
+        let path = match target {
+            [b'/', ..] => 0,
+            b"*" if &input[self.method.range()] == b"OPTIONS" => 0,
+            _ => self.take_authority(target)?,
+        };
+        let question = target[path..].iter().position(|byte| *byte == b'?').map(|at| path + at);
+        self.path = self.target.cut(path..question.unwrap_or(target.len()));
+        self.query = question.map(|at| self.target.cut(at + 1..target.len()));
+        if path::is_sound(&input[self.path.range()]) { Ok(()) } else { Err(Refusal::Path) }
+    }
+
+    /// Notes the host of `http://host/path` and gives the place where the path starts.
+    fn take_authority(&mut self, target: &[u8]) -> Result<usize, Refusal> {
+        let schemes: [&[u8]; 2] = [b"http://", b"https://"];
+        let is_prefix = |scheme: &&&[u8]| {
+            target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
+        let start = schemes.iter().find(is_prefix).ok_or(Refusal::Target)?.len();
+        let ends = |byte: &u8| matches!(byte, b'/' | b'?');
+        let length = target[start..].iter().position(ends).unwrap_or(target.len() - start);
+        self.host = Some(self.target.cut(start..start + length));
+        Ok(start + length)
+    }
+
+    /// The target's host goes before the field's (RFC 9112, 3.2.2), but both must be well formed.
+    fn take_host(&mut self, input: &[u8]) -> Result<(), Refusal> {
+        let field = self.known.of(Known::Host).map(|place| self.fields[place].1);
+        if field.is_none() && self.version == Version::Http11 {
+            return Err(Refusal::MissingHost);
+        }
+        if field.iter().chain(&self.host).any(|span| !host::is_valid(&input[span.range()])) {
+            return Err(Refusal::Host);
+        }
+        self.host = self.host.or(field);
+        Ok(())
+    }
+
+    fn take_framing(&mut self, input: &[u8]) -> Result<(), Refusal> {
+        let value = |known| self.known.of(known).map(|place| &input[self.fields[place].1.range()]);
+        self.framing = match (value(Known::TransferEncoding), value(Known::ContentLength)) {
+            (Some(_), Some(_)) => return Err(Refusal::AmbiguousLength),
+            (Some(_), None) if self.version == Version::Http10 => {
+                return Err(Refusal::AmbiguousLength);
+            }
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
+            (Some(_), None) => return Err(Refusal::TransferCoding),
+            (None, Some(length)) => Framing::Length(decimal(length)?),
+            (None, None) => Framing::None,
+        };
+        Ok(())
+    }
+
+    fn take_connection(&mut self, input: &[u8]) -> Result<(), Refusal> {
+        let (mut close, mut keep) = (false, false);
+        for (name, value) in &self.fields {
+            if Known::from_name(&input[name.range()]) != Some(Known::Connection) {
+                continue;
+            }
+            for member in field::members(&input[value.range()]) {
+                close |= member.eq_ignore_ascii_case(b"close");
+                keep |= member.eq_ignore_ascii_case(b"keep-alive");
+            }
+        }
+        self.is_persistent = !close && (keep || self.version == Version::Http11);
+        let expect = self.known.of(Known::Expect).map(|place| self.fields[place].1);
+        self.expects_continue = match expect.map(|span| &input[span.range()]) {
+            None => false,
+            Some(value) if value.eq_ignore_ascii_case(b"100-continue") => {
+                self.version == Version::Http11
+            }
+            Some(_) => return Err(Refusal::Expectation),
+        };
+        Ok(())
+    }
+}
+
+impl<'a> Request<'a> {
+    /// `GET`, `POST`, …
+    #[must_use]
+    pub fn method(&self) -> &'a [u8] {
+        self.part(self.head.method)
+    }
+
+    /// Whether only the head of the answer is wanted.
+    #[must_use]
+    pub fn is_head(&self) -> bool {
+        self.method() == b"HEAD"
+    }
+
+    /// The target as it was written.
+    #[must_use]
+    pub fn target(&self) -> &'a [u8] {
+        self.part(self.head.target)
+    }
+
+    /// The target's path, with its percent-escapes; `/` where a URL has none, `*` for `OPTIONS *`.
+    #[must_use]
+    pub fn path(&self) -> &'a [u8] {
+        match self.part(self.head.path) {
+            b"" => b"/",
+            path => path,
+        }
+    }
+
+    /// What follows the target's first `?`.
+    #[must_use]
+    pub fn query(&self) -> Option<&'a [u8]> {
+        self.head.query.map(|span| self.part(span))
+    }
+
+    /// The host that was asked for, in the target or in `Host`, with its port.
+    #[must_use]
+    pub fn host(&self) -> Option<&'a [u8]> {
+        self.head.host.map(|span| self.part(span))
+    }
+
+    /// The version that the client speaks.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// The first field of that name.
+    #[must_use]
+    pub fn known(&self, known: Known) -> Option<&'a [u8]> {
+        self.head.known.of(known).map(|place| self.part(self.head.fields[place].1))
+    }
+
+    /// All fields in order: name as it was written, value without the spaces around it.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let request = *self;
+        let fields = self.head.fields.iter();
+        fields.map(move |(name, value)| (request.part(*name), request.part(*value)))
+    }
+
+    /// The lines of all fields and the empty line, byte for byte: equal lines are equal fields.
+    #[must_use]
+    pub fn field_lines(&self) -> &'a [u8] {
+        match self.head.fields.first() {
+            Some((name, _)) => &self.bytes[name.range().start..self.head.length],
+            None => b"",
+        }
+    }
+
+    /// How the body's end is told.
+    #[must_use]
+    pub fn framing(&self) -> Framing {
+        self.head.framing
+    }
+
+    /// Whether the client wants the connection to stay open.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.head.is_persistent
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.head.expects_continue
+    }
+
+    fn part(&self, span: Span) -> &'a [u8] {
+        &self.bytes[span.range()]
+    }
+}
+
+/// Whether an empty line may have ended among the bytes after `seen`.
+fn may_end(input: &[u8], seen: usize) -> bool {
+    let fresh = &input[seen.saturating_sub(3).min(input.len())..];
+    fresh.windows(2).any(|two| two == b"\n\n") || fresh.windows(3).any(|three| three == b"\n\r\n")
+}
+
+/// Whether an unfinished head is still within its limits.
+fn within(input: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    let line = &input[..input.len().min(limits.request_line_bytes_max)];
+    if input.len() > limits.request_line_bytes_max && !line.contains(&b'\n') {
+        return Err(Refusal::RequestLineTooLong);
+    }
+    if input.len() >= limits.head_bytes_max { Err(Refusal::HeadTooLarge) } else { Ok(()) }
+}
+
+fn refusal(error: httparse::Error, input: &[u8], limits: &Limits) -> Refusal {
+    match error {
+        httparse::Error::TooManyHeaders => Refusal::TooManyFields,
+        httparse::Error::HeaderName => Refusal::FieldName,
+        httparse::Error::HeaderValue => Refusal::FieldValue,
+        httparse::Error::NewLine => Refusal::LineEnd,
+        httparse::Error::Version => version_refusal(input),
+        httparse::Error::Token | httparse::Error::Status => match within(input, limits) {
+            Err(limit @ Refusal::RequestLineTooLong) => limit,
+            _ => Refusal::RequestLine,
+        },
+    }
+}
+
+/// A version that is well written but not spoken here is another matter than a broken line.
+fn version_refusal(input: &[u8]) -> Refusal {
+    let line = input.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
+    let version = line.and_then(|line| line.split(|byte| *byte == b' ').nth(2));
+    match version.and_then(|version| version.strip_prefix(b"HTTP/")) {
+        Some([major]) | Some([major, b'.']) if major.is_ascii_digit() => {
+            Refusal::UnsupportedVersion
+        }
+        Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => {
+            Refusal::UnsupportedVersion
+        }
+        _ => Refusal::Version,
+    }
+}
+
+/// A row of digits as a number: no sign, no list, and small enough for a file's size.
+fn decimal(digits: &[u8]) -> Result<u64, Refusal> {
+    let digit = |number: u64, byte: &u8| {
+        let value = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        number.checked_mul(10)?.checked_add(value)
+    };
+    if digits.is_empty() {
+        return Err(Refusal::ContentLength);
+    }
+    let number = digits.iter().try_fold(0, digit).ok_or(Refusal::ContentLength)?;
+    i64::try_from(number).map(|_| number).map_err(|_| Refusal::ContentLength)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! HTTP/1 without sockets: bytes in, bytes out.
+//!
+//! A request's head becomes a [`Head`], by rules that are no weaker than nginx's on any of them; each
+//! way to break a rule is one [`Refusal`]. What follows the head goes through a [`BodyDecoder`].
+//! Answers start with a [`ResponseHead`], which cannot be made to hold a line break from outside.
+//!
+//! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
+//!
+//! Reading order: [`limits`], [`refusal`], [`field`] (the fields with rules of their own), [`head`],
+//! [`body`], then [`response`].
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod date;
+pub mod field;
+pub mod head;
+mod host;
+pub mod limits;
+mod path;
+pub mod refusal;
+pub mod response;
+#[cfg(test)]
+mod test_vectors;
+mod token;
+
+pub use body::{BodyDecoder, Framing, Piece};
+pub use date::Date;
+pub use field::Known;
+pub use head::{Head, Request, Version};
+pub use limits::Limits;
+pub use refusal::Refusal;
+pub use response::{Delivery, Promise, ResponseHead, Terms};

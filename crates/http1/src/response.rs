@@ -1,0 +1,507 @@
+//! The head of an answer, and how the end of its body is told.
+
+use crate::date::DATE_BYTES;
+use crate::field::members;
+use crate::head::{Request, Version};
+use crate::token;
+
+/// What a request allows its answer to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// The version that the client speaks.
+    pub version: Version,
+    /// Whether the answer ends with its head.
+    pub is_head: bool,
+    /// Whether the connection may stay open.
+    pub is_persistent: bool,
+}
+
+impl Terms {
+    /// The terms of `request`.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
+        Self {
+            version: request.version(),
+            is_head: request.is_head(),
+            is_persistent: request.is_persistent(),
+        }
+    }
+
+    /// The terms of what could not be understood: HTTP/1.1, and the connection closes.
+    #[must_use]
+    pub fn broken() -> Self {
+        Self { version: Version::Http11, is_head: false, is_persistent: false }
+    }
+}
+
+/// How the end of an answer's body is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// There is no body, whatever was meant to be one.
+    Empty,
+    /// By its length in bytes.
+    Length(u64),
+    /// By chunks, which the sender makes with [`chunk_start`] and [`CHUNK_END`].
+    Chunked,
+    /// By chunks that the body already consists of.
+    Coded,
+    /// By the end of the connection.
+    UntilClose,
+}
+
+/// What a finished head promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promise {
+    /// How the body's end is told.
+    pub delivery: Delivery,
+    /// Whether the connection stays open after the body.
+    pub is_persistent: bool,
+}
+
+/// A field that would have broken the head: its name is no token, or its value holds a control
+/// character such as a line break.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadField;
+
+impl std::fmt::Display for BadField {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a field's name is no token, or its value has a control character")
+    }
+}
+
+impl std::error::Error for BadField {}
+
+/// Writes the head of an answer at the end of a buffer.
+///
+/// Fields that decide the framing are taken note of: `Content-Length` is written by
+/// [`finish`](Self::finish) alone, so that it is there at most once and true.
+#[derive(Debug)]
+pub struct ResponseHead<'a> {
+    out: &'a mut Vec<u8>,
+    draft: Draft,
+}
+
+/// What is known of a head that is not finished, apart from the buffer that it is in: with both, it
+/// can be resumed later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Draft {
+    status: u16,
+    claimed_bytes: Option<u64>,
+    is_coded: bool,
+    closes: bool,
+    names_connection: bool,
+    is_dated: bool,
+}
+
+/// What ends a body in chunks.
+pub const CHUNKS_END: &[u8] = b"0\r\n\r\n";
+
+/// What ends each chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// Writes the line before a chunk of `length` bytes, which is not zero.
+pub fn chunk_start(out: &mut Vec<u8>, length: usize) {
+    let mut digits = [0; usize::BITS as usize / 4];
+    let mut at = digits.len();
+    let mut rest = length;
+    while at == digits.len() || rest > 0 {
+        at -= 1;
+        digits[at] = b"0123456789abcdef"[rest & 15];
+        rest >>= 4;
+    }
+    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl<'a> ResponseHead<'a> {
+    /// Writes the status line.
+    pub fn new(out: &'a mut Vec<u8>, status: u16) -> Self {
+        if status == 200 {
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+        } else {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            decimal(out, u64::from(status));
+            out.push(b' ');
+            out.extend_from_slice(reason(status).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        let draft = Draft {
+            status,
+            claimed_bytes: None,
+            is_coded: false,
+            closes: false,
+            names_connection: false,
+            is_dated: false,
+        };
+        Self { out, draft }
+    }
+
+    /// Goes on with a head that was begun in `out`.
+    pub fn resume(out: &'a mut Vec<u8>, draft: Draft) -> Self {
+        Self { out, draft }
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn draft(&self) -> Draft {
+        self.draft
+    }
+
+    /// Writes one field, or takes note of it.
+    ///
+    /// # Errors
+    /// [`BadField`], and nothing is written.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadField> {
+        let allowed = value.iter().fold(true, |all, byte| all & token::is_value(*byte));
+        if name.is_empty() || !name.iter().all(|byte| token::is_token(*byte)) || !allowed {
+            return Err(BadField);
+        }
+        if self.takes_note(name, value) {
+            return Ok(());
+        }
+        self.out.extend_from_slice(name);
+        self.out.extend_from_slice(b": ");
+        self.out.extend_from_slice(value);
+        self.out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// What the framing needs to know of a field; true if the field itself is not to be written.
+    fn takes_note(&mut self, name: &[u8], value: &[u8]) -> bool {
+        let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
+        match name.len() {
+            4 if is(b"date") => self.draft.is_dated = true,
+            10 if is(b"connection") => {
+                self.draft.names_connection = true;
+                self.draft.closes |=
+                    members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
+            }
+            14 if is(b"content-length") => {
+                self.draft.claimed_bytes =
+                    std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+                return true;
+            }
+            17 if is(b"transfer-encoding") => {
+                self.draft.is_coded = true;
+                self.draft.closes |= !value.eq_ignore_ascii_case(b"chunked");
+                return is_bodiless(self.draft.status);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is
+    /// known; it goes before the one that the fields claim.
+    pub fn finish(self, terms: Terms, body_bytes: Option<u64>, date: &[u8; DATE_BYTES]) -> Promise {
+        let delivery = self.draft.delivery(terms, body_bytes);
+        let ends = delivery != Delivery::UntilClose;
+        let is_persistent = terms.is_persistent && ends && !self.draft.closes;
+        if !self.draft.is_dated {
+            self.out.extend_from_slice(b"date: ");
+            self.out.extend_from_slice(date);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if let Some(length) = self.draft.announced_bytes(terms, body_bytes) {
+            self.out.extend_from_slice(b"content-length: ");
+            decimal(self.out, length);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if delivery == Delivery::Chunked {
+            self.out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+        }
+        if !is_persistent && !self.draft.closes {
+            self.out.extend_from_slice(b"connection: close\r\n");
+        } else if is_persistent && terms.version == Version::Http10 && !self.draft.names_connection
+        {
+            self.out.extend_from_slice(b"connection: keep-alive\r\n");
+        }
+        self.out.extend_from_slice(b"\r\n");
+        Promise { delivery, is_persistent }
+    }
+
+    /// Writes what is missing before the connection is given away: what follows is not ours.
+    pub fn finish_raw(self, date: &[u8; DATE_BYTES]) -> Promise {
+        if !self.draft.is_dated {
+            self.out.extend_from_slice(b"date: ");
+            self.out.extend_from_slice(date);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if let Some(length) = self.draft.claimed_bytes {
+            self.out.extend_from_slice(b"content-length: ");
+            decimal(self.out, length);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        if !self.draft.names_connection {
+            self.out.extend_from_slice(b"connection: close\r\n");
+        }
+        self.out.extend_from_slice(b"\r\n");
+        Promise { delivery: Delivery::UntilClose, is_persistent: false }
+    }
+}
+
+impl Draft {
+    /// The length that the fields so far claim the body to have.
+    #[must_use]
+    pub fn claimed_bytes(&self) -> Option<u64> {
+        self.claimed_bytes
+    }
+
+    fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {
+        if terms.is_head || is_bodiless(self.status) {
+            return Delivery::Empty;
+        }
+        match body_bytes.or(self.claimed_bytes) {
+            _ if self.is_coded => Delivery::Coded,
+            Some(length) => Delivery::Length(length),
+            None if terms.version == Version::Http11 => Delivery::Chunked,
+            None => Delivery::UntilClose,
+        }
+    }
+
+    /// The `Content-Length` to be written. Where there is no body it tells of the one that a GET
+    /// would have had, so only a claim or a length above zero is worth telling.
+    fn announced_bytes(&self, terms: Terms, body_bytes: Option<u64>) -> Option<u64> {
+        match self.status {
+            _ if self.is_coded => None,
+            100..=199 | 204 => None,
+            304 => self.claimed_bytes,
+            _ if terms.is_head => self.claimed_bytes.or(body_bytes.filter(|bytes| *bytes > 0)),
+            _ => body_bytes.or(self.claimed_bytes),
+        }
+    }
+}
+
+/// Whether an answer with `status` never has a body (RFC 9112, 6.3).
+#[must_use]
+pub fn is_bodiless(status: u16) -> bool {
+    matches!(status, 100..=199 | 204 | 304)
+}
+
+/// Writes `number` in decimal.
+pub fn decimal(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = number;
+    while at == digits.len() || rest > 0 {
+        at -= 1;
+        // The remainder is below ten.
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// The phrase of a status, by IANA's registry; empty where that has none.
+#[must_use]
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        102 => "Processing",
+        103 => "Early Hints",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        207 => "Multi-Status",
+        208 => "Already Reported",
+        226 => "IM Used",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        305 => "Use Proxy",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        status => error_reason(status),
+    }
+}
+
+fn error_reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        423 => "Locked",
+        424 => "Failed Dependency",
+        425 => "Too Early",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        506 => "Variant Also Negotiates",
+        507 => "Insufficient Storage",
+        508 => "Loop Detected",
+        511 => "Network Authentication Required",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &[u8; DATE_BYTES] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    const GET: Terms = Terms { version: Version::Http11, is_head: false, is_persistent: true };
+    const OLD: Terms = Terms { version: Version::Http10, ..GET };
+    const HEAD: Terms = Terms { is_head: true, ..GET };
+
+    /// The lines of a head without the date, joined by `|`, and what it promises.
+    fn head(
+        status: u16,
+        fields: &[(&str, &str)],
+        terms: Terms,
+        length: Option<u64>,
+    ) -> (String, Delivery, bool) {
+        let mut out = Vec::new();
+        let mut head = ResponseHead::new(&mut out, status);
+        for (name, value) in fields {
+            head.field(name.as_bytes(), value.as_bytes()).unwrap();
+        }
+        let promise = head.finish(terms, length, DATE);
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<_> = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n").collect();
+        let date = "date: Sun, 06 Nov 1994 08:49:37 GMT";
+        let lines: Vec<_> = lines.into_iter().filter(|line| *line != date).collect();
+        (lines.join("|"), promise.delivery, promise.is_persistent)
+    }
+
+    #[test]
+    fn a_known_length_is_told() {
+        let got = head(200, &[("X-A", "b")], GET, Some(5));
+        let lines = "HTTP/1.1 200 OK|X-A: b|content-length: 5";
+        assert_eq!(got, (lines.into(), Delivery::Length(5), true));
+    }
+
+    #[test]
+    fn the_true_length_goes_before_a_claim_and_stands_once() {
+        let got = head(404, &[("Content-Length", "7")], GET, Some(5));
+        let lines = "HTTP/1.1 404 Not Found|content-length: 5";
+        assert_eq!(got, (lines.into(), Delivery::Length(5), true));
+        let got = head(200, &[("content-length", "7")], GET, None);
+        assert_eq!(got.1, Delivery::Length(7));
+    }
+
+    #[test]
+    fn an_unknown_length_is_chunked_or_ends_with_the_connection() {
+        let got = head(200, &[], GET, None);
+        let lines = "HTTP/1.1 200 OK|transfer-encoding: chunked";
+        assert_eq!(got, (lines.into(), Delivery::Chunked, true));
+        let got = head(200, &[], OLD, None);
+        let lines = "HTTP/1.1 200 OK|connection: close";
+        assert_eq!(got, (lines.into(), Delivery::UntilClose, false));
+    }
+
+    #[test]
+    fn a_body_that_is_coded_already_is_left_alone() {
+        let got = head(200, &[("Transfer-Encoding", "chunked")], GET, Some(5));
+        let lines = "HTTP/1.1 200 OK|Transfer-Encoding: chunked";
+        assert_eq!(got, (lines.into(), Delivery::Coded, true));
+        let got = head(200, &[("Transfer-Encoding", "gzip")], GET, None);
+        assert!(!got.2, "an unknown coding ends with the connection");
+    }
+
+    #[test]
+    fn no_body_means_no_framing() {
+        let fields = [("content-length", "5"), ("transfer-encoding", "chunked")];
+        let got = head(204, &fields, GET, Some(0));
+        assert_eq!(got, ("HTTP/1.1 204 No Content".into(), Delivery::Empty, true));
+        let got = head(304, &[("content-length", "5")], GET, Some(0));
+        let lines = "HTTP/1.1 304 Not Modified|content-length: 5";
+        assert_eq!(got, (lines.into(), Delivery::Empty, true));
+        let got = head(200, &[("content-length", "5")], HEAD, Some(0));
+        assert_eq!(got, ("HTTP/1.1 200 OK|content-length: 5".into(), Delivery::Empty, true));
+        let got = head(200, &[], HEAD, Some(0));
+        assert_eq!(got, ("HTTP/1.1 200 OK".into(), Delivery::Empty, true));
+    }
+
+    #[test]
+    fn the_connection_closes_when_either_side_wants_it() {
+        let closing = Terms { is_persistent: false, ..GET };
+        let got = head(200, &[], closing, Some(0));
+        let lines = "HTTP/1.1 200 OK|content-length: 0|connection: close";
+        assert_eq!(got, (lines.into(), Delivery::Length(0), false));
+        let got = head(200, &[("Connection", "Close")], GET, Some(0));
+        let lines = "HTTP/1.1 200 OK|Connection: Close|content-length: 0";
+        assert_eq!(got, (lines.into(), Delivery::Length(0), false));
+        let got = head(200, &[], OLD, Some(0));
+        assert_eq!(got.0, "HTTP/1.1 200 OK|content-length: 0|connection: keep-alive");
+    }
+
+    #[test]
+    fn a_connection_that_is_given_away_keeps_the_application_s_own_words() {
+        let mut out = Vec::new();
+        let mut head = ResponseHead::new(&mut out, 101);
+        head.field(b"connection", b"upgrade").unwrap();
+        assert_eq!(head.finish_raw(DATE).delivery, Delivery::UntilClose);
+        let lines = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\ndate: ";
+        assert!(String::from_utf8(out).unwrap().starts_with(lines));
+        let mut out = Vec::new();
+        ResponseHead::new(&mut out, 200).finish_raw(DATE);
+        assert!(out.ends_with(b"\r\nconnection: close\r\n\r\n"));
+    }
+
+    #[test]
+    fn no_field_breaks_the_head() {
+        let mut out = Vec::new();
+        let mut head = ResponseHead::new(&mut out, 200);
+        for (name, value) in
+            [("a", "b\r\nc: d"), ("a", "b\nc"), ("a", "b\0"), ("a b", "c"), ("", "c"), ("a:", "c")]
+        {
+            assert_eq!(head.field(name.as_bytes(), value.as_bytes()), Err(BadField), "{name:?}");
+        }
+        assert_eq!(out, b"HTTP/1.1 200 OK\r\n");
+    }
+
+    #[test]
+    fn an_application_may_set_its_own_date() {
+        let mut out = Vec::new();
+        let mut head = ResponseHead::new(&mut out, 200);
+        head.field(b"Date", b"then").unwrap();
+        head.finish(GET, Some(0), DATE);
+        assert_eq!(out, b"HTTP/1.1 200 OK\r\nDate: then\r\ncontent-length: 0\r\n\r\n");
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        let mut out = Vec::new();
+        decimal(&mut out, 0);
+        decimal(&mut out, u64::MAX);
+        chunk_start(&mut out, 0xA0F);
+        assert_eq!(out, b"018446744073709551615a0f\r\n");
+    }
+
+    #[test]
+    fn a_status_without_a_phrase_is_still_a_status_line() {
+        assert_eq!(head(299, &[], GET, Some(0)).0, "HTTP/1.1 299 |content-length: 0");
+    }
+}

@@ -1,0 +1,137 @@
+//! Acting as the caller: what is made belongs to whoever asked for it.
+//!
+//! Linux keeps credentials per thread, so a thread becomes the caller for one system call and
+//! itself again afterwards. The umask is the thread's own too: a file system with access lists
+//! must see it, since it counts only where a folder has no default list.
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, getegid, geteuid, umask};
+use rustix::thread::{
+    CapabilitySet, capabilities, set_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
+use thruway_fuse::Caller;
+
+const SETGID: u32 = 0o2000;
+
+/// What a thread that answers requests knows of its own rights.
+#[derive(Debug)]
+pub(crate) struct Actor {
+    own: (u32, u32),
+    /// Others can be impersonated.
+    can_switch: bool,
+    can_set_groups: bool,
+    /// `CAP_FSETID` was given up and can be taken back for a moment.
+    can_keep_setid: bool,
+    umask: u32,
+}
+
+impl Actor {
+    /// For the calling thread. From here on it writes without `CAP_FSETID`, so that a write clears
+    /// setuid and setgid as an ordinary user's write does.
+    pub(crate) fn new() -> Result<Self, Errno> {
+        thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
+        let capabilities = capabilities(None)?;
+        let switching = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let mut actor = Self {
+            own: (geteuid().as_raw(), getegid().as_raw()),
+            can_switch: capabilities.effective.contains(switching),
+            can_set_groups: true,
+            // Whoever started this thread may have given it up for now.
+            can_keep_setid: capabilities.permitted.contains(CapabilitySet::FSETID),
+            umask: 0,
+        };
+        umask(Mode::empty());
+        if actor.can_switch && set_thread_groups(&[]) == Err(Errno::PERM) {
+            // A user namespace may not let groups be changed: then we have only those of its maker.
+            actor.can_set_groups = false;
+        }
+        actor.give_up_setid()?;
+        Ok(actor)
+    }
+
+    /// Runs `make`, which makes something with `mode`, as the caller and with the caller's umask.
+    pub(crate) fn make_as<T>(
+        &mut self,
+        caller: &Caller,
+        mode: u32,
+        umask_bits: u32,
+        make: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if self.umask != umask_bits & 0o777 {
+            self.umask = umask_bits & 0o777;
+            umask(Mode::from_raw_mode(self.umask));
+        }
+        if (caller.uid, caller.gid) == self.own {
+            // Else a setgid folder of another group would take the bit away.
+            return if mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
+        }
+        if !self.can_switch {
+            // Made by us, it would belong to us: that is not the caller's to decide.
+            return Err(Errno::PERM);
+        }
+        let became = self.become_caller(caller);
+        let made = became.and_then(|()| make());
+        self.become_self(caller)?;
+        made
+    }
+
+    /// Runs `write`, for operations where the kernel does not say whether the caller's write clears
+    /// setuid and setgid: it does unless the caller is root.
+    pub(crate) fn writing_as<T>(
+        &self,
+        caller: &Caller,
+        write: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if caller.uid == 0 { self.keeping_setid(write) } else { write() }
+    }
+
+    /// Runs `change` with `CAP_FSETID`: the setuid and setgid bits stay as they are.
+    pub(crate) fn keeping_setid<T>(
+        &self,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        if !self.can_keep_setid {
+            return change();
+        }
+        self.set_setid(true)?;
+        let changed = change();
+        self.set_setid(false)?;
+        changed
+    }
+
+    fn become_caller(&self, caller: &Caller) -> Result<(), Errno> {
+        if let (Some(group), true) = (caller.folder_group, self.can_set_groups) {
+            set_thread_groups(&[Gid::from_raw(group)])?;
+        }
+        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        set_thread_res_uid(None, Uid::from_raw(caller.uid), None)
+    }
+
+    fn become_self(&self, caller: &Caller) -> Result<(), Errno> {
+        // The user first: it brings back the right to change the groups.
+        set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
+        set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
+        if caller.folder_group.is_some() && self.can_set_groups {
+            set_thread_groups(&[])?;
+        }
+        // Going back to root brings every permitted capability back, this one too.
+        self.give_up_setid()
+    }
+
+    fn give_up_setid(&self) -> Result<(), Errno> {
+        if self.can_keep_setid { self.set_setid(false) } else { Ok(()) }
+    }
+
+    fn set_setid(&self, on: bool) -> Result<(), Errno> {
+        let mut sets = capabilities(None)?;
+        sets.effective.set(CapabilitySet::FSETID, on);
+        set_capabilities(None, sets)
+    }
+}
+
+/// The errno of an error that the system reported.
+pub(crate) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

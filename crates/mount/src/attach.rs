@@ -1,0 +1,190 @@
+//! Mounting and unmounting: by the system call where we may, else by `fusermount3`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, Mode as Permissions, OFlags, RawDir, openat};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use crate::channel::Channel;
+use crate::mounts::{self, KIND};
+use crate::{Error, Mode, Plan};
+
+const HELPER: &str = "fusermount3";
+
+/// Mounts at the plan's target and gives the connection.
+pub(crate) fn attach(plan: &Plan) -> Result<OwnedFd, Error> {
+    check_target(plan)?;
+    if may_mount() { by_system_call(plan) } else { by_helper(plan) }
+}
+
+/// Whether we may mount by ourselves.
+fn may_mount() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// The target must be a folder, empty unless that was waived, and not one of our mounts already.
+fn check_target(plan: &Plan) -> Result<(), Error> {
+    let target = plan.target.as_path();
+    let ours = mounts::at(target).ok().flatten().is_some_and(|mounted| mounted.is_ours());
+    if ours {
+        return Err(Error::plain(format_args!("{} is mounted already", target.display()))
+            .with_hint(format_args!("thruway unmount {}", target.display())));
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, target, flags, Permissions::empty()).map_err(|errno| {
+        let error = Error::new("cannot mount at", target, errno);
+        match errno {
+            Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
+            Errno::NOTDIR => error.with_hint("the target must be a folder"),
+            _ => error,
+        }
+    })?;
+    if plan.nonempty
+        || is_empty(&folder).map_err(|errno| Error::new("cannot list", target, errno))?
+    {
+        return Ok(());
+    }
+    Err(Error::plain(format_args!("cannot mount at {}: it is not empty", target.display()))
+        .with_hint("--nonempty hides what is in it while the mount lasts"))
+}
+
+fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
+    let mut raw = Vec::with_capacity(4096);
+    let mut entries = RawDir::new(folder, raw.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
+    let device = thruway_sys::fuse::open().map_err(|cause| {
+        Error::new("cannot open", Path::new("/dev/fuse"), cause).with_hint(
+            "the kernel's fuse module must be loaded, and a container be given the device",
+        )
+    })?;
+    let data = CString::new(kernel_options(plan, &device)).unwrap_or_default();
+    mount(source_name(plan), &plan.target, KIND, mount_flags(plan), data.as_c_str())
+        .map_err(|errno| Error::new("cannot mount at", &plan.target, errno))?;
+    Ok(device)
+}
+
+/// What `mount` and `df` show as the source.
+fn source_name(plan: &Plan) -> &Path {
+    plan.sources.first().map_or(Path::new("thruway"), |source| source.as_path())
+}
+
+fn mount_flags(plan: &Plan) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::NOSUID, !plan.suid);
+    flags.set(MountFlags::NODEV, !plan.dev);
+    flags.set(MountFlags::NOEXEC, !plan.exec);
+    flags.set(MountFlags::RDONLY, is_read_only(plan));
+    flags
+}
+
+fn is_read_only(plan: &Plan) -> bool {
+    plan.read_only || plan.mode == Mode::Frozen
+}
+
+fn kernel_options(plan: &Plan, device: &OwnedFd) -> String {
+    let mut options = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
+        device.as_raw_fd(),
+        geteuid().as_raw(),
+        getegid().as_raw()
+    );
+    if plan.allow_other {
+        options.push_str(",allow_other");
+    }
+    options
+}
+
+/// `fusermount3` mounts for ordinary users and sends the connection back.
+fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
+    let (ours, theirs) =
+        Channel::pair().map_err(|cause| Error::new("cannot start", HELPER.as_ref(), cause))?;
+    let output = Command::new(HELPER)
+        .args(["-o", &helper_options(plan), "--"])
+        .arg(&plan.target)
+        .env("_FUSE_COMMFD", "0")
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .output()
+        .map_err(no_helper)?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let reason = words.trim().trim_start_matches("fusermount3: ");
+        return Err(Error::plain(format_args!(
+            "cannot mount at {}: {reason}",
+            plan.target.display()
+        )));
+    }
+    let mut received = Vec::new();
+    ours.receive_descriptors(&mut received)
+        .map_err(|cause| Error::new("no connection from", HELPER.as_ref(), cause))?;
+    received.pop().ok_or_else(|| Error::plain(format_args!("no connection from {HELPER}")))
+}
+
+fn helper_options(plan: &Plan) -> String {
+    let source = source_name(plan).display().to_string().replace('\\', "\\\\").replace(',', "\\,");
+    let mut options = format!("subtype=thruway,default_permissions,fsname={source}");
+    let more =
+        [(is_read_only(plan), ",ro"), (!plan.exec, ",noexec"), (plan.allow_other, ",allow_other")];
+    more.iter().filter(|(set, _)| *set).for_each(|(_, option)| options.push_str(option));
+    options
+}
+
+fn no_helper(cause: io::Error) -> Error {
+    let error = Error::new("cannot start", HELPER.as_ref(), cause);
+    error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
+}
+
+/// Takes the mount away. `lazy`: at once for new users; those who use it now keep it until they are
+/// done.
+pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
+    if !may_mount() {
+        return detach_by_helper(target, lazy);
+    }
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, lazy);
+    unmount(target, flags).map_err(|errno| {
+        let error = Error::new("cannot unmount", target, errno);
+        if errno == Errno::BUSY {
+            error.with_hint("--lazy takes it away once nobody uses it")
+        } else {
+            error
+        }
+    })
+}
+
+fn detach_by_helper(target: &Path, lazy: bool) -> Result<(), Error> {
+    let how = if lazy { "-uz" } else { "-u" };
+    let output = Command::new(HELPER).arg(how).arg("--").arg(target).output().map_err(no_helper)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    let reason = words.trim().trim_start_matches("fusermount3: ");
+    Err(Error::plain(format_args!("cannot unmount {}: {reason}", target.display())))
+}
+
+/// Clones of the connection, one for each thread that answers.
+pub(crate) fn clones(device: OwnedFd, count: usize) -> Result<Vec<OwnedFd>, Error> {
+    let failed = |cause| Error::new("cannot clone", Path::new("/dev/fuse"), cause);
+    let mut devices = Vec::with_capacity(count);
+    for _ in 1..count {
+        devices.push(thruway_sys::fuse::clone(device.as_fd()).map_err(failed)?);
+    }
+    devices.insert(0, device);
+    Ok(devices)
+}

@@ -1,0 +1,119 @@
+//! Open descriptors of inodes, a bounded number of them.
+//!
+//! Two generations: what is used moves to the young one, and when that is full (or has become old
+//! by time) the other one is closed. So a descriptor is never held long after its last use, and a
+//! file that was deleted gives its space back.
+
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use crate::id_map::IdMap;
+use crate::inodes::{InodeId, lock};
+
+/// Locks; more than there are processors, so that they rarely meet.
+const SHARDS: usize = 16;
+
+type Generation = IdMap<Arc<OwnedFd>>;
+
+#[derive(Debug)]
+pub(crate) struct Descriptors {
+    shards: Box<[Mutex<Shard>]>,
+    young_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    young: Generation,
+    old: Generation,
+}
+
+impl Descriptors {
+    /// Holds at most about `descriptors_max` descriptors.
+    pub(crate) fn new(descriptors_max: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, young_max: (descriptors_max / SHARDS / 2).max(1) }
+    }
+
+    pub(crate) fn get(&self, id: InodeId) -> Option<Arc<OwnedFd>> {
+        let mut shard = lock(self.shard(id));
+        if let Some(found) = shard.young.get(&id.0) {
+            return Some(Arc::clone(found));
+        }
+        let found = shard.old.remove(&id.0)?;
+        shard.put(id, Arc::clone(&found), self.young_max);
+        Some(found)
+    }
+
+    pub(crate) fn put(&self, id: InodeId, descriptor: Arc<OwnedFd>) {
+        let closed = lock(self.shard(id)).put(id, descriptor, self.young_max);
+        // Closed when the lock is no longer held.
+        drop(closed);
+    }
+
+    pub(crate) fn remove(&self, id: InodeId) {
+        let mut shard = lock(self.shard(id));
+        let removed = (shard.young.remove(&id.0), shard.old.remove(&id.0));
+        drop(shard);
+        drop(removed);
+    }
+
+    /// Closes what was not used since the last call.
+    pub(crate) fn age(&self) {
+        for shard in &self.shards {
+            let closed = lock(shard).turn();
+            drop(closed);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "any bits of the number will do")]
+    fn shard(&self, id: InodeId) -> &Mutex<Shard> {
+        &self.shards[id.0 as usize % SHARDS]
+    }
+}
+
+impl Shard {
+    fn put(&mut self, id: InodeId, descriptor: Arc<OwnedFd>, young_max: usize) -> Generation {
+        let full = self.young.len() >= young_max;
+        let closed = if full { self.turn() } else { Generation::default() };
+        self.young.insert(id.0, descriptor);
+        closed
+    }
+
+    fn turn(&mut self) -> Generation {
+        mem::replace(&mut self.old, mem::take(&mut self.young))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn descriptor() -> Arc<OwnedFd> {
+        Arc::new(File::open("/dev/null").unwrap().into())
+    }
+
+    #[test]
+    fn what_is_used_stays_and_what_is_not_goes() {
+        let descriptors = Descriptors::new(1000);
+        descriptors.put(InodeId(1), descriptor());
+        descriptors.put(InodeId(2), descriptor());
+        for _ in 0..3 {
+            assert!(descriptors.get(InodeId(1)).is_some());
+            descriptors.age();
+        }
+        assert!(descriptors.get(InodeId(1)).is_some());
+        assert!(descriptors.get(InodeId(2)).is_none());
+    }
+
+    #[test]
+    fn there_are_never_more_than_allowed() {
+        let descriptors = Descriptors::new(SHARDS * 4);
+        let one = descriptor();
+        for id in 0..10_000 {
+            descriptors.put(InodeId(id), Arc::clone(&one));
+        }
+        assert!(Arc::strong_count(&one) <= SHARDS * 4 + 1);
+    }
+}

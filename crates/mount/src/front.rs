@@ -1,0 +1,100 @@
+//! Starting a mount, and the processes behind it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::channel::Channel;
+use crate::order::{Order, Report};
+use crate::{Error, Log, LogTarget, Plan, supervisor, worker};
+
+/// The hidden verb under which the binary runs again as a process of a mount.
+pub const INNER_VERB: &str = "mount-process";
+
+/// Mounts. In the foreground it returns when the mount is gone, else as soon as it answers.
+///
+/// # Errors
+/// The sources or the target cannot be used, or the mount is refused.
+pub fn start(
+    plan: Plan,
+    foreground: bool,
+    log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
+) -> Result<(), Error> {
+    if foreground {
+        let log = log(&plan.log)?;
+        return supervisor::run(&plan, &log, |_| ());
+    }
+    let target = plan.target.clone();
+    let failed = |cause| Error::new("cannot start the daemon for", &target, cause);
+    let (channel, mut child) = spawn(true).map_err(failed)?;
+    channel.send(&Order::Supervise(plan), &[]).map_err(failed)?;
+    match channel.receive::<Report>().map_err(failed)? {
+        Some((Report::Ready, _)) => fs::metadata(&target)
+            .map(|_| ())
+            .map_err(|cause| Error::new("no answer from", &target, cause)),
+        Some((Report::Failed(error), _)) => {
+            let _ = child.wait();
+            Err(error)
+        }
+        None => {
+            let status = child.wait().map_err(failed)?;
+            Err(Error::plain(format_args!("the daemon for {} died ({status})", target.display())))
+        }
+    }
+}
+
+/// Runs as a process of a mount, as the parent orders over standard input.
+///
+/// # Errors
+/// There is no parent, or the order cannot be carried out.
+pub fn obey(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Error> {
+    let no_parent = |cause: io::Error| {
+        Error::plain(format_args!("no order on standard input: {cause}"))
+            .with_hint("this verb is for thruway mount's own processes")
+    };
+    let channel = Channel::from_stdin().map_err(no_parent)?;
+    // Else the kernel shows `exe`, after the path that it was started by.
+    let _ = rustix::thread::set_name(c"thruway");
+    let order = channel.receive::<Order>().map_err(no_parent)?;
+    let Some((order, descriptors)) = order else {
+        return Err(no_parent(io::ErrorKind::UnexpectedEof.into()));
+    };
+    let report = |report: Report| {
+        // Who asked may be gone by now; that is no reason to stop.
+        let _ = channel.send(&report, &[]);
+    };
+    let done = match order {
+        Order::Supervise(plan) => supervise(&plan, log, report),
+        Order::Serve(service) => log(&service.plan.log).and_then(|log| {
+            worker::run(service, descriptors, &log, || report(Report::Ready))
+                .inspect_err(|error| log.error(error))
+        }),
+    };
+    done.inspect_err(|error| report(Report::Failed(error.clone())))
+}
+
+fn supervise(
+    plan: &Plan,
+    log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
+    report: impl Fn(Report),
+) -> Result<(), Error> {
+    let failed =
+        |errno: rustix::io::Errno| Error::new("cannot start a session for", &plan.target, errno);
+    rustix::process::setsid().map_err(failed)?;
+    let log = log(&plan.log)?;
+    supervisor::run(plan, &log, report).inspect_err(|error| log.error(error))
+}
+
+/// Starts this program again as a process of a mount.
+pub(crate) fn spawn(detached: bool) -> io::Result<(Channel, Child)> {
+    let (ours, theirs) = Channel::pair()?;
+    let mut command = Command::new(Path::new("/proc/self/exe"));
+    command.arg0("thruway").arg(INNER_VERB).current_dir("/").stdin(OwnedFd::from(theirs));
+    if detached {
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+    }
+    Ok((ours, command.spawn()?))
+}

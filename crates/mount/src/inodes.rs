@@ -1,0 +1,326 @@
+//! The inodes that the kernel knows, and how often it has looked each of them up.
+//!
+//! The table lies in memory that the supervisor shares, so that another worker can go on where one
+//! has died. An inode is found by its **identity** (file system, number, birth); what opens it again
+//! is its file handle. No descriptor is kept for it, hence a million inodes are a matter of
+//! memory, not of `RLIMIT_NOFILE`.
+
+mod record;
+mod slots;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::HashTable;
+use rustix::io::Errno;
+use thruway_sys::handle::FileHandle;
+
+use crate::memory::Memory;
+use record::Record;
+use slots::Slots;
+
+pub(crate) use record::{Backing, WORDS as RECORD_WORDS, Watched};
+
+/// Locks for the inodes' identities; more than there are processors, so that they rarely meet.
+const SHARDS: usize = 64;
+
+/// The kernel's number for an inode: a slot of the table, and which inode of those that the slot
+/// has held. It is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct InodeId(pub(crate) u64);
+
+/// What tells a file from all others, now and later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Which file system: an index of the volumes.
+    pub(crate) volume: u16,
+    /// Its inode number there.
+    pub(crate) number: u64,
+    /// When it was made, nanoseconds since 1970; zero if the file system does not say.
+    pub(crate) birth: u64,
+    /// Its type: `mode >> 12`.
+    pub(crate) kind: u8,
+    /// It was made so lately that a file with its number may have gone before it in the same tick
+    /// of the clock: then only the handle tells the two apart.
+    pub(crate) young: bool,
+}
+
+/// An inode as it is in the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inode {
+    pub(crate) id: InodeId,
+    pub(crate) identity: Identity,
+    /// The folder that it was found in first.
+    pub(crate) parent: InodeId,
+    pub(crate) handle: Option<FileHandle>,
+    /// The handle is known to open this inode.
+    pub(crate) checked: bool,
+}
+
+/// What is left of an inode that was forgotten, to be cleared up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forgotten {
+    pub(crate) inode: Inode,
+    pub(crate) backing: Backing,
+    pub(crate) watched: Watched,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inodes {
+    memory: Arc<Memory>,
+    /// Slots by identity.
+    shards: Box<[Mutex<HashTable<u32>>]>,
+    slots: Mutex<Slots>,
+    /// Held while an inode's backing id is decided.
+    backings: Box<[Mutex<()>]>,
+}
+
+impl InodeId {
+    pub(crate) const ROOT: Self = Self(thruway_fuse::ROOT);
+
+    fn new(slot: u32, incarnation: u32) -> Self {
+        Self(u64::from(incarnation) << 32 | u64::from(slot))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is the slot")]
+    fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn incarnation(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+impl Inodes {
+    /// The table in `memory`: empty if it is new, else as another worker left it.
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+        let table = Self {
+            slots: Mutex::new(Slots::default()),
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            backings: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            memory,
+        };
+        table.recover();
+        table
+    }
+
+    /// Finds the slots that are in use, after a crash.
+    fn recover(&self) {
+        let mut slots = lock(&self.slots);
+        for slot in slots::FIRST..self.memory.slots_used() {
+            let record = self.record(slot);
+            if record.is_live() {
+                slots.occupy(slot);
+                // Whoever watched is gone.
+                record.set_watched(Watched::Untried);
+                if !record.is_detached() {
+                    let hash = record.identity().hash();
+                    self.insert(&mut lock(self.shard(hash)), hash, slot);
+                }
+            } else {
+                slots.leave_free(slot, &self.memory);
+            }
+        }
+    }
+
+    /// Puts the root of the mount into its place.
+    pub(crate) fn set_root(&self, identity: Identity) {
+        let slot = InodeId::ROOT.slot();
+        lock(&self.slots).occupy(slot);
+        self.memory.set_slots_used(slot + 1);
+        self.record(slot).write(&identity, 0, InodeId::ROOT, None);
+        let hash = identity.hash();
+        self.insert(&mut lock(self.shard(hash)), hash, slot);
+    }
+
+    /// The inode with this number, if the kernel still knows it.
+    pub(crate) fn get(&self, id: InodeId) -> Result<Inode, Errno> {
+        if id.slot() >= self.memory.slots_used() {
+            return Err(Errno::STALE);
+        }
+        self.record(id.slot()).read(id).ok_or(Errno::STALE)
+    }
+
+    /// Adds a lookup of the inode with this identity and gives its number. If it is new, `handle`
+    /// takes its handle, and `keep` runs before anyone else can meet it.
+    pub(crate) fn intern(
+        &self,
+        identity: &Identity,
+        parent: InodeId,
+        checked: bool,
+        handle: impl FnOnce() -> Result<Option<FileHandle>, Errno>,
+        keep: impl FnOnce(InodeId),
+    ) -> Result<InodeId, Errno> {
+        let hash = identity.hash();
+        if let Some(id) = self.count_known(identity, hash) {
+            return Ok(id);
+        }
+        let handle = handle()?;
+        let mut shard = lock(self.shard(hash));
+        if let Some(slot) = self.find(&shard, identity, hash) {
+            let record = self.record(slot);
+            if record.is_same(identity, handle.as_ref()) {
+                record.add_lookup();
+                return Ok(record.id(slot));
+            }
+            // The number was given to another file: whoever holds the old one keeps it.
+            record.detach();
+            self.remove(&mut shard, hash, slot);
+        }
+        let slot = self.take_slot()?;
+        let incarnation = self.memory.next_incarnation();
+        let id = InodeId::new(slot, incarnation);
+        keep(id);
+        self.record(slot).write(identity, incarnation, parent, handle.as_ref());
+        if checked {
+            self.record(slot).set_checked();
+        }
+        self.insert(&mut shard, hash, slot);
+        Ok(id)
+    }
+
+    /// Adds a lookup if the identity alone says that it is a known inode.
+    fn count_known(&self, identity: &Identity, hash: u64) -> Option<InodeId> {
+        let shard = lock(self.shard(hash));
+        let slot = self.find(&shard, identity, hash)?;
+        let record = self.record(slot);
+        if record.needs_handle() || !record.has_identity(identity) {
+            return None;
+        }
+        record.add_lookup();
+        Some(record.id(slot))
+    }
+
+    /// The number of a known inode, without a lookup.
+    pub(crate) fn find_known(&self, identity: &Identity) -> Option<InodeId> {
+        let hash = identity.hash();
+        let shard = lock(self.shard(hash));
+        let slot = self.find(&shard, identity, hash)?;
+        self.record(slot).has_identity(identity).then(|| self.record(slot).id(slot))
+    }
+
+    /// Takes lookups back; answers with what is left when none remain.
+    pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Forgotten> {
+        let inode = self.get(id).ok().filter(|_| id != InodeId::ROOT)?;
+        let hash = inode.identity.hash();
+        let mut shard = lock(self.shard(hash));
+        let record = self.record(id.slot());
+        if record.take_lookups(lookups) > 0 {
+            return None;
+        }
+        // Taken, so that nobody else closes the same backing file, or one that gets its number.
+        let backing = self.update_backing(id, std::mem::take);
+        let forgotten = Forgotten { inode, backing, watched: record.watched() };
+        if !record.is_detached() {
+            self.remove(&mut shard, hash, id.slot());
+        }
+        record.clear();
+        lock(&self.slots).free(id.slot(), &self.memory);
+        Some(forgotten)
+    }
+
+    /// Runs `decide` with the inode's backing id while nobody else changes it, and keeps the result.
+    pub(crate) fn update_backing<T>(
+        &self,
+        id: InodeId,
+        decide: impl FnOnce(&mut Backing) -> T,
+    ) -> T {
+        let stripe = usize::try_from(id.0).unwrap_or(0) % self.backings.len();
+        let _held = lock(&self.backings[stripe]);
+        let record = self.record(id.slot());
+        let mut backing = record.backing();
+        let decided = decide(&mut backing);
+        record.set_backing(backing);
+        decided
+    }
+
+    /// The handle was seen to open this inode.
+    pub(crate) fn set_checked(&self, id: InodeId) {
+        self.record(id.slot()).set_checked();
+    }
+
+    /// Whether we are told what others change in a folder.
+    pub(crate) fn watched(&self, id: InodeId) -> Watched {
+        self.record(id.slot()).watched()
+    }
+
+    pub(crate) fn set_watched(&self, id: InodeId, watched: Watched) {
+        self.record(id.slot()).set_watched(watched);
+    }
+
+    /// The fingerprint of the attributes that the kernel was told last.
+    pub(crate) fn told(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).told()
+    }
+
+    pub(crate) fn set_told(&self, id: InodeId, fingerprint: u64) {
+        self.record(id.slot()).set_told(fingerprint);
+    }
+
+    /// Until when changes are known to come through the mount, nanoseconds since 1970.
+    pub(crate) fn ours(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).ours()
+    }
+
+    pub(crate) fn set_ours(&self, id: InodeId, until: u64) {
+        self.record(id.slot()).set_ours(until);
+    }
+
+    /// How many inodes the kernel knows.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.slots).live()
+    }
+
+    fn take_slot(&self) -> Result<u32, Errno> {
+        let slot = lock(&self.slots).take(&self.memory).ok_or(Errno::NFILE)?;
+        self.memory.set_slots_used(slot + 1);
+        Ok(slot)
+    }
+
+    fn record(&self, slot: u32) -> Record<'_> {
+        Record::new(self.memory.slot(slot))
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<u32>> {
+        &self.shards[(hash >> 48) as usize % self.shards.len()]
+    }
+
+    /// The slot with this volume and number, whatever else it says.
+    fn find(&self, shard: &HashTable<u32>, identity: &Identity, hash: u64) -> Option<u32> {
+        shard.find(hash, |&slot| self.record(slot).has_number(identity)).copied()
+    }
+
+    fn insert(&self, shard: &mut HashTable<u32>, hash: u64, slot: u32) {
+        shard.insert_unique(hash, slot, |&slot| self.record(slot).identity().hash());
+    }
+
+    fn remove(&self, shard: &mut HashTable<u32>, hash: u64, slot: u32) {
+        if let Ok(entry) = shard.find_entry(hash, |&other| other == slot) {
+            entry.remove();
+        }
+        if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
+            shard.shrink_to(shard.len() * 2, |&slot| self.record(slot).identity().hash());
+        }
+    }
+}
+
+impl Identity {
+    /// Whether both are of the same file, as far as can be told without a handle.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        let file =
+            |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
+        file(self) == file(other)
+    }
+
+    /// Of volume and number only: what else there is says whether a number is used again.
+    fn hash(&self) -> u64 {
+        let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+}
+
+/// A poisoned lock is taken all the same: a request that panicked has left whole records behind.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

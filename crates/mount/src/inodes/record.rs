@@ -1,0 +1,259 @@
+//! One inode in the shared table: thirteen words.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use thruway_sys::handle::{BYTES_MAX, FileHandle};
+
+use super::{Identity, Inode, InodeId};
+
+/// Words of a record.
+pub(crate) const WORDS: usize = 13;
+
+/// Incarnation (32 bits), volume (16), type (4), flags (12).
+const STATE: usize = 0;
+const NUMBER: usize = 1;
+const BIRTH: usize = 2;
+const LOOKUPS: usize = 3;
+const PARENT: usize = 4;
+/// Idle (1 bit), opens (31), backing id (32).
+const BACKING: usize = 5;
+/// Type of the handle (32 bits), its length plus one (8): zero is none.
+const HANDLE: usize = 6;
+const HANDLE_BYTES: usize = 7;
+/// Which attributes the kernel was told last.
+const TOLD: usize = 11;
+/// Until when the changes are known to come through the mount.
+const OURS: usize = 12;
+
+const IDLE: u32 = 1 << 31;
+
+const LIVE: u64 = 1 << 0;
+/// Its number was given to another file since.
+const DETACHED: u64 = 1 << 1;
+const YOUNG: u64 = 1 << 2;
+const CHECKED: u64 = 1 << 3;
+/// A folder that is watched.
+const WATCHED: u64 = 1 << 4;
+/// A folder that cannot be watched.
+const UNWATCHABLE: u64 = 1 << 5;
+
+/// Which file the kernel moves data to and from, and how many users have it open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Backing {
+    /// The kernel's number; zero is none.
+    pub(crate) id: i32,
+    pub(crate) opens: u32,
+    /// It stands among those that are kept although nobody has them open.
+    pub(crate) is_idle: bool,
+}
+
+/// Whether we are told what others change in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// It was not tried.
+    Untried,
+    Yes,
+    /// It cannot be.
+    No,
+}
+
+/// The words of one record.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// Fills the record; the last store makes it live.
+    pub(super) fn write(
+        &self,
+        identity: &Identity,
+        incarnation: u32,
+        parent: InodeId,
+        handle: Option<&FileHandle>,
+    ) {
+        self.words[NUMBER].store(identity.number, Relaxed);
+        self.words[BIRTH].store(identity.birth, Relaxed);
+        self.words[LOOKUPS].store(1, Relaxed);
+        self.words[PARENT].store(parent.0, Relaxed);
+        self.words[BACKING].store(0, Relaxed);
+        self.words[TOLD].store(0, Relaxed);
+        self.words[OURS].store(0, Relaxed);
+        self.write_handle(handle);
+        let young = if identity.young { YOUNG } else { 0 };
+        let state = u64::from(incarnation) << 32
+            | u64::from(identity.volume) << 16
+            | u64::from(identity.kind & 0xf) << 12
+            | young
+            | LIVE;
+        self.words[STATE].store(state, Release);
+    }
+
+    fn write_handle(&self, handle: Option<&FileHandle>) {
+        let Some((kind, bytes)) = handle.map(FileHandle::parts) else {
+            self.words[HANDLE].store(0, Relaxed);
+            return;
+        };
+        let length = u64::try_from(bytes.len() + 1).unwrap_or(0);
+        self.words[HANDLE].store(u64::from(kind.cast_unsigned()) << 32 | length, Relaxed);
+        for (word, chunk) in self.words[HANDLE_BYTES..TOLD].iter().zip(bytes.chunks(8)) {
+            let mut value = [0; 8];
+            value[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_ne_bytes(value), Relaxed);
+        }
+    }
+
+    /// The inode, if the record still holds the one with this number.
+    pub(super) fn read(&self, id: InodeId) -> Option<Inode> {
+        let state = self.state();
+        if state & LIVE == 0 || state >> 32 != id.incarnation() {
+            return None;
+        }
+        Some(Inode {
+            id,
+            identity: self.identity(),
+            parent: InodeId(self.words[PARENT].load(Relaxed)),
+            handle: self.handle(),
+            checked: state & CHECKED != 0,
+        })
+    }
+
+    pub(super) fn id(&self, slot: u32) -> InodeId {
+        InodeId(self.state() >> 32 << 32 | u64::from(slot))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fields of the word")]
+    pub(super) fn identity(&self) -> Identity {
+        let state = self.state();
+        Identity {
+            volume: (state >> 16) as u16,
+            number: self.words[NUMBER].load(Relaxed),
+            birth: self.words[BIRTH].load(Relaxed),
+            kind: (state >> 12) as u8 & 0xf,
+            young: state & YOUNG != 0,
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fields of the word")]
+    fn handle(&self) -> Option<FileHandle> {
+        let word = self.words[HANDLE].load(Relaxed);
+        let length = usize::from(word as u8).checked_sub(1)?;
+        let mut bytes = [0; BYTES_MAX];
+        for (chunk, word) in bytes.chunks_mut(8).zip(&self.words[HANDLE_BYTES..TOLD]) {
+            chunk.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+        }
+        FileHandle::from_parts((word >> 32) as i32, bytes.get(..length)?)
+    }
+
+    /// Same volume and number, in a record that is found by them.
+    pub(super) fn has_number(&self, identity: &Identity) -> bool {
+        let own = self.identity();
+        own.number == identity.number && own.volume == identity.volume
+    }
+
+    /// Everything that `statx` says is the same.
+    pub(super) fn has_identity(&self, identity: &Identity) -> bool {
+        let own = self.identity();
+        self.has_number(identity) && own.birth == identity.birth && own.kind == identity.kind
+    }
+
+    /// The same file: identity and, where there is one, handle.
+    pub(super) fn is_same(&self, identity: &Identity, handle: Option<&FileHandle>) -> bool {
+        self.has_identity(identity) && self.handle().as_ref() == handle
+    }
+
+    /// Whether the identity alone does not say which file it is.
+    pub(super) fn needs_handle(&self) -> bool {
+        self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) != 0
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.state() & LIVE != 0
+    }
+
+    pub(super) fn is_detached(&self) -> bool {
+        self.state() & DETACHED != 0
+    }
+
+    pub(super) fn detach(&self) {
+        self.words[STATE].fetch_or(DETACHED, Release);
+    }
+
+    pub(super) fn set_checked(&self) {
+        self.words[STATE].fetch_or(CHECKED, Release);
+    }
+
+    pub(super) fn watched(&self) -> Watched {
+        match self.state() {
+            state if state & WATCHED != 0 => Watched::Yes,
+            state if state & UNWATCHABLE != 0 => Watched::No,
+            _ => Watched::Untried,
+        }
+    }
+
+    pub(super) fn set_watched(&self, watched: Watched) {
+        let bits = match watched {
+            Watched::Untried => 0,
+            Watched::Yes => WATCHED,
+            Watched::No => UNWATCHABLE,
+        };
+        self.words[STATE].fetch_and(!(WATCHED | UNWATCHABLE), Release);
+        self.words[STATE].fetch_or(bits, Release);
+    }
+
+    pub(super) fn told(&self) -> u64 {
+        self.words[TOLD].load(Relaxed)
+    }
+
+    pub(super) fn set_told(&self, fingerprint: u64) {
+        self.words[TOLD].store(fingerprint, Relaxed);
+    }
+
+    pub(super) fn ours(&self) -> u64 {
+        self.words[OURS].load(Relaxed)
+    }
+
+    pub(super) fn set_ours(&self, until: u64) {
+        self.words[OURS].store(until, Relaxed);
+    }
+
+    pub(super) fn clear(&self) {
+        self.words[STATE].store(0, Release);
+    }
+
+    pub(super) fn add_lookup(&self) {
+        self.words[LOOKUPS].fetch_add(1, Relaxed);
+    }
+
+    /// Takes lookups back and says how many remain.
+    pub(super) fn take_lookups(&self, lookups: u64) -> u64 {
+        let remaining = self.words[LOOKUPS].load(Relaxed).saturating_sub(lookups);
+        self.words[LOOKUPS].store(remaining, Relaxed);
+        remaining
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "fields of the word")]
+    pub(super) fn backing(&self) -> Backing {
+        let word = self.words[BACKING].load(Relaxed);
+        Backing {
+            id: word as i32,
+            opens: (word >> 32) as u32 & !IDLE,
+            is_idle: (word >> 32) as u32 & IDLE != 0,
+        }
+    }
+
+    pub(super) fn set_backing(&self, backing: Backing) {
+        let idle = if backing.is_idle { IDLE } else { 0 };
+        let word = u64::from(backing.opens | idle) << 32 | u64::from(backing.id.cast_unsigned());
+        self.words[BACKING].store(word, Relaxed);
+    }
+
+    fn state(&self) -> u64 {
+        self.words[STATE].load(Acquire)
+    }
+}

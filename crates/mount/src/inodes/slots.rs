@@ -1,0 +1,124 @@
+//! Which slots of the table are free, and memory that is given back when many are.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::memory::{Memory, SLOTS_MAX};
+
+/// The first slot; slot zero would make the number zero, which means "no inode".
+pub(super) const FIRST: u32 = 1;
+
+/// Slots that are given back together: 384 KiB.
+const CHUNK: u32 = 4096;
+/// The end of a list of free slots.
+const NONE: u32 = u32::MAX;
+/// The word of a free slot's record that holds the next free slot.
+const NEXT: usize = 1;
+
+#[derive(Debug)]
+struct Chunk {
+    live: u32,
+    /// The first of the slots that were used and are free again.
+    free: u32,
+    /// From here on slots were never used; relative to the chunk.
+    fresh: u32,
+}
+
+impl Chunk {
+    fn new(index: u32) -> Self {
+        Self { live: 0, free: NONE, fresh: if index == 0 { FIRST } else { 0 } }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    chunks: Vec<Chunk>,
+    /// Chunks that have room.
+    roomy: Vec<u32>,
+    live: usize,
+}
+
+impl Slots {
+    /// A free slot; `None` if there is none left.
+    pub(super) fn take(&mut self, memory: &Memory) -> Option<u32> {
+        let index = match self.roomy.last() {
+            Some(&index) => index,
+            None => self.grow()?,
+        };
+        let chunk = &mut self.chunks[index as usize];
+        let slot = if chunk.free == NONE {
+            chunk.fresh += 1;
+            index * CHUNK + chunk.fresh - 1
+        } else {
+            let slot = chunk.free;
+            chunk.free = next(memory, slot);
+            slot
+        };
+        chunk.live += 1;
+        self.live += 1;
+        if chunk.free == NONE && chunk.fresh == CHUNK {
+            self.roomy.pop();
+        }
+        Some(slot)
+    }
+
+    /// Gives a slot back; its record must be cleared.
+    pub(super) fn free(&mut self, slot: u32, memory: &Memory) {
+        let index = slot / CHUNK;
+        let chunk = &mut self.chunks[index as usize];
+        if chunk.free == NONE && chunk.fresh == CHUNK {
+            self.roomy.push(index);
+        }
+        set_next(memory, slot, std::mem::replace(&mut chunk.free, slot));
+        chunk.live -= 1;
+        self.live -= 1;
+        if chunk.live == 0 {
+            *chunk = Chunk::new(index);
+            memory.release_slots(index * CHUNK..(index + 1) * CHUNK);
+        }
+    }
+
+    /// Marks a slot as free that a worker before us used, or not at all.
+    pub(super) fn leave_free(&mut self, slot: u32, memory: &Memory) {
+        self.reach(slot);
+        let chunk = &mut self.chunks[(slot / CHUNK) as usize];
+        chunk.fresh = slot % CHUNK + 1;
+        set_next(memory, slot, std::mem::replace(&mut chunk.free, slot));
+    }
+
+    /// Marks a slot as used: the root, or one that a worker before us used.
+    pub(super) fn occupy(&mut self, slot: u32) {
+        self.reach(slot);
+        let chunk = &mut self.chunks[(slot / CHUNK) as usize];
+        chunk.fresh = chunk.fresh.max(slot % CHUNK + 1);
+        chunk.live += 1;
+        self.live += 1;
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Makes chunks up to the one with `slot`.
+    fn reach(&mut self, slot: u32) {
+        while self.chunks.len() <= (slot / CHUNK) as usize {
+            if self.grow().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn grow(&mut self) -> Option<u32> {
+        let index = u32::try_from(self.chunks.len()).ok().filter(|&i| i < SLOTS_MAX / CHUNK)?;
+        self.chunks.push(Chunk::new(index));
+        self.roomy.push(index);
+        Some(index)
+    }
+}
+
+fn next(memory: &Memory, slot: u32) -> u32 {
+    u32::try_from(memory.slot(slot)[NEXT].load(Relaxed)).unwrap_or(NONE)
+}
+
+fn set_next(memory: &Memory, slot: u32, next: u32) {
+    memory.slot(slot)[NEXT].store(u64::from(next), Relaxed);
+}

@@ -1,0 +1,42 @@
+//! One view of many folders: decided at open, moved by the kernel.
+//!
+//! Reading order: [`plan`] (what is asked for), `front` and `supervisor` (the processes of a mount),
+//! `worker` and `device` (threads and the connection), `view` (what each request of the kernel
+//! does), `inodes` (what the kernel knows, in memory that outlives a crash).
+#![forbid(unsafe_code)]
+
+mod actor;
+mod attach;
+mod channel;
+mod descriptors;
+mod device;
+mod error;
+mod front;
+mod id_map;
+mod inodes;
+mod limits;
+mod locks;
+mod log;
+mod memory;
+mod mounts;
+mod names;
+mod order;
+mod pins;
+pub mod plan;
+mod pool;
+mod proc_path;
+mod reply;
+mod status;
+mod supervisor;
+mod unmount;
+mod view;
+mod volumes;
+mod watch;
+mod worker;
+
+pub use error::Error;
+pub use front::{INNER_VERB, obey, start};
+pub use log::{Level, Log, LogTarget};
+pub use plan::{Mode, Plan};
+pub use status::{Answered, Status, status};
+pub use unmount::{resolve_target, unmount};

@@ -1,0 +1,251 @@
+//! Locks on the backing files, so that those who use the sources directly see them.
+//!
+//! A lock belongs to its owner as the kernel names it. Each owner gets an open file of its own: what
+//! is in whose way is then decided by the source's kernel, between all who lock there. Who has to
+//! wait costs no thread: one thread tries again for all of them, at once when a lock is given back
+//! through the mount, and every [`RETRY`] for those that others give back.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use thruway_fuse::Answer;
+use thruway_sys::record_lock::{self, RecordLock};
+
+use crate::actor::errno;
+use crate::inodes::{InodeId, lock};
+use crate::reply::Replier;
+
+/// How often waiting locks are tried that somebody outside the mount holds.
+const RETRY: Duration = Duration::from_millis(20);
+/// Most locks that wait at a time.
+const WAITING_MAX: usize = 4096;
+
+/// Who holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Holder {
+    pub(crate) inode: InodeId,
+    /// The kernel's name for the process or the open file.
+    pub(crate) owner: u64,
+    /// `flock` and record locks do not meet each other.
+    pub(crate) is_flock: bool,
+}
+
+/// What is locked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    Flock(FlockOperation),
+    Record(RecordLock),
+    Unlock { start: u64, end: u64 },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    unique: u64,
+    file: Arc<OwnedFd>,
+    wanted: Wanted,
+    replier: Arc<dyn Replier>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: HashMap<Holder, Arc<OwnedFd>>,
+    /// The longest waiting first.
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Locks {
+    /// The open file that carries the holder's locks; `open` opens it the first time.
+    pub(crate) fn file(
+        &self,
+        holder: Holder,
+        open: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = lock(&self.state).files.get(&holder) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(open()?);
+        Ok(Arc::clone(lock(&self.state).files.entry(holder).or_insert(file)))
+    }
+
+    /// Locks or unlocks at once, or fails with `EAGAIN`.
+    pub(crate) fn set(&self, file: &OwnedFd, wanted: &Wanted) -> Result<(), Errno> {
+        wanted.try_on(file)?;
+        if matches!(wanted, Wanted::Unlock { .. } | Wanted::Flock(FlockOperation::Unlock)) {
+            self.changed.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Answers the request as soon as the lock is free.
+    pub(crate) fn wait(
+        &self,
+        unique: u64,
+        file: Arc<OwnedFd>,
+        wanted: Wanted,
+        replier: Arc<dyn Replier>,
+    ) -> Result<(), Errno> {
+        let mut state = lock(&self.state);
+        if state.waiting.len() == WAITING_MAX {
+            return Err(Errno::NOLCK);
+        }
+        state.waiting.push(Waiting { unique, file, wanted, replier });
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The holder is gone, and its locks with it.
+    pub(crate) fn end(&self, holder: Holder) {
+        let file = lock(&self.state).files.remove(&holder);
+        if file.is_some() {
+            drop(file);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whoever waits with this request does not want to any more.
+    pub(crate) fn interrupt(&self, unique: u64) {
+        let mut state = lock(&self.state);
+        let Some(place) = state.waiting.iter().position(|one| one.unique == unique) else { return };
+        let waiting = state.waiting.remove(place);
+        drop(state);
+        waiting.answer(Err(Errno::INTR));
+    }
+
+    /// Tries waiting locks again, for ever.
+    pub(crate) fn keep_trying(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            state = if state.waiting.is_empty() {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.changed.wait_timeout(state, RETRY);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            };
+            state.try_waiting();
+        }
+    }
+}
+
+impl State {
+    fn try_waiting(&mut self) {
+        self.waiting.retain(|waiting| match waiting.wanted.try_on(&waiting.file) {
+            Err(Errno::AGAIN) => true,
+            done => {
+                waiting.answer(done);
+                false
+            }
+        });
+    }
+}
+
+impl Waiting {
+    fn answer(&self, done: Result<(), Errno>) {
+        let mut answer = Answer::default();
+        if let Err(errno) = done {
+            answer.fail(errno.raw_os_error());
+        }
+        self.replier.reply(self.unique, &mut answer);
+    }
+}
+
+impl Wanted {
+    fn try_on(&self, file: &OwnedFd) -> Result<(), Errno> {
+        let done = match self {
+            Self::Flock(operation) => return flock(file, *operation),
+            Self::Record(lock) => record_lock::try_lock(file.as_fd(), lock),
+            Self::Unlock { start, end } => record_lock::unlock(file.as_fd(), *start, *end),
+        };
+        done.map_err(|error| errno(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    #[derive(Debug)]
+    struct Told(Sender<(u64, i32)>);
+
+    impl Replier for Told {
+        fn reply(&self, unique: u64, answer: &mut Answer) {
+            self.0.send((unique, answer.errno())).unwrap();
+        }
+    }
+
+    struct Fixture {
+        file: tempfile::NamedTempFile,
+        locks: Arc<Locks>,
+        told: Receiver<(u64, i32)>,
+        replier: Arc<dyn Replier>,
+    }
+
+    const EXCLUSIVE: Wanted = Wanted::Flock(FlockOperation::NonBlockingLockExclusive);
+    const UNLOCK: Wanted = Wanted::Flock(FlockOperation::Unlock);
+
+    impl Fixture {
+        fn new() -> Self {
+            let (teller, told) = channel();
+            let locks = Arc::new(Locks::default());
+            let trying = Arc::clone(&locks);
+            std::thread::spawn(move || trying.keep_trying());
+            let file = tempfile::NamedTempFile::new().unwrap();
+            Self { file, locks, told, replier: Arc::new(Told(teller)) }
+        }
+
+        fn file(&self, owner: u64) -> Arc<OwnedFd> {
+            let holder = Holder { inode: InodeId(2), owner, is_flock: true };
+            let open = || Ok(File::open(self.file.path()).unwrap().into());
+            self.locks.file(holder, open).unwrap()
+        }
+    }
+
+    #[test]
+    fn who_waits_is_answered_when_the_lock_is_given_back() {
+        let fixture = Fixture::new();
+        let (one, other) = (fixture.file(1), fixture.file(2));
+        fixture.locks.set(&one, &EXCLUSIVE).unwrap();
+        assert_eq!(fixture.locks.set(&other, &EXCLUSIVE), Err(Errno::AGAIN));
+        let replier = Arc::clone(&fixture.replier);
+        fixture.locks.wait(7, Arc::clone(&other), EXCLUSIVE, replier).unwrap();
+        fixture.locks.set(&one, &UNLOCK).unwrap();
+        assert_eq!(fixture.told.recv(), Ok((7, 0)));
+        assert_eq!(fixture.locks.set(&one, &EXCLUSIVE), Err(Errno::AGAIN));
+    }
+
+    #[test]
+    fn a_holder_that_is_gone_and_one_outside_are_noticed() {
+        let fixture = Fixture::new();
+        let outside = File::open(fixture.file.path()).unwrap();
+        flock(&outside, FlockOperation::LockExclusive).unwrap();
+        let replier = Arc::clone(&fixture.replier);
+        fixture.locks.wait(8, fixture.file(1), EXCLUSIVE, Arc::clone(&replier)).unwrap();
+        drop(outside);
+        assert_eq!(fixture.told.recv(), Ok((8, 0)));
+        fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        fixture.locks.end(Holder { inode: InodeId(2), owner: 1, is_flock: true });
+        assert_eq!(fixture.told.recv(), Ok((9, 0)));
+    }
+
+    #[test]
+    fn who_is_interrupted_waits_no_longer() {
+        let fixture = Fixture::new();
+        fixture.locks.set(&fixture.file(1), &EXCLUSIVE).unwrap();
+        let replier = Arc::clone(&fixture.replier);
+        fixture.locks.wait(5, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        fixture.locks.interrupt(4);
+        fixture.locks.interrupt(5);
+        assert_eq!(fixture.told.recv(), Ok((5, Errno::INTR.raw_os_error())));
+    }
+}

@@ -1,0 +1,143 @@
+//! What outlives a worker: the table of inodes, what was agreed with the kernel, and counters.
+//!
+//! The supervisor holds the memory; a worker that follows one that died maps it again.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use thruway_fuse::Agreement;
+use thruway_sys::words::SharedWords;
+
+use crate::inodes::RECORD_WORDS;
+
+/// Most inodes that one mount can know at a time: 6 GiB of memory if all are in use.
+pub(crate) const SLOTS_MAX: u32 = 1 << 26;
+
+/// Words before the first slot.
+const HEADER_WORDS: usize = 256;
+const SLOTS_USED: usize = 0;
+const INCARNATION: usize = 1;
+/// Whether a worker has answered the kernel's first request.
+const AGREED: usize = 2;
+const AGREEMENT: usize = 3;
+const AGREEMENT_WORDS: usize = 3;
+/// One word for each operation's number.
+const REQUESTS: usize = 64;
+/// Operations that are counted: the kernel's highest number is 53.
+pub(crate) const OPERATIONS: usize = 64;
+/// Other counts.
+const COUNTS: usize = REQUESTS + OPERATIONS;
+
+/// What is counted besides requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Count {
+    /// Workers that were started after one had died.
+    Restarts,
+    /// Opens that were answered with a backing file.
+    Passthrough,
+    /// Opens whose data goes through the daemon.
+    DaemonIo,
+    /// Changes by others that the kernel was told of.
+    Told,
+}
+
+#[derive(Debug)]
+pub(crate) struct Memory {
+    words: SharedWords,
+}
+
+impl Memory {
+    /// Fresh memory for a new mount.
+    pub(crate) fn new() -> io::Result<Self> {
+        let words = HEADER_WORDS + RECORD_WORDS * SLOTS_MAX as usize;
+        Ok(Self { words: SharedWords::new(c"thruway-mount", words)? })
+    }
+
+    /// The memory that another worker used.
+    pub(crate) fn from_file(file: OwnedFd) -> io::Result<Self> {
+        Ok(Self { words: SharedWords::from_file(file)? })
+    }
+
+    /// The words of one slot.
+    pub(crate) fn slot(&self, slot: u32) -> &[AtomicU64] {
+        let start = HEADER_WORDS + slot as usize * RECORD_WORDS;
+        &self.words[start..start + RECORD_WORDS]
+    }
+
+    /// Gives back the memory of slots whose records are clear.
+    pub(crate) fn release_slots(&self, slots: Range<u32>) {
+        let word = |slot: u32| HEADER_WORDS + slot as usize * RECORD_WORDS;
+        // Memory that cannot be given back is merely used longer.
+        let _ = self.words.release(word(slots.start)..word(slots.end));
+    }
+
+    /// One more than the highest slot that was ever used.
+    #[expect(clippy::cast_possible_truncation, reason = "it is below SLOTS_MAX")]
+    pub(crate) fn slots_used(&self) -> u32 {
+        self.words[SLOTS_USED].load(Acquire) as u32
+    }
+
+    pub(crate) fn set_slots_used(&self, slots: u32) {
+        self.words[SLOTS_USED].fetch_max(u64::from(slots), Release);
+    }
+
+    /// A number that tells apart the inodes that one slot holds one after the other.
+    #[expect(clippy::cast_possible_truncation, reason = "it starts again after 4 billion")]
+    pub(crate) fn next_incarnation(&self) -> u32 {
+        (self.words[INCARNATION].fetch_add(1, Relaxed) as u32).wrapping_add(1)
+    }
+
+    /// What was agreed with the kernel, if that has happened.
+    #[expect(clippy::cast_possible_truncation, reason = "fields of the words")]
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
+        let word = |index: usize| self.words[AGREEMENT + index].load(Relaxed);
+        (self.words[AGREED].load(Acquire) == 1).then(|| Agreement {
+            features: word(0),
+            minor: word(1) as u32,
+            pages_max: (word(1) >> 32) as u16,
+            stack_depth_max: word(2) as u32,
+            readahead_bytes_max: (word(2) >> 32) as u32,
+        })
+    }
+
+    pub(crate) fn set_agreement(&self, agreement: &Agreement) {
+        let words: [u64; AGREEMENT_WORDS] = [
+            agreement.features,
+            u64::from(agreement.pages_max) << 32 | u64::from(agreement.minor),
+            u64::from(agreement.readahead_bytes_max) << 32 | u64::from(agreement.stack_depth_max),
+        ];
+        for (index, word) in words.into_iter().enumerate() {
+            self.words[AGREEMENT + index].store(word, Relaxed);
+        }
+        self.words[AGREED].store(1, Release);
+    }
+
+    /// Counts a request.
+    pub(crate) fn count_request(&self, opcode: u32) {
+        let index = REQUESTS + (opcode as usize).min(OPERATIONS - 1);
+        self.words[index].fetch_add(1, Relaxed);
+    }
+
+    /// How many requests there were of each operation, by its number.
+    pub(crate) fn requests(&self) -> Vec<u64> {
+        self.words[REQUESTS..COUNTS].iter().map(|word| word.load(Relaxed)).collect()
+    }
+
+    pub(crate) fn count(&self, what: Count) {
+        self.words[COUNTS + what as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn counted(&self, what: Count) -> u64 {
+        self.words[COUNTS + what as usize].load(Relaxed)
+    }
+}
+
+impl AsFd for Memory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.words.as_fd()
+    }
+}

@@ -1,0 +1,86 @@
+//! The mounts that the kernel has, from `/proc/self/mountinfo`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What the kernel calls our mounts.
+pub(crate) const KIND: &str = "fuse.thruway";
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    /// Device number, `major:minor`.
+    pub(crate) device: String,
+    pub(crate) target: PathBuf,
+    pub(crate) kind: String,
+}
+
+impl Mounted {
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind == KIND
+    }
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+pub(crate) fn all() -> io::Result<Vec<Mounted>> {
+    let table = fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// The uppermost mount at this path, which must be absolute.
+pub(crate) fn at(target: &Path) -> io::Result<Option<Mounted>> {
+    Ok(all()?.into_iter().rev().find(|mounted| mounted.target == target))
+}
+
+/// `ID PARENT DEVICE ROOT TARGET OPTIONS [FIELD…] - TYPE SOURCE …` (proc(5)).
+fn parse(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let device = fields.nth(2)?;
+    let target = fields.nth(1)?;
+    let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Some(Mounted {
+        device: text(device),
+        target: OsString::from_vec(unescape(target)).into(),
+        kind: text(kind),
+    })
+}
+
+/// Blanks and line ends are written as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = after.get(..3).filter(|_| byte == b'\\').and_then(octal);
+        plain.push(escaped.unwrap_or(byte));
+        rest = if escaped.is_some() { &after[3..] } else { after };
+    }
+    plain
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_with_its_escapes() {
+        let line = br"36 35 0:40 / /a\040b\134 rw,noatime master:1 - fuse.thruway /x rw";
+        let mounted = parse(line).unwrap();
+        assert_eq!(mounted.target, Path::new(r"/a b\"));
+        assert_eq!((mounted.device.as_str(), mounted.is_ours()), ("0:40", true));
+        assert_eq!(parse(b"36 35 0:40 / /a rw"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        assert!(at(Path::new("/")).unwrap().is_some_and(|root| !root.is_ours()));
+        assert_eq!(at(Path::new("/no/such/mount")).unwrap(), None);
+    }
+}

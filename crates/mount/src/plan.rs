@@ -1,0 +1,127 @@
+//! What is asked for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::LogTarget;
+
+/// Whether the sources change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// They do: files are opened by the daemon, and the kernel moves their data (passthrough).
+    Live,
+    /// They do not: read-only, opens never reach the daemon, the kernel keeps what it has read.
+    Frozen,
+}
+
+/// One mount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The folders that are shown; absolute.
+    #[serde(with = "paths")]
+    pub sources: Vec<PathBuf>,
+    /// The folder that they are shown at; absolute.
+    #[serde(with = "path")]
+    pub target: PathBuf,
+    /// Whether the sources change.
+    pub mode: Mode,
+    /// Other users may use the mount; permissions are checked as on the sources.
+    pub allow_other: bool,
+    /// Nothing can be changed through the mount.
+    pub read_only: bool,
+    /// Set-user-id programs keep their rights.
+    pub suid: bool,
+    /// Device nodes work.
+    pub dev: bool,
+    /// Programs can be started.
+    pub exec: bool,
+    /// The target may hold something, which is hidden then.
+    pub nonempty: bool,
+    /// The kernel moves the data of files where it can.
+    pub passthrough: bool,
+    /// Extended attributes are passed on.
+    pub xattr: bool,
+    /// POSIX record locks are seen by those who use the sources directly, at a request for each close.
+    pub shared_locks: bool,
+    /// How long the kernel keeps names.
+    pub entry_timeout: Duration,
+    /// How long the kernel keeps attributes.
+    pub attribute_timeout: Duration,
+    /// Where the daemon writes what it has to say.
+    pub log: LogTarget,
+}
+
+/// A path as its bytes: it need not be text.
+mod path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+        Ok(OsString::from_vec(Vec::deserialize(from)?).into())
+    }
+}
+
+/// Paths as their bytes.
+mod paths {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(paths.iter().map(|path| path.as_os_str().as_bytes()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<PathBuf>, D::Error> {
+        let all: Vec<Vec<u8>> = Vec::deserialize(from)?;
+        Ok(all.into_iter().map(|bytes| OsString::from_vec(bytes).into()).collect())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    pub(crate) fn plan() -> Plan {
+        Plan {
+            sources: vec!["/source".into()],
+            target: "/target".into(),
+            mode: Mode::Live,
+            allow_other: false,
+            read_only: false,
+            suid: false,
+            dev: false,
+            exec: true,
+            nonempty: false,
+            passthrough: true,
+            xattr: true,
+            shared_locks: false,
+            entry_timeout: Duration::from_secs(1),
+            attribute_timeout: Duration::from_secs(1),
+            log: LogTarget::Stderr,
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_arrives_as_it_is() {
+        let mut sent = plan();
+        sent.sources.push(OsStr::from_bytes(b"/\xff\n").into());
+        let text = serde_json::to_string(&sent).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&text).unwrap(), sent);
+    }
+}

@@ -1,0 +1,122 @@
+//! How a mount is doing: asked over a socket whose name is the mount's device number.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Uid, geteuid};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, mounts};
+
+/// How long a daemon may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Longest answer in bytes.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// How one mount is doing.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Status {
+    /// Where it is.
+    pub target: String,
+    /// What it shows.
+    pub sources: Vec<String>,
+    /// `live` or `frozen`.
+    pub mode: crate::Mode,
+    /// How requests arrive.
+    pub transport: String,
+    /// Whether the kernel moves the data of files.
+    pub passthrough: bool,
+    /// Why it does not, where it does not, and how often that was so.
+    pub daemon_io_reasons: BTreeMap<String, u64>,
+    /// Version of the protocol, `7.x`.
+    pub protocol: String,
+    /// Workers that were started after one had died.
+    pub restarts: u64,
+    /// Folders in which we are told what others change; `None` if the system tells us nothing.
+    pub watched_folders: Option<u64>,
+    /// Inodes that the kernel knows.
+    pub inodes: u64,
+    /// What was counted since the mount was made.
+    pub counts: BTreeMap<String, u64>,
+    /// Requests by operation since the mount was made.
+    pub requests: BTreeMap<String, u64>,
+}
+
+/// One mount and what its daemon says; `Err` is why it says nothing.
+#[derive(Debug)]
+pub struct Answered {
+    /// Where it is.
+    pub target: PathBuf,
+    /// How it is doing.
+    pub status: Result<Status, String>,
+}
+
+/// How our mounts are doing: all of them, or the one at `target`.
+///
+/// # Errors
+/// The kernel's table cannot be read, or there is no mount of ours at `target`.
+pub fn status(target: Option<&Path>) -> Result<Vec<Answered>, Error> {
+    let all = mounts::all()
+        .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
+    let ours = all.into_iter().filter(mounts::Mounted::is_ours);
+    let chosen = ours.filter(|mounted| target.is_none_or(|target| mounted.target == target));
+    let answered: Vec<_> = chosen
+        .map(|mounted| Answered {
+            status: ask(&mounted.device).map_err(|cause| cause.to_string()),
+            target: mounted.target,
+        })
+        .collect();
+    match target {
+        Some(target) if answered.is_empty() => Err(not_ours(target)),
+        _ => Ok(answered),
+    }
+}
+
+pub(crate) fn not_ours(target: &Path) -> Error {
+    Error::plain(format_args!("{} is no thruway mount", target.display()))
+        .with_hint("thruway mount status lists them")
+}
+
+/// The name of the socket of the mount with this device number, in the abstract namespace.
+pub(crate) fn socket_name(mount_device: &str) -> String {
+    format!("thruway-mount-{mount_device}")
+}
+
+fn ask(mount_device: &str) -> io::Result<Status> {
+    let name = SocketAddr::from_abstract_name(socket_name(mount_device))?;
+    let socket = UnixStream::connect_addr(&name)?;
+    if !is_trusted(&socket)? {
+        return Err(io::Error::other("another user answers in its place"));
+    }
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut text = Vec::new();
+    socket.take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// Anyone may take a name in the abstract namespace, so both ends look who the other one is.
+fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
+    let other = socket_peercred(socket.as_fd())?.uid;
+    Ok(other == Uid::ROOT || other == geteuid() || geteuid() == Uid::ROOT)
+}
+
+/// Answers everyone who asks, until the listener is shut down.
+pub(crate) fn serve(listener: &UnixListener, status: impl Fn() -> Status) {
+    for socket in listener.incoming() {
+        let Ok(mut socket) = socket else { return };
+        // Who asks and goes away is not waited for.
+        let answered = socket.set_write_timeout(Some(PATIENCE)).and_then(|()| {
+            if !is_trusted(&socket)? {
+                return Ok(());
+            }
+            socket.write_all(&serde_json::to_vec(&status())?)
+        });
+        drop(answered);
+    }
+}

@@ -1,0 +1,247 @@
+//! The process that keeps a mount alive: it holds what must not be lost and starts a worker again
+//! that has died.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::process::ExitStatus;
+use std::thread::{available_parallelism, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use thruway_sys::signal::HeldSignals;
+
+use crate::channel::Channel;
+use crate::memory::{Count, Memory};
+use crate::order::{Order, Report, Service};
+use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
+
+/// How long users of the mount have to finish when it is taken away.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long the daemon of a mount before us may take to end.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
+const DEATHS_MAX: u32 = 5;
+const STABLE: Duration = Duration::from_secs(10);
+
+/// What must outlive a worker.
+struct Estate<'a> {
+    plan: &'a Plan,
+    log: &'a Log,
+    /// `major:minor` of the mount.
+    mount_device: String,
+    memory: Memory,
+    status_socket: Option<UnixListener>,
+    roots: Vec<OwnedFd>,
+    /// The connection and its clones. All of them: a clone that only the worker holds would take
+    /// the requests that it has read with it when it dies.
+    devices: Vec<OwnedFd>,
+}
+
+/// How one worker ended.
+enum End {
+    /// The mount is gone.
+    Unmounted,
+    /// It cannot serve at all.
+    Failed(Error),
+    /// It died.
+    Died(ExitStatus),
+}
+
+/// Mounts, and looks after workers until the mount is gone.
+pub(crate) fn run(plan: &Plan, log: &Log, report: impl Fn(Report)) -> Result<(), Error> {
+    let failed = |cause| Error::new("cannot serve", &plan.target, cause);
+    let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
+    limits::raise();
+    let roots = open_sources(plan)?;
+    let memory = Memory::new().map_err(failed)?;
+    let device = attach::attach(plan)?;
+    let estate = Estate::new(plan, log, memory, roots, device);
+    let served = estate.and_then(|estate| estate.look_after_workers(&signals, &report));
+    if served.is_err() {
+        // Nobody would ever answer there.
+        let _ = attach::detach(&plan.target, true);
+    }
+    served
+}
+
+fn open_sources(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = |source| {
+        openat(CWD, source, flags, Permissions::empty()).map_err(|errno| {
+            let error = Error::new("cannot open the source", source, errno);
+            if errno == Errno::NOTDIR {
+                error.with_hint("a source must be a folder")
+            } else {
+                error
+            }
+        })
+    };
+    plan.sources.iter().map(|source| open(source.as_path())).collect()
+}
+
+impl<'a> Estate<'a> {
+    fn new(
+        plan: &'a Plan,
+        log: &'a Log,
+        memory: Memory,
+        roots: Vec<OwnedFd>,
+        device: OwnedFd,
+    ) -> Result<Self, Error> {
+        let failed = |cause| Error::new("cannot serve", &plan.target, cause);
+        let mounted = mounts::at(&plan.target).map_err(failed)?;
+        let mount_device = mounted.map(|mounted| mounted.device).unwrap_or_default();
+        let status_socket = listen(&mount_device)
+            .inspect_err(|cause| log.warn(format_args!("no status for this mount: {cause}")))
+            .ok();
+        let threads = available_parallelism().map_or(1, usize::from);
+        let devices = attach::clones(device, threads)?;
+        Ok(Self { plan, log, mount_device, memory, status_socket, roots, devices })
+    }
+
+    fn look_after_workers(
+        &self,
+        signals: &HeldSignals,
+        report: &impl Fn(Report),
+    ) -> Result<(), Error> {
+        let mut deaths = 0;
+        loop {
+            let start = Instant::now();
+            let is_restart = deaths > 0 || self.memory.counted(Count::Restarts) > 0;
+            match self.look_after_one(signals, report, is_restart)? {
+                End::Unmounted => return Ok(()),
+                End::Failed(error) => return Err(error),
+                End::Died(status) => {
+                    deaths = if start.elapsed() > STABLE { 1 } else { deaths + 1 };
+                    self.log.error(format_args!("the worker died ({status}); starting another"));
+                    self.memory.count(Count::Restarts);
+                    if deaths == DEATHS_MAX {
+                        let target = self.plan.target.display();
+                        return Err(Error::plain(format_args!(
+                            "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
+                        )));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts a worker and waits for its end.
+    fn look_after_one(
+        &self,
+        signals: &HeldSignals,
+        report: &impl Fn(Report),
+        is_restart: bool,
+    ) -> Result<End, Error> {
+        let failed = |cause| Error::new("cannot start a worker for", &self.plan.target, cause);
+        let (channel, mut child) = front::spawn(false).map_err(failed)?;
+        let pid = Pid::from_child(&child);
+        let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        self.give_orders(&channel, is_restart).map_err(failed)?;
+        let mut failure = None;
+        let mut channel = Some(channel);
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let awake = wait(&ended, signals, channel.as_ref(), deadline).map_err(failed)?;
+            if awake.ended {
+                let status = child.wait().map_err(failed)?;
+                return Ok(match failure {
+                    Some(error) => End::Failed(error),
+                    None if status.success() || deadline.is_some() => End::Unmounted,
+                    None => End::Died(status),
+                });
+            }
+            if let Some(open) = channel.take_if(|_| awake.message) {
+                match open.receive::<Report>() {
+                    Ok(Some((Report::Failed(error), _))) => failure = Some(error),
+                    Ok(Some((ready @ Report::Ready, _))) => report(ready),
+                    _ => {}
+                }
+            }
+            while let Ok(Some(signal)) = signals.next() {
+                match signal {
+                    Signal::HUP => drop(kill_process(pid, Signal::HUP)),
+                    _ if deadline.is_none() => deadline = Some(self.begin_end()),
+                    _ => deadline = Some(Instant::now()),
+                }
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                self.log.warn("the mount is still in use; its users are cut off");
+                drop(child.kill());
+            }
+        }
+    }
+
+    /// Takes the mount away for new users, and says how long the present ones have.
+    fn begin_end(&self) -> Instant {
+        let ours = mounts::at(&self.plan.target).ok().flatten();
+        if ours.is_some_and(|mounted| mounted.device == self.mount_device)
+            && let Err(error) = attach::detach(&self.plan.target, true)
+        {
+            self.log.error(error);
+        }
+        Instant::now() + GRACE
+    }
+
+    fn give_orders(&self, channel: &Channel, is_restart: bool) -> std::io::Result<()> {
+        let order = Order::Serve(Service {
+            plan: self.plan.clone(),
+            mount_device: self.mount_device.clone(),
+            has_status_socket: self.status_socket.is_some(),
+            is_restart,
+        });
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.memory.as_fd()];
+        descriptors.extend(self.status_socket.as_ref().map(AsFd::as_fd));
+        descriptors.extend(self.roots.iter().map(AsFd::as_fd));
+        descriptors.extend(self.devices.iter().map(AsFd::as_fd));
+        channel.send(&order, &descriptors)
+    }
+}
+
+/// Why the supervisor woke up.
+struct Awake {
+    ended: bool,
+    message: bool,
+}
+
+/// Waits for the worker's end, a signal, a message or the deadline.
+fn wait(
+    ended: &OwnedFd,
+    signals: &HeldSignals,
+    channel: Option<&Channel>,
+    deadline: Option<Instant>,
+) -> std::io::Result<Awake> {
+    let mut sources = vec![PollFd::new(ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    sources.extend(channel.map(|channel| PollFd::new(channel, PollFlags::IN)));
+    let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+    match poll(&mut sources, patience.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let is_ready = |index: usize| sources.get(index).is_some_and(|s| !s.revents().is_empty());
+    Ok(Awake { ended: is_ready(0), message: is_ready(2) })
+}
+
+/// The socket that says how the mount is. Its name is no file: nothing is left behind.
+///
+/// The kernel gives the number of a mount that has just gone to the next one, and the daemon that had
+/// it may still be about to end.
+fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
+    let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
+    let deadline = Instant::now() + PREDECESSOR_PATIENCE;
+    loop {
+        match UnixListener::bind_addr(&name) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                sleep(Duration::from_millis(5));
+            }
+            bound => return bound,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Attributes of inodes.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use thruway_fuse::wire::{
+    Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
+};
+
+use super::lookup::{Maker, stat_place};
+use thruway_fuse::{Answer, Request};
+
+use super::View;
+use crate::actor::Actor;
+use crate::inodes::InodeId;
+use crate::proc_path::ProcPath;
+use crate::volumes::Met;
+
+/// Times that are not numbers, as `utimensat` wants them.
+const NOW: i64 = 0x3fff_ffff;
+const OMIT: i64 = 0x3fff_fffe;
+
+impl View {
+    pub(super) fn get_attributes(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {
+        let stat = stat_place(self.place(id)?)?;
+        self.put_attributes(id, &stat, Maker::Unknown, answer)
+    }
+
+    pub(super) fn get_extended_attributes(
+        &self,
+        id: InodeId,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let stat = stat_place(self.place(id)?)?;
+        let volume = self.volumes.known(&stat).ok_or(Errno::STALE)?;
+        let is_watched = self.is_parent_watched(id);
+        let timeout = self.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
+        answer.put(&StatxOut {
+            timeout: timeout.as_secs(),
+            timeout_nanoseconds: timeout.subsec_nanos(),
+            flags: 0,
+            spare: [0; 2],
+            attributes: extended_attributes(volume, &stat),
+        });
+        Ok(())
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &SetAttrIn,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let id = InodeId(request.inode);
+        let place = self.place(id)?;
+        let is = |flag| with.valid & flag != 0;
+        if is(setattr_flag::UID | setattr_flag::GID) {
+            let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
+            let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
+            actor.writing_as(&request.caller, || {
+                fs::chownat(&place, c"", uid, gid, AtFlags::EMPTY_PATH)
+            })?;
+        }
+        if is(setattr_flag::MODE) {
+            // The kernel has already taken away what this caller may not set.
+            let mode = Mode::from_raw_mode(with.mode & 0o7777);
+            let path = ProcPath::new(place.as_fd());
+            actor.keeping_setid(|| fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()))?;
+        }
+        if is(setattr_flag::SIZE) {
+            self.set_size(actor, id, with)?;
+        }
+        if is(setattr_flag::ATIME | setattr_flag::MTIME) {
+            fs::utimensat(&place, c"", &times(with), AtFlags::EMPTY_PATH)?;
+        }
+        let stat = stat_place(&place)?;
+        self.put_attributes(id, &stat, Maker::Us, answer)
+    }
+
+    fn set_size(&self, actor: &Actor, id: InodeId, with: &SetAttrIn) -> Result<(), Errno> {
+        let file = self.open_for_writing(id)?;
+        if with.valid & setattr_flag::KILL_PRIVILEGES != 0 {
+            fs::ftruncate(&file, with.size)
+        } else {
+            actor.keeping_setid(|| fs::ftruncate(&file, with.size))
+        }
+    }
+
+    fn put_attributes(
+        &self,
+        id: InodeId,
+        stat: &Statx,
+        maker: Maker,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let volume = self.volumes.known(stat).ok_or(Errno::STALE)?;
+        let is_watched = self.is_parent_watched(id);
+        let timeout = self.timeouts(id, is_watched, stat, maker).attributes;
+        answer.put(&AttributesOut {
+            timeout: timeout.as_secs(),
+            timeout_nanoseconds: timeout.subsec_nanos(),
+            padding: 0,
+            attributes: attributes(volume, stat),
+        });
+        Ok(())
+    }
+}
+
+pub(super) fn attributes(volume: Met, stat: &Statx) -> Attributes {
+    Attributes {
+        number: shown_number(volume, stat),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        atime: stat.stx_atime.tv_sec.cast_unsigned(),
+        mtime: stat.stx_mtime.tv_sec.cast_unsigned(),
+        ctime: stat.stx_ctime.tv_sec.cast_unsigned(),
+        atime_nanoseconds: stat.stx_atime.tv_nsec,
+        mtime_nanoseconds: stat.stx_mtime.tv_nsec,
+        ctime_nanoseconds: stat.stx_ctime.tv_nsec,
+        mode: u32::from(stat.stx_mode),
+        links: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
+        block_size: stat.stx_blksize,
+        flags: 0,
+    }
+}
+
+fn extended_attributes(volume: Met, stat: &Statx) -> ExtendedAttributes {
+    ExtendedAttributes {
+        mask: stat.stx_mask,
+        block_size: stat.stx_blksize,
+        attributes: stat.stx_attributes.bits(),
+        links: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        mode: stat.stx_mode,
+        spare0: 0,
+        number: shown_number(volume, stat),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        attributes_mask: stat.stx_attributes_mask.bits(),
+        atime: extended_time(&stat.stx_atime),
+        btime: extended_time(&stat.stx_btime),
+        ctime: extended_time(&stat.stx_ctime),
+        mtime: extended_time(&stat.stx_mtime),
+        device_major: stat.stx_rdev_major,
+        device_minor: stat.stx_rdev_minor,
+        system_major: stat.stx_dev_major,
+        system_minor: stat.stx_dev_minor,
+        spare2: [0; 14],
+    }
+}
+
+/// The inode number that users see: the file's own on the first file system. On others its top bits
+/// say which, since the whole mount is one device to its users.
+fn shown_number(volume: Met, stat: &Statx) -> u64 {
+    stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
+}
+
+fn extended_time(time: &StatxTimestamp) -> ExtendedTime {
+    ExtendedTime { seconds: time.tv_sec, nanoseconds: time.tv_nsec, padding: 0 }
+}
+
+/// The kernel's 32 bits for a device number.
+fn packed_device(major: u32, minor: u32) -> u32 {
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
+}
+
+fn times(with: &SetAttrIn) -> Timestamps {
+    let time = |set: u32, now: u32, seconds: u64, nanoseconds: u32| match with.valid {
+        valid if valid & now != 0 => Timespec { tv_sec: 0, tv_nsec: NOW },
+        valid if valid & set != 0 => {
+            Timespec { tv_sec: seconds.cast_signed(), tv_nsec: i64::from(nanoseconds) }
+        }
+        _ => Timespec { tv_sec: 0, tv_nsec: OMIT },
+    };
+    Timestamps {
+        last_access: time(
+            setattr_flag::ATIME,
+            setattr_flag::ATIME_NOW,
+            with.atime,
+            with.atime_nanoseconds,
+        ),
+        last_modification: time(
+            setattr_flag::MTIME,
+            setattr_flag::MTIME_NOW,
+            with.mtime,
+            with.mtime_nanoseconds,
+        ),
+    }
+}

@@ -1,0 +1,152 @@
+//! Data that the kernel does not move by itself.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{self, FallocateFlags, OFlags, SeekFrom};
+use rustix::io::{self, Errno, ReadWriteFlags};
+use thruway_fuse::wire::{
+    CopyFileRangeIn, CopyFileRangeOut, FAllocateIn, LSeekIn, LSeekOut, ReadIn, WriteIn, WriteOut,
+    write_flag,
+};
+use thruway_fuse::{Answer, Request};
+
+use super::View;
+use super::lookup::stat_place;
+use crate::actor::Actor;
+use crate::inodes::InodeId;
+
+/// `SEEK_HOLE`; the other one that is asked for is `SEEK_DATA`.
+const SEEK_HOLE: u32 = 4;
+
+impl View {
+    pub(super) fn read(
+        &self,
+        id: InodeId,
+        with: &ReadIn,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let file = self.reader(id)?;
+        answer.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
+    }
+
+    pub(super) fn write(
+        &self,
+        actor: &Actor,
+        id: InodeId,
+        with: &WriteIn,
+        data: &[u8],
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let file = self.writer(id)?;
+        let write = || io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with));
+        let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
+        let written = if !kills && stat_place(&file)?.stx_mode & 0o6000 != 0 {
+            actor.keeping_setid(write)
+        } else {
+            write()
+        }?;
+        let size = u32::try_from(written).map_err(|_| Errno::IO)?;
+        answer.put(&WriteOut { size, padding: 0 });
+        Ok(())
+    }
+
+    pub(super) fn sync(&self, id: InodeId, data_only: bool) -> Result<(), Errno> {
+        let file = self.open_for_reading(id)?;
+        if data_only { fs::fdatasync(file) } else { fs::fsync(file) }
+    }
+
+    pub(super) fn allocate(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &FAllocateIn,
+    ) -> Result<(), Errno> {
+        let file = self.open_for_writing(InodeId(request.inode))?;
+        let mode = FallocateFlags::from_bits_retain(with.mode);
+        actor.writing_as(&request.caller, || fs::fallocate(file, mode, with.offset, with.length))
+    }
+
+    pub(super) fn seek(
+        &self,
+        id: InodeId,
+        with: &LSeekIn,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let file = self.open_for_reading(id)?;
+        let from = match with.whence {
+            SEEK_HOLE => SeekFrom::Hole(with.offset),
+            _ => SeekFrom::Data(with.offset),
+        };
+        answer.put(&LSeekOut { offset: fs::seek(file, from)? });
+        Ok(())
+    }
+
+    pub(super) fn copy(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &CopyFileRangeIn,
+        long: bool,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let source = self.open_for_reading(InodeId(request.inode))?;
+        let target = self.open_for_writing(InodeId(with.target))?;
+        let (mut from, mut to) = (with.offset, with.target_offset);
+        // The short form answers in 32 bits.
+        let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
+        let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
+        let copied = actor.writing_as(&request.caller, || {
+            fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
+        })?;
+        if long {
+            answer.put(&CopyFileRangeOut { copied: copied as u64 });
+        } else {
+            answer.put(&WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 });
+        }
+        Ok(())
+    }
+
+    /// The inode, open for reading for as long as it is used.
+    fn reader(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = self.readers.get(id) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open_for_reading(id)?);
+        self.readers.put(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The inode, open for writing for as long as it is used.
+    fn writer(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = self.writers.get(id) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open_for_writing(id)?);
+        self.writers.put(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    pub(super) fn open_for_reading(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        self.reopen(id, OFlags::RDONLY)
+    }
+
+    pub(super) fn open_for_writing(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        self.reopen(id, OFlags::WRONLY)
+    }
+
+    pub(super) fn reopen(&self, id: InodeId, access: OFlags) -> Result<OwnedFd, Errno> {
+        let inode = self.inodes.get(id)?;
+        self.open_inode(&inode, access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::LARGEFILE)
+    }
+}
+
+fn write_flags(with: &WriteIn) -> ReadWriteFlags {
+    let flags = OFlags::from_bits_retain(with.flags);
+    let mut write = ReadWriteFlags::empty();
+    write.set(ReadWriteFlags::APPEND, flags.contains(OFlags::APPEND));
+    write.set(ReadWriteFlags::DSYNC, flags.contains(OFlags::DSYNC));
+    write.set(ReadWriteFlags::SYNC, flags.contains(OFlags::SYNC));
+    write
+}

@@ -1,0 +1,120 @@
+//! Extended attributes, access lists among them.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, CWD, Mode, XattrFlags};
+use rustix::io::Errno;
+use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
+use thruway_fuse::{Answer, Caller};
+
+use super::View;
+use super::lookup::stat_place;
+use crate::actor::Actor;
+use crate::inodes::InodeId;
+use crate::proc_path::ProcPath;
+
+/// Attributes that only root sees.
+const TRUSTED: &[u8] = b"trusted.";
+
+impl View {
+    pub(super) fn get_xattr(
+        &self,
+        id: InodeId,
+        name: &CStr,
+        size: u32,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let place = self.place(id)?;
+        let path = ProcPath::new(place.as_fd());
+        if size == 0 {
+            let length = fs::getxattr_query(path.as_c_str(), name)?;
+            return put_length(length, answer);
+        }
+        answer.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+    }
+
+    pub(super) fn set_xattr(
+        &self,
+        actor: &Actor,
+        id: InodeId,
+        name: &CStr,
+        value: &[u8],
+        with: &SetXattrIn,
+    ) -> Result<(), Errno> {
+        let place = self.place(id)?;
+        let path = ProcPath::new(place.as_fd());
+        let flags = XattrFlags::from_bits_retain(with.flags);
+        let set = || fs::setxattr(path.as_c_str(), name, value, flags);
+        if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID == 0 {
+            return actor.keeping_setid(set);
+        }
+        set()?;
+        clear_setgid(&place)
+    }
+
+    pub(super) fn list_xattr(
+        &self,
+        id: InodeId,
+        caller: &Caller,
+        size: u32,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        let place = self.place(id)?;
+        let path = ProcPath::new(place.as_fd());
+        let length = fs::listxattr_query(path.as_c_str())?;
+        let mut names = vec![0; length];
+        let length = fs::listxattr(path.as_c_str(), names.as_mut_slice())?;
+        names.truncate(length);
+        if caller.uid != 0 {
+            names = without_trusted(&names);
+        }
+        match size as usize {
+            0 => put_length(names.len(), answer),
+            room if room < names.len() => Err(Errno::RANGE),
+            _ => {
+                answer.put_bytes(&names);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn remove_xattr(&self, id: InodeId, name: &CStr) -> Result<(), Errno> {
+        let place = self.place(id)?;
+        let path = ProcPath::new(place.as_fd());
+        fs::removexattr(path.as_c_str(), name)
+    }
+}
+
+/// Answers with a length alone.
+fn put_length(length: usize, answer: &mut Answer) -> Result<(), Errno> {
+    let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
+    answer.put(&GetXattrOut { size, padding: 0 });
+    Ok(())
+}
+
+/// A caller outside the file's group, who changes its access list, takes its setgid away.
+fn clear_setgid(place: &OwnedFd) -> Result<(), Errno> {
+    let mode = Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode));
+    if !mode.contains(Mode::SGID) {
+        return Ok(());
+    }
+    let path = ProcPath::new(place.as_fd());
+    fs::chmodat(CWD, path.as_c_str(), mode - Mode::SGID, AtFlags::empty())
+}
+
+fn without_trusted(names: &[u8]) -> Vec<u8> {
+    let all = names.split_inclusive(|&byte| byte == 0);
+    all.filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_sees_trusted_attributes() {
+        let names = b"user.a\0trusted.b\0security.c\0";
+        assert_eq!(without_trusted(names), b"user.a\0security.c\0");
+    }
+}

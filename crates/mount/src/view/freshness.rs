@@ -1,0 +1,193 @@
+//! How long the kernel may keep what it is told, and what it must be told again.
+//!
+//! Names in a folder that is watched hold until we say otherwise. So do attributes, with one
+//! exception: of a file that somebody else is writing to, and has not closed yet, nobody is told.
+//! A file that was changed lately, and not through the mount, is therefore asked for again soon; the
+//! longer ago its last change, the later.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::fs::{OFlags, Statx, StatxTimestamp};
+use rustix::io::Errno;
+use thruway_fuse::Notification;
+
+use super::lookup::{Folder, Maker, now, stat_name};
+use super::{Timeouts, View};
+use crate::inodes::{Forgotten, InodeId, Watched};
+use crate::memory::Count;
+use crate::watch::Change;
+
+/// How long the kernel may keep what we are not told the end of.
+const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Two changes within this time may have the same stamp, nanoseconds.
+const TICK_MAX: u64 = 20_000_000;
+
+const TYPE: u16 = 0o170_000;
+const REGULAR: u16 = 0o100_000;
+const SETUID_OR_SETGID: u16 = 0o6000;
+
+impl View {
+    /// How long the kernel may keep a name in the folder, or that there is no such name.
+    pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
+        let longest = self.behaviour.timeouts.entry;
+        if folder.is_watched { longest } else { longest.min(UNWATCHED_TIMEOUT) }
+    }
+
+    /// How long the kernel may keep what it is told of a file in a folder, and that it was told.
+    pub(super) fn timeouts(
+        &self,
+        id: InodeId,
+        is_watched: bool,
+        stat: &Statx,
+        maker: Maker,
+    ) -> Timeouts {
+        let mut timeouts = self.behaviour.timeouts;
+        if self.behaviour.frozen {
+            return timeouts;
+        }
+        let change = change_time(stat);
+        self.inodes.set_told(id, fingerprint(stat));
+        if maker == Maker::Us {
+            self.inodes.set_ours(id, change);
+        }
+        // A write that the kernel moves by itself clears setuid and setgid behind the back of the
+        // attributes that it holds.
+        let is_regular = stat.stx_mode & TYPE == REGULAR;
+        if is_regular && stat.stx_mode & SETUID_OR_SETGID != 0 {
+            timeouts.attributes = Duration::ZERO;
+        }
+        if !is_watched {
+            timeouts.entry = timeouts.entry.min(UNWATCHED_TIMEOUT);
+            timeouts.attributes = timeouts.attributes.min(UNWATCHED_TIMEOUT);
+        } else if is_regular && change > self.inodes.ours(id) {
+            timeouts.attributes = timeouts.attributes.min(settled_for(change, now()));
+        }
+        timeouts
+    }
+
+    /// What the file's last writer through the mount has done is known: it has closed the file.
+    pub(super) fn note_written(&self, id: InodeId) {
+        // The clock that stamps changes may be a tick ahead of the one that is read here.
+        self.inodes.set_ours(id, now() + TICK_MAX);
+    }
+
+    /// Whether we are told of changes in the folder; it is watched from now on if it can be.
+    pub(super) fn is_watched(&self, id: InodeId, place: &OwnedFd) -> bool {
+        match self.inodes.watched(id) {
+            Watched::Yes => true,
+            Watched::No => false,
+            Watched::Untried => {
+                let watched = self.try_watching(id, place);
+                self.inodes.set_watched(id, if watched { Watched::Yes } else { Watched::No });
+                watched
+            }
+        }
+    }
+
+    fn try_watching(&self, id: InodeId, place: &OwnedFd) -> bool {
+        let Some(watch) = &self.watch else { return false };
+        let volume = self.inodes.get(id).and_then(|inode| self.volumes.get(inode.identity.volume));
+        // What other machines change is not told.
+        volume.is_ok_and(|volume| !volume.is_remote()) && watch.add(id, place).is_ok()
+    }
+
+    /// Whether we are told of changes to the file, by the folder that it was found in.
+    pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
+        let parent = self.inodes.get(id).map(|inode| inode.parent);
+        parent.is_ok_and(|parent| {
+            self.inodes.get(parent).is_ok() && self.inodes.watched(parent) == Watched::Yes
+        })
+    }
+
+    /// Ends the watch of a folder that the kernel has forgotten.
+    pub(super) fn unwatch(&self, forgotten: &Forgotten) {
+        let (Some(watch), Watched::Yes) = (&self.watch, forgotten.watched) else { return };
+        let place = self.places.get(forgotten.inode.id).map(Ok);
+        let place = place.unwrap_or_else(|| {
+            self.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
+        });
+        if let Ok(place) = place {
+            watch.remove(&place);
+        }
+    }
+
+    /// Tells the kernel what others have changed.
+    pub(crate) fn tell(&self, change: Change<'_>) {
+        let told = match change {
+            Change::Name(folder, name) => self.tell_name(folder, name),
+            Change::File(folder, name) => self.tell_file(folder, name),
+            Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
+            Change::Everything => self.tell_everything(),
+        };
+        self.memory.count(Count::Told);
+        // A connection that is gone is noticed by those who read from it.
+        let _ = told;
+    }
+
+    fn tell_name(&self, folder: InodeId, name: &[u8]) -> Result<(), Errno> {
+        self.notify(&Notification::Entry { parent: folder.0, name })?;
+        // Its names, and its change time.
+        self.notify(&Notification::Data { inode: folder.0 })
+    }
+
+    /// The kernel need not be told what it was told since.
+    fn tell_file(&self, folder: InodeId, name: &[u8]) -> Result<(), Errno> {
+        let name = std::ffi::CString::new(name).map_err(|_| Errno::INVAL)?;
+        let place = self.place(folder)?;
+        let stat = stat_name(place.as_fd(), &name)?;
+        let Some(id) = self.known(&stat) else { return Ok(()) };
+        // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
+        let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
+        if is_settled && self.inodes.told(id) == fingerprint(&stat) {
+            return Ok(());
+        }
+        self.notify(&Notification::Attributes { inode: id.0 })
+    }
+
+    /// Something was left out: nothing that the kernel holds is certain.
+    pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
+        self.notify(&Notification::Epoch)
+    }
+}
+
+/// When the file was changed last, nanoseconds since 1970.
+fn change_time(stat: &Statx) -> u64 {
+    let nanoseconds = |time: &StatxTimestamp| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.tv_nsec))
+    };
+    nanoseconds(&stat.stx_ctime)
+}
+
+/// One number for all attributes that can be told.
+fn fingerprint(stat: &Statx) -> u64 {
+    let time = |time: &StatxTimestamp| time.tv_sec.cast_unsigned() << 30 ^ u64::from(time.tv_nsec);
+    let owner = u64::from(stat.stx_uid) << 32 | u64::from(stat.stx_gid);
+    let kind = u64::from(stat.stx_nlink) << 32 | u64::from(stat.stx_mode);
+    let all = [time(&stat.stx_ctime), time(&stat.stx_mtime), stat.stx_size, owner, kind];
+    all.iter().fold(0, |mixed: u64, word| {
+        let mixed = (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    })
+}
+
+/// For how long the attributes of a file are likely to hold that somebody else changed at `change`:
+/// half as long as they have held.
+fn settled_for(change: u64, now: u64) -> Duration {
+    Duration::from_nanos(now.saturating_sub(change) / 2).max(UNWATCHED_TIMEOUT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_ago_the_change_the_longer_the_attributes_hold() {
+        const SECOND: u64 = 1_000_000_000;
+        assert_eq!(settled_for(0, 3600 * SECOND), Duration::from_secs(1800));
+        assert_eq!(settled_for(0, SECOND / 2), Duration::from_secs(1));
+        assert_eq!(settled_for(5 * SECOND, SECOND), Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,97 @@
+//! How the view is doing.
+
+use std::collections::BTreeMap;
+
+use thruway_fuse::wire::opcode;
+
+use super::View;
+use crate::inodes::lock;
+use crate::memory::Count;
+use crate::{Plan, Status};
+
+/// The operations that a daemon is asked for, by the kernel's names.
+const OPERATIONS: [(u32, &str); 43] = [
+    (opcode::LOOKUP, "lookup"),
+    (opcode::FORGET, "forget"),
+    (opcode::GETATTR, "getattr"),
+    (opcode::SETATTR, "setattr"),
+    (opcode::READLINK, "readlink"),
+    (opcode::SYMLINK, "symlink"),
+    (opcode::MKNOD, "mknod"),
+    (opcode::MKDIR, "mkdir"),
+    (opcode::UNLINK, "unlink"),
+    (opcode::RMDIR, "rmdir"),
+    (opcode::RENAME, "rename"),
+    (opcode::LINK, "link"),
+    (opcode::OPEN, "open"),
+    (opcode::READ, "read"),
+    (opcode::WRITE, "write"),
+    (opcode::STATFS, "statfs"),
+    (opcode::RELEASE, "release"),
+    (opcode::FSYNC, "fsync"),
+    (opcode::SETXATTR, "setxattr"),
+    (opcode::GETXATTR, "getxattr"),
+    (opcode::LISTXATTR, "listxattr"),
+    (opcode::REMOVEXATTR, "removexattr"),
+    (opcode::FLUSH, "flush"),
+    (opcode::OPENDIR, "opendir"),
+    (opcode::READDIR, "readdir"),
+    (opcode::RELEASEDIR, "releasedir"),
+    (opcode::FSYNCDIR, "fsyncdir"),
+    (opcode::GETLK, "getlk"),
+    (opcode::SETLK, "setlk"),
+    (opcode::SETLKW, "setlkw"),
+    (opcode::ACCESS, "access"),
+    (opcode::CREATE, "create"),
+    (opcode::INTERRUPT, "interrupt"),
+    (opcode::IOCTL, "ioctl"),
+    (opcode::BATCH_FORGET, "batch_forget"),
+    (opcode::FALLOCATE, "fallocate"),
+    (opcode::READDIRPLUS, "readdirplus"),
+    (opcode::RENAME2, "rename2"),
+    (opcode::LSEEK, "lseek"),
+    (opcode::COPY_FILE_RANGE, "copy_file_range"),
+    (opcode::TMPFILE, "tmpfile"),
+    (opcode::STATX, "statx"),
+    (opcode::COPY_FILE_RANGE_64, "copy_file_range_64"),
+];
+
+const COUNTS: [(Count, &str); 3] = [
+    (Count::Passthrough, "opens_passthrough"),
+    (Count::DaemonIo, "opens_daemon_io"),
+    (Count::Told, "changes_told"),
+];
+
+impl View {
+    /// How it is doing.
+    pub(crate) fn status(&self, plan: &Plan) -> Status {
+        let requests = self.memory.requests();
+        let count = |(number, name): (u32, &str)| {
+            let count = requests.get(number as usize).copied().unwrap_or(0);
+            (count > 0).then(|| (name.to_owned(), count))
+        };
+        Status {
+            target: plan.target.display().to_string(),
+            sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
+            mode: plan.mode,
+            transport: "device".into(),
+            passthrough: self.passes_through,
+            daemon_io_reasons: self.daemon_io_reasons(),
+            protocol: format!("7.{}", self.agreement.minor),
+            restarts: self.memory.counted(Count::Restarts),
+            watched_folders: self.watch().map(|watch| watch.len() as u64),
+            inodes: u64::try_from(self.inodes.len()).unwrap_or(u64::MAX),
+            counts: COUNTS
+                .into_iter()
+                .map(|(what, name)| (name.to_owned(), self.memory.counted(what)))
+                .collect(),
+            requests: OPERATIONS.into_iter().filter_map(count).collect(),
+        }
+    }
+
+    fn daemon_io_reasons(&self) -> BTreeMap<String, u64> {
+        let counts = lock(&self.refusals.counts);
+        let reason = |errno| std::io::Error::from_raw_os_error(errno).to_string();
+        counts.iter().map(|(&errno, &count)| (reason(errno), count)).collect()
+    }
+}

@@ -1,0 +1,226 @@
+//! The process that answers the kernel: what is agreed on first, then a thread for each processor.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+use thruway_fuse::wire::feature;
+use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
+use thruway_sys::signal::HeldSignals;
+
+use crate::device::Device;
+use crate::memory::Memory;
+use crate::order::Service;
+use crate::pool::Pool;
+use crate::reply::Replier;
+use crate::view::{Behaviour, Timeouts, View};
+use crate::{Error, Log, Mode, Plan, limits, status};
+
+/// How often idle descriptors are closed.
+const AGE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Most pages in a request where the kernel moves the data by itself: folders and extended
+/// attributes are all that is left.
+const PASSTHROUGH_PAGES_MAX: u16 = 32;
+/// Most pages in a request where data comes through the daemon: 1 MiB.
+const DATA_PAGES_MAX: u16 = 256;
+
+/// What came with the order to serve.
+struct Inheritance {
+    memory: Arc<Memory>,
+    status_socket: Option<UnixListener>,
+    roots: Vec<OwnedFd>,
+    devices: Vec<OwnedFd>,
+}
+
+/// Serves until the mount is gone.
+pub(crate) fn run(
+    service: Service,
+    descriptors: Vec<OwnedFd>,
+    log: &Log,
+    ready: impl FnOnce(),
+) -> Result<(), Error> {
+    let target = service.plan.target.clone();
+    let failed = |cause: std::io::Error| Error::new("cannot serve", &target, cause);
+    // A request that panics must not leave its caller waiting: the process dies, and the next one
+    // gets the request again.
+    die_of_panics(log.clone());
+    // The terminal's Ctrl-C is the supervisor's business.
+    let held = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]);
+    let _signals = held.map_err(failed)?;
+    let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
+    let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
+    serve(&service, inheritance, agreement, log, ready).map_err(|errno| failed(errno.into()))
+}
+
+fn die_of_panics(log: Log) {
+    std::panic::set_hook(Box::new(move |panic| {
+        log.error(panic);
+        std::process::abort();
+    }));
+}
+
+fn serve(
+    service: &Service,
+    mut inheritance: Inheritance,
+    agreement: Agreement,
+    log: &Log,
+    ready: impl FnOnce(),
+) -> Result<(), Errno> {
+    let memory = &inheritance.memory;
+    let view = View::new(
+        Arc::clone(memory),
+        inheritance.roots.remove(0),
+        inheritance.devices[0].try_clone().map_err(|_| Errno::MFILE)?,
+        agreement,
+        behaviour(&service.plan),
+        limits::raise(),
+    )?;
+    let view = Arc::new(view);
+    say_what_is_missing(&service.plan, &agreement, &view, log);
+    start_helpers(service, &view, inheritance.status_socket.take());
+    let pool = Pool::new(Arc::clone(&view));
+    let workers: Vec<_> = inheritance
+        .devices
+        .into_iter()
+        .map(|device| {
+            let (view, memory, pool) = (Arc::clone(&view), Arc::clone(memory), Arc::clone(&pool));
+            let device = Arc::new(Device::new(device));
+            thread::spawn(move || device.run(&view, &memory, &pool, agreement.payload_bytes_max()))
+        })
+        .collect();
+    ready();
+    if service.is_restart {
+        view.notify(&Notification::Resend)?;
+        // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
+        let _ = view.tell_everything();
+    }
+    // A thread that panics has taken the process with it.
+    workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Err(Errno::IO)))
+}
+
+/// Threads that answer no requests; they end with the process.
+fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<UnixListener>) {
+    let aging = Arc::clone(view);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(AGE_INTERVAL);
+            aging.age();
+        }
+    });
+    let telling = Arc::clone(view);
+    thread::spawn(move || telling.watch().map(|watch| watch.run(|change| telling.tell(change))));
+    let locking = Arc::clone(view);
+    thread::spawn(move || locking.locks().keep_trying());
+    if let Some(listener) = status_socket {
+        let (view, plan) = (Arc::clone(view), service.plan.clone());
+        thread::spawn(move || status::serve(&listener, || view.status(&plan)));
+    }
+}
+
+fn say_what_is_missing(plan: &Plan, agreement: &Agreement, view: &View, log: &Log) {
+    if plan.mode == Mode::Frozen || !plan.passthrough || view.passes_through() {
+        return;
+    }
+    log.warn(if agreement.has(feature::PASSTHROUGH) {
+        "passthrough needs CAP_SYS_ADMIN in the first user namespace: data goes through the daemon"
+    } else {
+        "this kernel has no passthrough (Linux 6.9 has): data goes through the daemon"
+    });
+}
+
+impl Inheritance {
+    fn new(service: &Service, descriptors: Vec<OwnedFd>) -> std::io::Result<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let missing = || std::io::Error::other("a descriptor is missing");
+        let memory = Memory::from_file(descriptors.next().ok_or_else(missing)?)?;
+        let status_socket = match service.has_status_socket {
+            true => Some(descriptors.next().ok_or_else(missing)?.into()),
+            false => None,
+        };
+        let roots: Vec<_> = descriptors.by_ref().take(service.plan.sources.len()).collect();
+        let devices: Vec<_> = descriptors.collect();
+        if roots.is_empty() || devices.is_empty() {
+            return Err(missing());
+        }
+        Ok(Self { memory: Arc::new(memory), status_socket, roots, devices })
+    }
+
+    /// What a worker before us has agreed on, or what we do now.
+    fn agreement(&self, plan: &Plan) -> Result<Agreement, Errno> {
+        if let Some(agreement) = self.memory.agreement() {
+            return Ok(agreement);
+        }
+        let device = Device::new(self.devices[0].try_clone().map_err(|_| Errno::MFILE)?);
+        let agreement = agree(&device, plan)?;
+        self.memory.set_agreement(&agreement);
+        Ok(agreement)
+    }
+}
+
+/// Answers the kernel's first request.
+fn agree(device: &Device, plan: &Plan) -> Result<Agreement, Errno> {
+    let mut buffer = vec![0; 64 * 1024];
+    let length = device.receive(&mut buffer)?.ok_or(Errno::NODEV)?;
+    let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
+    let request = frame.request().map_err(|_| Errno::PROTO)?;
+    let Operation::Init(offer, high_features) = request.operation else {
+        return Err(Errno::PROTO);
+    };
+    let offer = Offer::new(offer, high_features);
+    let mut answer = Answer::default();
+    if !offer.is_understood() {
+        answer.fail(Errno::PROTO.raw_os_error());
+        device.reply(request.unique, &mut answer);
+        return Err(Errno::PROTO);
+    }
+    let wanted = wanted(plan);
+    let passthrough = wanted & offer.features & feature::PASSTHROUGH != 0;
+    let pages_max = if passthrough { PASSTHROUGH_PAGES_MAX } else { DATA_PAGES_MAX };
+    let agreement = offer.accept(wanted, pages_max, 1);
+    agreement.put(&mut answer);
+    device.reply(request.unique, &mut answer);
+    Ok(agreement)
+}
+
+/// What we want of the kernel.
+fn wanted(plan: &Plan) -> u64 {
+    let both = feature::ASYNC_READ
+        | feature::BIG_WRITES
+        | feature::DONT_MASK
+        | feature::DO_READDIRPLUS
+        | feature::READDIRPLUS_AUTO
+        | feature::ASYNC_DIO
+        | feature::PARALLEL_DIROPS
+        | feature::POSIX_ACL
+        | feature::CACHE_SYMLINKS
+        | feature::NO_OPENDIR_SUPPORT
+        | feature::SETXATTR_EXT
+        | feature::FLOCK_LOCKS
+        | feature::HAS_RESEND;
+    let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
+    match plan.mode {
+        Mode::Frozen => both | feature::NO_OPEN_SUPPORT | feature::EXPLICIT_INVAL_DATA,
+        Mode::Live => {
+            both | feature::ATOMIC_O_TRUNC
+                | feature::AUTO_INVAL_DATA
+                | feature::HANDLE_KILLPRIV_V2
+                | feature::CREATE_SUPP_GROUP
+                | feature::DIRECT_IO_ALLOW_MMAP
+                | if plan.passthrough { feature::PASSTHROUGH } else { 0 }
+        }
+    }
+}
+
+fn behaviour(plan: &Plan) -> Behaviour {
+    Behaviour {
+        frozen: plan.mode == Mode::Frozen,
+        xattr: plan.xattr,
+        shared_locks: plan.shared_locks,
+        timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
+    }
+}

@@ -1,0 +1,294 @@
+//! One client's connection: what it is in the middle of, and its socket.
+//!
+//! While it is idle it owns no buffer, so that ten thousand of them cost little.
+
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use thruway_http1::Delivery;
+
+use crate::listener::Peer;
+use crate::output::{Flushed, Output, Part, QUANTUM_BYTES, gather};
+use crate::upload::Upload;
+
+/// Bytes that are read from a client and thrown away, at most, before it is hung up on.
+const LINGER_BYTES_MAX: u32 = 1 << 20;
+
+/// Slices of one answer that are sent without being copied.
+const SLICES_MAX: usize = 16;
+
+/// A client's connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: OwnedFd,
+    pub(crate) peer: Peer,
+    /// The place of the listener it came from.
+    pub(crate) listener: u16,
+    pub(crate) phase: Phase,
+    /// There may be something to read; the kernel tells so once.
+    pub(crate) is_readable: bool,
+    /// There may be room to write; the kernel tells so once.
+    pub(crate) is_writable: bool,
+    /// The client has said that it sends nothing more; the kernel tells so once.
+    pub(crate) is_ended: bool,
+    /// Whether it stays open after the answer that is being made or sent.
+    pub(crate) is_persistent: bool,
+    /// Whether it has asked for anything yet.
+    pub(crate) is_fresh: bool,
+    /// Bytes that were read and not yet understood.
+    pub(crate) input: Vec<u8>,
+    /// How many of them were looked at already.
+    pub(crate) seen: usize,
+    /// When what it waits for began.
+    pub(crate) since_ms: u64,
+    pub(crate) output: Option<Box<Output>>,
+}
+
+/// What a connection is in the middle of.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// A head is to come, or the rest of one.
+    Waiting,
+    /// The head is there, the body is not.
+    Receiving(Box<Upload>),
+    /// The handler has the request.
+    Handling,
+    /// The handler writes the answer's body.
+    Streaming(Stream),
+    /// The answer is made and not all sent.
+    Answering,
+    /// The last answer is sent; what still comes in is thrown away.
+    Lingering { bytes_left: u32 },
+}
+
+/// An answer whose body comes in pieces.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) delivery: Delivery,
+    /// Bytes still promised, if the length was.
+    pub(crate) left: u64,
+}
+
+/// An answer's body.
+#[derive(Debug)]
+pub enum Payload<'a> {
+    /// Nothing.
+    Empty,
+    /// Bytes that are copied only if the client does not take them at once.
+    Slices(&'a [&'a [u8]]),
+    /// A stretch of a file.
+    File {
+        /// The file.
+        file: OwnedFd,
+        /// Where the stretch starts.
+        offset: u64,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// Several parts, one after the other.
+    Parts(Vec<Part>),
+}
+
+/// What a read brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    Bytes(usize),
+    /// Nothing yet.
+    Later,
+    /// The client will send nothing more, or is gone.
+    Ended,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, peer: Peer, listener: u16, now_ms: u64) -> Self {
+        Self {
+            socket,
+            peer,
+            listener,
+            phase: Phase::Waiting,
+            is_readable: false,
+            is_writable: true,
+            is_ended: false,
+            is_persistent: true,
+            is_fresh: true,
+            input: Vec::new(),
+            seen: 0,
+            since_ms: now_ms,
+            output: None,
+        }
+    }
+
+    /// Whether a turn would get it anywhere.
+    pub(crate) fn has_work(&self) -> bool {
+        if self.output.is_some() {
+            return self.is_writable;
+        }
+        match self.phase {
+            Phase::Waiting => self.is_readable || self.seen < self.input.len(),
+            Phase::Receiving(_) => self.is_readable || !self.input.is_empty(),
+            Phase::Lingering { .. } => self.is_readable,
+            Phase::Handling | Phase::Streaming(_) | Phase::Answering => false,
+        }
+    }
+
+    /// Whether it is between two requests, with nothing read and nothing to be sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Waiting) && self.input.is_empty() && self.output.is_none()
+    }
+
+    /// Reads what is there, up to the size of `inbox`.
+    pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
+        if !self.is_readable {
+            return Received::Later;
+        }
+        match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
+            Ok((0, _)) => Received::Ended,
+            Ok((length, _)) => {
+                // Less than there is room for is all there was: the next byte is a new event. The end
+                // is none if it was told of already.
+                self.is_readable = length == inbox.len() || self.is_ended;
+                Received::Bytes(length)
+            }
+            Err(Errno::AGAIN) => {
+                self.is_readable = false;
+                Received::Later
+            }
+            Err(Errno::INTR) => Received::Later,
+            Err(_) => Received::Ended,
+        }
+    }
+
+    /// Keeps bytes that belong to the next request, or to the rest of this one's head.
+    pub(crate) fn keep(&mut self, bytes: &[u8], seen: usize) {
+        self.input = bytes.to_vec();
+        self.seen = seen;
+    }
+
+    /// Sends a head and a body as far as the client takes them now, a quantum at most, and keeps
+    /// the rest.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn deliver(&mut self, head: &[u8], payload: Payload<'_>) -> Result<Flushed, Errno> {
+        match payload {
+            Payload::Empty => self.deliver_slices(head, &[]),
+            Payload::Slices(slices) => self.deliver_slices(head, slices),
+            Payload::File { file, offset, length } => self.deliver_file(head, file, offset, length),
+            Payload::Parts(parts) => {
+                let mut output = self.output.take().unwrap_or_default();
+                output.push(Part::Bytes(head.to_vec()));
+                parts.into_iter().for_each(|part| output.push(part));
+                self.output = Some(output);
+                self.flush()
+            }
+        }
+    }
+
+    /// Keeps bytes for the next flush.
+    pub(crate) fn hold(&mut self, bytes: &[u8]) {
+        let output = self.output.get_or_insert_default();
+        output.push(Part::Bytes(bytes.to_vec()));
+    }
+
+    /// Bytes that wait in memory for the client to take them.
+    pub(crate) fn backlog_bytes(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.memory_bytes())
+    }
+
+    /// Sends what waits, a quantum at most.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn flush(&mut self) -> Result<Flushed, Errno> {
+        let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
+        let mut quantum = QUANTUM_BYTES;
+        let flushed = output.flush(self.socket.as_fd(), &mut quantum)?;
+        match flushed {
+            Flushed::Done => self.output = None,
+            Flushed::Blocked => self.is_writable = false,
+            Flushed::Quantum => {}
+        }
+        Ok(flushed)
+    }
+
+    /// The first try goes without copying; what the client does not take is copied.
+    fn deliver_slices(&mut self, head: &[u8], body: &[&[u8]]) -> Result<Flushed, Errno> {
+        let mut sent = 0;
+        if self.output.is_none() && body.len() < SLICES_MAX {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let all = [head].into_iter().chain(body.iter().copied());
+            slices.iter_mut().zip(all).for_each(|(to, from)| *to = IoSlice::new(from));
+            sent = match gather(self.socket.as_fd(), &slices[..=body.len()], false) {
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                sent => sent?,
+            };
+        }
+        let total = head.len() + body.iter().map(|slice| slice.len()).sum::<usize>();
+        if sent == total { Ok(Flushed::Done) } else { self.keep_unsent(head, body, sent) }
+    }
+
+    fn keep_unsent(
+        &mut self,
+        head: &[u8],
+        body: &[&[u8]],
+        mut sent: usize,
+    ) -> Result<Flushed, Errno> {
+        let mut output = self.output.take().unwrap_or_default();
+        for slice in [head].iter().chain(body) {
+            let skipped = sent.min(slice.len());
+            sent -= skipped;
+            output.push(Part::Bytes(slice[skipped..].to_vec()));
+        }
+        self.output = Some(output);
+        self.flush()
+    }
+
+    /// The head waits in the kernel for the first bytes of the file.
+    fn deliver_file(
+        &mut self,
+        head: &[u8],
+        file: OwnedFd,
+        offset: u64,
+        length: u64,
+    ) -> Result<Flushed, Errno> {
+        let mut sent = 0;
+        let (mut at, mut left) = (offset, length);
+        if self.output.is_none() {
+            sent = match gather(self.socket.as_fd(), &[IoSlice::new(head)], true) {
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                sent => sent?,
+            };
+        }
+        if sent == head.len() {
+            let most = usize::try_from(length).map_or(QUANTUM_BYTES, |all| all.min(QUANTUM_BYTES));
+            match sendfile(&self.socket, &file, Some(&mut at), most) {
+                Ok(0) if most > 0 => return Err(Errno::PIPE),
+                Ok(bytes) => left -= bytes as u64,
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if sent == head.len() && left == 0 {
+            return Ok(Flushed::Done);
+        }
+        let mut output = self.output.take().unwrap_or_default();
+        output.push(Part::Bytes(head[sent..].to_vec()));
+        output.push(Part::File { file: Arc::new(file), offset: at, length: left });
+        self.output = Some(output);
+        if length - left == QUANTUM_BYTES as u64 { Ok(Flushed::Quantum) } else { self.flush() }
+    }
+
+    /// Ready to throw away what still comes in.
+    pub(crate) fn linger(&mut self, now_ms: u64) {
+        // It fails only if the client is gone, which the next read will tell.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        self.input = Vec::new();
+        self.seen = 0;
+        self.since_ms = now_ms;
+        self.phase = Phase::Lingering { bytes_left: LINGER_BYTES_MAX };
+    }
+}

@@ -1,0 +1,271 @@
+//! The connections of an engine, and what can be done with each.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use thruway_http1::date::DATE_BYTES;
+use thruway_http1::response::Terms;
+use thruway_http1::{Date, Delivery, Refusal};
+
+use crate::connection::{Connection, Payload, Phase, Received};
+use crate::exchange::{Answer, Ticket, text_answer};
+use crate::output::Flushed;
+use crate::poller::{Event, Poller};
+use crate::rotation::Rotation;
+use crate::settings::Settings;
+use crate::table::{Key, Table};
+use crate::wheel::Wheel;
+
+/// How long a client that was hung up on may go on sending.
+const LINGER_MS: u64 = 2_000;
+
+/// Everything about connections, but no reading of requests.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) poller: Poller,
+    pub(crate) table: Table<Connection>,
+    pub(crate) rotation: Rotation,
+    pub(crate) wheel: Wheel,
+    pub(crate) settings: Settings,
+    /// Milliseconds of the monotonic clock, as of the last look at it.
+    pub(crate) now_ms: u64,
+    pub(crate) is_draining: bool,
+    date: Date,
+    unix_seconds: u64,
+    /// Where heads are built; empty between two answers.
+    scratch: Vec<u8>,
+    /// Deadlines that have come; empty between two looks.
+    due: Vec<u32>,
+}
+
+impl Core {
+    pub(crate) fn new(poller: Poller, settings: Settings) -> Self {
+        let now_ms = monotonic_ms();
+        let unix_seconds = unix_seconds();
+        Self {
+            poller,
+            table: Table::new(),
+            rotation: Rotation::new(),
+            wheel: Wheel::new(now_ms),
+            settings,
+            now_ms,
+            is_draining: false,
+            date: Date::new(unix_seconds),
+            unix_seconds,
+            scratch: Vec::new(),
+            due: Vec::new(),
+        }
+    }
+
+    /// Looks at the clock, and ends what has taken too long.
+    pub(crate) fn tick(&mut self) {
+        self.now_ms = monotonic_ms();
+        self.unix_seconds = unix_seconds();
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(self.now_ms, &mut due);
+        for place in due.drain(..) {
+            if let Some(key) = self.table.key_at(place) {
+                self.expire(key);
+            }
+        }
+        self.due = due;
+    }
+
+    pub(crate) fn date(&mut self) -> [u8; DATE_BYTES] {
+        *self.date.at(self.unix_seconds)
+    }
+
+    /// Notes what happened on a connection, and gives it its turn.
+    pub(crate) fn note(&mut self, key: Key, event: Event) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        connection.is_readable |= event.is_readable;
+        connection.is_writable |= event.is_writable;
+        connection.is_ended |= event.is_ended;
+        if connection.has_work() {
+            self.rotation.arrive(key.place());
+        }
+    }
+
+    /// Begins a connection.
+    pub(crate) fn open(&mut self, connection: Connection) -> Result<Key, Errno> {
+        let key = self.table.insert(connection);
+        if let Some(connection) = self.table.get(key)
+            && let Err(errno) = self.poller.add_connection(&connection.socket, key.to_word())
+        {
+            self.table.remove(key);
+            return Err(errno);
+        }
+        self.set_deadline(key);
+        Ok(key)
+    }
+
+    /// Ends a connection. Its socket is closed with it.
+    pub(crate) fn close(&mut self, key: Key) -> Option<Connection> {
+        self.rotation.remove(key.place());
+        self.wheel.remove(key.place());
+        self.table.remove(key)
+    }
+
+    /// Sends a whole answer, or its first quantum.
+    pub(crate) fn answer(&mut self, ticket: Ticket, answer: Answer<'_>) {
+        let Some(connection) = self.table.get_mut(ticket.key) else { return };
+        if !matches!(connection.phase, Phase::Handling) {
+            return;
+        }
+        connection.phase = Phase::Answering;
+        connection.is_persistent = answer.promise.is_persistent && !self.is_draining;
+        let payload = match answer.promise.delivery {
+            Delivery::Empty => Payload::Empty,
+            _ => answer.payload,
+        };
+        let flushed = connection.deliver(answer.head, payload);
+        self.after_flush(ticket.key, flushed);
+        self.settle(ticket.key);
+    }
+
+    /// Sends a short answer of plain text.
+    pub(crate) fn answer_text(&mut self, ticket: Ticket, terms: Terms, status: u16, text: &str) {
+        let date = self.date();
+        let mut out = std::mem::take(&mut self.scratch);
+        let (promise, head_bytes) = text_answer(&mut out, terms, status, text, &date);
+        let (head, body) = out.split_at(head_bytes);
+        self.answer(ticket, Answer { head, promise, payload: Payload::Slices(&[body]) });
+        out.clear();
+        self.scratch = out;
+    }
+
+    /// Answers a request that broke a rule, and hangs up: where it ends is in doubt.
+    pub(crate) fn refuse(&mut self, key: Key, refusal: Refusal) {
+        self.hang_up_with(key, refusal.status(), refusal.text());
+    }
+
+    /// Answers whatever a connection is in the middle of, and hangs up.
+    pub(crate) fn hang_up_with(&mut self, key: Key, status: u16, text: &str) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        connection.phase = Phase::Handling;
+        self.answer_text(Ticket { key }, Terms::broken(), status, text);
+    }
+
+    /// Sends what waits on a connection, and goes on with it when all is sent.
+    pub(crate) fn flush(&mut self, key: Key) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let flushed = connection.flush();
+        self.after_flush(key, flushed);
+    }
+
+    /// Reads and throws away; closes when the client has closed, or goes on for too long.
+    pub(crate) fn drain_input(&mut self, key: Key, inbox: &mut [u8]) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let received = connection.receive(inbox);
+        let Phase::Lingering { bytes_left } = &mut connection.phase else { return };
+        match received {
+            Received::Later => {}
+            Received::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
+                *bytes_left -= u32::try_from(length).unwrap_or(*bytes_left);
+            }
+            Received::Bytes(_) | Received::Ended => {
+                self.close(key);
+            }
+        }
+    }
+
+    /// Gives a connection its next deadline and, unless its handler is at work, its next turn.
+    pub(crate) fn settle(&mut self, key: Key) {
+        let Some(connection) = self.table.get(key) else { return };
+        if !matches!(connection.phase, Phase::Handling) {
+            self.rotation.served(key.place());
+        }
+        self.set_deadline(key);
+    }
+
+    pub(crate) fn after_flush(&mut self, key: Key, flushed: Result<Flushed, Errno>) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        match flushed {
+            Err(_) => {
+                self.close(key);
+            }
+            Ok(Flushed::Done) if matches!(connection.phase, Phase::Answering) => {
+                connection.phase = Phase::Waiting;
+                connection.is_fresh = false;
+                connection.since_ms = self.now_ms;
+                if !connection.is_persistent {
+                    self.hang_up(key);
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// Closes after the last answer. While the client may still be sending, closing at once would
+    /// take the answer back from it (RFC 9112, 9.6).
+    fn hang_up(&mut self, key: Key) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        if connection.input.is_empty() && !connection.is_readable {
+            self.close(key);
+        } else {
+            connection.linger(self.now_ms);
+        }
+    }
+
+    fn set_deadline(&mut self, key: Key) {
+        let Some(connection) = self.table.get(key) else { return };
+        match self.deadline_ms(connection) {
+            Some(deadline_ms) => self.wheel.set(key.place(), deadline_ms),
+            None => self.wheel.remove(key.place()),
+        }
+    }
+
+    fn deadline_ms(&self, connection: &Connection) -> Option<u64> {
+        let timeouts = &self.settings.timeouts;
+        let since = connection.since_ms;
+        if connection.output.is_some() {
+            return Some(self.now_ms + timeouts.write_ms);
+        }
+        match connection.phase {
+            Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            Phase::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
+            Phase::Waiting => Some(since + timeouts.keep_alive_ms),
+            Phase::Receiving(_) => Some(self.now_ms + timeouts.body_ms),
+            Phase::Handling => timeouts.request_ms.map(|ms| since + ms),
+            Phase::Lingering { .. } => Some(since + LINGER_MS),
+            Phase::Streaming(_) | Phase::Answering => None,
+        }
+    }
+
+    /// A deadline has come.
+    fn expire(&mut self, key: Key) {
+        let Some(connection) = self.table.get(key) else { return };
+        if connection.output.is_none() {
+            match connection.phase {
+                Phase::Waiting if !connection.input.is_empty() => {
+                    return self.hang_up_with(key, 408, "the head took too long");
+                }
+                Phase::Receiving(_) => {
+                    return self.hang_up_with(key, 408, "the body took too long");
+                }
+                Phase::Handling => {
+                    return self.hang_up_with(key, 503, "the answer took too long");
+                }
+                _ => {}
+            }
+        }
+        self.close(key);
+    }
+}
+
+fn monotonic_ms() -> u64 {
+    monotonic_us() / 1000
+}
+
+/// Microseconds of the monotonic clock, which all processes share.
+#[must_use]
+pub fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let us = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000);
+    u64::try_from(us).unwrap_or(0)
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,347 @@
+use super::*;
+use crate::{Address, Events, Payload, Timeouts};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+use thruway_http1::{Request, ResponseHead};
+
+/// What a handler does with every request.
+type Act = fn(&Request<'_>, &mut Exchange<'_>, &mut Vec<Ticket>);
+
+/// A handler that keeps the tickets it took.
+struct Acting {
+    act: Act,
+    tickets: Vec<Ticket>,
+}
+
+impl Handler for Acting {
+    fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        (self.act)(request, exchange, &mut self.tickets);
+    }
+}
+
+/// An engine, its handler, and where it listens.
+struct Rig {
+    engine: Engine,
+    handler: Acting,
+    port: u16,
+}
+
+impl Rig {
+    fn new(act: Act) -> Self {
+        Self::with(act, Settings::default())
+    }
+
+    fn with(act: Act, settings: Settings) -> Self {
+        let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
+        let listener = Listener::new(&address).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let engine = Engine::new(settings, vec![listener]).unwrap();
+        Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Runs until `is_done`, ten seconds at most.
+    fn run_until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
+        let mut events = Events::new();
+        for _ in 0..1000 {
+            if is_done(self) {
+                return;
+            }
+            self.engine.poll(&mut events, Some(10));
+            while self.engine.turn(&mut self.handler) {}
+        }
+        panic!("it never was done");
+    }
+
+    /// Runs until `client` has got as many bytes as are expected, or its end.
+    fn receive(&mut self, client: &mut TcpStream, bytes: usize) -> String {
+        client.set_nonblocking(true).unwrap();
+        let mut got = Vec::new();
+        self.run_until(|_| {
+            // It ends with what has come, or with the connection.
+            client.read_to_end(&mut got).is_ok() || got.len() >= bytes
+        });
+        client.set_nonblocking(false).unwrap();
+        String::from_utf8_lossy(&got).into_owned()
+    }
+}
+
+fn hello(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    exchange.answer_text(200, "hello");
+}
+
+fn later(_request: &Request<'_>, exchange: &mut Exchange<'_>, tickets: &mut Vec<Ticket>) {
+    tickets.push(exchange.defer());
+}
+
+/// Answers with the body.
+fn echo(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    let text = match exchange.take_body() {
+        Body::Memory(bytes) => String::from_utf8(bytes).unwrap(),
+        Body::File { mut file, length } => {
+            let mut text = format!("(file of {length}) ");
+            file.read_to_string(&mut text).unwrap();
+            text
+        }
+    };
+    exchange.answer_text(200, &text);
+}
+
+fn head_of(length: Option<u64>) -> (Vec<u8>, Promise) {
+    let mut head = Vec::new();
+    let terms =
+        Terms { version: thruway_http1::Version::Http11, is_head: false, is_persistent: true };
+    let promise = ResponseHead::new(&mut head, 200).finish(terms, length, &[b'-'; 29]);
+    (head, promise)
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+#[test]
+fn a_body_arrives_whole_by_length_and_in_chunks() {
+    let mut rig = Rig::new(echo);
+    let mut client = rig.connect();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nthis").unwrap();
+    rig.run_until(|rig| rig.engine.connections() == 1);
+    client.write_all(b"!POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    client.write_all(b"2\r\nch\r\n4\r\nunks\r\n0\r\nX: y\r\n\r\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let got = rig.receive(&mut client, usize::MAX);
+    assert!(got.contains("200 OK: this!\n") && got.ends_with("200 OK: chunks\n"), "{got}");
+}
+
+#[test]
+fn a_large_body_goes_to_a_file() {
+    let settings = Settings { body_memory_bytes_max: 10, ..Settings::default() };
+    let mut rig = Rig::with(echo, settings);
+    let mut client = rig.connect();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n").unwrap();
+    client.write_all(b"twenty bytes of body").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let got = rig.receive(&mut client, usize::MAX);
+    assert!(got.ends_with("(file of 20) twenty bytes of body\n"), "{got}");
+}
+
+#[test]
+fn a_client_that_waits_for_the_word_is_told_to_go_on() {
+    let mut rig = Rig::new(echo);
+    let mut client = rig.connect();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    client.write_all(head).unwrap();
+    assert_eq!(rig.receive(&mut client, 25), "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"ok").unwrap();
+    assert!(rig.receive(&mut client, 100).ends_with("200 OK: ok\n"));
+}
+
+#[test]
+fn a_body_beyond_its_limit_is_refused_before_it_comes() {
+    let limits = thruway_http1::Limits { body_bytes_max: 10, ..Default::default() };
+    let mut rig = Rig::with(echo, Settings { limits, ..Settings::default() });
+    let mut client = rig.connect();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n";
+    client.write_all(head).unwrap();
+    let got = rig.receive(&mut client, usize::MAX);
+    assert!(got.starts_with("HTTP/1.1 413 "), "{got}");
+    assert!(got.contains("connection: close\r\n"), "{got}");
+}
+
+#[test]
+fn what_takes_too_long_is_ended() {
+    let timeouts = Timeouts {
+        first_byte_ms: 50,
+        head_ms: 60,
+        body_ms: 50,
+        keep_alive_ms: 50,
+        request_ms: Some(50),
+        ..Timeouts::default()
+    };
+    let settings = Settings { timeouts, ..Settings::default() };
+    let mut rig = Rig::with(later, settings);
+    let cases: [(&[u8], &str); 4] = [
+        (b"", ""),
+        (b"GET / HT", "HTTP/1.1 408 "),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab", "HTTP/1.1 408 "),
+        (GET, "HTTP/1.1 503 "),
+    ];
+    for (bytes, expected) in cases {
+        let mut client = rig.connect();
+        client.write_all(bytes).unwrap();
+        let got = rig.receive(&mut client, usize::MAX);
+        assert!(got.starts_with(expected) && got.is_empty() == expected.is_empty(), "{got}");
+    }
+    let late = rig.handler.tickets[0];
+    let (head, promise) = head_of(Some(0));
+    rig.engine.answer(late, Answer { head: &head, promise, payload: Payload::Empty });
+    rig.run_until(|rig| rig.engine.connections() == 0);
+    rig.handler.act = hello;
+    let mut kept = rig.connect();
+    kept.write_all(GET).unwrap();
+    let got = rig.receive(&mut kept, usize::MAX);
+    assert!(got.contains("200 OK: hello\n"), "it was answered, and closed when nothing followed");
+}
+
+#[test]
+fn an_answer_may_come_later_and_out_of_order() {
+    let mut rig = Rig::new(later);
+    let (mut first, mut second) = (rig.connect(), rig.connect());
+    first.write_all(&[GET, GET].concat()).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    second.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 2);
+    let (head, promise) = head_of(Some(1));
+    for (ticket, body) in rig.handler.tickets.clone().into_iter().zip([b"1", b"2"]).rev() {
+        let payload = Payload::Slices(&[body]);
+        rig.engine.answer(ticket, Answer { head: &head, promise, payload });
+    }
+    assert!(rig.receive(&mut second, head.len() + 1).ends_with("\r\n\r\n2"));
+    assert!(rig.receive(&mut first, head.len() + 1).ends_with("\r\n\r\n1"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 3);
+}
+
+#[test]
+fn a_request_that_nobody_answers_is_an_error() {
+    let mut rig = Rig::new(|_, _, _| {});
+    let mut client = rig.connect();
+    client.write_all(GET).unwrap();
+    assert!(rig.receive(&mut client, 100).starts_with("HTTP/1.1 500 "));
+}
+
+#[test]
+fn pieces_become_chunks_and_end_with_the_last() {
+    let mut rig = Rig::new(later);
+    let mut client = rig.connect();
+    client.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    let (head, promise) = head_of(None);
+    assert_eq!(rig.engine.begin(ticket, &head, promise), Written::Backlog(head.len()));
+    for piece in ["one", "", "two!"] {
+        assert_eq!(rig.engine.write(ticket, piece.as_bytes()), Written::Backlog(0));
+    }
+    rig.engine.finish(ticket);
+    let body = "3\r\none\r\n4\r\ntwo!\r\n0\r\n\r\n";
+    let got = rig.receive(&mut client, head.len() + body.len());
+    assert!(got.ends_with(body), "{got}");
+    assert_eq!(rig.engine.write(ticket, b"late"), Written::Gone);
+    client.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 2);
+}
+
+#[test]
+fn a_promised_length_is_kept_or_the_connection_ends() {
+    let mut rig = Rig::new(later);
+    for (piece, is_whole) in [("hello, world", true), ("he", false)] {
+        let mut client = rig.connect();
+        client.write_all(GET).unwrap();
+        let count = rig.handler.tickets.len();
+        rig.run_until(|rig| rig.handler.tickets.len() > count);
+        let ticket = rig.handler.tickets[count];
+        let (head, promise) = head_of(Some(5));
+        rig.engine.begin(ticket, &head, promise);
+        rig.engine.write(ticket, piece.as_bytes());
+        rig.engine.finish(ticket);
+        rig.run_until(|rig| (rig.engine.connections() == 1) == is_whole);
+        if is_whole {
+            assert!(rig.receive(&mut client, head.len() + 5).ends_with("\r\n\r\nhello"));
+        } else {
+            let mut rest = Vec::new();
+            assert!(client.read_to_end(&mut rest).is_err(), "it is reset");
+        }
+        drop(client);
+        rig.run_until(|rig| rig.engine.connections() == 0);
+    }
+}
+
+#[test]
+fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
+    let mut rig = Rig::new(later);
+    let mut client = rig.connect();
+    client.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    let (head, promise) = head_of(None);
+    rig.engine.begin(ticket, &head, promise);
+    let piece = vec![b'x'; 1 << 20];
+    let mut backlog = 0;
+    for _ in 0..32 {
+        if let Written::Backlog(bytes) = rig.engine.write(ticket, &piece) {
+            backlog = bytes;
+        }
+    }
+    assert!(backlog > 1 << 20, "{backlog}");
+    rig.engine.finish(ticket);
+    let total = head.len() + 32 * ("100000\r\n\r\n".len() + piece.len()) + "0\r\n\r\n".len();
+    assert_eq!(rig.receive(&mut client, total).len(), total);
+}
+
+#[test]
+fn a_connection_can_be_taken_away_with_what_it_has_said() {
+    let mut rig = Rig::new(later);
+    let mut client = rig.connect();
+    client.write_all(&[GET, b"more"].concat()).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    let (socket, input) = rig.engine.detach(ticket).unwrap();
+    assert_eq!((input.as_slice(), rig.engine.connections()), (&b"more"[..], 0));
+    assert!(rig.engine.detach(ticket).is_none());
+    let mut socket = TcpStream::from(socket);
+    socket.write_all(b"mine").unwrap();
+    drop(socket);
+    assert_eq!(rig.receive(&mut client, usize::MAX), "mine");
+}
+
+#[test]
+fn draining_answers_what_was_asked_and_hangs_up() {
+    let mut rig = Rig::new(later);
+    let (mut idle, mut busy) = (rig.connect(), rig.connect());
+    busy.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 2);
+    rig.engine.drain();
+    assert_eq!(rig.engine.connections(), 1);
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
+    let (head, promise) = head_of(Some(0));
+    let ticket = rig.handler.tickets[0];
+    rig.engine.answer(ticket, Answer { head: &head, promise, payload: Payload::Empty });
+    rig.run_until(|rig| rig.engine.connections() == 0);
+    let mut got = Vec::new();
+    busy.read_to_end(&mut got).unwrap();
+    assert_eq!(got, head);
+    drop(rig);
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_their_time() {
+    let mut rig = Rig::with(hello, Settings { connections_max: 2, ..Settings::default() });
+    let mut clients: Vec<_> = (0..4).map(|_| rig.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    let mut last = clients.pop().unwrap();
+    rig.run_until(|rig| rig.engine.connections() == 2);
+    drop(clients);
+    assert!(rig.receive(&mut last, 100).contains("hello"));
+}
+
+#[test]
+fn everybody_gets_the_same_number_of_turns() {
+    let mut rig = Rig::new(hello);
+    let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
+    rig.run_until(|rig| rig.engine.connections() == 5);
+    // One sends a hundred requests at once, the others one each.
+    clients[0].write_all(&GET.repeat(100)).unwrap();
+    clients[1..].iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    rig.engine.poll(&mut Events::new(), Some(0));
+    for _ in 0..5 {
+        assert!(rig.engine.turn(&mut rig.handler));
+    }
+    for client in &mut clients {
+        client.set_nonblocking(true).unwrap();
+        let length = client.read(&mut [0; 4096]).unwrap();
+        assert!(length < 200, "one answer and not more: {length} bytes");
+    }
+}

@@ -1,0 +1,64 @@
+//! Why a server did not start or go on.
+
+use std::fmt;
+use std::io;
+
+use crate::listener::Address;
+
+/// What a server could not do, and the system's reason.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    source: io::Error,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Listen(Address),
+    Resolve(String),
+    System(&'static str),
+}
+
+impl Error {
+    pub(crate) fn listen(address: &Address, source: impl Into<io::Error>) -> Self {
+        Self { kind: Kind::Listen(address.clone()), source: source.into() }
+    }
+
+    pub(crate) fn resolve(host: &str, source: io::Error) -> Self {
+        Self { kind: Kind::Resolve(host.to_owned()), source }
+    }
+
+    /// `doing` completes "cannot …".
+    pub(crate) fn system(doing: &'static str, source: impl Into<io::Error>) -> Self {
+        Self { kind: Kind::System(doing), source: source.into() }
+    }
+
+    /// Whether another process has the address already.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AddrInUse
+    }
+
+    /// Whether this user may not have the address.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.source.kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            Kind::Listen(address) => write!(formatter, "cannot listen on {address}")?,
+            Kind::Resolve(host) => write!(formatter, "cannot find the host {host}")?,
+            Kind::System(doing) => write!(formatter, "cannot {doing}")?,
+        }
+        write!(formatter, ": {}", self.source)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

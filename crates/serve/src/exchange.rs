@@ -1,0 +1,136 @@
+//! A request in the hands of its handler.
+
+use thruway_http1::date::DATE_BYTES;
+use thruway_http1::response::Terms;
+use thruway_http1::{Promise, Request, ResponseHead};
+
+use crate::connection::Payload;
+use crate::core::Core;
+use crate::listener::Peer;
+use crate::table::Key;
+use crate::upload::Body;
+
+/// Answers requests.
+pub trait Handler {
+    /// Answers `request` through `exchange`, or takes a ticket to answer it later. A request that
+    /// gets neither is answered with 500.
+    fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>);
+
+    /// Whether the bodies of requests are wanted; otherwise they are thrown away as they come.
+    fn wants_body(&self) -> bool {
+        true
+    }
+}
+
+/// The right to answer one request, once.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    pub(crate) key: Key,
+}
+
+impl Ticket {
+    /// The ticket as a number, for those who can keep nothing else.
+    #[must_use]
+    pub fn to_number(self) -> u64 {
+        self.key.to_word()
+    }
+
+    /// The ticket that became a number. Any number is safe: one that was never a ticket is as good as
+    /// one whose connection is gone.
+    #[must_use]
+    pub fn from_number(number: u64) -> Self {
+        Self { key: Key::from_word(number) }
+    }
+}
+
+/// An answer that is ready to be sent.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// What a [`ResponseHead`] has written.
+    pub head: &'a [u8],
+    /// What it promised.
+    pub promise: Promise,
+    /// The body, as long as was promised; it is not sent where there must not be one.
+    pub payload: Payload<'a>,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) ticket: Ticket,
+    pub(crate) terms: Terms,
+    pub(crate) peer: Peer,
+    pub(crate) listener: u16,
+    pub(crate) body: Body,
+    pub(crate) is_taken: bool,
+}
+
+impl Exchange<'_> {
+    /// What the request allows its answer to be.
+    #[must_use]
+    pub fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Who asked.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The place of the listener that the connection came from.
+    #[must_use]
+    pub fn listener(&self) -> usize {
+        usize::from(self.listener)
+    }
+
+    /// The request's body; empty the second time.
+    pub fn take_body(&mut self) -> Body {
+        std::mem::replace(&mut self.body, Body::empty())
+    }
+
+    /// The date for the answer.
+    pub fn date(&mut self) -> [u8; DATE_BYTES] {
+        self.core.date()
+    }
+
+    /// Sends the answer.
+    pub fn answer(&mut self, answer: Answer<'_>) {
+        self.is_taken = true;
+        self.core.answer(self.ticket, answer);
+    }
+
+    /// Sends an answer of plain text: the status, its phrase and `text`.
+    pub fn answer_text(&mut self, status: u16, text: &str) {
+        self.is_taken = true;
+        self.core.answer_text(self.ticket, self.terms, status, text);
+    }
+
+    /// Takes the right to answer later.
+    pub fn defer(&mut self) -> Ticket {
+        self.is_taken = true;
+        self.ticket
+    }
+}
+
+/// A short answer of plain text, head and body, at the end of `out`.
+pub(crate) fn text_answer(
+    out: &mut Vec<u8>,
+    terms: Terms,
+    status: u16,
+    text: &str,
+    date: &[u8; DATE_BYTES],
+) -> (Promise, usize) {
+    let body = format!("{status} {}: {text}\n", thruway_http1::response::reason(status));
+    let mut head = ResponseHead::new(out, status);
+    // Both are constants without control characters.
+    let _ = head.field(b"content-type", b"text/plain; charset=utf-8");
+    if status == 405 {
+        let _ = head.field(b"allow", b"GET, HEAD, OPTIONS");
+    }
+    let promise = head.finish(terms, Some(body.len() as u64), date);
+    let head_bytes = out.len();
+    out.extend_from_slice(body.as_bytes());
+    (promise, head_bytes)
+}

@@ -1,0 +1,390 @@
+//! A folder's files, sent by the kernel.
+//!
+//! A request's path becomes a name, the name an open file, and the file's own stat says the rest:
+//! nothing is looked up twice.
+
+mod coding;
+mod listing;
+mod range;
+mod validators;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use thruway_http1::response::BadField;
+use thruway_http1::{Known, Promise, Request, ResponseHead, date};
+use thruway_resolve::{Boundary, DenyList, Error, FileKind, Name, OpenFile, Refusal};
+
+use crate::connection::Payload;
+use crate::exchange::{Answer, Exchange, Handler};
+use crate::output::Part;
+use coding::Coding;
+use range::Wanted;
+use validators::{Validators, Verdict};
+
+/// The page of a folder.
+const INDEX: &[u8] = b"index.html";
+
+/// Serves the files of one folder. Names that begin with a dot are not served, except `.well-known`.
+#[derive(Debug)]
+pub struct Folder {
+    boundary: Boundary,
+    deny: DenyList,
+    lists: bool,
+    /// Where heads are built; empty between two answers.
+    scratch: Vec<u8>,
+}
+
+/// What a path led to.
+enum Target {
+    File(File),
+    /// An open folder without an index page.
+    Folder(OpenFile),
+    /// A folder whose path lacks the slash at its end.
+    NeedsSlash,
+}
+
+/// An open file and how it is to be sent.
+struct File {
+    file: OpenFile,
+    media: String,
+    coding: Coding,
+    /// Whether another client could have got another coding.
+    varies: bool,
+}
+
+impl Folder {
+    /// The folder at `path`. With `lists`, folders without an index page show their entries.
+    ///
+    /// # Errors
+    /// It is no folder, or may not be opened.
+    pub fn new(path: &std::path::Path, lists: bool) -> Result<Self, Error> {
+        let deny = DenyList::new().hidden();
+        let boundary = Boundary::new(path, deny.clone())?;
+        Ok(Self { boundary, deny, lists, scratch: Vec::new() })
+    }
+
+    fn find(&self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
+        if name.is_directory() {
+            return self.find_in_folder(request, name);
+        }
+        match self.find_file(request, name) {
+            Ok(file) => Ok(Target::File(file)),
+            Err(error) if error.is_not_found() => match self.boundary.open(name)?.kind() {
+                FileKind::Directory => Ok(Target::NeedsSlash),
+                FileKind::Regular => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find_in_folder(&self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
+        let found = match name.join(INDEX) {
+            Ok(index) => self.find_file(request, &index),
+            Err(_) => return self.boundary.open(name).map(Target::Folder),
+        };
+        match found {
+            Ok(file) => Ok(Target::File(file)),
+            Err(error) if error.is_not_found() => self.boundary.open(name).map(Target::Folder),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first variant of `name` that exists and that the client takes.
+    fn find_file(&self, request: &Request<'_>, name: &Name) -> Result<File, Error> {
+        let media = media_type(name);
+        let varies = is_compressible(&media);
+        let accept = request.known(Known::AcceptEncoding);
+        let codings = coding::accepted(accept.filter(|_| varies));
+        let suffixes: Vec<_> = codings.iter().map(|coding| coding.suffix.as_bytes()).collect();
+        let found = self.boundary.search(name, &suffixes)?;
+        Ok(File { file: found.file, media, coding: codings[found.suffix], varies })
+    }
+
+    fn send_file(
+        &mut self,
+        request: &Request<'_>,
+        exchange: &mut Exchange<'_>,
+        found: File,
+    ) -> Result<(), BadField> {
+        let validators = Validators::of(&found.file, found.coding.name);
+        let size = found.file.size_bytes();
+        let wanted = match validators.verdict(request) {
+            Verdict::NotModified => {
+                return self.send_bare(exchange, 304, &found, &validators, None);
+            }
+            Verdict::Failed => return self.send_bare(exchange, 412, &found, &validators, Some(0)),
+            Verdict::Send if request.is_head() || !validators.allows_range(request) => Wanted::All,
+            Verdict::Send => range::wanted(request.known(Known::Range), size),
+        };
+        match wanted {
+            Wanted::All => self.send_range(exchange, found, &validators, 0..size, 200),
+            Wanted::Nothing => self.send_bare(exchange, 416, &found, &validators, Some(0)),
+            Wanted::Some(ranges) => match <[Range<u64>; 1]>::try_from(ranges) {
+                Ok([range]) => self.send_range(exchange, found, &validators, range, 206),
+                Err(ranges) => self.send_ranges(exchange, found, &validators, &ranges),
+            },
+        }
+    }
+
+    /// An answer without a body.
+    fn send_bare(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        status: u16,
+        found: &File,
+        validators: &Validators,
+        body_bytes: Option<u64>,
+    ) -> Result<(), BadField> {
+        let mut head = ResponseHead::new(&mut self.scratch, status);
+        describe(&mut head, found, validators)?;
+        if status == 416 {
+            let range = format!("bytes */{}", found.file.size_bytes());
+            head.field(b"content-range", range.as_bytes())?;
+        }
+        let promise = head.finish(exchange.terms(), body_bytes, &exchange.date());
+        self.send(exchange, promise, Payload::Empty);
+        Ok(())
+    }
+
+    /// One stretch of the file, or all of it.
+    fn send_range(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        found: File,
+        validators: &Validators,
+        range: Range<u64>,
+        status: u16,
+    ) -> Result<(), BadField> {
+        let length = range.end - range.start;
+        let mut head = ResponseHead::new(&mut self.scratch, status);
+        head.field(b"content-type", found.media.as_bytes())?;
+        describe(&mut head, &found, validators)?;
+        if status == 206 {
+            head.field(
+                b"content-range",
+                content_range(&range, found.file.size_bytes()).as_bytes(),
+            )?;
+        }
+        let promise = head.finish(exchange.terms(), Some(length), &exchange.date());
+        let file = OwnedFd::from(found.file.into_file());
+        let payload = match length {
+            0 => Payload::Empty,
+            length => Payload::File { file, offset: range.start, length },
+        };
+        self.send(exchange, promise, payload);
+        Ok(())
+    }
+
+    /// Several stretches, as `multipart/byteranges`.
+    fn send_ranges(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        found: File,
+        validators: &Validators,
+        ranges: &[Range<u64>],
+    ) -> Result<(), BadField> {
+        let boundary = boundary();
+        let mut head = ResponseHead::new(&mut self.scratch, 206);
+        let media = format!("multipart/byteranges; boundary={boundary}");
+        head.field(b"content-type", media.as_bytes())?;
+        describe(&mut head, &found, validators)?;
+        let size = found.file.size_bytes();
+        let media = found.media;
+        let file = Arc::new(OwnedFd::from(found.file.into_file()));
+        let mut parts = Vec::with_capacity(2 * ranges.len() + 1);
+        for range in ranges {
+            let place = content_range(range, size);
+            let start = format!(
+                "\r\n--{boundary}\r\ncontent-type: {media}\r\ncontent-range: {place}\r\n\r\n"
+            );
+            let length = range.end - range.start;
+            parts.push(Part::Bytes(start.into_bytes()));
+            parts.push(Part::File { file: Arc::clone(&file), offset: range.start, length });
+        }
+        parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
+        let length = parts.iter().map(Part::left_bytes).sum();
+        let promise = head.finish(exchange.terms(), Some(length), &exchange.date());
+        self.send(exchange, promise, Payload::Parts(parts));
+        Ok(())
+    }
+
+    fn send_listing(
+        &mut self,
+        request: &Request<'_>,
+        exchange: &mut Exchange<'_>,
+        folder: &OpenFile,
+    ) -> Result<(), BadField> {
+        let page = match listing::page(folder, request.path(), &self.deny) {
+            Ok(page) => page,
+            Err(error) => {
+                exchange.answer_text(status_of(&error), "this folder cannot be listed");
+                return Ok(());
+            }
+        };
+        let mut head = ResponseHead::new(&mut self.scratch, 200);
+        head.field(b"content-type", b"text/html; charset=utf-8")?;
+        head.field(b"cache-control", b"no-store")?;
+        let promise = head.finish(exchange.terms(), Some(page.len() as u64), &exchange.date());
+        self.send(exchange, promise, Payload::Slices(&[&page]));
+        Ok(())
+    }
+
+    /// Where the folder is, from wherever its path was asked for.
+    fn send_redirect(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        name: &Name,
+        query: Option<&[u8]>,
+    ) -> Result<(), BadField> {
+        let components = name.components().map(listing::percent_encode);
+        let mut location = format!("/{}/", components.collect::<Vec<_>>().join("/")).into_bytes();
+        if let Some(query) = query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        let mut head = ResponseHead::new(&mut self.scratch, 301);
+        head.field(b"location", &location)?;
+        let promise = head.finish(exchange.terms(), Some(0), &exchange.date());
+        self.send(exchange, promise, Payload::Empty);
+        Ok(())
+    }
+
+    fn send_options(&mut self, exchange: &mut Exchange<'_>) -> Result<(), BadField> {
+        let mut head = ResponseHead::new(&mut self.scratch, 204);
+        head.field(b"allow", b"GET, HEAD, OPTIONS")?;
+        let promise = head.finish(exchange.terms(), Some(0), &exchange.date());
+        self.send(exchange, promise, Payload::Empty);
+        Ok(())
+    }
+
+    fn send(&mut self, exchange: &mut Exchange<'_>, promise: Promise, payload: Payload<'_>) {
+        exchange.answer(Answer { head: &self.scratch, promise, payload });
+        self.scratch.clear();
+    }
+
+    fn serve(
+        &mut self,
+        request: &Request<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), BadField> {
+        match request.method() {
+            b"GET" | b"HEAD" => {}
+            b"OPTIONS" => return self.send_options(exchange),
+            _ => {
+                exchange.answer_text(405, "a folder is only read");
+                return Ok(());
+            }
+        }
+        let name = match Name::from_url_path(request.path()) {
+            Ok(name) => name,
+            Err(refusal) => {
+                exchange.answer_text(refusal_status(refusal), "there is no such file");
+                return Ok(());
+            }
+        };
+        match self.find(request, &name) {
+            Ok(Target::File(found)) => self.send_file(request, exchange, found),
+            Ok(Target::Folder(folder)) if self.lists => {
+                self.send_listing(request, exchange, &folder)
+            }
+            Ok(Target::Folder(_)) => {
+                exchange.answer_text(404, "there is no such file");
+                Ok(())
+            }
+            Ok(Target::NeedsSlash) => self.send_redirect(exchange, &name, request.query()),
+            Err(error) => {
+                let status = status_of(&error);
+                let text =
+                    if status == 404 { "there is no such file" } else { "it cannot be read" };
+                exchange.answer_text(status, text);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Handler for Folder {
+    fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        if self.serve(request, exchange).is_err() {
+            self.scratch.clear();
+            exchange.answer_text(500, "the answer's head cannot be written");
+        }
+    }
+
+    fn wants_body(&self) -> bool {
+        false
+    }
+}
+
+/// The fields that tell of the file itself.
+fn describe(
+    head: &mut ResponseHead<'_>,
+    found: &File,
+    validators: &Validators,
+) -> Result<(), BadField> {
+    head.field(b"last-modified", &date::format(validators.modified_seconds))?;
+    head.field(b"etag", validators.tag.as_bytes())?;
+    head.field(b"accept-ranges", b"bytes")?;
+    if !found.coding.name.is_empty() {
+        head.field(b"content-encoding", found.coding.name.as_bytes())?;
+    }
+    if found.varies {
+        head.field(b"vary", b"accept-encoding")?;
+    }
+    Ok(())
+}
+
+fn content_range(range: &Range<u64>, size: u64) -> String {
+    format!("bytes {}-{}/{size}", range.start, range.end - 1)
+}
+
+/// The media type that the name's suffix stands for. Text is UTF-8, unless it says otherwise itself.
+fn media_type(name: &Name) -> String {
+    let file = name.components().next_back().unwrap_or_default();
+    let file: Cow<'_, str> = String::from_utf8_lossy(file);
+    let media = mime_guess::from_path(&*file).first_or_octet_stream();
+    if media.type_() == mime_guess::mime::TEXT && media.get_param("charset").is_none() {
+        format!("{media}; charset=utf-8")
+    } else {
+        media.to_string()
+    }
+}
+
+/// Whether a file of this type is worth compressing, so that it may have compressed variants.
+fn is_compressible(media: &str) -> bool {
+    const ENDS: [&str; 4] = ["json", "xml", "javascript", "wasm"];
+    const FONTS: [&str; 3] = ["font/ttf", "font/otf", "application/vnd.ms-fontobject"];
+    media.starts_with("text/")
+        || ENDS.iter().any(|end| media.ends_with(end))
+        || FONTS.contains(&media)
+}
+
+/// A string that no file holds between two lines by chance.
+fn boundary() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
+fn refusal_status(refusal: Refusal) -> u16 {
+    match refusal {
+        Refusal::NotAbsolute | Refusal::BadEscape | Refusal::Nul => 400,
+        _ => 404,
+    }
+}
+
+fn status_of(error: &Error) -> u16 {
+    use rustix::io::Errno;
+    if let Some(refusal) = error.refusal() {
+        return refusal_status(refusal);
+    }
+    match error.errno().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => 404,
+        Some(Errno::ACCESS | Errno::PERM) => 403,
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => 503,
+        _ => 500,
+    }
+}

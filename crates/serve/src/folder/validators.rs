@@ -1,0 +1,171 @@
+//! Whether a client has this very file already: entity tags, dates and the conditions on them.
+
+use thruway_http1::{Known, Request, date};
+use thruway_resolve::OpenFile;
+
+/// What tells one state of a file from another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Validators {
+    /// A strong entity tag, quotes included.
+    pub(super) tag: String,
+    /// Seconds since 1970.
+    pub(super) modified_seconds: u64,
+}
+
+/// What the conditions of a request ask for (RFC 9110, 13.2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The file.
+    Send,
+    /// 304
+    NotModified,
+    /// 412
+    Failed,
+}
+
+impl Validators {
+    /// From the stat of the open file. The coding is part of the tag, because the same state has
+    /// other bytes in each.
+    pub(super) fn of(file: &OpenFile, coding: &str) -> Self {
+        let (seconds, nanoseconds) = file.modified();
+        let dash = if coding.is_empty() { "" } else { "-" };
+        let size = file.size_bytes();
+        let tag = format!("\"{seconds:x}.{nanoseconds:x}-{size:x}{dash}{coding}\"");
+        Self { tag, modified_seconds: u64::try_from(seconds).unwrap_or(0) }
+    }
+
+    /// What the request's conditions, in the order of their precedence, ask for.
+    pub(super) fn verdict(&self, request: &Request<'_>) -> Verdict {
+        let failed = match request.known(Known::IfMatch) {
+            Some(tags) => !self.is_listed(tags, Compare::Strong),
+            None => self.is_newer_than(request.known(Known::IfUnmodifiedSince)) == Some(true),
+        };
+        if failed {
+            return Verdict::Failed;
+        }
+        let is_known = match request.known(Known::IfNoneMatch) {
+            Some(tags) => self.is_listed(tags, Compare::Weak),
+            None => self.is_newer_than(request.known(Known::IfModifiedSince)) == Some(false),
+        };
+        if is_known { Verdict::NotModified } else { Verdict::Send }
+    }
+
+    /// Whether a `Range` still means this state of the file.
+    pub(super) fn allows_range(&self, request: &Request<'_>) -> bool {
+        match request.known(Known::IfRange) {
+            None => true,
+            Some(tag) if tag.starts_with(b"\"") => tag == self.tag.as_bytes(),
+            // A weak tag is no date either.
+            Some(text) => date::parse(text) == Some(self.modified_seconds),
+        }
+    }
+
+    /// None if there is no date to compare with.
+    fn is_newer_than(&self, text: Option<&[u8]>) -> Option<bool> {
+        date::parse(text?).map(|seconds| self.modified_seconds > seconds)
+    }
+
+    fn is_listed(&self, tags: &[u8], compare: Compare) -> bool {
+        tags.trim_ascii() == b"*" || Tags(tags).any(|tag| compare.matches(tag, self.tag.as_bytes()))
+    }
+}
+
+/// The two comparisons of RFC 9110, 8.8.3.2. The tag of a file is always strong.
+#[derive(Debug, Clone, Copy)]
+enum Compare {
+    Strong,
+    Weak,
+}
+
+impl Compare {
+    fn matches(self, listed: &[u8], own: &[u8]) -> bool {
+        match (self, listed.strip_prefix(b"W/")) {
+            (Self::Weak, Some(listed)) => listed == own,
+            (Self::Strong, Some(_)) => false,
+            (_, None) => listed == own,
+        }
+    }
+}
+
+/// The entity tags of a list. A comma may stand inside a tag.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.0.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b','))?;
+        let rest = &self.0[start..];
+        let open = if rest.starts_with(b"W/\"") { 3 } else { 1 };
+        let length = rest.get(open..)?.iter().position(|byte| *byte == b'"')? + open + 1;
+        self.0 = &rest[length..];
+        Some(&rest[..length])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thruway_http1::{Head, Limits};
+
+    /// The verdict on a file with tag `"a,b"` of the date in the middle.
+    fn verdict(fields: &str) -> Verdict {
+        with_request(fields, |validators, request| validators.verdict(request))
+    }
+
+    fn with_request<T>(fields: &str, ask: impl Fn(&Validators, &Request<'_>) -> T) -> T {
+        let fields = fields
+            .replace("EARLIER", "Sun, 06 Nov 1994 08:49:36 GMT")
+            .replace("SAME", "Sun, 06 Nov 1994 08:49:37 GMT")
+            .replace("LATER", "Sun, 06 Nov 1994 08:49:38 GMT");
+        let bytes = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let mut head = Head::new();
+        assert_eq!(head.parse(bytes.as_bytes(), 0, &Limits::default()), Ok(true));
+        let validators = Validators { tag: "\"a,b\"".into(), modified_seconds: 784_111_777 };
+        ask(&validators, &head.request(bytes.as_bytes()))
+    }
+
+    #[test]
+    fn a_tag_that_is_known_need_not_be_sent() {
+        assert_eq!(verdict(""), Verdict::Send);
+        assert_eq!(verdict("If-None-Match: \"x\", W/\"a,b\"\r\n"), Verdict::NotModified);
+        assert_eq!(verdict("If-None-Match: \"a,b\"\r\n"), Verdict::NotModified);
+        assert_eq!(verdict("If-None-Match: *\r\n"), Verdict::NotModified);
+        assert_eq!(verdict("If-None-Match: \"a\", \"b\"\r\n"), Verdict::Send);
+        assert_eq!(verdict("If-None-Match: a,b\r\n"), Verdict::Send);
+    }
+
+    #[test]
+    fn a_tag_goes_before_a_date() {
+        assert_eq!(verdict("If-Modified-Since: SAME\r\n"), Verdict::NotModified);
+        assert_eq!(verdict("If-Modified-Since: LATER\r\n"), Verdict::NotModified);
+        assert_eq!(verdict("If-Modified-Since: EARLIER\r\n"), Verdict::Send);
+        assert_eq!(verdict("If-Modified-Since: once\r\n"), Verdict::Send);
+        let both = "If-None-Match: \"x\"\r\nIf-Modified-Since: LATER\r\n";
+        assert_eq!(verdict(both), Verdict::Send);
+    }
+
+    #[test]
+    fn a_condition_that_fails_goes_before_all() {
+        assert_eq!(verdict("If-Match: \"x\"\r\nIf-None-Match: \"a,b\"\r\n"), Verdict::Failed);
+        assert_eq!(verdict("If-Match: W/\"a,b\"\r\n"), Verdict::Failed);
+        assert_eq!(verdict("If-Match: \"x\", \"a,b\"\r\n"), Verdict::Send);
+        assert_eq!(verdict("If-Match: *\r\n"), Verdict::Send);
+        assert_eq!(verdict("If-Unmodified-Since: EARLIER\r\n"), Verdict::Failed);
+        assert_eq!(verdict("If-Unmodified-Since: SAME\r\n"), Verdict::Send);
+        let both = "If-Match: \"a,b\"\r\nIf-Unmodified-Since: EARLIER\r\n";
+        assert_eq!(verdict(both), Verdict::Send);
+    }
+
+    #[test]
+    fn a_range_is_of_one_state_only() {
+        let allows = |fields| with_request(fields, |validators, r| validators.allows_range(r));
+        assert!(allows(""));
+        assert!(allows("If-Range: \"a,b\"\r\n"));
+        assert!(!allows("If-Range: \"x\"\r\n"));
+        assert!(!allows("If-Range: W/\"a,b\"\r\n"));
+        assert!(allows("If-Range: SAME\r\n"));
+        assert!(!allows("If-Range: LATER\r\n"));
+        assert!(!allows("If-Range: once\r\n"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Serves HTTP/1 connections a turn at a time.
+//!
+//! A **turn** is one request or one quantum of a body. Whoever has had one waits for everybody else
+//! who wants one, so no client holds the road.
+//!
+//! The [`Engine`] is driven by its owner and knows no threads: a folder's server drives one in each
+//! thread, and the gem drives one inside Ruby's interpreter lock. What is done with a request is a
+//! [`Handler`]'s business.
+//!
+//! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `connection` and `output` (what a
+//! turn does), `core` (what happens to a connection between its turns), [`listener`].
+#![forbid(unsafe_code)]
+
+mod connection;
+mod core;
+mod engine;
+mod error;
+mod exchange;
+mod folder;
+pub mod listener;
+mod output;
+mod poller;
+mod rotation;
+mod server;
+mod settings;
+mod stream;
+mod table;
+mod upload;
+mod wheel;
+
+pub use self::core::monotonic_us;
+pub use connection::Payload;
+pub use engine::Engine;
+pub use error::Error;
+pub use exchange::{Answer, Exchange, Handler, Ticket};
+pub use folder::Folder;
+pub use listener::{Address, Listener, Peer};
+pub use output::{Part, QUANTUM_BYTES, SharedBytes};
+pub use poller::{Events, Waiter, Waker};
+pub use server::Server;
+pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use stream::Written;
+pub use upload::Body;

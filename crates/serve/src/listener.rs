@@ -1,0 +1,305 @@
+//! Addresses that a server listens on.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay};
+use rustix::net::{
+    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
+    connect, getsockname, listen, socket_with,
+};
+
+use crate::Error;
+
+/// Connections that may wait to be accepted; the system's own limit applies as well.
+const BACKLOG: i32 = 1024;
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A host's name or address, and a port; port 0 lets the system choose one.
+    Tcp {
+        /// `127.0.0.1`, `::1`, `localhost`, …
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a unix socket, and its permissions if they are not the umask's business.
+    Unix {
+        /// Where the socket is.
+        path: PathBuf,
+        /// Permission bits such as `0o660`.
+        mode: Option<u32>,
+    },
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => {
+                write!(formatter, "http://[{host}]:{port}")
+            }
+            Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
+            Self::Unix { path, .. } => write!(formatter, "unix://{}", path.display()),
+        }
+    }
+}
+
+/// Reads `tcp://HOST:PORT` and `unix://PATH`, as Puma writes them; `?mode=0660` gives a socket its
+/// permissions.
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(rest) = text.strip_prefix("unix://") {
+            return unix_from_str(rest);
+        }
+        let rest = text.strip_prefix("tcp://").unwrap_or(text);
+        let wrong = || format!("{text} is neither tcp://HOST:PORT nor unix://PATH");
+        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        if host.is_empty() || host.contains('/') {
+            return Err(wrong());
+        }
+        let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
+        Ok(Self::Tcp { host: host.to_owned(), port })
+    }
+}
+
+fn unix_from_str(text: &str) -> Result<Address, String> {
+    let (path, query) = text.split_once('?').unwrap_or((text, ""));
+    let digits = query.strip_prefix("mode=").or_else(|| query.is_empty().then_some(""));
+    let digits = digits.ok_or_else(|| format!("{query:?} is not mode=BITS"))?;
+    let wrong = |_| format!("{digits:?} is not a row of octal digits");
+    let mode = u32::from_str_radix(if digits.is_empty() { "0" } else { digits }, 8);
+    let mode = mode.map_err(wrong)?;
+    let path = PathBuf::from(path);
+    Ok(Address::Unix { path, mode: (!digits.is_empty()).then_some(mode) })
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A process of this machine.
+    Unix,
+}
+
+/// A socket that connections come from. It does not block.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    address: Address,
+}
+
+impl Listener {
+    /// Listens on `address`. A socket file that nobody listens on any more is taken away first.
+    ///
+    /// # Errors
+    /// The host is not found, or what `bind` and `listen` report; [`Error::is_in_use`] if another
+    /// process listens there.
+    pub fn new(address: &Address) -> Result<Self, Error> {
+        match address {
+            Address::Tcp { host, port } => Self::tcp(address, host, *port),
+            Address::Unix { path, mode } => Self::unix(address, path, *mode),
+        }
+    }
+
+    /// Takes a socket that is bound already, such as one that was inherited.
+    ///
+    /// # Errors
+    /// It is no socket of a kind that can be served.
+    pub fn from_socket(socket: OwnedFd) -> Result<Self, Error> {
+        let failed = |errno: Errno| Error::system("take over a socket", errno);
+        let bound = getsockname(&socket).map_err(failed)?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(failed)?;
+        let address = match SocketAddr::try_from(bound.clone()) {
+            Ok(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
+            Err(_) => unix_address(bound).ok_or_else(|| failed(Errno::AFNOSUPPORT))?,
+        };
+        Ok(Self { socket, address })
+    }
+
+    /// The address, with the port that the system chose.
+    #[must_use]
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// The same listener once more, for another thread or process.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let socket =
+            self.socket.try_clone().map_err(|error| Error::listen(&self.address, error))?;
+        Ok(Self { socket, address: self.address.clone() })
+    }
+
+    /// The next connection that waits, with its peer; none if none does.
+    pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        match acceptfrom_with(&self.socket, flags) {
+            Ok((socket, peer)) => Ok(Some((socket, self.peer(peer)))),
+            // A client that gave up while it waited is as if it had never been.
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
+        let tcp = address.and_then(|address| SocketAddr::try_from(address).ok());
+        tcp.map_or(Peer::Unix, Peer::Tcp)
+    }
+
+    fn tcp(address: &Address, host: &str, port: u16) -> Result<Self, Error> {
+        let failed = |errno: Errno| Error::listen(address, errno);
+        let mut found =
+            (host, port).to_socket_addrs().map_err(|error| Error::resolve(host, error))?;
+        let first = found.next().ok_or_else(|| failed(Errno::ADDRNOTAVAIL))?;
+        let family = if first.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = stream(family).map_err(failed)?;
+        set_socket_reuseaddr(&socket, true).map_err(failed)?;
+        // What is accepted inherits it: answers leave at once.
+        set_tcp_nodelay(&socket, true).map_err(failed)?;
+        bind(&socket, &first).map_err(failed)?;
+        listen(&socket, BACKLOG).map_err(failed)?;
+        let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
+        let port = bound.map_or(port, |bound| bound.port());
+        Ok(Self { socket, address: Address::Tcp { host: host.to_owned(), port } })
+    }
+
+    fn unix(address: &Address, path: &Path, mode: Option<u32>) -> Result<Self, Error> {
+        let failed = |errno: Errno| Error::listen(address, errno);
+        let name = SocketAddrUnix::new(path).map_err(failed)?;
+        let socket = stream(AddressFamily::UNIX).map_err(failed)?;
+        match bind(&socket, &name) {
+            Err(Errno::ADDRINUSE) if is_stale(path, &name) => {
+                std::fs::remove_file(path).map_err(|error| Error::listen(address, error))?;
+                bind(&socket, &name).map_err(failed)?;
+            }
+            bound => bound.map_err(failed)?,
+        }
+        if let Some(mode) = mode {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
+                .map_err(|error| Error::listen(address, error))?;
+        }
+        listen(&socket, BACKLOG).map_err(failed)?;
+        Ok(Self { socket, address: address.clone() })
+    }
+}
+
+impl IntoRawFd for Listener {
+    fn into_raw_fd(self) -> RawFd {
+        self.socket.into_raw_fd()
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+/// Whether a socket file is left over: to connect to it is refused, as it is for other files.
+fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
+    let is_socket = rustix::fs::lstat(path)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
+    let socket = stream(AddressFamily::UNIX);
+    is_socket && socket.is_ok_and(|socket| connect(&socket, name) == Err(Errno::CONNREFUSED))
+}
+
+fn unix_address(bound: SocketAddrAny) -> Option<Address> {
+    let bound = SocketAddrUnix::try_from(bound).ok()?;
+    let path = bound.path().map(|path| PathBuf::from(path.to_string_lossy().into_owned()));
+    Some(Address::Unix { path: path.unwrap_or_default(), mode: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+
+    fn local() -> Address {
+        Address::Tcp { host: "127.0.0.1".into(), port: 0 }
+    }
+
+    #[test]
+    fn an_address_is_read_as_it_is_written() {
+        let tcp = |host: &str, port| Address::Tcp { host: host.into(), port };
+        let unix = |path: &str, mode| Address::Unix { path: path.into(), mode };
+        assert_eq!("tcp://0.0.0.0:80".parse(), Ok(tcp("0.0.0.0", 80)));
+        assert_eq!("localhost:9292".parse(), Ok(tcp("localhost", 9292)));
+        assert_eq!("tcp://[::1]:80".parse(), Ok(tcp("::1", 80)));
+        assert_eq!("unix:///run/app.sock".parse(), Ok(unix("/run/app.sock", None)));
+        assert_eq!("unix://a?mode=0660".parse(), Ok(unix("a", Some(0o660))));
+        assert_eq!(tcp("::1", 80).to_string(), "http://[::1]:80");
+        for wrong in ["80", "tcp://:80", "tcp://a", "tcp://a:b", "ssl://a:80", "unix://a?umask=1"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_system_chooses_a_port_and_a_second_listener_is_told_so() {
+        let listener = Listener::new(&local()).unwrap();
+        let error = Listener::new(listener.address()).unwrap_err();
+        assert!(error.is_in_use());
+        assert!(error.to_string().starts_with("cannot listen on http://127.0.0.1:"), "{error}");
+    }
+
+    #[test]
+    fn a_connection_comes_with_its_peer() {
+        let listener = Listener::new(&local()).unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (_socket, peer) = listener.accept().unwrap().unwrap();
+        assert_eq!(peer, Peer::Tcp(client.local_addr().unwrap()));
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let address = Address::Unix { path: path.clone(), mode: Some(0o600) };
+        let live = Listener::new(&address).unwrap();
+        assert!(Listener::new(&address).unwrap_err().is_in_use());
+        drop(live);
+        let listener = Listener::new(&address).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let _client = UnixStream::connect(&path).unwrap();
+        // The two tries above have left connections of their own.
+        assert!(listener.accept().unwrap().is_some_and(|(_, peer)| peer == Peer::Unix));
+    }
+
+    #[test]
+    fn a_plain_file_is_never_removed_for_a_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        std::fs::write(&path, "precious").unwrap();
+        let error = Listener::new(&Address::Unix { path: path.clone(), mode: None }).unwrap_err();
+        assert!(error.is_in_use());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn an_inherited_socket_tells_its_address() {
+        let listener = Listener::new(&local()).unwrap();
+        let address = listener.address().clone();
+        assert_eq!(Listener::from_socket(listener.socket).unwrap().address(), &address);
+    }
+}

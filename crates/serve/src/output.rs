@@ -1,0 +1,269 @@
+//! Bytes that a client has yet to take.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::sendfile;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+/// What leaves in one turn at most: a client that takes more waits for the others in between.
+pub const QUANTUM_BYTES: usize = 256 << 10;
+
+/// Pieces of one gathered write.
+const SLICES_MAX: usize = 16;
+
+/// Bytes that someone else keeps until they are sent.
+pub type SharedBytes = Box<dyn AsRef<[u8]> + Send>;
+
+/// A piece of an answer's body.
+pub enum Part {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Bytes that are not copied.
+    Shared(SharedBytes),
+    /// A stretch of a file, which the kernel sends.
+    File {
+        /// The file; several parts may share it.
+        file: Arc<OwnedFd>,
+        /// Where the stretch starts.
+        offset: u64,
+        /// Its length in bytes.
+        length: u64,
+    },
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { offset, .. } => write!(formatter, "File({}@{offset})", self.left_bytes()),
+            _ => write!(formatter, "Bytes({})", self.left_bytes()),
+        }
+    }
+}
+
+impl Part {
+    /// Its bytes, if it is not a file.
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Shared(bytes) => Some(AsRef::as_ref(&**bytes)),
+            Self::File { .. } => None,
+        }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn left_bytes(&self) -> u64 {
+        match self {
+            Self::File { length, .. } => *length,
+            bytes => bytes.bytes().map_or(0, |bytes| bytes.len() as u64),
+        }
+    }
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flushed {
+    /// All is sent.
+    Done,
+    /// The client has to take something first.
+    Blocked,
+    /// The quantum is used up.
+    Quantum,
+}
+
+/// Parts in the order in which they leave.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    parts: VecDeque<Part>,
+    /// How much of the first part is sent, if it is not a file.
+    sent: usize,
+    /// Bytes that wait in memory.
+    memory_bytes: usize,
+}
+
+impl Output {
+    pub(crate) fn push(&mut self, part: Part) {
+        if part.left_bytes() > 0 {
+            self.memory_bytes += part.bytes().map_or(0, <[u8]>::len);
+            self.parts.push_back(part);
+        }
+    }
+
+    /// Bytes that wait in memory: what a slow client costs.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes - self.sent
+    }
+
+    /// Sends what the client takes, up to `quantum` bytes, which it lessens.
+    ///
+    /// # Errors
+    /// The connection's; `EPIPE` too for a file that has become shorter than was promised.
+    pub(crate) fn flush(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        quantum: &mut usize,
+    ) -> Result<Flushed, Errno> {
+        while let Some(first) = self.parts.front_mut() {
+            if *quantum == 0 {
+                return Ok(Flushed::Quantum);
+            }
+            let sent = match first {
+                Part::File { file, offset, length } => {
+                    send_file(socket, file.as_fd(), offset, length, *quantum)
+                }
+                _ => self.send_bytes(socket, *quantum),
+            };
+            match sent {
+                Ok(sent) => *quantum -= sent.min(*quantum),
+                Err(Errno::AGAIN) => return Ok(Flushed::Blocked),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            if matches!(self.parts.front(), Some(Part::File { length: 0, .. })) {
+                self.parts.pop_front();
+            }
+        }
+        Ok(Flushed::Done)
+    }
+
+    /// Sends the parts in memory up to the first file, all that fit into one call.
+    fn send_bytes(&mut self, socket: BorrowedFd<'_>, quantum: usize) -> Result<usize, Errno> {
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let (mut count, mut total, mut skip) = (0, 0, self.sent);
+        for bytes in self.parts.iter().map_while(Part::bytes).take(SLICES_MAX) {
+            let bytes = &bytes[skip..];
+            let bytes = &bytes[..bytes.len().min(quantum - total)];
+            slices[count] = IoSlice::new(bytes);
+            (count, total, skip) = (count + 1, total + bytes.len(), 0);
+            if total == quantum {
+                break;
+            }
+        }
+        let sent = gather(socket, &slices[..count], self.parts.len() > count)?;
+        self.forget(sent);
+        Ok(sent)
+    }
+
+    /// Takes `sent` bytes off the parts in memory.
+    fn forget(&mut self, sent: usize) {
+        self.sent += sent;
+        while let Some(length) = self.parts.front().and_then(Part::bytes).map(<[u8]>::len)
+            && self.sent >= length
+        {
+            self.sent -= length;
+            self.memory_bytes -= length;
+            self.parts.pop_front();
+        }
+    }
+}
+
+/// Sends `slices` in one call; `more` tells the kernel not to send a half-empty packet yet.
+pub(crate) fn gather(
+    socket: BorrowedFd<'_>,
+    slices: &[IoSlice<'_>],
+    more: bool,
+) -> Result<usize, Errno> {
+    let flags = if more { SendFlags::NOSIGNAL | SendFlags::MORE } else { SendFlags::NOSIGNAL };
+    match slices {
+        [only] => send(socket, only, flags),
+        many => sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags),
+    }
+}
+
+/// Lets the kernel send up to `quantum` bytes of a stretch of a file.
+fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: &mut u64,
+    length: &mut u64,
+    quantum: usize,
+) -> Result<usize, Errno> {
+    let most = usize::try_from(*length).map_or(quantum, |length| length.min(quantum));
+    let sent = sendfile(socket, file, Some(offset), most)?;
+    *length -= sent as u64;
+    // The file ends before the length that was promised: only the connection's end can say so.
+    if sent == 0 { Err(Errno::PIPE) } else { Ok(sent) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        let (server, client) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        (server, client)
+    }
+
+    fn file(bytes: &[u8]) -> Arc<OwnedFd> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        Arc::new(file.into())
+    }
+
+    #[test]
+    fn parts_leave_in_order() {
+        let (server, mut client) = pair();
+        let mut output = Output::default();
+        output.push(Part::Bytes(b"head ".to_vec()));
+        output.push(Part::Shared(Box::new("shared ")));
+        output.push(Part::Bytes(Vec::new()));
+        output.push(Part::File { file: file(b"a file's middle"), offset: 2, length: 4 });
+        output.push(Part::Bytes(b" end".to_vec()));
+        assert_eq!(output.memory_bytes(), 16);
+        let mut quantum = QUANTUM_BYTES;
+        assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(Flushed::Done));
+        assert_eq!((quantum, output.memory_bytes()), (QUANTUM_BYTES - 20, 0));
+        drop(server);
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "head shared file end");
+    }
+
+    #[test]
+    fn a_quantum_ends_the_turn_and_nothing_is_lost() {
+        let (server, mut client) = pair();
+        let mut output = Output::default();
+        output.push(Part::Bytes(vec![b'a'; 10]));
+        output.push(Part::File { file: file(&[b'b'; 10]), offset: 0, length: 10 });
+        for left in [13, 6] {
+            let mut quantum = 7;
+            assert_eq!(output.flush(server.as_fd(), &mut quantum), Ok(Flushed::Quantum));
+            assert_eq!(
+                output.parts.iter().map(Part::left_bytes).sum::<u64>() as usize - output.sent,
+                left
+            );
+        }
+        assert_eq!(output.flush(server.as_fd(), &mut 7), Ok(Flushed::Done));
+        drop(server);
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"aaaaaaaaaabbbbbbbbbb");
+    }
+
+    #[test]
+    fn a_slow_client_blocks_and_a_gone_one_is_an_error() {
+        let (server, client) = pair();
+        let mut output = Output::default();
+        output.push(Part::Bytes(vec![0; 8 << 20]));
+        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Ok(Flushed::Blocked));
+        assert!(output.memory_bytes() < 8 << 20);
+        drop(client);
+        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_file_that_shrank_is_an_error_and_not_a_short_answer() {
+        let (server, _client) = pair();
+        let mut output = Output::default();
+        output.push(Part::File { file: file(b"short"), offset: 0, length: 10 });
+        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Err(Errno::PIPE));
+    }
+}

@@ -1,0 +1,153 @@
+//! What happened on which connection: epoll, edge-triggered.
+
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+
+use crate::Error;
+
+/// Events taken from the kernel at once.
+const EVENTS_MAX: usize = 256;
+
+/// A set of descriptors and what is to be told of them.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    epoll: Arc<OwnedFd>,
+}
+
+/// Waits for an engine's events. It is apart from the engine so that a thread can wait while
+/// others use the engine.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    epoll: Arc<OwnedFd>,
+}
+
+/// Events that were waited for and not yet taken in.
+pub struct Events {
+    list: Vec<epoll::Event>,
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Events({})", self.list.len())
+    }
+}
+
+/// Ends another thread's wait.
+#[derive(Debug, Clone)]
+pub struct Waker {
+    event: Arc<OwnedFd>,
+}
+
+/// One event: whose, and what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) word: u64,
+    pub(crate) is_readable: bool,
+    pub(crate) is_writable: bool,
+    /// The other end will send nothing more than what is there.
+    pub(crate) is_ended: bool,
+}
+
+impl Events {
+    /// No events yet, and room for many.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { list: Vec::with_capacity(EVENTS_MAX) }
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> + '_ {
+        use epoll::EventFlags as Flags;
+        // A broken connection is both: whoever reads or writes next is told why.
+        let broken = Flags::ERR | Flags::HUP;
+        self.list.drain(..).map(move |event| {
+            let (flags, data) = (event.flags, event.data);
+            Event {
+                word: data.u64(),
+                is_readable: flags.intersects(Flags::IN | Flags::RDHUP | broken),
+                is_writable: flags.intersects(Flags::OUT | broken),
+                is_ended: flags.intersects(Flags::RDHUP | broken),
+            }
+        })
+    }
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Waiter {
+    /// Waits until something happens, a signal comes, or `timeout_ms` have passed (none: for ever).
+    /// True if something happened.
+    pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> bool {
+        let timeout = timeout_ms.map(|ms| Timespec {
+            tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(ms % 1000 * 1_000_000).unwrap_or(0),
+        });
+        events.list.clear();
+        let room = rustix::buffer::spare_capacity(&mut events.list);
+        match epoll::wait(&*self.epoll, room, timeout.as_ref()) {
+            Ok(count) => count > 0,
+            // Only a signal ends a wait on a valid descriptor early.
+            Err(_) => false,
+        }
+    }
+}
+
+impl Waker {
+    /// Ends the wait, now or as soon as it begins.
+    pub fn wake(&self) {
+        // It fails only if 2^64 - 2 wakes are pending.
+        let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
+    }
+
+    pub(crate) fn clear(&self) {
+        // It fails only if there was nothing to clear.
+        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
+    }
+}
+
+impl Poller {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| Error::system("make an epoll", errno))?;
+        Ok(Self { epoll: Arc::new(epoll) })
+    }
+
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter { epoll: Arc::clone(&self.epoll) }
+    }
+
+    /// A waker whose event bears `word`.
+    pub(crate) fn waker(&self, word: u64) -> Result<Waker, Error> {
+        let failed = |errno: Errno| Error::system("make an eventfd", errno);
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        self.add(&event, word, epoll::EventFlags::IN).map_err(failed)?;
+        Ok(Waker { event: Arc::new(event) })
+    }
+
+    /// Tells of every change on a connection, once each.
+    pub(crate) fn add_connection(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
+        use epoll::EventFlags as Flags;
+        self.add(socket, word, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
+    }
+
+    /// Tells of connections that wait to be accepted, one waiting process at a time.
+    pub(crate) fn add_listener(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
+        self.add(socket, word, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
+    }
+
+    pub(crate) fn remove(&self, socket: impl AsFd) {
+        // What was never added needs no removal.
+        let _ = epoll::delete(&*self.epoll, socket);
+    }
+
+    fn add(&self, socket: impl AsFd, word: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
+        epoll::add(&*self.epoll, socket, epoll::EventData::new_u64(word), flags)
+    }
+}

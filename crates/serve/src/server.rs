@@ -1,0 +1,78 @@
+//! A server without Ruby: one engine a thread, all on the same listeners.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker};
+
+/// Engines that run, each in a thread of its own.
+#[derive(Debug)]
+pub struct Server {
+    threads: Vec<JoinHandle<()>>,
+    wakers: Vec<Waker>,
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// Starts one thread for each of `handlers`.
+    ///
+    /// # Errors
+    /// The system has no descriptors or no threads left.
+    pub fn start<H>(
+        settings: &Settings,
+        listeners: &[Listener],
+        handlers: impl IntoIterator<Item = H>,
+    ) -> Result<Self, Error>
+    where
+        H: Handler + Send + 'static,
+    {
+        let mut server =
+            Self { threads: Vec::new(), wakers: Vec::new(), is_stopping: Arc::default() };
+        for handler in handlers {
+            let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
+            let engine = Engine::new(settings.clone(), listeners)?;
+            server.wakers.push(engine.waker());
+            let is_stopping = Arc::clone(&server.is_stopping);
+            let thread = std::thread::Builder::new()
+                .name("serve".into())
+                .spawn(move || drive(engine, handler, &is_stopping))
+                .map_err(|error| Error::system("start a thread", error))?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Accepts nothing more, and ends when the answers that were begun are sent.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.wakers.iter().for_each(Waker::wake);
+    }
+
+    /// Waits until the server has stopped.
+    pub fn join(self) {
+        for thread in self.threads {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn drive(mut engine: Engine, mut handler: impl Handler, is_stopping: &AtomicBool) {
+    let mut events = Events::new();
+    while !is_stopping.load(Ordering::Acquire) {
+        engine.poll(&mut events, None);
+        serve_all(&mut engine, &mut handler, &mut events);
+    }
+    engine.drain();
+    while engine.connections() > 0 {
+        engine.poll(&mut events, None);
+        serve_all(&mut engine, &mut handler, &mut events);
+    }
+}
+
+fn serve_all(engine: &mut Engine, handler: &mut impl Handler, events: &mut Events) {
+    while engine.turn(handler) {
+        engine.glance(events);
+    }
+}

@@ -1,0 +1,74 @@
+//! What a server may be told, with the defaults and their reasons.
+
+use thruway_http1::Limits;
+
+/// How long the engine waits for a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the connection to its first byte.
+    pub first_byte_ms: u64,
+    /// From a head's first byte to its last, however many bytes come in between.
+    pub head_ms: u64,
+    /// Between two pieces of a body.
+    pub body_ms: u64,
+    /// From an answer to the next request's first byte.
+    pub keep_alive_ms: u64,
+    /// Between two pieces of an answer that the client takes.
+    pub write_ms: u64,
+    /// From a whole request to its answer; none waits for ever.
+    pub request_ms: Option<u64>,
+}
+
+impl Default for Timeouts {
+    /// Puma's first byte and head; nginx's body, keep-alive and write.
+    fn default() -> Self {
+        Self {
+            first_byte_ms: 30_000,
+            head_ms: 30_000,
+            body_ms: 60_000,
+            keep_alive_ms: 75_000,
+            write_ms: 60_000,
+            request_ms: None,
+        }
+    }
+}
+
+/// Everything that an engine is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Limits of one request.
+    pub limits: Limits,
+    /// How long the engine waits for a client.
+    pub timeouts: Timeouts,
+    /// Open connections; the next ones wait in the listener's queue.
+    pub connections_max: usize,
+    /// Up to so many bytes a request's body stays in memory; beyond, it goes to a file.
+    pub body_memory_bytes_max: usize,
+}
+
+impl Default for Settings {
+    /// Puma's size for a body in memory; connections as the system's limit on descriptors allows.
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            connections_max: connections_max(),
+            body_memory_bytes_max: 112 << 10,
+        }
+    }
+}
+
+/// Most of the descriptors that this process may open: files being sent need some, too.
+fn connections_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1 << 20);
+    descriptors - descriptors / 4
+}
+
+/// Raises this process's limit on open descriptors as far as the system lets it.
+pub fn raise_descriptor_limit() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it is refused, the lower limit stands, and connections_max follows it.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}

@@ -1,0 +1,125 @@
+//! Answers whose body is written piece by piece, and connections that leave the engine.
+
+use std::os::fd::OwnedFd;
+
+use thruway_http1::response::{CHUNK_END, CHUNKS_END, chunk_start};
+use thruway_http1::{Delivery, Promise};
+
+use crate::connection::{Connection, Payload, Phase, Stream};
+use crate::core::Core;
+use crate::exchange::Ticket;
+use crate::table::Key;
+
+/// What became of a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It is sent, or waits in memory behind so many bytes: wait with the next piece while they are
+    /// too many.
+    Backlog(usize),
+    /// The client is gone, and whoever writes may as well stop.
+    Gone,
+}
+
+impl Core {
+    /// Starts an answer: its head waits for the first piece, or for [`flush`](Self::flush).
+    pub(crate) fn begin(&mut self, ticket: Ticket, head: &[u8], promise: Promise) -> Written {
+        let is_draining = self.is_draining;
+        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        if !matches!(connection.phase, Phase::Handling) {
+            return Written::Gone;
+        }
+        connection.is_persistent = promise.is_persistent && !is_draining;
+        let left = match promise.delivery {
+            Delivery::Length(bytes) => bytes,
+            _ => 0,
+        };
+        connection.phase = Phase::Streaming(Stream { delivery: promise.delivery, left });
+        connection.hold(head);
+        Written::Backlog(connection.backlog_bytes())
+    }
+
+    /// Sends a piece of the body, or keeps what the client does not take. Bytes beyond the promised
+    /// length are dropped.
+    pub(crate) fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
+        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
+        let piece = stream.cut(piece);
+        if piece.is_empty() {
+            return Written::Backlog(connection.backlog_bytes());
+        }
+        let flushed = if stream.delivery == Delivery::Chunked {
+            let mut start = Vec::with_capacity(20);
+            chunk_start(&mut start, piece.len());
+            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]))
+        } else {
+            connection.deliver(piece, Payload::Empty)
+        };
+        self.after_flush(ticket.key, flushed);
+        self.settle(ticket.key);
+        self.backlog(ticket.key)
+    }
+
+    /// Sends what waits, as far as the client takes it.
+    pub(crate) fn flush_stream(&mut self, ticket: Ticket) -> Written {
+        self.flush(ticket.key);
+        self.settle(ticket.key);
+        self.backlog(ticket.key)
+    }
+
+    /// Ends the body. One that is shorter than was promised ends the connection.
+    pub(crate) fn finish(&mut self, ticket: Ticket) {
+        let Some(connection) = self.table.get_mut(ticket.key) else { return };
+        let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return };
+        if left > 0 {
+            return self.abort(ticket);
+        }
+        connection.phase = Phase::Answering;
+        if delivery == Delivery::Chunked {
+            connection.hold(CHUNKS_END);
+        }
+        self.flush(ticket.key);
+        self.settle(ticket.key);
+    }
+
+    /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
+    pub(crate) fn abort(&mut self, ticket: Ticket) {
+        if let Some(connection) = self.close(ticket.key) {
+            // Without it, the end of the connection could pass for the end of the body.
+            let reset = Some(std::time::Duration::ZERO);
+            let _ = rustix::net::sockopt::set_socket_linger(&connection.socket, reset);
+        }
+    }
+
+    /// Gives a connection away, with the bytes that were read from it and not understood.
+    pub(crate) fn detach(&mut self, ticket: Ticket) -> Option<(OwnedFd, Vec<u8>)> {
+        let connection = self.table.get(ticket.key)?;
+        let is_open = matches!(connection.phase, Phase::Handling | Phase::Streaming(_));
+        if !is_open || connection.output.is_some() {
+            return None;
+        }
+        let Connection { socket, input, .. } = self.close(ticket.key)?;
+        self.poller.remove(&socket);
+        Some((socket, input))
+    }
+
+    fn backlog(&self, key: Key) -> Written {
+        let connection = self.table.get(key);
+        connection.map_or(Written::Gone, |connection| Written::Backlog(connection.backlog_bytes()))
+    }
+}
+
+impl Stream {
+    /// The part of `piece` that belongs to the body.
+    fn cut<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        match self.delivery {
+            Delivery::Empty => &[],
+            Delivery::Length(_) => {
+                let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+                let piece = &piece[..piece.len().min(most)];
+                self.left -= piece.len() as u64;
+                piece
+            }
+            _ => piece,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The device of FUSE: cloning it, and files that the kernel reads and writes by itself.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, Updater, ioctl, opcode};
+
+const MAGIC: u8 = 229;
+const CLONE: Opcode = opcode::read::<u32>(MAGIC, 0);
+const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(MAGIC, 1);
+const BACKING_CLOSE: Opcode = opcode::write::<u32>(MAGIC, 2);
+
+/// The kernel's `struct fuse_backing_map`.
+#[repr(C)]
+struct BackingMap {
+    descriptor: i32,
+    flags: u32,
+    padding: u64,
+}
+
+/// Opens the device; it serves nothing until it is mounted.
+///
+/// # Errors
+/// There is no such device, or it may not be opened.
+pub fn open() -> io::Result<OwnedFd> {
+    let device: File = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+    Ok(device.into())
+}
+
+/// Another descriptor for the connection of `device`, with a queue of its own for requests that
+/// were read and not answered yet.
+///
+/// # Errors
+/// `device` is not mounted yet.
+pub fn clone(device: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let other = open()?;
+    let mut number = u32::try_from(device.as_raw_fd()).map_err(io::Error::other)?;
+    // SAFETY: the opcode reads one `u32`, which is what it gets.
+    let updater = unsafe { Updater::<CLONE, u32>::new(&mut number) };
+    // SAFETY: `other` is the FUSE device, and `updater` belongs to its opcode.
+    unsafe { ioctl(&other, updater) }?;
+    Ok(other)
+}
+
+/// Lets the kernel read and write `file` by itself; the number says which in the answer to an open.
+///
+/// The rights of this thread at this moment are those with which the kernel will act.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN` in the first user namespace or without passthrough, `ELOOP` if
+/// the file lies on too many stacked file systems.
+pub fn open_backing(device: BorrowedFd<'_>, file: BorrowedFd<'_>) -> io::Result<i32> {
+    let map = BackingMap { descriptor: file.as_raw_fd(), flags: 0, padding: 0 };
+    // SAFETY: `device` is the FUSE device, and the map is its opcode's structure.
+    Ok(unsafe { ioctl(device, OpenBacking(map)) }?)
+}
+
+/// Ends [`open_backing`] for opens to come; files that are open go on.
+///
+/// # Errors
+/// The kernel does not know the number.
+pub fn close_backing(device: BorrowedFd<'_>, backing_id: i32) -> io::Result<()> {
+    let number = u32::try_from(backing_id).map_err(io::Error::other)?;
+    // SAFETY: the opcode reads one `u32`, which is what it gets.
+    let setter = unsafe { Setter::<BACKING_CLOSE, u32>::new(number) };
+    // SAFETY: `device` is the FUSE device, and `setter` belongs to its opcode.
+    Ok(unsafe { ioctl(device, setter) }?)
+}
+
+/// `FUSE_DEV_IOC_BACKING_OPEN`: the only one of the three that answers with its return value.
+struct OpenBacking(BackingMap);
+
+// SAFETY: the kernel reads a `BackingMap` and writes nothing.
+unsafe impl Ioctl for OpenBacking {
+    type Output = i32;
+
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        BACKING_OPEN
+    }
+
+    fn as_ptr(&mut self) -> *mut core::ffi::c_void {
+        (&raw mut self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(
+        output: IoctlOutput,
+        _map: *mut core::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_device_that_is_not_mounted_cannot_be_cloned() {
+        let Ok(device) = open() else {
+            eprintln!("skipped: /dev/fuse cannot be opened");
+            return;
+        };
+        assert!(clone(device.as_fd()).is_err());
+        assert!(open_backing(device.as_fd(), device.as_fd()).is_err());
+        assert!(close_backing(device.as_fd(), -1).is_err());
+    }
+}

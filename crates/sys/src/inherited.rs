@@ -1,0 +1,73 @@
+//! Memory that a process shares with the children that it forks.
+
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// A row of 64-bit words, zero at first, that this process and every child forked later see alike.
+///
+/// There is no name and no file: whoever did not inherit it cannot reach it. Each process gives up
+/// its own view when the value is dropped or the process ends.
+#[derive(Debug)]
+pub struct SharedWords {
+    start: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: the words are atomic, and the map stays where it is until the value is dropped.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above: all access through a shared reference is atomic.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// `count` words.
+    ///
+    /// # Errors
+    /// `ENOMEM`, and `EINVAL` for no words at all.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let length = count.checked_mul(size_of::<AtomicU64>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::SHARED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, count })
+    }
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the map is page-aligned, holds `count` words (zero is a valid one), and lives
+        // until `drop`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        let length = self.count * size_of::<AtomicU64>();
+        // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), length) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn words_start_at_zero_and_keep_what_is_stored() {
+        let words = SharedWords::new(1000).unwrap();
+        assert!(words.iter().all(|word| word.load(Relaxed) == 0));
+        words[999].store(7, Relaxed);
+        assert_eq!(words[999].load(Relaxed), 7);
+        assert!(SharedWords::new(0).is_err());
+    }
+}

@@ -1,0 +1,338 @@
+//! Bodies on their way to a client.
+//!
+//! An Array of Strings leaves at once. The pieces that another body yields are gathered, so that a short
+//! answer leaves in one write with its length told; they become a stream of chunks when they are many,
+//! or when the application blocks between two of them. Files are sent by the kernel.
+
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use rb_sys::{VALUE, ruby_value_type};
+use thruway_http1::response::Draft;
+use thruway_http1::{Delivery, Promise, ResponseHead};
+use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written};
+
+use super::Server;
+use super::context::{Context, Stage};
+use super::lock::{Lock, Raising};
+use super::roots::SentString;
+
+/// Pieces of a body are gathered up to here, and sent one by one beyond.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
+
+/// A body up to here is copied behind its head, which is cheaper than to send two pieces.
+const COPIED_BYTES_MAX: usize = 8 << 10;
+
+/// A thread that writes faster than its client reads waits beyond so many bytes.
+const BACKLOG_BYTES_MAX: usize = 4 << 20;
+
+/// Between two looks at a client that is waited for: as late may its thread be ended.
+const LOOK_MS: i32 = 100;
+
+impl Server {
+    /// A body that is an Array: its length is known.
+    pub(super) fn send_array(&self, inside: Raising, context: &Context, draft: Draft, body: VALUE) {
+        let lock = inside.lock();
+        let count = lock.array_length(body);
+        let mut total = 0;
+        for at in 0..count {
+            let piece = lock.element(body, at);
+            if !lock.is(piece, ruby_value_type::RUBY_T_STRING) {
+                inside.type_error("a body consists of Strings");
+            }
+            // SAFETY: only the length is looked at.
+            total += unsafe { lock.bytes(piece) }.len();
+        }
+        // SAFETY: no Ruby code runs from here on, so the Strings stay as they are.
+        let piece = |at| unsafe { lock.bytes(lock.element(body, at)) };
+        match count {
+            0 => self.send_bytes(context, draft, Some(0), &[]),
+            1 if total <= GATHERED_BYTES_MAX => {
+                self.send_bytes(context, draft, Some(total), piece(0));
+            }
+            _ if total <= GATHERED_BYTES_MAX => {
+                // SAFETY: nothing else uses it meanwhile.
+                let gathered = unsafe { context.gathered.get() };
+                gathered.clear();
+                (0..count).for_each(|at| gathered.extend_from_slice(piece(at)));
+                self.send_bytes(context, draft, Some(total), gathered);
+            }
+            _ => self.send_shared(lock, context, draft, total, body),
+        }
+    }
+
+    /// Large Strings are kept for a slow client without being copied.
+    fn send_shared(&self, lock: Lock, context: &Context, draft: Draft, total: usize, body: VALUE) {
+        let part = |at| {
+            let string = SentString::new(lock, &self.roots, lock.element(body, at));
+            Part::Shared(Box::new(string) as SharedBytes)
+        };
+        let parts = (0..lock.array_length(body)).map(part).collect();
+        self.send(context, draft, Some(total as u64), Payload::Parts(parts));
+    }
+
+    /// A head and a body of bytes; without a length, the one that the head claims stands.
+    pub(super) fn send_bytes(
+        &self,
+        context: &Context,
+        draft: Draft,
+        length: Option<usize>,
+        body: &[u8],
+    ) {
+        let length = length.map(|length| length as u64);
+        if body.len() > COPIED_BYTES_MAX {
+            return self.send(context, draft, length, Payload::Slices(&[body]));
+        }
+        let promise = self.finish_head(context, draft, length);
+        // SAFETY: no Ruby code runs while the head is used.
+        let out = unsafe { context.head.get() };
+        if promise.delivery != Delivery::Empty {
+            out.extend_from_slice(body);
+        }
+        self.hand_over(context, Answer { head: out, promise, payload: Payload::Empty });
+    }
+
+    fn send(&self, context: &Context, draft: Draft, length: Option<u64>, payload: Payload<'_>) {
+        let promise = self.finish_head(context, draft, length);
+        // SAFETY: no Ruby code runs while the head is used.
+        let head = unsafe { context.head.get() };
+        self.hand_over(context, Answer { head, promise, payload });
+    }
+
+    fn finish_head(&self, context: &Context, draft: Draft, length: Option<u64>) -> Promise {
+        let date = self.engine.borrow_mut().date();
+        // SAFETY: no Ruby code runs while the head is used.
+        let out = unsafe { context.head.get() };
+        ResponseHead::resume(out, draft).finish(context.terms.get(), length, &date)
+    }
+
+    fn hand_over(&self, context: &Context, answer: Answer<'_>) {
+        context.stage.set(Stage::Done);
+        if let Some(ticket) = context.ticket.get() {
+            self.engine.borrow_mut().answer(ticket, answer);
+        }
+    }
+
+    /// A body that has a path: the kernel sends it. False if it is no file, or another one than the
+    /// head claims.
+    pub(super) fn send_file(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        body: VALUE,
+    ) -> bool {
+        let lock = inside.lock();
+        if !lock.responds_to(body, self.names.to_path) {
+            return false;
+        }
+        let path = inside.call(body, self.names.to_path, &[]);
+        if !lock.is(path, ruby_value_type::RUBY_T_STRING) {
+            return false;
+        }
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let opened = super::files::open(unsafe { lock.bytes(path) });
+        let Some((file, size)) = opened else { return false };
+        if draft.claimed_bytes().is_some_and(|claimed| claimed != size) {
+            return false;
+        }
+        self.send_open_file(context, draft, file, size);
+        true
+    }
+
+    /// A file that a field names, in one of the folders that are declared for it.
+    pub(super) fn send_declared_file(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        path: VALUE,
+    ) {
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let opened = self.files.open(unsafe { inside.lock().bytes(path) });
+        match opened {
+            Some((file, size)) => self.send_open_file(context, draft, file, size),
+            None => {
+                let status = inside.call(self.helper.value(), self.names.no_file, &[path]);
+                self.reply(inside, context, status);
+            }
+        }
+    }
+
+    fn send_open_file(&self, context: &Context, draft: Draft, file: OwnedFd, size: u64) {
+        let payload = match size {
+            0 => Payload::Empty,
+            length => Payload::File { file, offset: 0, length },
+        };
+        self.send(context, draft, Some(size), payload);
+    }
+
+    /// A body that yields its pieces.
+    pub(super) fn send_pieces(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        body: VALUE,
+    ) {
+        // SAFETY: nothing else uses it meanwhile.
+        unsafe { context.gathered.get() }.clear();
+        context.draft.set(Some(draft));
+        context.stage.set(Stage::Gathering);
+        inside.call_with_block(body, self.names.each, |inside, piece| {
+            self.take_piece(inside, context, piece);
+        });
+        match context.stage.get() {
+            Stage::Gathering => {
+                // SAFETY: no Ruby code runs while the bytes are used.
+                let gathered = unsafe { context.gathered.get() };
+                self.send_bytes(context, draft, Some(gathered.len()), gathered);
+            }
+            Stage::Streaming => {
+                context.stage.set(Stage::Done);
+                if let Some(ticket) = context.ticket.get() {
+                    self.engine.borrow_mut().finish(ticket);
+                }
+            }
+            Stage::Unsent | Stage::Done => {}
+        }
+    }
+
+    fn take_piece(&self, inside: Raising, context: &Context, piece: VALUE) {
+        let lock = inside.lock();
+        if !lock.is(piece, ruby_value_type::RUBY_T_STRING) {
+            inside.type_error("a body consists of Strings");
+        }
+        if context.stage.get() == Stage::Gathering {
+            // SAFETY: no Ruby code runs while the bytes are used.
+            let gathered = unsafe { context.gathered.get() };
+            // SAFETY: as above.
+            gathered.extend_from_slice(unsafe { lock.bytes(piece) });
+            if gathered.len() > GATHERED_BYTES_MAX || self.contexts.len() == 1 {
+                self.start_stream(context);
+            }
+            return;
+        }
+        let Some(ticket) = context.ticket.get() else { return };
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let written = self.engine.borrow_mut().write(ticket, unsafe { lock.bytes(piece) });
+        if !self.wait_for_client(inside, ticket, written) {
+            inside.leave_block();
+        }
+    }
+
+    /// Sends what is gathered as the start of a stream.
+    pub(super) fn start_stream(&self, context: &Context) {
+        let (Some(draft), Some(ticket)) = (context.draft.take(), context.ticket.get()) else {
+            return;
+        };
+        let promise = self.finish_head(context, draft, None);
+        context.stage.set(Stage::Streaming);
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let head = unsafe { context.head.get() };
+        // SAFETY: as above.
+        let gathered = unsafe { context.gathered.get() };
+        let mut engine = self.engine.borrow_mut();
+        engine.begin(ticket, head, promise);
+        if gathered.is_empty() {
+            engine.flush(ticket);
+        } else {
+            engine.write(ticket, gathered);
+        }
+    }
+
+    /// Sends what every other thread has gathered: it blocks, and its next piece may be far.
+    pub(super) fn flush_gathered(&self) {
+        for context in &self.contexts {
+            if context.stage.get() == Stage::Gathering {
+                self.start_stream(context);
+            }
+        }
+    }
+
+    /// A body that writes by itself, through a stream that the application closes (Rack 3).
+    pub(super) fn send_stream(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        body: VALUE,
+    ) {
+        let Some(ticket) = context.ticket.get() else { return };
+        // SAFETY: nothing else uses it meanwhile.
+        unsafe { context.gathered.get() }.clear();
+        context.draft.set(Some(draft));
+        self.start_stream(context);
+        let number = super::ticket_number(ticket);
+        let arguments = [number, body, context.env.get()];
+        inside.call(self.helper.value(), self.names.stream, &arguments);
+        context.stage.set(Stage::Done);
+    }
+
+    /// Sends the head, and gives the connection to the application (partial hijack).
+    pub(super) fn give_away(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        hijack: VALUE,
+    ) {
+        let Some(ticket) = context.ticket.get() else { return };
+        let date = self.engine.borrow_mut().date();
+        // SAFETY: no Ruby code runs while the head is used.
+        let head = unsafe { context.head.get() };
+        let promise = ResponseHead::resume(head, draft).finish_raw(&date);
+        self.engine.borrow_mut().begin(ticket, head, promise);
+        let written = self.engine.borrow_mut().flush(ticket);
+        context.stage.set(Stage::Streaming);
+        self.wait_below(inside, ticket, written, 0);
+        context.stage.set(Stage::Done);
+        if let Some((socket, input)) = self.detach(inside.lock(), ticket) {
+            let arguments = [hijack, socket, input];
+            inside.call(self.helper.value(), self.names.give_away, &arguments);
+        }
+    }
+
+    /// Takes a connection out of the engine: its descriptor, and what was read ahead, as Ruby objects.
+    pub(super) fn detach(&self, lock: Lock, ticket: Ticket) -> Option<(VALUE, VALUE)> {
+        let (socket, input) = self.engine.borrow_mut().detach(ticket)?;
+        let number = rb_sys::LONG2NUM(socket.into_raw_fd().into());
+        Some((number, lock.string(&input)))
+    }
+
+    /// Waits while the client has too much to read; false if it is gone.
+    pub(super) fn wait_for_client(
+        &self,
+        inside: Raising,
+        ticket: Ticket,
+        written: Written,
+    ) -> bool {
+        self.wait_below(inside, ticket, written, BACKLOG_BYTES_MAX)
+    }
+
+    fn wait_below(
+        &self,
+        inside: Raising,
+        ticket: Ticket,
+        mut written: Written,
+        bytes_max: usize,
+    ) -> bool {
+        while let Written::Backlog(bytes) = written {
+            if bytes <= bytes_max {
+                return true;
+            }
+            let socket = self.engine.borrow().socket(ticket).map(|socket| socket.as_raw_fd());
+            let Some(socket) = socket else { return false };
+            inside.lock().release(|| wait_writable(socket), || ());
+            inside.check_interrupts();
+            written = self.engine.borrow_mut().flush(ticket);
+        }
+        false
+    }
+}
+
+/// Waits until `socket` takes bytes. Should it be closed meanwhile, the wait ends with the next look.
+fn wait_writable(socket: RawFd) {
+    let mut polled = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the pointer is to one entry; a descriptor that is closed is reported, not touched.
+    unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) };
+}

@@ -1,0 +1,105 @@
+//! What one Ruby thread of a server is in the middle of.
+
+use std::cell::{Cell, UnsafeCell};
+
+use rb_sys::VALUE;
+use thruway_http1::response::{Draft, Terms};
+use thruway_serve::Ticket;
+
+use super::lock::NIL;
+use super::roots::mark;
+
+/// A thread's request. Used with the interpreter lock held.
+pub(super) struct Context {
+    pub(super) thread: Cell<VALUE>,
+    pub(super) env: Cell<VALUE>,
+    /// `rack.input`, if the request has a body.
+    pub(super) input: Cell<VALUE>,
+    /// What the application returned: status, headers and body.
+    pub(super) returned: Cell<VALUE>,
+    /// The application's body, until it is closed.
+    pub(super) body: Cell<VALUE>,
+    pub(super) ticket: Cell<Option<Ticket>>,
+    pub(super) terms: Cell<Terms>,
+    pub(super) stage: Cell<Stage>,
+    /// The head of the answer.
+    pub(super) head: Buffer,
+    /// What is known of the head while it waits for its end.
+    pub(super) draft: Cell<Option<Draft>>,
+    /// Pieces of the body that wait for the next one.
+    pub(super) gathered: Buffer,
+}
+
+/// How far the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing of it has been sent.
+    Unsent,
+    /// Head and pieces of the body are gathered, and could still be taken back.
+    Gathering,
+    /// Its head is sent, its body comes in pieces.
+    Streaming,
+    /// It is sent, or the connection is the application's.
+    Done,
+}
+
+/// Bytes that are used piece by piece, between which Ruby may do anything.
+#[derive(Default)]
+pub(super) struct Buffer(UnsafeCell<Vec<u8>>);
+
+impl Buffer {
+    /// The bytes, to read or to change.
+    ///
+    /// # Safety
+    /// The reference is gone before the next call of this method: it is used between two calls of
+    /// Ruby's, by the thread that holds the interpreter lock.
+    #[expect(clippy::mut_from_ref, reason = "the interpreter lock takes the place of the borrow")]
+    pub(super) unsafe fn get(&self) -> &mut Vec<u8> {
+        // SAFETY: as this function's own.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+impl Context {
+    pub(super) fn new() -> Self {
+        Self {
+            thread: Cell::new(NIL),
+            env: Cell::new(NIL),
+            input: Cell::new(NIL),
+            returned: Cell::new(NIL),
+            body: Cell::new(NIL),
+            ticket: Cell::new(None),
+            terms: Cell::new(Terms::broken()),
+            stage: Cell::new(Stage::Done),
+            head: Buffer::default(),
+            draft: Cell::new(None),
+            gathered: Buffer::default(),
+        }
+    }
+
+    pub(super) fn begin(&self, env: VALUE, ticket: Ticket, terms: Terms) {
+        self.forget();
+        self.env.set(env);
+        self.ticket.set(Some(ticket));
+        self.terms.set(terms);
+        self.stage.set(Stage::Unsent);
+        self.draft.set(None);
+    }
+
+    pub(super) fn end(&self) {
+        self.forget();
+        self.ticket.set(None);
+        self.stage.set(Stage::Done);
+    }
+
+    fn forget(&self) {
+        for value in [&self.env, &self.input, &self.returned, &self.body] {
+            value.set(NIL);
+        }
+    }
+
+    pub(super) fn mark(&self) {
+        let values = [&self.thread, &self.env, &self.input, &self.returned, &self.body];
+        values.into_iter().for_each(|value| mark(value.get()));
+    }
+}

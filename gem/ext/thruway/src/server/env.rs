@@ -1,0 +1,307 @@
+//! The Rack environment of a request.
+//!
+//! Each is a copy of a template, into which the request's own values are put. Clients repeat their
+//! fields from request to request, so a copy with the fields already in it is kept for lines that have
+//! come twice. Applications may change what they are given: kept Strings are handed out as copies
+//! that share their bytes.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use rb_sys::VALUE;
+use thruway_http1::{Request, Version};
+use thruway_serve::Peer;
+
+use super::lock::{Lock, NIL};
+use super::roots::{Root, Roots};
+
+/// Field names whose keys are kept; names beyond are made anew each time.
+const KEYS_MAX: usize = 1024;
+
+/// Lines whose environments are kept.
+const MEMOS_MAX: usize = 128;
+
+/// Longer lines are not worth comparing.
+const MEMO_BYTES_MAX: usize = 4 << 10;
+
+/// Makes environments.
+pub(super) struct Environments {
+    roots: Rc<Roots>,
+    template: Root,
+    keys: Keys,
+    names: HashMap<Vec<u8>, Root>,
+    memos: Vec<Memo>,
+    peers: Option<(IpAddr, Root)>,
+}
+
+/// The keys that every environment has.
+struct Keys {
+    method: Root,
+    path: Root,
+    query: Root,
+    uri: Root,
+    request_path: Root,
+    protocol: Root,
+    remote: Root,
+    server_name: Root,
+    server_port: Root,
+    content_length: Root,
+    content_type: Root,
+    after_reply: Root,
+    finished: Root,
+    empty: Root,
+    get: Root,
+    http_10: Root,
+}
+
+/// What is known of some field lines.
+#[derive(Default)]
+struct Memo {
+    hash: u64,
+    lines: Vec<u8>,
+    kept: Option<Kept>,
+}
+
+/// An environment with fields in it, and those fields once more.
+struct Kept {
+    env: Root,
+    fields: Vec<(Root, Root)>,
+}
+
+/// The value of a request that is not in its fields.
+struct Own<'a> {
+    method: &'a [u8],
+    path: &'a [u8],
+    query: &'a [u8],
+    uri: &'a [u8],
+}
+
+impl Environments {
+    /// `template` holds what is the same for all requests.
+    pub(super) fn new(lock: Lock, roots: &Rc<Roots>, template: VALUE) -> Self {
+        let keys = Keys::new(lock, roots);
+        // A place for each value, so that to set it later only replaces it.
+        let env = roots.keep(lock.dup_hash(template));
+        for key in keys.in_every_environment() {
+            if lock.at(env.value(), key) == NIL {
+                lock.set(env.value(), key, keys.empty.value());
+            }
+        }
+        Self {
+            roots: Rc::clone(roots),
+            template: env,
+            keys,
+            names: HashMap::new(),
+            memos: (0..MEMOS_MAX).map(|_| Memo::default()).collect(),
+            peers: None,
+        }
+    }
+
+    /// The environment of `request`, without its body.
+    pub(super) fn make(&mut self, lock: Lock, request: &Request<'_>, peer: Peer) -> VALUE {
+        let env = self.with_fields(lock, request);
+        let own = Own {
+            method: request.method(),
+            path: request.path(),
+            query: request.query().unwrap_or_default(),
+            uri: request.target(),
+        };
+        self.set_own(lock, env, &own);
+        if request.version() == Version::Http10 {
+            lock.set(env, self.keys.protocol.value(), self.keys.http_10.value());
+        }
+        if let Peer::Tcp(address) = peer {
+            let remote = self.remote(lock, address.ip());
+            lock.set(env, self.keys.remote.value(), lock.dup_string(remote));
+        }
+        lock.set(env, self.keys.after_reply.value(), lock.array());
+        lock.set(env, self.keys.finished.value(), lock.array());
+        env
+    }
+
+    /// Sets the length of a body whose framing has been taken away.
+    pub(super) fn set_length(&self, lock: Lock, env: VALUE, length: u64) {
+        let text = lock.string(length.to_string().as_bytes());
+        lock.set(env, self.keys.content_length.value(), text);
+    }
+
+    /// The callbacks for after the answer: `rack.after_reply` and `rack.response_finished`.
+    pub(super) fn callbacks(&self, lock: Lock, env: VALUE) -> [VALUE; 2] {
+        [lock.at(env, self.keys.after_reply.value()), lock.at(env, self.keys.finished.value())]
+    }
+
+    fn set_own(&self, lock: Lock, env: VALUE, own: &Own<'_>) {
+        let keys = &self.keys;
+        let method = match own.method {
+            b"GET" => keys.get.value(),
+            other => lock.interned(other),
+        };
+        lock.set(env, keys.method.value(), method);
+        let path = lock.string(own.path);
+        lock.set(env, keys.path.value(), path);
+        lock.set(env, keys.request_path.value(), path);
+        lock.set(env, keys.uri.value(), lock.string(own.uri));
+        // What has no query must not share one that an application may change.
+        lock.set(env, keys.query.value(), lock.string(own.query));
+    }
+
+    /// A copy of the template with the request's fields in it.
+    fn with_fields(&mut self, lock: Lock, request: &Request<'_>) -> VALUE {
+        let lines = request.field_lines();
+        // A target with a host in it goes before the field of that name.
+        let is_plain = request.target().starts_with(b"/");
+        if !is_plain || lines.is_empty() || lines.len() > MEMO_BYTES_MAX {
+            return self.fill_template(lock, request).0;
+        }
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(lines);
+        // The remainder is below MEMOS_MAX.
+        let place = usize::try_from(hash % MEMOS_MAX as u64).unwrap_or(0);
+        let memo = &self.memos[place];
+        if memo.hash != hash {
+            self.memos[place] = Memo { hash, ..Memo::default() };
+            return self.fill_template(lock, request).0;
+        }
+        match &memo.kept {
+            Some(kept) if memo.lines == lines => kept.copy(lock),
+            Some(_) => self.fill_template(lock, request).0,
+            None => {
+                let (env, fields) = self.fill_template(lock, request);
+                let keep = |value| self.roots.keep(value);
+                let fields = fields.iter().map(|(key, value)| (keep(*key), keep(*value))).collect();
+                let kept = Kept { env: keep(env), fields };
+                let copy = kept.copy(lock);
+                self.memos[place] = Memo { hash, lines: lines.to_vec(), kept: Some(kept) };
+                copy
+            }
+        }
+    }
+
+    /// A copy of the template, with every field of the request set, and those fields.
+    fn fill_template(&mut self, lock: Lock, request: &Request<'_>) -> (VALUE, Vec<(VALUE, VALUE)>) {
+        let env = lock.dup_hash(self.template.value());
+        let mut fields = Vec::with_capacity(request.fields().len());
+        for (name, value) in request.fields() {
+            // The framing has been taken away, and nginx drops names with underscores, too: they
+            // could pass for names with dashes.
+            if name.contains(&b'_') || name.eq_ignore_ascii_case(b"transfer-encoding") {
+                continue;
+            }
+            let key = self.key(lock, name);
+            let value = match fields.iter().find(|(other, _)| *other == key) {
+                Some((_, before)) => joined(lock, name, *before, value),
+                None => lock.string(value),
+            };
+            fields.retain(|(other, _)| *other != key);
+            fields.push((key, value));
+            lock.set(env, key, value);
+        }
+        self.set_host(lock, env, request);
+        (env, fields)
+    }
+
+    fn set_host(&self, lock: Lock, env: VALUE, request: &Request<'_>) {
+        let Some(host) = request.host() else { return };
+        let from = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+        let colon = host[from..].iter().position(|byte| *byte == b':').map(|at| from + at);
+        let name = &host[..colon.unwrap_or(host.len())];
+        let port = colon.map_or(&b""[..], |colon| &host[colon + 1..]);
+        let port = if port.is_empty() { &b"80"[..] } else { port };
+        lock.set(env, self.keys.server_name.value(), lock.interned(name));
+        lock.set(env, self.keys.server_port.value(), lock.interned(port));
+        if !request.target().starts_with(b"/") {
+            lock.set(env, lock.interned(b"HTTP_HOST"), lock.string(host));
+        }
+    }
+
+    /// The key of a field's name.
+    fn key(&mut self, lock: Lock, name: &[u8]) -> VALUE {
+        if name.eq_ignore_ascii_case(b"content-length") {
+            return self.keys.content_length.value();
+        }
+        if name.eq_ignore_ascii_case(b"content-type") {
+            return self.keys.content_type.value();
+        }
+        let capital = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+        let mut key = b"HTTP_".to_vec();
+        key.extend(name.iter().map(capital));
+        if let Some(root) = self.names.get(&key) {
+            return root.value();
+        }
+        let value = lock.interned(&key);
+        if self.names.len() < KEYS_MAX {
+            let root = self.roots.keep(value);
+            self.names.insert(key, root);
+        }
+        value
+    }
+
+    fn remote(&mut self, lock: Lock, address: IpAddr) -> VALUE {
+        match &self.peers {
+            Some((known, root)) if *known == address => root.value(),
+            _ => {
+                let root = self.roots.keep(lock.interned(address.to_string().as_bytes()));
+                let value = root.value();
+                self.peers = Some((address, root));
+                value
+            }
+        }
+    }
+}
+
+impl Kept {
+    /// The environment once more, with Strings of its own.
+    fn copy(&self, lock: Lock) -> VALUE {
+        let env = lock.dup_hash(self.env.value());
+        for (key, value) in &self.fields {
+            lock.set(env, key.value(), lock.dup_string(value.value()));
+        }
+        env
+    }
+}
+
+impl Keys {
+    fn new(lock: Lock, roots: &Rc<Roots>) -> Self {
+        let keep = |text: &str| roots.keep(lock.interned(text.as_bytes()));
+        Self {
+            method: keep("REQUEST_METHOD"),
+            path: keep("PATH_INFO"),
+            query: keep("QUERY_STRING"),
+            uri: keep("REQUEST_URI"),
+            request_path: keep("REQUEST_PATH"),
+            protocol: keep("SERVER_PROTOCOL"),
+            remote: keep("REMOTE_ADDR"),
+            server_name: keep("SERVER_NAME"),
+            server_port: keep("SERVER_PORT"),
+            content_length: keep("CONTENT_LENGTH"),
+            content_type: keep("CONTENT_TYPE"),
+            after_reply: keep("rack.after_reply"),
+            finished: keep("rack.response_finished"),
+            empty: keep(""),
+            get: keep("GET"),
+            http_10: keep("HTTP/1.0"),
+        }
+    }
+
+    fn in_every_environment(&self) -> [VALUE; 8] {
+        [
+            self.method.value(),
+            self.path.value(),
+            self.query.value(),
+            self.uri.value(),
+            self.request_path.value(),
+            self.remote.value(),
+            self.after_reply.value(),
+            self.finished.value(),
+        ]
+    }
+}
+
+/// The value of a field that stands twice.
+fn joined(lock: Lock, name: &[u8], before: VALUE, value: &[u8]) -> VALUE {
+    let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
+    // SAFETY: no Ruby code runs before the bytes are copied.
+    let before = unsafe { lock.bytes(before) };
+    lock.string(&[before, between, value].concat())
+}

@@ -1,0 +1,102 @@
+//! The Rack server: an engine inside the interpreter lock.
+//!
+//! Reading order: `lead` (what a thread does), `baton` (which thread leads), `env` (from a request to its
+//! environment), `reply` and `body` (from what the application returns to what the client gets). `lock`
+//! and `roots` are how Rust and Ruby live together. What is rare is done in Ruby, by `Thruway::Server`.
+
+mod baton;
+mod body;
+mod context;
+mod env;
+mod files;
+mod lead;
+mod lock;
+mod native;
+mod reply;
+mod roots;
+mod watch;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rb_sys::{ID, VALUE};
+use thruway_serve::{Engine, Ticket, Waiter, Waker};
+
+use baton::Baton;
+use context::Context;
+use env::Environments;
+use files::DeclaredFolders;
+use roots::{Root, Roots};
+
+pub(crate) use native::define;
+
+/// A server of one process: its engine, its application, and its threads' contexts. It is used with
+/// the interpreter lock held; no borrow of its cells lasts over a call that may run Ruby code.
+struct Server {
+    engine: RefCell<Engine>,
+    waiter: Waiter,
+    waker: Waker,
+    environments: RefCell<Environments>,
+    baton: Baton,
+    contexts: Vec<Context>,
+    files: DeclaredFolders,
+    is_stopping: Cell<bool>,
+    requests: Cell<u64>,
+    app: Root,
+    /// The `Thruway::Server`, which does what is rare.
+    helper: Root,
+    roots: Rc<Roots>,
+    names: Names,
+}
+
+/// The methods that are called.
+struct Names {
+    call: ID,
+    each: ID,
+    close: ID,
+    to_i: ID,
+    to_path: ID,
+    is_stopped: ID,
+    input: ID,
+    failed: ID,
+    finished: ID,
+    stream: ID,
+    give_away: ID,
+    bad_field: ID,
+    no_file: ID,
+}
+
+impl Names {
+    fn new() -> Self {
+        use lock::method;
+        Self {
+            call: method(c"call"),
+            each: method(c"each"),
+            close: method(c"close"),
+            to_i: method(c"to_i"),
+            to_path: method(c"to_path"),
+            is_stopped: method(c"stop?"),
+            input: method(c"input"),
+            failed: method(c"failed"),
+            finished: method(c"finished"),
+            stream: method(c"stream"),
+            give_away: method(c"give_away"),
+            bad_field: method(c"bad_field"),
+            no_file: method(c"no_file"),
+        }
+    }
+}
+
+impl Server {
+    /// Tells Ruby's collector of everything that is held here.
+    fn mark(&self) {
+        self.roots.mark();
+        self.contexts.iter().for_each(Context::mark);
+    }
+}
+
+/// A ticket as Ruby has it.
+fn ticket_number(ticket: Ticket) -> VALUE {
+    // SAFETY: the interpreter lock is held by whoever has a ticket.
+    unsafe { rb_sys::rb_ull2inum(ticket.to_number()) }
+}

@@ -1,0 +1,152 @@
+//! From what an application returns to the head of its answer.
+
+use rb_sys::{VALUE, ruby_value_type};
+use thruway_http1::ResponseHead;
+use thruway_http1::response::{Draft, is_bodiless};
+
+use super::Server;
+use super::context::Context;
+use super::lock::{NIL, Raising};
+
+/// Values that are for the server, not for the client.
+struct Special {
+    /// Of `X-Sendfile` or `X-Accel-Redirect`, if folders are declared for them.
+    file: VALUE,
+    /// Of `rack.hijack`.
+    hijack: VALUE,
+}
+
+impl Server {
+    /// Sends what the application returned. `context` says how far it got, if this raises.
+    pub(super) fn reply(&self, inside: Raising, context: &Context, returned: VALUE) {
+        let lock = inside.lock();
+        let triple = inside.to_array(returned);
+        if triple == NIL || lock.array_length(triple) < 3 {
+            inside.type_error("an application returns an Array of status, headers and body");
+        }
+        context.returned.set(triple);
+        context.body.set(lock.element(triple, 2));
+        let status = self.status(inside, lock.element(triple, 0));
+        // SAFETY: the head is left alone until it is finished: Ruby code in between (`to_s` of a
+        // field) belongs to this request.
+        let out = unsafe { context.head.get() };
+        out.clear();
+        let mut head = ResponseHead::new(out, status);
+        let special = self.fields(inside, &mut head, lock.element(triple, 1));
+        let draft = head.draft();
+        self.send_body(inside, context, draft, status, &special);
+    }
+
+    /// A status as Rack has it: whatever answers to `to_i`.
+    fn status(&self, inside: Raising, status: VALUE) -> u16 {
+        let is_number = rb_sys::FIXNUM_P(status);
+        let number = if is_number { status } else { inside.call(status, self.names.to_i, &[]) };
+        match u16::try_from(inside.to_number(number)) {
+            Ok(status @ 100..=999) => status,
+            _ => inside.argument_error("the status is not a number of three digits"),
+        }
+    }
+
+    fn send_body(
+        &self,
+        inside: Raising,
+        context: &Context,
+        draft: Draft,
+        status: u16,
+        special: &Special,
+    ) {
+        let (lock, body) = (inside.lock(), context.body.get());
+        if special.hijack != NIL {
+            self.give_away(inside, context, draft, special.hijack);
+        } else if special.file != NIL {
+            self.send_declared_file(inside, context, draft, special.file);
+        } else if lock.is_plain_array(body) {
+            self.send_array(inside, context, draft, body);
+        } else if context.terms.get().is_head || is_bodiless(status) {
+            self.send_bytes(context, draft, None, &[]);
+        } else if self.send_file(inside, context, draft, body) {
+            // The kernel does.
+        } else if lock.responds_to(body, self.names.each) {
+            self.send_pieces(inside, context, draft, body);
+        } else if lock.responds_to(body, self.names.call) {
+            self.send_stream(inside, context, draft, body);
+        } else {
+            inside.type_error("a body responds to each or to call");
+        }
+    }
+
+    /// Writes the fields, and gives back those that are not for the client.
+    fn fields(&self, inside: Raising, head: &mut ResponseHead<'_>, headers: VALUE) -> Special {
+        let lock = inside.lock();
+        let mut special = Special { file: NIL, hijack: NIL };
+        let mut visit = |name: VALUE, value: VALUE| {
+            if !self.field(inside, head, &mut special, name, value) {
+                self.raise_bad_field(inside, name);
+            }
+        };
+        if lock.is(headers, ruby_value_type::RUBY_T_HASH) {
+            lock.each_pair(headers, &mut visit);
+        } else if headers != NIL {
+            inside.call_with_block(headers, self.names.each, |_, pair| {
+                if lock.is(pair, ruby_value_type::RUBY_T_ARRAY) {
+                    visit(lock.element(pair, 0), lock.element(pair, 1));
+                }
+            });
+        }
+        special
+    }
+
+    /// One field; false if it would break the head.
+    fn field(
+        &self,
+        inside: Raising,
+        head: &mut ResponseHead<'_>,
+        special: &mut Special,
+        name: VALUE,
+        value: VALUE,
+    ) -> bool {
+        let lock = inside.lock();
+        let name = self.text(inside, name);
+        // SAFETY: `to_s` of the value may run Ruby code, but the header's Hash keeps its keys frozen.
+        let name = unsafe { lock.bytes(name) };
+        if name.starts_with(b"rack.") {
+            if name == b"rack.hijack" {
+                special.hijack = value;
+            }
+            return true;
+        }
+        if self.files.is_field(name) {
+            special.file = self.text(inside, value);
+            return true;
+        }
+        if !lock.is(value, ruby_value_type::RUBY_T_ARRAY) {
+            return self.lines(inside, head, name, value);
+        }
+        let count = lock.array_length(value);
+        (0..count).all(|at| self.lines(inside, head, name, lock.element(value, at)))
+    }
+
+    /// A value, which may be several lines (Rack 2): each is a field.
+    fn lines(
+        &self,
+        inside: Raising,
+        head: &mut ResponseHead<'_>,
+        name: &[u8],
+        value: VALUE,
+    ) -> bool {
+        let text = self.text(inside, value);
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let text = unsafe { inside.lock().bytes(text) };
+        text.split(|byte| *byte == b'\n').all(|line| head.field(name, line).is_ok())
+    }
+
+    fn text(&self, inside: Raising, value: VALUE) -> VALUE {
+        let is_string = inside.lock().is(value, ruby_value_type::RUBY_T_STRING);
+        if is_string { value } else { inside.to_string(value) }
+    }
+
+    fn raise_bad_field(&self, inside: Raising, name: VALUE) -> ! {
+        inside.call(self.helper.value(), self.names.bad_field, &[self.text(inside, name)]);
+        inside.argument_error("a header holds a control character")
+    }
+}

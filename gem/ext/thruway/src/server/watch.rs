@@ -1,0 +1,80 @@
+//! Notices that the leader blocks inside the application, and calls a follower.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::baton::Signal;
+
+/// Between two looks at a leader that is in the application.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Looks at a leader that does nothing before the watchdog sleeps.
+const LOOKS_BEFORE_SLEEP: u32 = 100;
+
+/// Starts a thread, unknown to Ruby, that watches the leader while it is in the application.
+///
+/// # Errors
+/// The system has no threads left.
+pub(super) fn start(signal: Arc<Signal>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("thruway-watch".into()).spawn(move || {
+        hold_signals();
+        signal.set_watchdog(std::thread::current());
+        watch(&signal);
+    });
+    thread.map(drop)
+}
+
+fn watch(signal: &Signal) -> ! {
+    let mut leader = Leader::default();
+    let (mut last, mut quiet) = (0, 0);
+    loop {
+        std::thread::sleep(LOOK);
+        let calls = signal.calls();
+        let is_in_application = calls % 2 == 1;
+        let stays = is_in_application && calls == last && signal.has_followers();
+        if stays && leader.sleeps(signal.leader_thread()) {
+            signal.call_follower();
+        }
+        quiet = if calls == last && !is_in_application { quiet + 1 } else { 0 };
+        if quiet == LOOKS_BEFORE_SLEEP {
+            signal.watchdog_sleeps();
+            quiet = 0;
+        }
+        last = calls;
+    }
+}
+
+/// The leader's thread as the system sees it.
+#[derive(Default)]
+struct Leader {
+    thread: u32,
+    stat: Option<File>,
+}
+
+impl Leader {
+    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
+    fn sleeps(&mut self, thread: u32) -> bool {
+        if self.thread != thread {
+            self.thread = thread;
+            self.stat = File::open(format!("/proc/self/task/{thread}/stat")).ok();
+        }
+        let mut text = [0; 256];
+        let length = self.stat.as_ref().and_then(|stat| stat.read_at(&mut text, 0).ok());
+        // The state follows the name, which is in parentheses and may hold some.
+        let text = &text[..length.unwrap_or(0)];
+        let end = text.iter().rposition(|byte| *byte == b')');
+        end.and_then(|end| text.get(end + 2)) == Some(&b'S')
+    }
+}
+
+/// Leaves every signal to Ruby's own threads.
+fn hold_signals() {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: the call writes the whole set and cannot fail.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set is written; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
+}

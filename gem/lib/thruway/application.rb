@@ -1,0 +1,42 @@
+# frozen_string_literal: true
+
+require_relative "builder"
+require_relative "failure"
+
+module Thruway
+  # What is served: a Rack application, wherever it comes from.
+  class Application
+    # `given` is an application that exists already; otherwise it comes from `rackup`.
+    def initialize(given, rackup)
+      @given = given
+      @rackup = File.expand_path(rackup)
+    end
+
+    # Whether there is something to load, before anything is loaded.
+    def check
+      return if @given || File.file?(@rackup)
+
+      raise Failure.new("there is no #{@rackup}",
+                        hint: "name a config.ru, or a folder that has one")
+    end
+
+    # Loads the application, once.
+    def load
+      @load ||= @given || Builder.load(@rackup)
+    rescue Failure
+      raise
+    rescue ScriptError, StandardError => e
+      raise Failure.new(explain(e), hint: "THRUWAY_BACKTRACE=1 shows where it came from")
+    end
+
+    private
+
+    def explain(error)
+      warn error.full_message if ENV["THRUWAY_BACKTRACE"]
+      place = error.backtrace&.find { |line| line.start_with?(File.dirname(@rackup)) }
+      place ||= error.backtrace&.first
+      message = error.message.lines.first&.chomp
+      "the application raised #{error.class} at boot: #{message} (#{place})"
+    end
+  end
+end

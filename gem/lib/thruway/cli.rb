@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require "optparse"
+
+require_relative "configuration_file"
+require_relative "launcher"
+
+module Thruway
+  # `thruway serve config.ru`, from where Ruby begins. The binary has read the arguments already,
+  # and hands them on in this form.
+  class CLI
+    FILES = ["config/thruway.rb", "config/puma.rb"].freeze
+
+    # Runs to the end, and answers with the exit status.
+    def self.run(arguments)
+      catch(:exit) do
+        new(arguments).run
+        0
+      end
+    rescue Failure => e
+      e.report
+    rescue OptionParser::ParseError => e
+      Failure.new(e.message).report
+    end
+
+    def initialize(arguments)
+      @configuration = Configuration.new
+      @file = nil
+      @started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+      @target, = parser.parse(arguments)
+    end
+
+    def run
+      name = @target || "."
+      enter(name)
+      read_file
+      Launcher.new(@configuration, name: name, started: @started).run
+    end
+
+    private
+
+    # Goes to the application's folder: what it says about paths is meant from there.
+    def enter(target)
+      if File.directory?(target)
+        Dir.chdir(target)
+      else
+        @configuration.offer(:rackup, File.expand_path(target))
+        folder = File.dirname(target)
+        Dir.chdir(folder) if File.directory?(folder)
+      end
+    end
+
+    def read_file
+      ENV["RACK_ENV"] = @configuration.environment
+      path = @file || FILES.find { |candidate| File.file?(candidate) }
+      return if path.nil? || path == "-"
+
+      passed_over = ConfigurationFile.new(@configuration).read(File.expand_path(path)).passed_over
+      return if passed_over.empty?
+
+      words = passed_over.join(", ")
+      warn "thruway: #{path}: passed over, because it has no meaning here: #{words}"
+    end
+
+    def parser
+      options = @configuration.options
+      OptionParser.new do |parser|
+        parser.on("--port PORT", Integer) { |port| options[:port] = port }
+        parser.on("--bind URI") { |uri| @configuration.binds << uri }
+        parser.on("--workers N", Integer) { |count| options[:workers] = count }
+        parser.on("--threads N", /\d+(:\d+)?/) { |text, _| take_threads(text) }
+        parser.on("--environment NAME") { |name| take_environment(name) }
+        parser.on("--config FILE") { |path| @file = path == "-" ? path : File.expand_path(path) }
+        parser.on("--pidfile PATH") { |path| options[:pidfile] = File.expand_path(path) }
+        parser.on("--sendfile DIR") { |folder| declare(folder) }
+        parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
+      end
+    end
+
+    # Of `MIN:MAX` the larger number counts.
+    def take_threads(text)
+      @configuration.options[:threads] = text.split(":").last.to_i
+    end
+
+    def take_environment(name)
+      @configuration.options[:environment] = name
+      ENV["RAILS_ENV"] = name
+    end
+
+    # `DIR`, or `/prefix=DIR`.
+    def declare(text)
+      prefix, folder = text.include?("=") ? text.split("=", 2) : [nil, text]
+      folder = File.expand_path(folder)
+      raise Failure, "cannot declare #{folder}: it is no folder" unless File.directory?(folder)
+
+      @configuration.sendfile << [prefix || folder, folder]
+    end
+  end
+end

@@ -1,0 +1,164 @@
+# frozen_string_literal: true
+
+require_relative "failure"
+require_relative "signals"
+require_relative "worker"
+
+module Thruway
+  # Several processes that serve the same listeners, and the one that looks after them.
+  class Cluster
+    # A worker that ends so soon after its start is started again later and later.
+    SHORT_LIFE_SECONDS = 10
+    DELAY_SECONDS_MAX = 16
+
+    # One worker's place: the process that fills it, and when it may be filled again.
+    Place = Struct.new(:index, :pid, :started, :ready, :failures, :due)
+
+    def initialize(configuration, application, listeners)
+      @configuration = configuration
+      @application = application
+      @listeners = listeners
+      @reports = {}
+      @places = Array.new(configuration.workers) { |index| Place.new(index, nil, 0, false, 0, 0) }
+    end
+
+    # Yields when every worker serves; returns when all have ended.
+    def run
+      @alive, @master_alive = IO.pipe
+      @wakeup, @waker = IO.pipe
+      @application.load if @configuration.preload
+      @configuration.run_hooks(:before_fork)
+      trap_signals
+      supervise { yield }
+    ensure
+      [@alive, @master_alive, @wakeup, @waker].each { |io| io&.close }
+    end
+
+    # Lets the workers end in good order. It may be called from a trap.
+    def stop
+      @stopping ||= now
+      wake
+    end
+
+    private
+
+    def trap_signals
+      Signals.trap_stop { stop }
+      Signal.trap("CHLD") { wake }
+    end
+
+    def wake
+      @waker.write_nonblock(".")
+    rescue IO::WaitWritable, IOError
+      nil
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    def supervise
+      announced = false
+      until @stopping && running.empty?
+        @stopping ? end_workers : start_workers
+        wait_for_news
+        reap
+        if !announced && @places.all?(&:ready)
+          announced = true
+          yield
+        end
+      end
+    end
+
+    def running
+      @places.select(&:pid)
+    end
+
+    def start_workers
+      @places.each { |place| start(place) if place.pid.nil? && place.due <= now }
+    end
+
+    def start(place)
+      @configuration.run_hooks(:before_worker_fork, place.index)
+      hears, says = IO.pipe
+      place.pid = fork { work(place.index, hears, says) }
+      says.close
+      place.started = now
+      place.ready = false
+      @reports[hears] = place
+      @configuration.run_hooks(:after_worker_fork, place.index)
+    end
+
+    # What the new process does.
+    def work(index, hears, says)
+      [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
+      Signals.restore
+      worker = Worker.new(index, @configuration, @application, @listeners.descriptors)
+      exit!(worker.run(alive: @alive, says: says))
+    end
+
+    # Waits for a signal or for a worker that serves, a second at most.
+    def wait_for_news
+      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, 1)
+      readable&.each do |io|
+        text = io.read_nonblock(256, exception: false)
+        hear_from(io, text) unless io == @wakeup
+      end
+    end
+
+    def hear_from(io, text)
+      place = @reports.delete(io)
+      place.ready = text == "r"
+      io.close
+    end
+
+    def reap
+      while (pid, status = Process.wait2(-1, Process::WNOHANG))
+        place = @places.find { |candidate| candidate.pid == pid }
+        bury(place, status) if place
+      end
+    rescue Errno::ECHILD
+      nil
+    end
+
+    def bury(place, status)
+      place.pid = nil
+      return if @stopping
+
+      never_served = !place.ready
+      place.ready = false
+      fail_if_none_serves(status) if never_served
+      short = now - place.started < SHORT_LIFE_SECONDS
+      place.failures = short ? place.failures + 1 : 0
+      delay = short ? [2**(place.failures - 2), DELAY_SECONDS_MAX].min : 0
+      delay = 0 if place.failures < 2
+      place.due = now + delay
+      warn "thruway: worker #{place.index} ended (#{describe(status)}); another starts " \
+           "#{delay.zero? ? "now" : "in #{delay} s"}"
+    end
+
+    def describe(status)
+      status.signaled? ? "signal #{Signal.signame(status.termsig)}" : "exit #{status.exitstatus}"
+    end
+
+    # The application does not boot: it has said why, and will not tomorrow.
+    def fail_if_none_serves(status)
+      return unless status.exitstatus == Failure::STATUS && @places.none?(&:ready)
+
+      running.each { |place| Process.kill("KILL", place.pid) }
+      throw :exit, Failure::STATUS
+    end
+
+    # Asks once, and insists when the time is over.
+    def end_workers
+      limit = @stopping + @configuration.worker_shutdown_seconds
+      signal = now > limit ? "KILL" : "TERM"
+      return if signal == @last_signal
+
+      @last_signal = signal
+      running.each { |place| Process.kill(signal, place.pid) }
+    rescue Errno::ESRCH
+      nil
+    end
+  end
+end

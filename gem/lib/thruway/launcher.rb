@@ -1,0 +1,93 @@
+# frozen_string_literal: true
+
+require_relative "application"
+require_relative "cluster"
+require_relative "listeners"
+require_relative "server"
+
+module Thruway
+  # Starts a server as it was configured, and says where it is.
+  class Launcher
+    # `started` is the time of the monotonic clock at which the user asked for it; `name` is what is
+    # served, as the user calls it.
+    def initialize(configuration, name:, started: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+      @configuration = configuration
+      @name = name
+      @started = started
+    end
+
+    # Serves until a signal ends it.
+    def run
+      prepare
+      @listeners = Listeners.new(@configuration.addresses)
+      write_pidfile
+      serve
+    ensure
+      @listeners&.close
+      remove_pidfile
+    end
+
+    # Stops the server, from another thread or a trap.
+    def stop
+      @runner&.stop
+    end
+
+    private
+
+    def prepare
+      configuration = @configuration
+      ENV["RACK_ENV"] = configuration.environment
+      directory = configuration.options[:directory]
+      Dir.chdir(directory) if directory
+      @application = Application.new(configuration.options[:app], configuration.rackup)
+      @application.check
+    end
+
+    def serve
+      kind = @configuration.workers.zero? ? Single : Cluster
+      @runner = kind.new(@configuration, @application, @listeners)
+      @runner.run { announce }
+    end
+
+    def announce
+      milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
+      addresses = @listeners.addresses.join(", ")
+      $stdout.write("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
+      $stdout.flush
+      @configuration.run_hooks(:after_booted)
+    end
+
+    def write_pidfile
+      path = @configuration.pidfile or return
+      File.write(path, "#{Process.pid}\n")
+      @pidfile = File.expand_path(path)
+    rescue SystemCallError => e
+      raise Failure, "cannot write the pidfile: #{e.message}"
+    end
+
+    def remove_pidfile
+      File.delete(@pidfile) if @pidfile && File.exist?(@pidfile)
+    end
+  end
+
+  # A server in this very process.
+  class Single
+    def initialize(configuration, application, listeners)
+      @configuration = configuration
+      @application = application
+      @listeners = listeners
+    end
+
+    # Yields when it serves; returns when it was stopped.
+    def run
+      @server = Server.new(@application.load, @configuration, @listeners.descriptors)
+      Signals.trap_stop { stop }
+      yield
+      @server.run
+    end
+
+    def stop
+      @server&.stop
+    end
+  end
+end

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+module Thruway
+  # The `rack.input` of a request without a body: one for all of them, because it has no state.
+  module NoInput
+    module_function
+
+    def read(length = nil, buffer = nil)
+      buffer&.clear
+      length&.positive? ? nil : buffer || +""
+    end
+
+    def gets(*)
+      nil
+    end
+
+    def each
+      self
+    end
+
+    def rewind
+      0
+    end
+
+    def close
+      nil
+    end
+
+    def size
+      0
+    end
+
+    def external_encoding
+      Encoding::BINARY
+    end
+
+    def binmode
+      self
+    end
+  end
+end

@@ -1,0 +1,161 @@
+# frozen_string_literal: true
+
+require "socket"
+require "stringio"
+
+require_relative "../thruway"
+require_relative "no_input"
+require_relative "stream"
+
+module Thruway
+  # One process's server: an engine, the threads that drive it, and everything about a request that
+  # is too rare to be done in Rust. The engine calls the methods below `private` by their names.
+  class Server
+    TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
+
+    attr_reader :engine
+
+    # `listeners` are descriptors of sockets that listen.
+    def initialize(app, settings, listeners)
+      @settings = settings
+      @engine = Engine.create(self, app: app, env: template, listeners: listeners,
+                                    threads: settings.threads, sendfile: settings.sendfile,
+                                    **settings.engine_options)
+    end
+
+    # Serves until it is stopped and the last answers are sent.
+    def run
+      @threads = Array.new(@settings.threads) { |number| start_thread(number) }
+      @threads.each(&:join)
+    end
+
+    # Accepts nothing more, and lets `run` end within so many seconds. It may be called from a trap.
+    def stop(seconds = @settings.drain_seconds)
+      @engine.drain
+      @stopper ||= Thread.new { end_late_threads(seconds) }
+    end
+
+    private
+
+    def start_thread(number)
+      Thread.new do
+        Thread.current.name = "thruway-#{number}"
+        @engine.serve(number)
+      end
+    end
+
+    def end_late_threads(seconds)
+      limit = now + seconds
+      late = @threads.reject { |thread| thread.join([limit - now, 0].max) }
+      return if late.empty?
+
+      warn "thruway: #{late.size} threads were still busy after #{seconds} s"
+      late.each(&:kill)
+    end
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # What every request's environment starts as.
+    def template
+      {
+        "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => NoInput,
+        "rack.url_scheme" => "http", "rack.run_once" => false,
+        "rack.multithread" => @settings.threads > 1, "rack.multiprocess" => @settings.workers > 0,
+        "rack.hijack?" => true, "rack.hijack" => method(:hijack).to_proc,
+        "SCRIPT_NAME" => "", "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
+        "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => "thruway #{VERSION}",
+        "GATEWAY_INTERFACE" => "CGI/1.2", "REMOTE_ADDR" => "127.0.0.1"
+      }
+    end
+
+    # Gives a request its body, and answers with what is to be closed later.
+    def input(env, bytes, descriptor)
+      body = bytes ? StringIO.new(bytes) : File.for_fd(descriptor, "r+b")
+      env["rack.input"] = body
+      body
+    end
+
+    # Tells of an exception, and gives the answer that stands for it.
+    def failed(error, env)
+      report(error, env)
+      handler = @settings.lowlevel_error_handler
+      return plain_error(error) unless handler
+
+      arguments = [error, env, 500]
+      count = handler.arity.negative? ? arguments.size : handler.arity
+      handler.call(*arguments.first(count))
+    end
+
+    def plain_error(error)
+      shown = @settings.development? ? "#{error.message} (#{error.class})" : "an application error"
+      [500, TEXT, ["500 Internal Server Error: #{shown}\n"]]
+    end
+
+    def report(error, env)
+      request = "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}" if env
+      $stderr.write("thruway: #{error.full_message(highlight: false).chomp}\n  in #{request}\n")
+    end
+
+    # After the answer is sent: what the application asked to be told, and the body is closed.
+    def finished(env, returned, body, error)
+      body.close if body.is_a?(IO) && !body.closed?
+      env["rack.after_reply"]&.each { |callback| guard(env) { callback.call } }
+      status, headers = returned
+      env["rack.response_finished"]&.reverse_each do |callback|
+        guard(env) { callback.call(env, status, headers, error) }
+      end
+    end
+
+    # One callback that fails must not keep the others from being called.
+    def guard(env)
+      yield
+    rescue StandardError => e
+      report(e, env)
+    end
+
+    # A body that writes by itself. It may go on doing so after this returns, until it closes.
+    def stream(ticket, body, env)
+      body.call(Stream.new(@engine, ticket, env["rack.input"]))
+    end
+
+    # The whole connection, before anything was sent (full hijack).
+    def hijack
+      descriptor, read, env = @engine.take_connection
+      raise IOError, "there is no connection to take" unless descriptor
+
+      io = socket(descriptor, read)
+      env["rack.hijack_io"] = io
+      io
+    end
+
+    # The connection behind a head that was sent (partial hijack).
+    def give_away(callback, descriptor, read)
+      callback.call(socket(descriptor, read))
+    end
+
+    def socket(descriptor, read)
+      io = Socket.for_fd(descriptor)
+      io = (io.local_address.unix? ? UNIXSocket : TCPSocket).for_fd(release(io))
+      io.sync = true
+      io.ungetbyte(read) unless read.empty?
+      io
+    end
+
+    def release(io)
+      io.autoclose = false
+      io.fileno
+    end
+
+    def bad_field(name)
+      warn "thruway: the header #{name.inspect} holds a control character"
+    end
+
+    # What answers for a file that cannot be sent.
+    def no_file(path)
+      warn "thruway: #{path} is in none of the folders declared for X-Sendfile, or cannot be read"
+      [404, TEXT, ["404 Not Found\n"]]
+    end
+  end
+end

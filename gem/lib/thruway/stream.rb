@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+module Thruway
+  # What a streaming body (Rack 3) writes to. Each write leaves at once, and waits while the client
+  # has too much to read already. When the client has gone away, a write raises Errno::EPIPE.
+  class Stream
+    def initialize(engine, ticket, input)
+      @engine = engine
+      @ticket = ticket
+      @input = input
+      @is_open = true
+    end
+
+    def write(*strings)
+      raise IOError, "closed stream" unless @is_open
+
+      strings.sum do |string|
+        string = string.to_s
+        raise Errno::EPIPE unless @engine.write(@ticket, string)
+
+        string.bytesize
+      end
+    end
+
+    def <<(string)
+      write(string)
+      self
+    end
+
+    def flush
+      self
+    end
+
+    def read(...)
+      @input.read(...)
+    end
+
+    # Ends the answer; with an error, ends the connection instead, so that the client knows.
+    def close(error = nil)
+      return unless @is_open
+
+      @is_open = false
+      error ? @engine.abort(@ticket) : @engine.finish(@ticket)
+      nil
+    end
+
+    alias close_write close
+
+    def close_read
+      nil
+    end
+
+    def closed?
+      !@is_open
+    end
+  end
+end

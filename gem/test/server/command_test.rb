@@ -1,0 +1,224 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "tmpdir"
+
+require_relative "../serving"
+
+# `thruway serve` with an application, through the binary.
+class CommandTest < Minitest::Test
+  include Serving
+
+  BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
+  HELLO = <<~'RUBY'
+    run ->(env) { [200, {}, ["#{Process.pid} #{env["rack.multiprocess"]}"]] }
+  RUBY
+
+  def setup
+    @folder = Dir.mktmpdir
+    @pids = []
+  end
+
+  def teardown
+    @pids.each do |pid|
+      Process.kill("KILL", pid)
+      Process.wait(pid)
+    rescue Errno::ESRCH, Errno::ECHILD
+      nil
+    end
+    super
+    FileUtils.rm_rf(@folder)
+  end
+
+  def write(name, text)
+    path = File.join(@folder, name)
+    FileUtils.mkdir_p(File.dirname(path))
+    File.write(path, text)
+    path
+  end
+
+  # Starts the server, waits until it serves, and answers with its process number.
+  def start(*arguments, target: @folder, port: %w[-p 0])
+    @log = File.join(@folder, "log")
+    out, said = IO.pipe
+    pid = spawn(BINARY, "serve", target, *port, *arguments, out: said, err: @log)
+    said.close
+    @pids << pid
+    line = Timeout.timeout(PATIENCE_SECONDS) { out.gets } or flunk(File.read(@log))
+    assert_match(/\Aserving .* on .* \(ready in \d+ ms\)$/, line)
+    @address = line[%r{on ((http|unix)://[^ ,]+)}, 1]
+    pid
+  end
+
+  def stop(pid, signal = "TERM")
+    Process.kill(signal, pid)
+    Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }
+  end
+
+  # What a server that does not start says, and its status.
+  def refusal(*arguments)
+    _, said, status = Open3.capture3(BINARY, "serve", *arguments)
+    assert_equal 2, status.exitstatus, said
+    said
+  end
+
+  def test_a_rackup_file_is_served_until_a_signal_stops_it
+    pid = start(target: write("hello.ru", HELLO))
+    assert_equal "#{pid} false", get.body
+    assert_predicate stop(pid), :success?
+    assert_equal "", File.read(@log)
+  end
+
+  def test_a_folder_with_a_rackup_file_is_an_application
+    write("config.ru", "#\\ -p 1\nrequire_relative 'lib/app'\nrun App\n__END__\nnot ruby")
+    write("lib/app.rb", "App = ->(env) { [200, {}, [Dir.pwd]] }")
+    pid = start
+    assert_equal File.realpath(@folder), get.body
+    assert_predicate stop(pid, "INT"), :success?
+  end
+
+  def test_requests_are_spread_over_workers
+    write("config.ru", HELLO)
+    master = start("-w", "2", "-t", "1")
+    clients = Array.new(2) { connect }
+    pids = clients.flat_map { |client| Array.new(5) { client.request.body.split } }.uniq
+    refute_includes pids.map(&:first), master.to_s
+    assert_equal ["true"], pids.map(&:last).uniq
+    assert_predicate stop(master), :success?
+  end
+
+  def test_a_worker_that_dies_is_replaced
+    write("config.ru", HELLO)
+    master = start("-w", "1")
+    worker = get.body.to_i
+    Process.kill("KILL", worker)
+    eventually { File.read(@log).include?("worker 0 ended (signal KILL); another starts now") }
+    replaced = Timeout.timeout(PATIENCE_SECONDS) { get.body.to_i }
+    refute_equal worker, replaced
+    assert_predicate stop(master), :success?
+    assert_raises(Errno::ESRCH) { Process.kill(0, replaced) }
+  end
+
+  def test_workers_do_not_outlive_their_master
+    write("config.ru", HELLO)
+    master = start("-w", "1")
+    worker = get.body.to_i
+    stop(master, "KILL")
+    eventually { !File.directory?("/proc/#{worker}") }
+  end
+
+  def test_an_answer_that_was_begun_is_finished_before_the_end
+    write("config.ru", "run ->(_) { sleep 0.3; [200, {}, ['done']] }")
+    [[], %w[-w 1]].each do |arguments|
+      pid = start(*arguments)
+      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      sleep 0.1
+      status = stop(pid)
+      assert_equal "done", client.response.body
+      assert_predicate status, :success?
+    end
+  end
+
+  def test_a_configuration_file_is_read_and_options_go_before_it
+    write("config.ru", HELLO)
+    write("config/puma.rb", <<~RUBY)
+      workers 2
+      threads 1, 3
+      environment "staging"
+      pidfile "server.pid"
+      plugin :tmp_restart
+      log = ->(text) { File.write("hooks", "\#{text}\\n", mode: "a") }
+      before_fork { log["before_fork"] }
+      on_worker_boot { |index| log["on_worker_boot \#{index}"] }
+      on_worker_shutdown { log["on_worker_shutdown"] }
+      on_booted { log["on_booted"] }
+    RUBY
+    pid = start("-w", "1")
+    assert_equal pid, File.read(File.join(@folder, "server.pid")).to_i
+    assert_match(/\A\d+ true\z/, get.body)
+    assert_predicate stop(pid), :success?
+    hooks = File.readlines(File.join(@folder, "hooks"), chomp: true)
+    assert_equal ["before_fork", "on_booted", "on_worker_boot 0", "on_worker_shutdown"], hooks.sort
+    assert_includes File.read(@log),
+                    "config/puma.rb: passed over, because it has no meaning here: plugin"
+    refute_path_exists File.join(@folder, "server.pid")
+  end
+
+  def test_a_unix_socket_is_made_with_its_mode_and_taken_away
+    write("config.ru", HELLO)
+    socket = File.join(@folder, "app.sock")
+    pid = start("-b", "unix://#{socket}?mode=0600", port: [])
+    assert_equal 0o600, File.stat(socket).mode & 0o777
+    assert_equal "#{pid} false", get.body
+    stop(pid)
+    refute_path_exists socket
+  end
+
+  def test_the_environment_is_told
+    write("config.ru",
+          'run ->(_) { [200, {}, [ENV.values_at("RACK_ENV", "RAILS_ENV").join(" ")]] }')
+    start("-e", "test")
+    assert_equal "test test", get.body
+  end
+
+  def test_what_keeps_a_server_from_starting_is_told_in_one_line
+    hello = write("config.ru", HELLO)
+    start
+    taken = @address[/\d+\z/]
+    assert_equal <<~TEXT, refusal(hello, "-p", taken)
+      thruway: cannot listen on http://127.0.0.1:#{taken}: Address already in use (os error 98)
+
+      hint: another process listens there; stop it, or choose another port with -p
+    TEXT
+    assert_includes refusal(File.join(@folder, "none.ru")),
+                    "there is no #{@folder}/none.ru\n\nhint: "
+    assert_includes refusal(hello, "-p", "0", "-C", "none.rb"), "cannot read #{Dir.pwd}/none.rb"
+  end
+
+  def test_an_application_that_raises_at_boot_is_told_in_one_line
+    broken = write("config.ru", "run 1\nraise 'no road'\n")
+    [[], %w[-w 2], %w[-w 2 -C lazy.rb]].each do |arguments|
+      write("lazy.rb", "preload_app! false")
+      said = Dir.chdir(@folder) { refusal(broken, "-p", "0", *arguments) }
+      line = "the application raised RuntimeError at boot: no road (#{broken}:2:in `"
+      assert_includes said, "thruway: #{line}", arguments.inspect
+      assert_includes said, "hint: THRUWAY_BACKTRACE=1 shows"
+    end
+    write("config.ru", "run(")
+    assert_match(/SyntaxError at boot: .*config.ru:1/, refusal(broken, "-p", "0"))
+  end
+
+  def test_a_gem_that_does_not_load_is_told_in_one_line
+    FileUtils.mkdir_p(File.join(@folder, "target/debug"))
+    copy = File.join(@folder, "target/debug/thruway")
+    FileUtils.cp(BINARY, copy)
+    write("gem/lib/thruway/cli.rb", 'require "thruway/thruway"')
+    _, said, status = Open3.capture3(copy, "serve", write("config.ru", HELLO))
+    assert_equal 2, status.exitstatus
+    assert_includes said,
+                    "thruway: the gem does not load: cannot load such file -- thruway/thruway\n"
+    assert_includes said, "\nhint: make build puts it beside this binary\n"
+  end
+
+  def test_without_ruby_the_line_says_so
+    _, said, status = Open3.capture3({ "PATH" => "/nowhere" }, BINARY, "serve",
+                                     write("config.ru", HELLO))
+    assert_equal 2, status.exitstatus
+    assert_includes said, "hint: an application needs Ruby 3.1 or later on PATH"
+  end
+
+  def test_rackup_and_its_handler_start_the_server
+    write("config.ru", HELLO)
+    library = File.expand_path("../../lib", __dir__)
+    extension = File.expand_path("../../../target/debug/gem", __dir__)
+    out, said = IO.pipe
+    pid = spawn("ruby", "-I", extension, "-I", library, "-S", "rackup", "-s", "thruway", "-p", "0",
+                "-o", "127.0.0.1", "config.ru", chdir: @folder, out: said, err: File::NULL)
+    said.close
+    @pids << pid
+    @address = Timeout.timeout(PATIENCE_SECONDS) { out.gets }[%r{on (http://[^ ,]+)}, 1]
+    assert_equal "#{pid} false", get.body
+    assert_predicate stop(pid), :success?
+  end
+end

@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+class ErrorTest < Minitest::Test
+  include Serving
+
+  # A body that fails after some pieces.
+  class Failing
+    attr_reader :closes
+
+    def initialize(*pieces)
+      @pieces = pieces
+      @closes = 0
+    end
+
+    def each(&block)
+      @pieces.each(&block)
+      raise "in the body"
+    end
+
+    def close
+      @closes += 1
+    end
+  end
+
+  def test_an_exception_is_a_500_with_its_backtrace_on_stderr
+    serve { raise ArgumentError, "no such road" }
+    client = connect
+    said = stderr_of { assert_equal 500, client.request("/lost?x").status }
+    assert_includes said, "no such road (ArgumentError)"
+    assert_includes said, "error_test.rb:"
+    assert_includes said, "in GET /lost?x"
+    stderr_of { assert_equal 500, client.request.status, "the connection is kept" }
+  end
+
+  def test_only_development_shows_the_message
+    serve { raise "secret" }
+    stderr_of { refute_includes get.body, "secret" }
+    serve(environment: "development") { raise "secret" }
+    stderr_of { assert_includes get.body, "secret (RuntimeError)" }
+  end
+
+  def test_what_is_no_standard_error_is_caught_as_well
+    [NotImplementedError, SystemExit, Interrupt, NoMemoryError].each do |error|
+      serve { raise error, "odd" }
+      stderr_of { assert_equal 500, get.status, error }
+    end
+    serve { throw :nowhere }
+    stderr_of { assert_equal 500, get.status }
+  end
+
+  def test_a_body_that_fails_before_anything_is_sent_is_a_500
+    body = Failing.new("one")
+    serve { [200, {}, body] }
+    said = stderr_of { assert_equal 500, get.status }
+    assert_includes said, "in the body (RuntimeError)"
+    assert_equal 1, body.closes
+  end
+
+  def test_a_body_that_fails_in_the_middle_never_looks_whole
+    body = Failing.new(*(["x" * 100_000] * 3))
+    serve { [200, {}, body] }
+    stderr_of do
+      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      got = begin
+        client.io.read
+      rescue Errno::ECONNRESET
+        ""
+      end
+      refute got.end_with?("0\r\n\r\n")
+    end
+    eventually { body.closes == 1 }
+  end
+
+  def test_an_answer_that_is_none_is_a_500
+    [nil, [200, {}], ["what", {}, []], [99, {}, []], [200, 5, []], [200, {}, [1]]].each do |answer|
+      serve { answer }
+      stderr_of { assert_equal 500, get.status, answer.inspect }
+    end
+  end
+
+  def test_a_handler_may_answer_for_errors
+    seen = nil
+    handler = lambda do |error, env, status|
+      seen = [error.message, env["PATH_INFO"], status]
+      [503, { "retry-after" => "1" }, ["later"]]
+    end
+    serve(lowlevel_error_handler: handler) { raise "full" }
+    stderr_of do
+      response = get("/p")
+      assert_equal [503, "later", "1"], [response.status, response.body, response["retry-after"]]
+    end
+    assert_equal ["full", "/p", 500], seen
+  end
+
+  def test_a_handler_that_fails_too_leaves_a_bare_500
+    serve(lowlevel_error_handler: ->(*) { raise "again" }) { raise "first" }
+    stderr_of do
+      response = get
+      assert_equal [500, ""], [response.status, response.body]
+    end
+  end
+
+  def test_a_killed_thread_ends_its_connection_and_no_other
+    serve(threads: 3) do |env|
+      Thread.current.kill if env["PATH_INFO"] == "/kill"
+      [200, {}, ["ok"]]
+    end
+    assert_predicate connect.send("GET /kill HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
+    assert_equal "ok", get.body
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+class HijackTest < Minitest::Test
+  include Serving
+
+  def test_an_application_takes_the_whole_connection
+    server = serve do |env|
+      io = env["rack.hijack"].call
+      io.write("mine: #{io.readpartial(10)}")
+      io.close
+      [-1, {}, []]
+    end
+    client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nmore")
+    assert_equal "mine: more", client.io.read
+    eventually { server.engine.connections.zero? }
+  end
+
+  def test_the_connection_is_in_the_environment_too
+    serve do |env|
+      env["rack.hijack"].call
+      env["rack.hijack_io"].write("found")
+      env["rack.hijack_io"].close
+    end
+    assert_equal "found", connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").io.read
+  end
+
+  def test_a_connection_can_be_kept_for_later
+    kept = nil
+    serve { |env| kept = env["rack.hijack"].call }
+    client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    eventually { kept }
+    kept.write("later")
+    kept.close
+    assert_equal "later", client.io.read
+  end
+
+  def test_the_head_is_sent_before_the_connection_is_given_away
+    hijack = lambda do |io|
+      io.write(io.readpartial(4).upcase)
+      io.close
+    end
+    headers = { "connection" => "upgrade", "upgrade" => "echo", "rack.hijack" => hijack }
+    serve { [101, headers, []] }
+    upgrade = "Upgrade: echo\r\nConnection: upgrade\r\n"
+    client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n#{upgrade}\r\n")
+    status, fields = client.read_head
+    assert_equal [101, "upgrade", nil],
+                 [status, fields.assoc("connection").last, fields.assoc("rack.hijack")]
+    assert_equal "ECHO", client.send("echo").io.read
+  end
+
+  def test_a_connection_is_taken_once
+    serve do |env|
+      env["rack.hijack"].call.close
+      env["rack.hijack"].call
+    end
+    said = stderr_of do
+      assert_predicate connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
+      eventually { $stderr.string.include?("IOError") }
+    end
+    assert_includes said, "there is no connection to take (IOError)"
+  end
+end

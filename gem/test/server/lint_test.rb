@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require "rack"
+require "uri"
+
+require_relative "../serving"
+
+# Whatever Rack's own checker says of a request or an answer would be a 500 here.
+class LintTest < Minitest::Test
+  include Serving
+
+  APP = lambda do |env|
+    request = Rack::Request.new(env)
+    case request.path_info
+    when "/form" then [200, { "content-type" => "text/plain" }, [request.params.to_a.inspect]]
+    when "/each" then [200, { "content-type" => "text/plain" }, ["a", "b"].each]
+    when "/none" then [204, {}, []]
+    else Rack::Files.new(__dir__).call(env)
+    end
+  end
+
+  def setup
+    serve(Rack::Lint.new(APP))
+  end
+
+  def test_a_form_is_read
+    form = "Content-Type: application/x-www-form-urlencoded\r\n"
+    response = get("/form?q=1", form, method: "POST", body: "a=b+c")
+    assert_equal '[["q", "1"], ["a", "b c"]]', response.body
+  end
+
+  def test_answers_pass
+    client = connect
+    assert_equal "ab", client.request("/each").body
+    assert_equal 204, client.request("/none").status
+    assert_equal File.read(__FILE__), client.request("/lint_test.rb").body
+    assert_equal "# frozen", client.request("/lint_test.rb", "Range: bytes=0-7\r\n").body
+    assert_equal 200, client.request("/each", method: "HEAD").status
+  end
+end

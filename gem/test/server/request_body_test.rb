@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+class RequestBodyTest < Minitest::Test
+  include Serving
+
+  def setup
+    serve do |env|
+      input = env["rack.input"]
+      text = input.read
+      input.rewind
+      [200, { "x-class" => input.class.name, "x-length" => env["CONTENT_LENGTH"].to_s,
+              "x-first" => input.gets.to_s.bytesize.to_s }, [text]]
+    end
+  end
+
+  def test_a_small_body_is_in_memory
+    response = get("/", method: "POST", body: "hello")
+    assert_equal ["hello", "StringIO", "5", "5"],
+                 [response.body, *%w[x-class x-length x-first].map { |name| response[name] }]
+  end
+
+  def test_a_body_in_chunks_is_whole_and_its_length_known
+    client = connect.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    client.send("3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n")
+    response = client.response
+    assert_equal %w[hello 5], [response.body, response["x-length"]]
+    assert_equal "again", client.request("/", method: "POST", body: "again").body
+  end
+
+  def test_a_large_body_is_a_file_and_leaves_no_descriptor
+    before = Dir.children("/proc/self/fd").size
+    body = "0123456789" * 30_000
+    client = connect
+    5.times do
+      response = client.request("/", method: "POST", body: body)
+      assert_equal ["File", body.bytesize.to_s], [response["x-class"], response["x-length"]]
+      assert_equal body, response.body
+    end
+    eventually { Dir.children("/proc/self/fd").size <= before + 2 }
+  end
+
+  def test_no_body_is_empty
+    response = get
+    assert_equal ["", "Module"], [response.body, response["x-class"]]
+  end
+
+  def test_a_client_that_waits_for_the_word_is_told_to_go_on
+    client = connect
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+    assert_equal 100, client.read_head.first
+    assert_equal "ok", client.send("ok").response.body
+  end
+
+  def test_a_body_beyond_the_limit_is_refused
+    serve(body_bytes_max: 10) { flunk }
+    assert_equal 413, get("/", method: "POST", body: "x" * 11).status
+  end
+end

@@ -1,0 +1,90 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+class ThreadsTest < Minitest::Test
+  include Serving
+
+  def test_a_blocked_application_leaves_the_road_to_others
+    gate = Queue.new
+    serve(threads: 2) do |env|
+      gate.pop if env["PATH_INFO"] == "/wait"
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    waiting = connect.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    20.times { assert_equal "/go", get("/go").body }
+    gate << true
+    assert_equal "/wait", waiting.response.body
+  end
+
+  def test_as_many_requests_wait_together_as_there_are_threads
+    inside = Queue.new
+    gate = Queue.new
+    serve(threads: 4) do
+      inside << true
+      gate.pop
+      [200, {}, ["ok"]]
+    end
+    clients = Array.new(8) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+    4.times { inside.pop }
+    assert_predicate inside, :empty?
+    8.times { gate << true }
+    clients.each { |client| assert_equal "ok", client.response.body }
+  end
+
+  def test_requests_of_all_kinds_come_through_under_load
+    serve(threads: 4) do |env|
+      case env["PATH_INFO"]
+      when "/sleep" then sleep(0.002)
+      when "/busy" then 2000.times { |n| n.to_s }
+      end
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    threads = Array.new(12) do |number|
+      Thread.new do
+        client = connect
+        Array.new(60) { |n| client.request(%w[/ /sleep /busy][(n + number) % 3]).body }
+      end
+    end
+    all = threads.map(&:value)
+    assert_equal 12 * 60, all.flatten.size
+    assert_equal %w[/ /busy /sleep], all.flatten.uniq.sort
+  end
+
+  def test_requests_in_one_packet_do_not_wait_for_an_event_that_never_comes
+    gate = Queue.new
+    serve { |env| gate.pop && [200, {}, [env["PATH_INFO"]]] }
+    client = connect.send(%w[/1 /2 /3].map { |p| "GET #{p} HTTP/1.1\r\nHost: a\r\n\r\n" }.join)
+    %w[/1 /2 /3].each do |path|
+      sleep 0.02
+      gate << true
+      assert_equal path, client.response.body
+    end
+  end
+
+  def test_stopping_waits_for_what_was_asked
+    gate = Queue.new
+    server = serve { gate.pop && [200, {}, ["last words"]] }
+    client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    idle = connect
+    eventually { server.engine.requests == 1 && server.engine.connections == 2 }
+    server.stop(20)
+    assert_predicate idle, :closed?
+    gate << true
+    assert_equal "last words", client.response.body
+    assert_predicate client, :closed?
+    @servings[0][1].join
+  end
+
+  def test_a_thread_that_never_ends_is_ended
+    server = serve { sleep }
+    client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    eventually { server.engine.requests == 1 }
+    said = stderr_of do
+      server.stop(0.1)
+      @servings[0][1].join(PATIENCE_SECONDS)
+    end
+    assert_includes said, "threads were still busy"
+    assert_predicate client, :closed?
+  end
+end

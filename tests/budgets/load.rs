@@ -1,0 +1,45 @@
+//! What a request costs the client: one send and one read, and memory is not asked for.
+
+#[expect(dead_code, reason = "its other tests need more of it")]
+#[path = "../../crates/load/tests/server/mod.rs"]
+mod server;
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use server::{HELLO, Server};
+
+/// Calls by name, as `strace -c` counts them.
+type Calls = BTreeMap<String, i64>;
+
+/// How many requests more the second run makes than the first.
+const MORE: i64 = 1000;
+
+#[test]
+fn a_request_is_one_send_and_one_read() {
+    let server = Server::answering(HELLO);
+    let before = calls(&server, &format!("-n{MORE}"));
+    let after = calls(&server, &format!("-n{}", 2 * MORE));
+    let more = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
+    for (name, golden) in [("sendto", MORE), ("recvfrom", MORE)] {
+        assert_eq!(more(name), golden, "{name}: {before:?} {after:?}");
+    }
+    for name in ["connect", "epoll_ctl", "mmap", "munmap", "brk", "mremap"] {
+        assert_eq!(more(name), 0, "{name}: {before:?} {after:?}");
+    }
+}
+
+/// The calls of `thruway load` over one connection.
+fn calls(server: &Server, requests: &str) -> Calls {
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", env!("CARGO_BIN_EXE_thruway"), "load", &server.url("/")]);
+    let output = strace.args(["-c1", requests]).output().expect("scripts/setup installs strace");
+    let table = String::from_utf8(output.stderr).expect("it is text");
+    table.lines().filter_map(row).collect()
+}
+
+/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+fn row(line: &str) -> Option<(String, i64)> {
+    let cells: Vec<_> = line.split_whitespace().collect();
+    Some(((*cells.last()?).to_owned(), cells.get(3)?.parse().ok()?))
+}

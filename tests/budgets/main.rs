@@ -1,0 +1,5 @@
+//! Golden counts: how many questions a task may ask the system. They repeat exactly on every
+//! machine; a change of one is a change of what the project promises.
+#![forbid(unsafe_code)]
+
+mod load;

@@ -1,0 +1,206 @@
+//! `thruway mount`, as root on a machine with `/dev/fuse`; elsewhere these tests say so and pass.
+
+#[cfg(test)]
+mod differential;
+#[cfg(test)]
+mod fixture;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
+
+use fixture::{Mounted, kill, processes_with, wait_until};
+
+use crate::{run, stderr, stdout, thruway};
+
+#[test]
+fn what_is_written_through_the_mount_is_in_the_source() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir(mounted.target("folder")).unwrap();
+    fs::write(mounted.target("folder/file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mounted.source("folder/file")).unwrap(), "text");
+    let mut file = OpenOptions::new().append(true).open(mounted.target("folder/file")).unwrap();
+    file.write_all(b" and more").unwrap();
+    assert_eq!(fs::read_to_string(mounted.source("folder/file")).unwrap(), "text and more");
+    fs::rename(mounted.target("folder/file"), mounted.target("renamed")).unwrap();
+    fs::hard_link(mounted.target("renamed"), mounted.target("linked")).unwrap();
+    symlink("renamed", mounted.target("symlink")).unwrap();
+    let ours = fs::metadata(mounted.target("symlink")).unwrap();
+    let theirs = fs::metadata(mounted.source("linked")).unwrap();
+    assert_eq!((ours.ino(), ours.nlink(), ours.len()), (theirs.ino(), 2, 13));
+    fs::remove_dir(mounted.target("folder")).unwrap();
+    fs::remove_file(mounted.target("linked")).unwrap();
+    let mut names: Vec<_> = fs::read_dir(mounted.source("")).unwrap().flatten().collect();
+    names.sort_by_key(fs::DirEntry::file_name);
+    assert_eq!(
+        names.iter().map(fs::DirEntry::file_name).collect::<Vec<_>>(),
+        ["renamed", "symlink"]
+    );
+}
+
+#[test]
+fn a_frozen_mount_is_read_only_and_opens_never_reach_the_daemon() {
+    let Some(mounted) = Mounted::new(&["--frozen"]) else { return };
+    let text = "text".repeat(100_000);
+    fs::write(mounted.source("file"), &text).unwrap();
+    for _ in 0..10 {
+        assert_eq!(fs::read_to_string(mounted.target("file")).unwrap(), text);
+    }
+    // The first one tells the kernel that it need not ask.
+    assert_eq!(mounted.requests("open"), 1);
+    assert_eq!(fs::write(mounted.target("other"), "").unwrap_err().raw_os_error(), Some(30));
+}
+
+#[test]
+fn a_worker_that_dies_takes_nothing_with_it() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir(mounted.target("folder")).unwrap();
+    fs::write(mounted.target("folder/file"), "before").unwrap();
+    let mut open =
+        OpenOptions::new().read(true).write(true).open(mounted.target("folder/file")).unwrap();
+    let before = open.metadata().unwrap();
+    kill(mounted.worker());
+    open.write_all_at(b"after!", 0).unwrap();
+    assert_eq!(open.metadata().unwrap().ino(), before.ino());
+    let mut text = String::new();
+    open.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "after!");
+    fs::write(mounted.target("folder/other"), "new").unwrap();
+    assert_eq!(fs::read_dir(mounted.target("folder")).unwrap().count(), 2);
+    assert_eq!(mounted.status("restarts"), 1);
+    assert!(mounted.log().contains("the worker died (signal: 9 (SIGKILL))"), "{}", mounted.log());
+}
+
+#[test]
+fn a_mount_whose_processes_were_killed_is_taken_away() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let processes: Vec<_> = processes_with(&mounted.source("")).collect();
+    assert_eq!(processes.len(), 2);
+    // The supervisor first: it has the lower number, and would start another worker.
+    processes.into_iter().for_each(kill);
+    let target = mounted.target("");
+    wait_until("the connection is gone", || fs::read_dir(&target).is_err());
+    let status = thruway().args(["mount", "status"]).arg(&target).output().unwrap();
+    assert!(stdout(&status).contains("no answer"), "{}", stdout(&status));
+    assert_eq!(status.status.code(), Some(1));
+    let unmount = thruway().arg("unmount").arg(&target).output().unwrap();
+    assert!(unmount.status.success(), "{}", stderr(&unmount));
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn ending_the_foreground_process_unmounts() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let target = mounted.target("");
+    assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
+    let mut command = thruway();
+    command.args(["mount", "-f"]).arg(mounted.source("")).arg(&target);
+    let mut foreground = command.spawn().unwrap();
+    fs::write(mounted.source("file"), "").unwrap();
+    wait_until("the mount is there", || fs::read_dir(&target).unwrap().count() == 1);
+    let stopped = Command::new("kill").args(["-TERM", &foreground.id().to_string()]).status();
+    assert!(stopped.unwrap().success());
+    assert!(foreground.wait().unwrap().success());
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_named_with_its_cure() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let path = |name: &str| mounted.folder.path().join(name).to_str().unwrap().to_owned();
+    let (source, target) = (path("source"), path("target"));
+    fs::write(mounted.source("file"), "").unwrap();
+    fs::create_dir(path("empty")).unwrap();
+    let refused = |arguments: &[&str], words: &str| {
+        let output = run(arguments);
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2));
+    };
+    refused(&["mount", &source, &target], "is mounted already\n\nhint: thruway unmount ");
+    refused(&["mount", &target, &source], "it is not empty\n\nhint: --nonempty");
+    refused(&["mount", &path("missing"), &path("empty")], "cannot open the source ");
+    refused(&["mount", &path("source/file"), &path("empty")], "hint: a source must be a folder");
+    refused(&["mount", &source, &path("missing")], "hint: mkdir ");
+    refused(&["mount", &source, &path("source/file")], "hint: the target must be a folder");
+    refused(&["unmount", &path("empty")], "is no thruway mount\n\nhint: thruway mount status");
+    refused(&["mount-process"], "no order on standard input");
+    let busy = File::open(mounted.target("file")).unwrap();
+    refused(&["unmount", &target], "hint: --lazy");
+    drop(busy);
+}
+
+#[test]
+fn setuid_is_cleared_by_an_ordinary_users_write_and_kept_by_roots() {
+    let Some(mounted) = Mounted::new(&["--allow-other"]) else { return };
+    let program = mounted.target("program");
+    fs::write(&program, "#").unwrap();
+    let write_as = |user: &str| {
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o6777)).unwrap();
+        let script = format!("echo x > '{}'", program.display());
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", "sh", "-c", &script]);
+        assert!(command.status().unwrap().success());
+        let source = fs::metadata(mounted.source("program")).unwrap().mode();
+        assert_eq!(fs::metadata(&program).unwrap().mode(), source);
+        source & 0o7777
+    };
+    fs::set_permissions(mounted.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(write_as("1000"), 0o777);
+    assert_eq!(write_as("0"), 0o6777);
+}
+
+#[test]
+fn what_others_change_in_the_source_is_seen_although_the_kernel_keeps_it() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let target = |name: &str| mounted.target(name);
+    fs::create_dir(mounted.source("folder")).unwrap();
+    // The kernel now holds that there is no such name, and which names there are.
+    assert!(fs::metadata(target("folder/new")).is_err());
+    assert_eq!(fs::read_dir(target("folder")).unwrap().count(), 0);
+    fs::write(mounted.source("folder/new"), "text").unwrap();
+    wait_until("a new name is seen", || fs::metadata(target("folder/new")).is_ok());
+    wait_until("it is listed", || fs::read_dir(target("folder")).unwrap().count() == 1);
+    let size = || fs::metadata(target("folder/new")).unwrap().len();
+    assert_eq!(size(), 4);
+    fs::write(mounted.source("folder/new"), "longer text").unwrap();
+    wait_until("its size is seen", || size() == 11);
+    fs::set_permissions(mounted.source("folder/new"), fs::Permissions::from_mode(0o600)).unwrap();
+    let mode = || fs::metadata(target("folder/new")).unwrap().mode() & 0o777;
+    wait_until("its mode is seen", || mode() == 0o600);
+    fs::rename(mounted.source("folder/new"), mounted.source("folder/moved")).unwrap();
+    wait_until("the new name is seen", || fs::metadata(target("folder/moved")).is_ok());
+    wait_until("the old name is gone", || fs::metadata(target("folder/new")).is_err());
+    fs::write(mounted.source("other"), "other").unwrap();
+    fs::rename(mounted.source("other"), mounted.source("folder/moved")).unwrap();
+    let text = || fs::read_to_string(target("folder/moved")).unwrap_or_default();
+    wait_until("the other file is seen", || text() == "other");
+    fs::remove_file(mounted.source("folder/moved")).unwrap();
+    wait_until("it is gone", || fs::metadata(target("folder/moved")).is_err());
+    assert!(mounted.status("counts")["changes_told"].as_u64() > Some(0));
+}
+
+#[test]
+fn the_kernel_is_told_nothing_of_what_goes_through_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir(mounted.target("folder")).unwrap();
+    for name in 0..100 {
+        fs::write(mounted.target(&format!("folder/{name}")), "text").unwrap();
+    }
+    let asked = || mounted.requests("getattr") + mounted.requests("statx");
+    let before = asked();
+    for name in 0..100 {
+        assert_eq!(fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap().len(), 4);
+    }
+    // Each file was written to since its attributes were told, and so they are asked for once.
+    let after = asked();
+    assert!((100..110).contains(&(after - before)), "{}", after - before);
+    // A change by somebody else is told after those, so they have been looked at when it is.
+    fs::write(mounted.source("folder/other"), "").unwrap();
+    wait_until("it is told", || fs::metadata(mounted.target("folder/other")).is_ok());
+    for name in 0..100 {
+        fs::metadata(mounted.target(&format!("folder/{name}"))).unwrap();
+    }
+    // The new name and the folder itself, perhaps, but none of the hundred.
+    assert!(asked() - after < 10, "{}", asked() - after);
+}

@@ -1,0 +1,110 @@
+//! A mount in a temporary folder.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::{run, stderr, stdout, thruway};
+
+/// How long a daemon may take for what it does at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mount in a temporary folder; it is gone when this value is.
+pub(super) struct Mounted {
+    pub(super) folder: TempDir,
+}
+
+impl Mounted {
+    /// Mounts `source` at `target` in a new folder, or says why this machine cannot.
+    pub(super) fn new(arguments: &[&str]) -> Option<Self> {
+        if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: /dev/fuse: {error}");
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["source", "target"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let mounted = Self { folder };
+        let output = mounted.mount(arguments);
+        if stderr(&output).contains("Operation not permitted") {
+            eprintln!("skipped: {}", stderr(&output).trim());
+            return None;
+        }
+        assert!(output.status.success(), "{}", stderr(&output));
+        Some(mounted)
+    }
+
+    fn mount(&self, arguments: &[&str]) -> Output {
+        let log = self.folder.path().join("log");
+        let mut command = thruway();
+        command.arg("mount").arg("--log").arg(log).args(arguments);
+        command.arg(self.source("")).arg(self.target("")).output().unwrap()
+    }
+
+    pub(super) fn source(&self, name: &str) -> PathBuf {
+        self.folder.path().join("source").join(name)
+    }
+
+    pub(super) fn target(&self, name: &str) -> PathBuf {
+        self.folder.path().join("target").join(name)
+    }
+
+    /// What `thruway mount status --json` says in this field.
+    pub(super) fn status(&self, field: &str) -> serde_json::Value {
+        let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
+        let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        assert!(output.status.success(), "{status}");
+        status[field].clone()
+    }
+
+    /// How many requests of this kind there were.
+    pub(super) fn requests(&self, operation: &str) -> u64 {
+        self.status("requests")[operation].as_u64().unwrap_or(0)
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The worker's process: the one that has the source open and whose parent has, too.
+    pub(super) fn worker(&self) -> u32 {
+        let mut processes: Vec<_> = processes_with(&self.source("")).collect();
+        processes.sort_unstable();
+        *processes.last().expect("a worker")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let target = self.target("");
+        let _ = thruway().args(["unmount", "--lazy"]).arg(&target).output();
+    }
+}
+
+/// The processes that have this folder open.
+pub(super) fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
+    let folder = folder.to_owned();
+    fs::read_dir("/proc").unwrap().flatten().filter_map(move |entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let mut open = fs::read_dir(entry.path().join("fd")).ok()?.flatten();
+        open.any(|fd| fs::read_link(fd.path()).is_ok_and(|path| path == folder)).then_some(number)
+    })
+}
+
+pub(super) fn kill(process: u32) {
+    assert!(Command::new("kill").args(["-9", &process.to_string()]).status().unwrap().success());
+}
+
+/// Waits until `is_so`.
+pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not so after {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,313 @@
+//! `thruway serve DIR`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::http::{Client, Server};
+use crate::{run, stderr, thruway};
+
+/// A folder with one of everything, and its server.
+fn site() -> (TempDir, Server) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().join("site");
+    fs::create_dir_all(root.join("sub/deep")).expect("it is written");
+    fs::create_dir_all(root.join("bare")).expect("it is written");
+    let files: [(&str, &[u8]); 9] = [
+        ("index.html", b"<h1>home</h1>"),
+        ("a.txt", b"0123456789"),
+        ("script.js", b"let a = 1;"),
+        ("script.js.gz", b"(gzip)"),
+        ("script.js.br", b"(brotli)"),
+        ("sub/index.html", b"sub"),
+        ("bare/<b>.txt", b""),
+        (".secret", b"no"),
+        ("sub/deep/.well-known", b"yes"),
+    ];
+    for (name, bytes) in files {
+        fs::write(root.join(name), bytes).expect("it is written");
+    }
+    fs::write(folder.path().join("outside.txt"), "outside").expect("it is written");
+    std::os::unix::fs::symlink("../outside.txt", root.join("leak.txt")).expect("it is written");
+    std::os::unix::fs::symlink("a.txt", root.join("link.txt")).expect("it is written");
+    let server = serve(&root, &[]);
+    (folder, server)
+}
+
+fn serve(folder: &Path, arguments: &[&str]) -> Server {
+    Server::start(thruway().arg("serve").arg(folder).args(["-p", "0"]).args(arguments))
+}
+
+#[test]
+fn a_file_comes_with_its_type_and_validators() {
+    let (_folder, server) = site();
+    let response = server.get("/a.txt", "");
+    assert_eq!((response.status, response.text()), (200, "0123456789"));
+    assert_eq!(response.field("content-type"), Some("text/plain; charset=utf-8"));
+    assert_eq!(response.field("accept-ranges"), Some("bytes"));
+    let (tag, date) = (response.field("etag").unwrap(), response.field("last-modified").unwrap());
+    assert!(tag.starts_with('"'), "{tag} is strong");
+    let known = server.get("/a.txt", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((known.status, known.body.len(), known.field("etag")), (304, 0, Some(tag)));
+    assert_eq!(server.get("/a.txt", &format!("If-Modified-Since: {date}\r\n")).status, 304);
+    assert_eq!(server.get("/a.txt", "If-Match: \"other\"\r\n").status, 412);
+    assert_eq!(server.get("/link.txt", "").text(), "0123456789");
+}
+
+#[test]
+fn a_changed_file_has_another_tag() {
+    let (folder, server) = site();
+    let before = server.get("/a.txt", "");
+    fs::write(folder.path().join("site/a.txt"), "9876543210").unwrap();
+    let fields = format!("If-None-Match: {}\r\n", before.field("etag").unwrap());
+    let after = server.get("/a.txt", &fields);
+    assert_eq!((after.status, after.text()), (200, "9876543210"));
+}
+
+#[test]
+fn ranges_are_sent_alone_and_together() {
+    let (_folder, server) = site();
+    let one = server.get("/a.txt", "Range: bytes=2-4\r\n");
+    assert_eq!((one.status, one.text()), (206, "234"));
+    assert_eq!(one.field("content-range"), Some("bytes 2-4/10"));
+    let many = server.get("/a.txt", "Range: bytes=0-1,-2\r\n");
+    let media = many.field("content-type").unwrap();
+    let boundary = media.strip_prefix("multipart/byteranges; boundary=").unwrap();
+    let expected = format!(
+        "\r\n--{boundary}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-range: bytes 0-1/10\r\n\r\n01\
+         \r\n--{boundary}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-range: bytes 8-9/10\r\n\r\n89\
+         \r\n--{boundary}--\r\n"
+    );
+    assert_eq!((many.status, many.text()), (206, expected.as_str()));
+    let behind = server.get("/a.txt", "Range: bytes=10-\r\n");
+    assert_eq!((behind.status, behind.field("content-range")), (416, Some("bytes */10")));
+    let stale = server.get("/a.txt", "Range: bytes=2-4\r\nIf-Range: \"other\"\r\n");
+    assert_eq!((stale.status, stale.text()), (200, "0123456789"));
+}
+
+#[test]
+fn a_compressed_variant_goes_to_whoever_takes_it() {
+    let (_folder, server) = site();
+    let plain = server.get("/script.js", "");
+    assert_eq!((plain.text(), plain.field("content-encoding")), ("let a = 1;", None));
+    assert_eq!(plain.field("vary"), Some("accept-encoding"));
+    let best = server.get("/script.js", "Accept-Encoding: gzip, br\r\n");
+    assert_eq!((best.text(), best.field("content-encoding")), ("(brotli)", Some("br")));
+    let rated = server.get("/script.js", "Accept-Encoding: gzip, br;q=0.5\r\n");
+    assert_eq!((rated.text(), rated.field("content-encoding")), ("(gzip)", Some("gzip")));
+    assert_eq!(rated.field("content-type"), plain.field("content-type"));
+    assert_ne!(rated.field("etag"), plain.field("etag"));
+}
+
+#[test]
+fn a_folder_is_its_index_and_wants_its_slash() {
+    let (_folder, server) = site();
+    assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
+    assert_eq!(server.get("/sub/", "").text(), "sub");
+    let moved = server.get("/sub?a=b", "");
+    assert_eq!((moved.status, moved.field("location")), (301, Some("/sub/?a=b")));
+    assert_eq!(server.get("/bare/", "").status, 404);
+}
+
+#[test]
+fn a_folder_without_an_index_is_listed_on_request_only() {
+    let (folder, _server) = site();
+    let server = serve(&folder.path().join("site"), &["--list"]);
+    let page = server.get("/bare/", "");
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.text().contains("<a href=\"./%3Cb%3E.txt\">&lt;b&gt;.txt</a>"));
+    assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
+}
+
+#[test]
+fn nothing_outside_and_nothing_hidden_is_served() {
+    let (_folder, server) = site();
+    for path in ["/.secret", "/leak.txt", "/none", "/a.txt/", "/sub/deep/%5c", "/a.txt::$DATA"] {
+        assert_eq!(server.get(path, "").status, 404, "{path}");
+    }
+    for path in ["/../outside.txt", "/%2e%2e/outside.txt", "/sub/../../outside.txt"] {
+        assert_eq!(server.get(path, "").status, 400, "{path}");
+    }
+    assert_eq!(server.get("/sub/deep/.well-known", "").text(), "yes");
+}
+
+#[test]
+fn only_what_a_folder_can_do_is_done() {
+    let (_folder, server) = site();
+    let mut client = server.connect();
+    let head = client.request("HEAD", "/a.txt", "");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("10")));
+    let options = client.request("OPTIONS", "/a.txt", "");
+    assert_eq!((options.status, options.field("allow")), (204, Some("GET, HEAD, OPTIONS")));
+    client.send(b"POST /a.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.response(false).status, 405);
+    client.send(b"PUT /a.txt HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    assert_eq!(client.response(false).status, 405);
+    assert_eq!(client.request("GET", "/a.txt", "").text(), "0123456789");
+}
+
+#[test]
+fn requests_in_one_packet_are_answered_in_their_order() {
+    let (_folder, server) = site();
+    let mut client = server.connect();
+    let one = "GET /a.txt HTTP/1.1\r\nHost: a\r\nRange: bytes=";
+    let all: String = (0..10).map(|n| format!("{one}{n}-{n}\r\n\r\n")).collect();
+    client.send(all.as_bytes());
+    for n in 0..10 {
+        assert_eq!(client.response(false).text(), n.to_string());
+    }
+}
+
+#[test]
+fn a_request_may_come_a_byte_at_a_time() {
+    let (_folder, server) = site();
+    let mut client = server.connect();
+    for byte in b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n" {
+        client.send(&[*byte]);
+    }
+    assert_eq!(client.response(false).text(), "0123456789");
+}
+
+#[test]
+fn the_connection_ends_when_the_client_says_so() {
+    let (_folder, server) = site();
+    let mut client = server.connect();
+    assert_eq!(client.request("GET", "/a.txt", "Connection: close\r\n").status, 200);
+    assert!(client.is_closed());
+    let mut old = server.connect();
+    old.send(b"GET /a.txt HTTP/1.0\r\n\r\n");
+    let response = old.response(false);
+    assert_eq!(response.field("connection"), Some("close"));
+    assert!(old.is_closed());
+    let mut kept = server.connect();
+    kept.send(b"GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(kept.response(false).field("connection"), Some("keep-alive"));
+    assert_eq!(kept.request("GET", "/a.txt", "").status, 200);
+}
+
+#[test]
+fn a_client_that_has_said_all_still_gets_its_answers() {
+    let (_folder, server) = site();
+    let mut client = server.connect();
+    client.send(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\nGET /sub/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.socket().shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.response(false).text(), "0123456789");
+    assert_eq!(client.response(false).text(), "sub");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn every_malformed_request_is_refused_and_hung_up_on() {
+    let (_folder, server) = site();
+    let vectors = include_str!("../vectors/request_head.tsv");
+    let mut refused = 0;
+    for row in vectors.lines().filter(|row| !row.starts_with('#')) {
+        let (bytes, expected) = row.split_once('\t').unwrap();
+        let status: Option<u16> = expected.split(' ').next_back().and_then(|s| s.parse().ok());
+        let Some(status) = status.filter(|_| !expected.starts_with("ok")) else { continue };
+        let mut client = server.connect();
+        client.send(&crate::unescape(bytes));
+        let response = client.response(false);
+        assert_eq!((response.status, client.is_closed()), (status, true), "{bytes}");
+        refused += 1;
+    }
+    assert!(refused > 80, "the vectors are there");
+}
+
+#[test]
+fn a_large_file_arrives_whole_however_slowly_it_is_taken() {
+    let (folder, server) = site();
+    let bytes: Vec<u8> = (0..20_u32 << 18).flat_map(|n| n.to_le_bytes()).collect();
+    fs::write(folder.path().join("site/large.bin"), &bytes).unwrap();
+    let mut slow = server.connect();
+    slow.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(server.get("/large.bin", "").body == bytes);
+    assert!(slow.response(false).body == bytes);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
+    let (folder, server) = site();
+    let path = folder.path().join("site/shrinking.bin");
+    fs::write(&path, vec![7; 64 << 20]).unwrap();
+    let mut client = server.connect();
+    client.send(b"GET /shrinking.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    let mut first = [0; 1000];
+    let mut socket = client.socket().try_clone().unwrap();
+    socket.read_exact(&mut first).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let mut rest = Vec::new();
+    // It ends, well or not, and before its time.
+    let _ = socket.read_to_end(&mut rest);
+    assert!(rest.len() < 64 << 20);
+    assert_eq!(server.get("/a.txt", "").status, 200);
+}
+
+#[test]
+fn a_unix_socket_is_served_too() {
+    let (folder, _server) = site();
+    let socket = folder.path().join("socket");
+    let bind = format!("unix://{}", socket.display());
+    let site = folder.path().join("site");
+    let _server = Server::start(thruway().arg("serve").arg(site).args(["-b", &bind]));
+    let mut client = Client::unix(&socket);
+    assert_eq!(client.request("GET", "/a.txt", "").text(), "0123456789");
+}
+
+#[test]
+fn an_idle_client_costs_no_other_one_anything() {
+    let (_folder, server) = site();
+    let mut idle: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for client in idle.iter_mut().step_by(2) {
+        client.send(b"GET /a.txt HTTP/1.1\r\nHo");
+    }
+    assert_eq!(server.get("/a.txt", "").text(), "0123456789");
+    for client in idle.iter_mut().step_by(2) {
+        client.send(b"st: a\r\n\r\n");
+        assert_eq!(client.response(false).text(), "0123456789");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_cure() {
+    let (folder, server) = site();
+    let port = server.address().rsplit(':').next().unwrap();
+    let site = folder.path().join("site");
+    let output = run(&["serve", site.to_str().unwrap(), "-p", port]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "thruway: cannot listen on http://127.0.0.1:{port}: Address already in use (os error 98)\n\n\
+             hint: another process listens there; stop it, or choose another port with -p\n"
+        )
+    );
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let output = run(&["serve", "/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "thruway: cannot serve /nowhere/at/all: ";
+    assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
+}
+
+#[test]
+fn a_client_that_resets_leaves_the_server_as_it_was() {
+    let (folder, server) = site();
+    fs::write(folder.path().join("site/large.bin"), vec![1; 8 << 20]).unwrap();
+    for _ in 0..50 {
+        let mut client = server.connect();
+        client.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let mut client = server.connect();
+    for _ in 0..100 {
+        assert_eq!(client.request("GET", "/a.txt", "").status, 200);
+    }
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    crate::eventually(|| descriptors() < 40);
+    drop(client.socket().write(b""));
+}
