@@ -2,4 +2,6 @@
 //! machine; a change of one is a change of what the project promises.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod boot;
 mod load;

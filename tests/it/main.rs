@@ -7,6 +7,12 @@ mod http;
 mod load;
 mod manual;
 mod mount;
+#[cfg(target_os = "linux")]
+mod pack;
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+mod run;
 mod serve;
 mod which;
 

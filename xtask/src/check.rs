@@ -69,8 +69,9 @@ fn steps(root: &Path) -> Vec<Step> {
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
-        step("tests", crate::cargo(), &["test", "--workspace"]),
+        // Tests of the binary start Ruby with it.
         step("gem", crate::cargo(), &["x", "gem"]),
+        step("tests", crate::cargo(), &["test", "--workspace"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]

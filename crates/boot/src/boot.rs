@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::code::{CodeFlags, Reason, Sighting, Warnings, is_loadable};
 use crate::folders::{Folders, Probe, now_ns};
+use crate::frozen;
 use crate::kind;
 use crate::learned::{self, Compiled, Learned};
 use crate::load_path::{LoadPath, Resolution};
@@ -75,7 +76,10 @@ impl Boot {
                 (None, Some(error.to_string()), may_write)
             }
         };
-        let is_frozen = options.is_frozen() && is_unchanged(pack.as_ref(), options.trust);
+        let is_frozen = options.is_frozen()
+            && pack.zip(place.as_deref()).is_some_and(|(pack, place)| {
+                options.trust == Trust::Image || frozen::is_unchanged(&pack, place)
+            });
         let boot = Self {
             counts: Counts::default(),
             identity: identity.to_vec(),
@@ -139,8 +143,14 @@ impl Boot {
         if resolution != Resolution::Nowhere || self.options.is_frozen() {
             return resolution;
         }
-        folders.forget();
-        load_path.resolve(&mut folders, name)
+        folders.afresh(|folders| load_path.resolve(folders, name))
+    }
+
+    /// Whether it is known where in the load path the feature is, or that it is nowhere.
+    #[must_use]
+    pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders() else { return false };
+        load_path.resolve(&mut folders, name) != Resolution::Unknown
     }
 
     /// What is at a path that Ruby is about to open for loading.
@@ -374,21 +384,6 @@ fn thawed(trust: Trust, is_frozen: bool) -> Trust {
         Trust::Frozen | Trust::Image if !is_frozen => Trust::Validated,
         trust => trust,
     }
-}
-
-/// Whether a pack can be believed without asking again: an image's, or one all of whose folders have
-/// their times. A time that was cut to whole seconds is right as well: image layers keep no more.
-fn is_unchanged(pack: Option<&Pack<'_>>, trust: Trust) -> bool {
-    let Some(pack) = pack else { return false };
-    trust == Trust::Image
-        || pack.entries().filter(|entry| entry.kind() == kind::FOLDER).all(|entry| {
-            let stat = fs::statat(CWD, entry.name(), AtFlags::SYMLINK_NOFOLLOW);
-            let is_listed = entry.flags() & kind::LISTED != 0;
-            stat.is_ok_and(|stat| {
-                let (now, then) = (Stamp::of(&stat).mtime_ns, entry.stamp().mtime_ns);
-                !is_listed || now == then || now == then - then.rem_euclid(1_000_000_000)
-            })
-        })
 }
 
 /// The name of a document: how it is read, and where it is.

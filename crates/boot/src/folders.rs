@@ -33,8 +33,10 @@ pub struct Folders {
     is_frozen: bool,
     ids: HashMap<Box<[u8]>, FolderId, BuildHasherDefault<PathHasher>>,
     folders: Vec<Folder>,
-    /// Folders that were checked in an earlier epoch are checked again.
-    epoch: u32,
+    /// Counts what may have changed folders.
+    now: u32,
+    /// Folders that were checked before are checked again.
+    valid_since: u32,
     /// How often the disk was asked, for reports.
     pub(crate) lookups: u64,
 }
@@ -99,24 +101,37 @@ impl Folders {
     #[must_use]
     pub fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
         let (ids, folders) = (HashMap::default(), Vec::new());
-        Self { pack, is_frozen, ids, folders, epoch: 1, lookups: 0 }
+        Self { pack, is_frozen, ids, folders, now: 1, valid_since: 1, lookups: 0 }
     }
 
     /// Something may have been made, moved or removed: everything is checked before it is used again.
     pub fn forget(&mut self) {
-        self.epoch += 1;
+        self.now += 1;
+        self.valid_since = self.now;
     }
 
-    /// The thing at `path` may have been made, moved or removed. Only what is known of it, or of the
-    /// folder that it is in, is affected.
+    /// Looks with fresh eyes: every folder that `look` needs is checked again, and no other.
+    pub fn afresh<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
+        let valid_since = self.valid_since;
+        self.forget();
+        let seen = look(self);
+        self.valid_since = valid_since;
+        seen
+    }
+
+    /// The thing at `path` may have been made, moved or removed. Only what is known of it, of what is
+    /// below it, or of the folder that it is in, is affected.
     pub fn changed(&mut self, path: &[u8]) {
-        let is_known = |path: &[u8]| self.ids.contains_key(path);
-        let concerns = match path::split(path) {
-            Some((folder, _)) if path::is_clean(path) => is_known(folder) || is_known(path),
-            _ => true,
+        let is_below = |known: &[u8]| {
+            known.strip_prefix(path).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
         };
-        if concerns {
-            self.forget();
+        let parent = path::split(path).filter(|_| path::is_clean(path));
+        let Some((parent, _)) = parent.filter(|_| !self.ids.keys().any(|known| is_below(known)))
+        else {
+            return self.forget();
+        };
+        if let Some(parent) = self.ids.get(parent) {
+            self.folders[parent.0 as usize].checked = 0;
         }
     }
 
@@ -249,9 +264,9 @@ impl Folders {
         }
     }
 
-    /// Makes sure that the folder's state is of this epoch.
+    /// Makes sure that nothing has happened since the folder was looked at.
     fn check(&mut self, id: FolderId, links: u32) {
-        if self.folders[id.0 as usize].checked == self.epoch {
+        if self.folders[id.0 as usize].checked >= self.valid_since {
             return;
         }
         let state = match self.state_from_pack(id) {
@@ -260,7 +275,7 @@ impl Folders {
         };
         let folder = &mut self.folders[id.0 as usize];
         folder.state = state;
-        folder.checked = self.epoch;
+        folder.checked = self.now;
     }
 
     /// What a frozen pack says of the path.
@@ -363,23 +378,34 @@ impl Folders {
         let folder = &mut self.folders[id.0 as usize];
         // Five calls: open, fstat, two getdents, close.
         self.lookups += 5;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let open = fs::openat(CWD, &*folder.path, flags, Mode::empty()).ok()?;
-        folder.stamp = Stamp::of(&fs::fstat(&open).ok()?);
         folder.read_ns = now_ns();
-        let mut names = Vec::new();
-        for entry in Dir::new(open).ok()? {
-            let entry = entry.ok()?;
-            let name = entry.file_name().to_bytes();
-            if !matches!(name, b"." | b"..") {
-                names.push((name.to_vec(), kind_of(entry.file_type())));
-            }
-            if names.len() > NAMES_MAX {
-                return None;
-            }
-        }
+        let (stamp, names) = read_folder(&folder.path)?;
+        folder.stamp = stamp;
         listing::encode(names)
     }
+}
+
+/// A name in a folder, and what it is.
+type Named = (Vec<u8>, NameKind);
+
+/// A folder's stamp before its names were read, and the names; `None` if there are too many, or if it
+/// is no folder that can be read.
+pub(crate) fn read_folder(path: &[u8]) -> Option<(Stamp, Vec<Named>)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+    let stamp = Stamp::of(&fs::fstat(&open).ok()?);
+    let mut names = Vec::new();
+    for entry in Dir::new(open).ok()? {
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push((name.to_vec(), kind_of(entry.file_type())));
+        }
+        if names.len() > NAMES_MAX {
+            return None;
+        }
+    }
+    Some((stamp, names))
 }
 
 fn kind_of(file_type: FileType) -> NameKind {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rustix::fs::{self, AtFlags, CWD};
+use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
 
 use crate::code::CodeFlags;
@@ -140,6 +140,8 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
     let is_stamped =
         |path, flags| stat(path, flags).is_some_and(|stat| Stamp::of(&stat) == entry.stamp());
     match entry.kind() {
+        // That it is a folder is all that is known of it.
+        kind::FOLDER if entry.flags() & kind::LISTED == 0 => is_folder(entry.name()),
         kind::FEATURE | kind::FOLDER => is_stamped(entry.name(), AtFlags::SYMLINK_NOFOLLOW),
         kind::YAML => is_stamped(path_of_document(entry.name()), AtFlags::empty()),
         // A text without a file.
@@ -147,6 +149,11 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
         // Checked where it is used; it goes with its path.
         _ => stat(entry.name(), AtFlags::empty()).is_some(),
     }
+}
+
+fn is_folder(path: &[u8]) -> bool {
+    let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 /// What follows the NUL in a document's name.

@@ -14,6 +14,7 @@ pub mod code;
 pub mod command_line;
 pub mod document;
 pub mod folders;
+mod frozen;
 pub mod inspect;
 pub mod kind;
 pub mod learned;

@@ -37,15 +37,18 @@ impl LoadPath {
     }
 
     /// Finds the feature as Ruby does: the first base that has it with `.rb`, and if there is none,
-    /// the first that has it with `.so`. A name with one of them is not tried with the other.
+    /// the first that has it with `.so`. A name that has a suffix is tried as it is first.
     pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
         let Some(suffixes) = suffixes(name) else { return Resolution::Unknown };
         let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
-        let stem = Stem::of(first);
+        // They differ for a name that ends in `.so` only.
+        let stems = [Stem::of(first), Stem::of(&[first, b".rb"].concat())];
         let mut candidates = Vec::new();
         for base in &self.bases {
             match base {
-                Some(base) if folders.may_hold(*base, stem) => candidates.push(Some(*base)),
+                Some(base) if stems.iter().any(|stem| folders.may_hold(*base, *stem)) => {
+                    candidates.push(Some(*base));
+                }
                 Some(_) => {}
                 None => candidates.push(None),
             }
@@ -79,8 +82,9 @@ fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     match last.iter().rposition(|byte| *byte == b'.').map(|dot| &last[dot..]) {
         Some(b".rb") => Some(&[b""]),
-        // `.so` and `.o` mean "this platform's library", and fall back to `.so.rb`.
-        Some(b".so" | b".o" | b".dll" | b".bundle") => None,
+        Some(b".so") => Some(&[b"", b".rb", b".so"]),
+        // Other platforms' words for a library mean this platform's.
+        Some(b".o" | b".dll" | b".bundle") => None,
         _ => Some(&[b".rb", b".so"]),
     }
 }

@@ -246,7 +246,7 @@ mod tests {
         let bytes = record.encode(b"abc");
         assert_eq!(Record::decode(&bytes), record);
         assert!(Record::is_intact(&bytes, b"abc"));
-        assert!(!Record::is_intact(&bytes, b"abd"));
+        assert!(!Record::is_intact(&bytes, b"abx"));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
-# Required twice, and before anything else, by every Ruby below `thruway run`, which has switched RubyGems
-# off (RUBYOPT). The first time it starts the boot; the second time, when Ruby has put the name of this
-# file into $LOADED_FEATURES, the boot takes it out again and loads what Ruby would have loaded.
+# Required twice, and before anything else, by every Ruby below `thruway run`, which has switched
+# RubyGems off (RUBYOPT). The first time it starts the boot; the second time, when Ruby has put this
+# file's name into $LOADED_FEATURES, the boot takes it out again and loads what Ruby would have
+# loaded.
 #
-# It has to work in any Ruby. In one that there is no extension for, it loads RubyGems and that is all.
+# It has to work in any Ruby. Where there is no extension for it, it loads RubyGems and that is all.
 
 # As Ruby's own gem_prelude.rb: a module that is there is a part that is wanted.
 prelude = lambda do

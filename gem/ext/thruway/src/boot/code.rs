@@ -114,24 +114,32 @@ fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, r
         vm::on_script_compiled(compiled);
     });
     let writes = interpose::writes();
-    COMPILING.set(Some(Compiling { path, stamp, warnings, writes }));
+    COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
 }
 
 /// Called by Ruby after it compiled anything.
 unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     let Some(compiling) = COMPILING.take() else { return };
     // Something was said: a warning, most likely, which a later boot has to give again.
-    if interpose::writes() != compiling.writes {
+    if interpose::writes() != Some(compiling.writes) {
         return;
     }
     let (Some(boot), Some((path, code))) = (super::boot(), vm::compiled_code(trace_point)) else {
         return;
     };
+    let Some(code) = binary_of(code, path) else { return };
     // SAFETY: both Strings are on this stack, and no Ruby code runs while the slices live.
     let (path, code) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(code) });
     if PathMark::of(path) == compiling.path {
         boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
     }
+}
+
+/// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby
+/// raises the error later.
+fn binary_of(code: VALUE, path: VALUE) -> Option<VALUE> {
+    let is_sound = vm::has_lines(code) || vm::compiles(path);
+    if is_sound { vm::to_binary(code) } else { None }
 }
 
 /// What Ruby would say while it compiles.

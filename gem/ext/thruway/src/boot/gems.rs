@@ -56,9 +56,9 @@ fn learn(boot: &Boot, source: VALUE, path: VALUE) -> Option<VALUE> {
         return None;
     }
     interpose::count_writes();
-    let writes = interpose::writes();
+    let writes = interpose::writes()?;
     let code = vm::compile(source, path)?;
-    if interpose::writes() != writes || vm::refers_to_self(code) {
+    if interpose::writes() != Some(writes) || vm::refers_to_self(code) {
         return None;
     }
     let binary = vm::to_binary(code)?;

@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use libc::{iovec, mode_t, pid_t, size_t, ssize_t, stat};
+use libc::{FILE, iovec, mode_t, pid_t, size_t, ssize_t, stat};
 use thruway_boot::Look;
 use thruway_sys::imports::Object;
 
@@ -58,6 +58,7 @@ imports! {
     STAT c"stat" stat_path;
     WRITE c"write" write;
     WRITEV c"writev" writev;
+    FWRITE c"fwrite" fwrite;
     MKDIR c"mkdir" mkdir;
     RMDIR c"rmdir" rmdir;
     UNLINK c"unlink" unlink;
@@ -104,9 +105,11 @@ pub(super) fn note_json_files() {
     NOTES_JSON_FILES.store(true, Ordering::Relaxed);
 }
 
-/// How often libruby wrote since counting began.
-pub(super) fn writes() -> u64 {
-    WRITES.load(Ordering::Relaxed)
+/// How often libruby wrote since counting began; `None` if it cannot be seen.
+pub(super) fn writes() -> Option<u64> {
+    let is_seen = |import: &Import| !import.original.load(Ordering::Relaxed).is_null();
+    let all = [&WRITE, &FWRITE].into_iter().all(is_seen);
+    all.then(|| WRITES.load(Ordering::Relaxed))
 }
 
 impl Import {
@@ -135,6 +138,7 @@ type Stat = unsafe extern "C" fn(*const c_char, *mut stat) -> c_int;
 type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
 type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Writev = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+type Fwrite = unsafe extern "C" fn(*const c_void, size_t, size_t, *mut FILE) -> size_t;
 type Waitpid = unsafe extern "C" fn(pid_t, *mut c_int, c_int) -> pid_t;
 
 /// `open` takes its mode as a variable argument, which is passed like any other on the platforms whose
@@ -163,9 +167,10 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
 fn open_candidate(path: &[u8]) -> Option<c_int> {
     let mut search = search::current();
     let mark = PathMark::of(path);
+    let boot = super::boot()?;
     let look = match search.seen {
         Some((seen, sighting)) if seen == mark => Look::File(sighting),
-        _ => super::boot()?.look(path),
+        _ => boot.look(path),
     };
     match look {
         Look::File(sighting) => {
@@ -174,11 +179,12 @@ fn open_candidate(path: &[u8]) -> Option<c_int> {
             search::advance(Phase::Opened);
             answered(Some(FAKE_DESCRIPTOR))
         }
-        Look::Missing => {
+        // What was not there when its folder was looked at may be there now.
+        Look::Missing if search.is_settled || boot.options.is_frozen() => {
             set_errno(libc::ENOENT);
             answered(Some(-1))
         }
-        Look::Ask => None,
+        Look::Missing | Look::Ask => None,
     }
 }
 
@@ -264,6 +270,20 @@ unsafe extern "C" fn writev(descriptor: c_int, parts: *const iovec, count: c_int
     let writev = unsafe { WRITEV.function::<Writev>() };
     // SAFETY: handed on as it came.
     unsafe { writev(descriptor, parts, count) }
+}
+
+/// How Ruby writes warnings of its compiler.
+unsafe extern "C" fn fwrite(
+    data: *const c_void,
+    size: size_t,
+    count: size_t,
+    stream: *mut FILE,
+) -> size_t {
+    wrote();
+    // SAFETY: the type is fwrite's.
+    let fwrite = unsafe { FWRITE.function::<Fwrite>() };
+    // SAFETY: handed on as it came.
+    unsafe { fwrite(data, size, count, stream) }
 }
 
 unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {

@@ -22,7 +22,7 @@ struct Guarded(UnsafeCell<Built>);
 
 // SAFETY: the interpreter lock serialises all access.
 unsafe impl Sync for Guarded {}
-// SAFETY: as above; VALUEs may be used on any thread that holds the lock.
+// SAFETY: as above; a VALUE may be used on any thread that holds the lock.
 unsafe impl Send for Guarded {}
 
 static BUILT: OnceLock<Guarded> = OnceLock::new();

@@ -20,6 +20,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Options, Part, Surroundings};
@@ -81,13 +82,10 @@ fn start_in(folder: &[u8]) -> bool {
 
 fn install() {
     let Some(boot) = boot() else { return };
-    if boot.options.has(Part::Lookups) {
-        // SAFETY: only the function's address is taken.
-        match interpose::install(rb_sys::rb_f_require as *const ()) {
-            Ok(()) => require::install(),
-            Err(error) => say(&format!("look-ups are left to Ruby: {error}")),
-        }
+    if let Err(error) = interpose::install(rb_sys::rb_f_require as *const ()) {
+        say(&format!("look-ups are left to Ruby: {error}"));
     }
+    require::install();
     if boot.options.has(Part::Code) {
         code::install();
     }
@@ -132,9 +130,13 @@ fn write_to_stderr(text: &[u8]) {
     let _ = std::io::stderr().write_all(text);
 }
 
-/// One line to whoever started the program. The program goes on in any case.
+/// One line to whoever started the program, which goes on in any case. What follows from the first
+/// note is not worth a second.
 fn say(note: &str) {
-    write_to_stderr(format!("thruway: note: {note}\n").as_bytes());
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if !HAS_SAID.swap(true, Ordering::Relaxed) {
+        write_to_stderr(format!("thruway: note: {note}\n").as_bytes());
+    }
 }
 
 unsafe extern "C" fn is_running(_module: VALUE) -> VALUE {

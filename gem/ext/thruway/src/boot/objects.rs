@@ -169,7 +169,7 @@ impl Decoder<'_> {
                 pair[0] = self.key()?;
                 pair[1] = self.object()?;
             }
-            // SAFETY: the pointer is valid for that many VALUEs; the keys are frozen texts or simple.
+            // SAFETY: the pointer is valid for that many; the keys are frozen texts or simple.
             unsafe {
                 rb_sys::rb_hash_bulk_insert((count * 2) as c_long, pairs.as_ptr(), map);
             }

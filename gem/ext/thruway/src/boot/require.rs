@@ -1,11 +1,12 @@
 //! `Kernel#require` and `require_relative`: the name becomes a path, and Ruby does the rest.
 
 use rb_sys::VALUE;
-use thruway_boot::{Look, Resolution};
+use thruway_boot::{Boot, Look, Part, Resolution};
 
 use super::documents;
 use super::gems;
-use super::search::{self, PathMark};
+use super::load_path;
+use super::search::{self, PathMark, Search};
 use super::take_over;
 use super::vm;
 
@@ -39,9 +40,16 @@ unsafe extern "C" fn require_relative(receiver: VALUE, name: VALUE) -> VALUE {
 
 fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
     let arguments = [receiver, name];
-    search::begin();
+    if answers().is_some() {
+        search::begin();
+    }
     // SAFETY: `find_and_require` gets back the arguments' address; they outlive the call.
     unsafe { vm::ensure(find_and_require, &raw const arguments as VALUE, end) }
+}
+
+/// The boot, if it answers look-ups.
+fn answers() -> Option<&'static Boot> {
+    super::boot().filter(|boot| boot.options.has(Part::Lookups))
 }
 
 unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
@@ -98,31 +106,38 @@ fn path_of(name: VALUE) -> VALUE {
     if matches!(bytes.first(), None | Some(b'/' | b'.' | b'~')) || bytes.contains(&0) {
         return name;
     }
+    let Some(boot) = answers() else { return name };
     // What is loaded already, or being loaded, is Ruby's to find: by this name it may be another file
     // than the first one in the load path.
     if vm::is_provided(name) {
+        // SAFETY: `require` is called with the interpreter lock held; this does not call Ruby.
+        settle(unsafe { load_path::current(boot, |load_path| boot.knows(load_path, bytes)) });
         return name;
     }
     let mut path = [0; PATH_BYTES_MAX];
-    match found(bytes, &mut path) {
+    match found(boot, bytes, &mut path) {
         Some(length) => vm::string_like(name, &path[..length]),
         None => name,
     }
 }
 
+/// What was seen of the load path counts for this search.
+fn settle(is_settled: bool) {
+    search::set(Search { is_settled, ..search::current() });
+}
+
 /// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
-fn found(name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
-    let boot = super::boot()?;
+fn found(boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
     // SAFETY: `require` is called with the interpreter lock held; `resolve` does not call Ruby.
-    let resolution =
-        unsafe { super::load_path::current(boot, |load_path| boot.resolve(load_path, name)) };
+    let resolution = unsafe { load_path::current(boot, |load_path| boot.resolve(load_path, name)) };
+    settle(resolution != Resolution::Unknown);
     let Resolution::Found(found) = resolution else {
         boot.counts.searched.add(1);
         return None;
     };
     let Look::File(sighting) = boot.look(&found) else { return None };
     let mark = PathMark::of(&found);
-    search::set(search::Search { seen: Some((mark, sighting)), ..search::current() });
+    search::set(Search { seen: Some((mark, sighting)), ..search::current() });
     path.get_mut(..found.len())?.copy_from_slice(&found);
     boot.counts.resolved.add(1);
     Some(found.len())

@@ -15,6 +15,8 @@ pub(super) struct Search {
     pub(super) seen: Option<(PathMark, Sighting)>,
     /// The last real path that was answered.
     pub(super) real_path: Option<PathMark>,
+    /// Whether the load path has been looked through for the name: what was not there is missing.
+    pub(super) is_settled: bool,
 }
 
 /// How far a search has come.
@@ -42,7 +44,7 @@ impl PathMark {
     }
 }
 
-const IDLE: Search = Search { seen: None, real_path: None };
+const IDLE: Search = Search { seen: None, real_path: None, is_settled: false };
 
 thread_local! {
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Idle) };

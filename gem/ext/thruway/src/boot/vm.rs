@@ -99,7 +99,7 @@ pub(super) fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<
         // SAFETY: `send` passes the address of its own local, which outlives the call.
         let call = unsafe { &*(call as *const Call<'_>) };
         let count = call.arguments.len() as c_int;
-        // SAFETY: the pointer is valid for that many VALUEs.
+        // SAFETY: the pointer is valid for that many.
         unsafe { rb_sys::rb_funcallv(call.receiver, call.name, count, call.arguments.as_ptr()) }
     }
     let call = Call { receiver, name: id(name), arguments };
@@ -367,6 +367,20 @@ pub(super) fn to_binary(code: VALUE) -> Option<VALUE> {
     send(code, c"to_binary", &[])
 }
 
+/// Whether code does anything: the empty file and nothing but comments have no lines.
+pub(super) fn has_lines(code: VALUE) -> bool {
+    let lines = send(code, c"trace_points", &[]);
+    // SAFETY: the Array is on this stack, and no Ruby code runs while the slice lives.
+    lines.is_some_and(|lines| !unsafe { elements(lines) }.is_empty())
+}
+
+/// Whether the file at that path has no syntax error.
+pub(super) fn compiles(path: VALUE) -> bool {
+    let mut compiles = false;
+    quietly(|| compiles = send(instruction_sequence(), c"compile_file", &[path]).is_some());
+    compiles
+}
+
 /// Whether code uses `self`, or may use a local variable of where it is evaluated: a name that is not
 /// known when it is compiled becomes a call of `self`'s method.
 pub(super) fn refers_to_self(code: VALUE) -> bool {
@@ -470,14 +484,13 @@ pub(super) fn constant_at(path: &[&CStr]) -> Option<VALUE> {
     })
 }
 
-/// The path and the binary form of what a `script_compiled` event tells of; `None` for `eval`, and
-/// for code that has no binary form.
+/// The path and the code of what a `script_compiled` event tells of; `None` for `eval`.
 pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
     if ask(trace_point, c"eval_script", &[]) {
         return None;
     }
     let code = send(trace_point, c"instruction_sequence", &[])?;
-    Some((send(code, c"path", &[])?, to_binary(code)?))
+    Some((send(code, c"path", &[])?, code))
 }
 
 /// Calls `hook` after every file that Ruby compiles from now on.
