@@ -4,4 +4,6 @@
 
 #[cfg(target_os = "linux")]
 mod boot;
+#[cfg(target_os = "linux")]
 mod load;
+mod names;

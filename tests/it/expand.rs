@@ -61,3 +61,14 @@ fn ruby_knows_the_homes_of_local_users() {
     );
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[cfg(windows)]
+#[test]
+fn windows_itself_keeps_a_folder_for_each_drive() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expand = thruway();
+    expand.env("=D:", r"D:\deep").current_dir(&folder).args(["expand", "D:a", r"\b", "NUL"]);
+    let drive = folder.path().to_str().unwrap().split('\\').next().unwrap();
+    let expected = format!("D:\\deep\\a\n{drive}\\b\n\\\\.\\NUL\n");
+    assert_eq!(stdout(&expand.output().unwrap()), expected);
+}

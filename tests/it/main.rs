@@ -1,11 +1,15 @@
 //! End to end: the binary as a user starts it, a file a verb.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
 mod examples;
 mod expand;
+#[cfg(target_os = "linux")]
 mod http;
+#[cfg(target_os = "linux")]
 mod load;
 mod manual;
+#[cfg(target_os = "linux")]
 mod mount;
 #[cfg(target_os = "linux")]
 mod pack;
@@ -14,6 +18,8 @@ mod program;
 #[cfg(target_os = "linux")]
 mod run;
 mod serve;
+#[cfg(target_os = "linux")]
+mod trace;
 mod which;
 
 use std::process::{Command, Output};
@@ -37,6 +43,7 @@ fn stderr(output: &Output) -> &str {
 }
 
 /// Waits until `is_so`; fails after half a minute.
+#[cfg(target_os = "linux")]
 fn eventually(mut is_so: impl FnMut() -> bool) {
     for _ in 0..3000 {
         if is_so() {
@@ -48,6 +55,7 @@ fn eventually(mut is_so: impl FnMut() -> bool) {
 }
 
 /// The bytes that a row of `tests/vectors/` stands for: `\r`, `\n`, `\t`, `\\`, `\xHH` and `{a*9}`.
+#[cfg(target_os = "linux")]
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.chars();

@@ -4,6 +4,8 @@
 mod differential;
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod union;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

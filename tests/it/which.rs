@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::{run, stderr, stdout};
+use crate::{run, stdout};
 
 fn which(arguments: &[&str]) -> Output {
     run(&[&["which"], arguments].concat())
@@ -32,6 +32,7 @@ fn make_runnable(_: &Path) {}
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
+    use crate::stderr;
 
     #[test]
     fn the_first_in_the_path_is_printed() {
@@ -96,5 +97,56 @@ mod linux {
             { "name": "nothing", "found": [], "denied": [], "lookups": 1 },
         ]);
         assert_eq!(parsed, expected);
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use super::*;
+
+    fn path(folder: &Path, subs: &[&str]) -> String {
+        let entries = subs.iter().map(|sub| folder.join(sub).display().to_string());
+        entries.collect::<Vec<_>>().join(";")
+    }
+
+    #[test]
+    fn suffixes_are_tried_in_their_order_folder_by_folder() {
+        let folder = tree(&["a/Tool.bat", "a/tool.txt", "b/tool.EXE", "b/tool"]);
+        let path = path(folder.path(), &["none", "a", "b"]);
+        let search = |rules| {
+            let ext = ".COM;.EXE;.BAT";
+            let output =
+                which(&["-a", "--rules", rules, "--path", &path, "--path-ext", ext, "tool"]);
+            let base = format!("{}\\", folder.path().display());
+            stdout(&output).lines().map(|line| line.replace(&base, "")).collect::<Vec<_>>()
+        };
+        assert_eq!(search("cmd"), [r"a\tool.BAT", r"b\tool.EXE"]);
+        assert_eq!(search("zig"), [r"a\tool.BAT", r"b\tool", r"b\tool.EXE"]);
+        assert_eq!(search("rust"), [r"b\tool.EXE"]);
+    }
+
+    #[test]
+    fn the_current_folder_counts_on_request_only() {
+        let folder = tree(&["tool.exe"]);
+        let search = |arguments: &[&str]| {
+            let mut which = crate::thruway();
+            which.args(["which", "--path", r"C:\none"]).args(arguments).arg("tool");
+            which.current_dir(&folder).env_remove("NoDefaultCurrentDirectoryInExePath");
+            which
+        };
+        assert_eq!(search(&[]).status().unwrap().code(), Some(1));
+        assert_eq!(stdout(&search(&["--current"]).output().unwrap()), ".\\tool.EXE\n");
+        let mut refused = search(&["--current"]);
+        refused.env("NoDefaultCurrentDirectoryInExePath", "");
+        assert_eq!(refused.status().unwrap().code(), Some(1));
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_calls() {
+        let folder = tree(&["a/x", "b/tool.exe"]);
+        let path = path(folder.path(), &["a", "b"]);
+        let ext = ".COM;.EXE;.BAT";
+        let output = which(&["--count", "--path", &path, "--path-ext", ext, "tool"]);
+        assert_eq!(stdout(&output).lines().last(), Some("7 look-ups"));
     }
 }

@@ -4,6 +4,7 @@
 //! below it, up to the next command, are its stdout and stderr. `[..]` stands for any text within a
 //! line, and a line `...` for any number of lines.
 #![forbid(unsafe_code)]
+#![cfg(unix)]
 
 use std::ffi::OsString;
 use std::fs;

@@ -4,11 +4,13 @@
 
 mod bench;
 mod check;
+mod fuzz;
 mod gem;
 mod layers;
+mod windows;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -25,6 +27,8 @@ enum Task {
     Check(check::Check),
     Bench(bench::Bench),
     Gem(gem::Gem),
+    Windows(windows::Windows),
+    Fuzz(fuzz::Fuzz),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -34,6 +38,8 @@ fn main() -> ExitCode {
         Task::Check(check) => check.run(&root()),
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
+        Task::Windows(windows) => windows.run(&root()),
+        Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {
@@ -54,4 +60,10 @@ fn root() -> PathBuf {
 /// The cargo that started this task.
 fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
+
+/// Runs a command that must succeed.
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }

@@ -5,15 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod output;
+#[cfg(target_os = "linux")]
+mod units;
 mod verbs;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use output::Failure;
+#[cfg(target_os = "linux")]
 use verbs::mount::helper;
 
 fn main() -> ExitCode {
@@ -31,10 +33,9 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
 /// Our arguments. Under the name `mount.thruway` they are those of a mount helper.
 fn arguments() -> Result<Vec<OsString>, String> {
     let arguments: Vec<_> = std::env::args_os().collect();
-    match arguments.split_first() {
-        Some((program, rest)) if Path::new(program).ends_with(helper::NAME) => {
-            helper::translate(rest)
-        }
-        _ => Ok(arguments),
+    #[cfg(target_os = "linux")]
+    if helper::is_called_by(&arguments) {
+        return helper::translate(&arguments[1..]);
     }
+    Ok(arguments)
 }

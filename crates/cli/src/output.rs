@@ -48,8 +48,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             text.push_str(&format!("\n{bold}hint:{bold:#} {hint}\n"));
         }
-        // A closed stderr leaves nobody to tell.
-        let _ = io::stderr().write_all(text.as_bytes());
+        print_error(text.as_bytes());
     }
 }
 
@@ -62,6 +61,11 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes what is no data to stderr. A closed stderr leaves nobody to tell.
+pub(crate) fn print_error(bytes: &[u8]) {
+    let _ = io::stderr().write_all(bytes);
 }
 
 /// Whether `stream` wants colour: it is a terminal, and `NO_COLOR` is not set (no-color.org).

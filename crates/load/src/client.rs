@@ -199,21 +199,25 @@ impl Client {
     }
 
     fn send(&mut self, now_ns: u64, shared: &mut Shared<'_>) {
-        let trickles = self.habit == Habit::Trickle;
-        if self.unsent == 0 && !self.link.awaits_room() || trickles && now_ns < self.next_byte_ns {
-            return;
-        }
-        let end = self.pending.len() * shared.request_bytes;
-        let start = end - self.unsent;
-        let end = if trickles { end.min(start + 1) } else { end };
-        match self.link.send(self.token, start..end, shared) {
+        let start = self.pending.len() * shared.request_bytes - self.unsent;
+        let sendable = self.sendable(now_ns, shared);
+        match self.link.send(self.token, start..start + sendable, shared) {
             Ok(sent) => self.unsent -= sent,
-            Err(_) => return self.fail(Trouble::Reset, now_ns, shared),
+            Err(_) => self.fail(Trouble::Reset, now_ns, shared),
         }
-        if trickles && self.unsent > 0 {
+    }
+
+    /// How many bytes may be sent: all, or in its time one of a trickling client's.
+    fn sendable(&mut self, now_ns: u64, shared: &mut Shared<'_>) -> usize {
+        if self.habit != Habit::Trickle || self.unsent == 0 {
+            return self.unsent;
+        }
+        let is_time = now_ns >= self.next_byte_ns;
+        if is_time {
             self.next_byte_ns = now_ns + TRICKLE_NS;
-            self.wake_at(self.next_byte_ns, shared);
         }
+        self.wake_at(self.next_byte_ns, shared);
+        usize::from(is_time)
     }
 
     fn receive(&mut self, shared: &mut Shared<'_>) {

@@ -82,6 +82,9 @@ impl Link {
         shared: &Shared<'_>,
     ) -> io::Result<usize> {
         let Self::Open { socket, awaits_room, .. } = self else { return Ok(0) };
+        if part.is_empty() && !*awaits_room {
+            return Ok(0);
+        }
         let sent = match send(&*socket, &shared.requests[part.clone()], SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN | Errno::INTR) => 0,
             other => other?,
@@ -105,11 +108,6 @@ impl Link {
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             other => other.map(|(_, received)| Some(received)),
         }
-    }
-
-    /// Whether epoll is to tell when there is room to send.
-    pub(crate) fn awaits_room(&self) -> bool {
-        matches!(self, Self::Open { awaits_room: true, .. })
     }
 
     /// Counts a response.

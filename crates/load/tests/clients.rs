@@ -3,6 +3,7 @@
 
 mod server;
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -259,4 +260,45 @@ fn answers_to_head_have_no_body() {
     let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();
     let report = ran(&Plan { request, depth: 3, ..plan(&server, 1, 30) });
     assert_eq!((report.total.requests, report.total.connects), (30, 1));
+}
+
+/// A server that reads `body_bytes` of each request's body, and then answers or closes.
+fn reading(body_bytes: usize, answers: bool) -> (Url, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let thread = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client comes");
+        let mut request = vec![0; body_bytes];
+        while stream.read_exact(&mut request).is_ok() && answers {
+            // The head comes too, and is no longer than what is read here.
+            let head_bytes =
+                request.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(0) + 4;
+            stream.read_exact(&mut request[..head_bytes]).expect("the rest of the body comes");
+            stream.write_all(HELLO.as_bytes()).expect("the client is there");
+        }
+    });
+    (Url::parse(&address.to_string()).expect("it is a URL"), thread)
+}
+
+#[test]
+fn a_body_that_is_larger_than_the_sockets_buffer_is_sent_in_parts() {
+    const BODY_BYTES: usize = 8_000_000;
+    let (url, server) = reading(BODY_BYTES, true);
+    let body = vec![b'x'; BODY_BYTES];
+    let request = Request::new(&url, "POST", &[], &body, true).unwrap();
+    let address = url.address(false).unwrap();
+    let report = ran(&Plan { address, request, ..plan(&Server::answering(HELLO), 1, 5) });
+    assert_eq!((report.total.requests, report.total.failed, report.total.connects), (5, 0, 1));
+    server.join().unwrap();
+}
+
+#[test]
+fn a_connection_that_is_reset_is_counted() {
+    let (url, server) = reading(10, false);
+    let request = Request::new(&url, "POST", &[], &[b'x'; 1_000_000], true).unwrap();
+    let address = url.address(false).unwrap();
+    let report = ran(&Plan { address, request, ..plan(&Server::answering(HELLO), 1, 1) });
+    assert_eq!((report.total.requests, report.total.failed), (0, 1));
+    assert_eq!(errors(&report), [("reset", 1)]);
+    server.join().unwrap();
 }

@@ -51,6 +51,8 @@ pub(crate) struct Inode {
     pub(crate) identity: Identity,
     /// The folder that it was found in first.
     pub(crate) parent: InodeId,
+    /// The source that it was found in first.
+    pub(crate) branch: u16,
     pub(crate) handle: Option<FileHandle>,
     /// The handle is known to open this inode.
     pub(crate) checked: bool,
@@ -128,7 +130,7 @@ impl Inodes {
         let slot = InodeId::ROOT.slot();
         lock(&self.slots).occupy(slot);
         self.memory.set_slots_used(slot + 1);
-        self.record(slot).write(&identity, 0, InodeId::ROOT, None);
+        self.record(slot).write(&identity, 0, InodeId::ROOT, 0, None);
         let hash = identity.hash();
         self.insert(&mut lock(self.shard(hash)), hash, slot);
     }
@@ -146,7 +148,7 @@ impl Inodes {
     pub(crate) fn intern(
         &self,
         identity: &Identity,
-        parent: InodeId,
+        (parent, branch): (InodeId, u16),
         checked: bool,
         handle: impl FnOnce() -> Result<Option<FileHandle>, Errno>,
         keep: impl FnOnce(InodeId),
@@ -171,7 +173,7 @@ impl Inodes {
         let incarnation = self.memory.next_incarnation();
         let id = InodeId::new(slot, incarnation);
         keep(id);
-        self.record(slot).write(identity, incarnation, parent, handle.as_ref());
+        self.record(slot).write(identity, incarnation, parent, branch, handle.as_ref());
         if checked {
             self.record(slot).set_checked();
         }

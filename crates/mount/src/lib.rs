@@ -7,12 +7,14 @@
 
 mod actor;
 mod attach;
+mod branches;
 mod channel;
 mod descriptors;
 mod device;
 mod error;
 mod front;
 mod id_map;
+mod index;
 mod inodes;
 mod limits;
 mod locks;
@@ -37,6 +39,6 @@ mod worker;
 pub use error::Error;
 pub use front::{INNER_VERB, obey, start};
 pub use log::{Level, Log, LogTarget};
-pub use plan::{Mode, Plan};
+pub use plan::{CreatePolicy, Mode, Plan};
 pub use status::{Answered, Status, status};
 pub use unmount::{resolve_target, unmount};

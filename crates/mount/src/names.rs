@@ -3,6 +3,7 @@
 //! Kept only where it is needed: for a policy that goes by paths, and where files cannot be opened by
 //! handle. A file with several names has the one that was used last.
 
+use std::ffi::CString;
 use std::sync::Mutex;
 
 use crate::id_map::IdMap;
@@ -37,6 +38,13 @@ impl Names {
             Some(known) if &*known.name == name => known.parent = parent,
             _ => drop(shard.insert(id.0, Name { parent, name: name.into() })),
         }
+    }
+
+    /// The folder and the name in it.
+    pub(crate) fn get(&self, id: InodeId) -> Option<(InodeId, CString)> {
+        let shard = lock(self.shard(id));
+        let known = shard.get(&id.0)?;
+        Some((known.parent, CString::new(&*known.name).ok()?))
     }
 
     pub(crate) fn forget(&self, id: InodeId) {

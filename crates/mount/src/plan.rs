@@ -17,6 +17,20 @@ pub enum Mode {
     Frozen,
 }
 
+/// Which source gets what is made in a merged view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CreatePolicy {
+    /// The first that has the folder.
+    Parent,
+    /// The first of all; the folder is made there if need be.
+    First,
+    /// The one with the most space; the folder is made there if need be.
+    MostFree,
+    /// None: nothing can be made.
+    None,
+}
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -28,6 +42,8 @@ pub struct Plan {
     pub target: PathBuf,
     /// Whether the sources change.
     pub mode: Mode,
+    /// Which source gets what is made, if there are several.
+    pub create: CreatePolicy,
     /// Other users may use the mount; permissions are checked as on the sources.
     pub allow_other: bool,
     /// Nothing can be changed through the mount.
@@ -102,6 +118,7 @@ pub(crate) mod tests {
             sources: vec!["/source".into()],
             target: "/target".into(),
             mode: Mode::Live,
+            create: CreatePolicy::Parent,
             allow_other: false,
             read_only: false,
             suid: false,

@@ -40,6 +40,12 @@ pub struct Status {
     pub restarts: u64,
     /// Folders in which we are told what others change; `None` if the system tells us nothing.
     pub watched_folders: Option<u64>,
+    /// Folders of a view of several sources that are known.
+    pub merged_folders: usize,
+    /// Names in the indexes of merged folders.
+    pub merged_names: usize,
+    /// Sources that could not be read, and why.
+    pub failed_sources: BTreeMap<String, String>,
     /// Inodes that the kernel knows.
     pub inodes: u64,
     /// What was counted since the mount was made.

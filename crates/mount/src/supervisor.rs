@@ -26,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How long the daemon of a mount before us may take to end.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(2);
 
+/// Most sources of one view.
+const SOURCES_MAX: usize = 10_000;
+
 /// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
 const DEATHS_MAX: u32 = 5;
 const STABLE: Duration = Duration::from_secs(10);
@@ -83,6 +86,9 @@ fn open_sources(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
             }
         })
     };
+    if plan.sources.len() > SOURCES_MAX {
+        return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
+    }
     plan.sources.iter().map(|source| open(source.as_path())).collect()
 }
 

@@ -9,10 +9,12 @@ mod attributes;
 mod creation;
 mod data;
 mod extended;
+mod folder;
 mod freshness;
 mod listing;
 mod locking;
 mod lookup;
+mod merging;
 mod names;
 mod open;
 mod report;
@@ -28,6 +30,7 @@ use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Notification, Operation, Request};
 
 use crate::actor::Actor;
+use crate::branches::Branches;
 use crate::descriptors::Descriptors;
 use crate::device;
 use crate::inodes::{InodeId, Inodes, lock};
@@ -35,6 +38,7 @@ use crate::locks::Locks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::pins::Pins;
+use crate::plan::CreatePolicy;
 use crate::reply::Replier;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -67,6 +71,8 @@ pub(crate) struct Behaviour {
     /// POSIX locks are set on the backing files.
     pub(crate) shared_locks: bool,
     pub(crate) timeouts: Timeouts,
+    /// Which source gets what is made.
+    pub(crate) create: CreatePolicy,
 }
 
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub(crate) struct View {
     /// Open for writing, where the data goes through the daemon.
     writers: Descriptors,
     root: Arc<OwnedFd>,
+    /// All sources, if there are several.
+    branches: Option<Branches>,
     /// The connection, for backing files.
     device: OwnedFd,
     agreement: Agreement,
@@ -110,25 +118,30 @@ impl Refusals {
 }
 
 impl View {
-    /// A view of the folder `root`, served over `device`.
+    /// A view of the folders `roots`, of which there is at least one, served over `device`.
     pub(crate) fn new(
         memory: Arc<Memory>,
-        root: OwnedFd,
+        roots: Vec<OwnedFd>,
         device: OwnedFd,
         agreement: Agreement,
         behaviour: Behaviour,
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
+        let roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
+        let root = Arc::clone(roots.first().ok_or(Errno::INVAL)?);
+        let create = behaviour.create;
+        let branches = (roots.len() > 1).then(|| Branches::new(roots, create, descriptors_max / 4));
         let mut view = Self {
             inodes: Inodes::new(Arc::clone(&memory)),
             memory,
             volumes: Volumes::default(),
-            places: Descriptors::new(descriptors_max / 2),
+            places: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
             names: None,
             readers: Descriptors::new(descriptors_max / 8),
             writers: Descriptors::new(descriptors_max / 8),
-            root: Arc::new(root),
+            root,
+            branches,
             device,
             agreement,
             passes_through: agreement.has(feature::PASSTHROUGH),
@@ -139,7 +152,8 @@ impl View {
             watch: None,
         };
         let volume = view.intern_root()?;
-        view.names = (!volume.has_handles).then(Names::default);
+        let needs_names = !volume.has_handles || view.branches.is_some();
+        view.names = needs_names.then(Names::default);
         if !view.behaviour.frozen {
             view.watch = Watch::new().ok();
         }
@@ -160,6 +174,9 @@ impl View {
     /// Closes what has not been used for a while: call it every few seconds.
     pub(crate) fn age(&self) {
         self.places.age();
+        if let Some(branches) = &self.branches {
+            branches.age();
+        }
         self.readers.age();
         self.writers.age();
         self.drop_all_idle();

@@ -128,10 +128,6 @@ impl Volume {
         Ok(Self { device, anchor, has_handles, is_remote })
     }
 
-    pub(crate) fn is_remote(&self) -> bool {
-        self.is_remote
-    }
-
     pub(crate) fn anchor(&self) -> BorrowedFd<'_> {
         self.anchor.as_fd()
     }

@@ -28,16 +28,19 @@ type FolderKey = (SystemId, FileHandle);
 #[derive(Debug)]
 pub(crate) struct Watch {
     watcher: Watcher,
-    folders: Mutex<HashMap<FolderKey, InodeId>>,
+    folders: Mutex<HashMap<FolderKey, Spot>>,
 }
+
+/// A folder that the kernel knows, and the branch whose part of it is watched.
+pub(crate) type Spot = (InodeId, u16);
 
 /// A change that somebody else has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// A name in the folder leads elsewhere.
-    Name(InodeId, &'a [u8]),
+    Name(Spot, &'a [u8]),
     /// What a name in the folder leads to was changed.
-    File(InodeId, &'a [u8]),
+    File(Spot, &'a [u8]),
     /// The folder's own attributes were changed.
     Folder(InodeId),
     /// Anything may have changed.
@@ -52,10 +55,10 @@ impl Watch {
     }
 
     /// Watches a folder that the kernel knows under this number.
-    pub(crate) fn add(&self, id: InodeId, place: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn add(&self, spot: Spot, place: &OwnedFd) -> Result<(), Errno> {
         let key = key(place)?;
         // Noted before the first change can be told.
-        lock(&self.folders).insert(key, id);
+        lock(&self.folders).insert(key, spot);
         self.watcher.watch(place.as_fd()).map_err(|error| {
             lock(&self.folders).remove(&key);
             errno(&error)
@@ -107,11 +110,11 @@ impl Watch {
         if pid == own {
             return None;
         }
-        let id = *lock(&self.folders).get(&(system, folder))?;
+        let spot = *lock(&self.folders).get(&(system, folder))?;
         Some(match (what, name) {
-            (What::File, b".") => Change::Folder(id),
-            (What::File, name) => Change::File(id, name),
-            (What::Name, name) => Change::Name(id, name),
+            (What::File, b".") => Change::Folder(spot.0),
+            (What::File, name) => Change::File(spot, name),
+            (What::Name, name) => Change::Name(spot, name),
         })
     }
 }
@@ -135,7 +138,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let place: OwnedFd = File::open(folder.path()).unwrap().into();
-        watch.add(InodeId(7), &place).unwrap();
+        watch.add((InodeId(7), 0), &place).unwrap();
         assert_eq!(watch.len(), 1);
         fs::write(folder.path().join("own"), "").unwrap();
         let mut buffer = [0; 4096];
@@ -143,7 +146,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert_eq!(events.clone().filter_map(|event| watch.change(&event, own)).count(), 0);
         let mut told = events.filter_map(|event| watch.change(&event, own + 1));
-        assert_eq!(told.next(), Some(Change::Name(InodeId(7), b"own")));
+        assert_eq!(told.next(), Some(Change::Name((InodeId(7), 0), b"own")));
         watch.remove(&place);
         assert_eq!(watch.len(), 0);
     }

@@ -74,7 +74,7 @@ fn serve(
     let memory = &inheritance.memory;
     let view = View::new(
         Arc::clone(memory),
-        inheritance.roots.remove(0),
+        std::mem::take(&mut inheritance.roots),
         inheritance.devices[0].try_clone().map_err(|_| Errno::MFILE)?,
         agreement,
         behaviour(&service.plan),
@@ -221,6 +221,7 @@ fn behaviour(plan: &Plan) -> Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
+        create: plan.create,
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
 }

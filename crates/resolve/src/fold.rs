@@ -1,8 +1,8 @@
 //! Case folding as file systems of Windows do it: unit by unit, to upper case.
 //!
-//! Their table is fixed and has no rule that makes one character two. This is Unicode's own simple
-//! mapping, without those that lead from beyond ASCII into it (`ı`, `ſ`), which the table lacks too;
-//! a test under Wine compares all 65,536 units with `RtlUpcaseUnicodeChar`.
+//! Their table maps one unit of UTF-16 to one, and only where the way back is the same: `ı`, `ſ` and `µ`
+//! stay as they are. Here it is made of Unicode's mappings by that rule; a test under Wine compares it
+//! with the system's own, character by character.
 
 use std::borrow::Cow;
 
@@ -27,18 +27,48 @@ fn fold_character(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_uppercase();
     }
-    let mut upper = character.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(upper), None)
-            if !upper.is_ascii() && is_one_unit(upper) == is_one_unit(character) =>
-        {
-            upper
-        }
-        _ => character,
-    }
+    let upper = only(character.to_uppercase()).or_else(|| with_iota(character));
+    let is_in_table = |upper: &char| {
+        !upper.is_ascii()
+            && !is_recent(*upper)
+            && upper.len_utf16() == 1
+            && only(upper.to_lowercase()) == Some(character)
+    };
+    upper.filter(is_in_table).unwrap_or(character)
 }
 
-/// The table knows the characters that are one unit of UTF-16.
-fn is_one_unit(character: char) -> bool {
-    character.len_utf16() == 1
+/// The one character of a mapping that has no more.
+fn only(mut characters: impl Iterator<Item = char>) -> Option<char> {
+    characters.next().filter(|_| characters.next().is_none())
+}
+
+/// The upper case of a Greek letter with an iota below: one character, where Unicode's full mapping
+/// makes it two.
+fn with_iota(character: char) -> Option<char> {
+    let distance = match character {
+        '\u{1F80}'..='\u{1FAF}' => 8,
+        'ᾳ' | 'ῃ' | 'ῳ' => 9,
+        _ => return None,
+    };
+    char::from_u32(u32::from(character) + distance)
+}
+
+/// Letters of Unicode 16 and later, which no table has yet.
+fn is_recent(upper: char) -> bool {
+    matches!(upper, '\u{1C89}' | '\u{A7CB}'..='\u{A7CF}' | '\u{A7D2}'..='\u{A7D5}' | '\u{A7DA}'..='\u{A7DC}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_folded_one_by_one() {
+        let folded = |text: &str| String::from_utf8(fold(text.as_bytes()).into_owned()).unwrap();
+        assert_eq!(folded("a-Z.exe"), "A-Z.EXE");
+        assert_eq!(folded("straße é ä"), "STRAßE É Ä");
+        assert_eq!(folded("ᾀ ῳ"), "ᾈ ῼ");
+        assert_eq!(folded("ı ſ µ ǅ 𐐨 ƛ"), "ı ſ µ ǅ 𐐨 ƛ");
+        assert_eq!(&*fold(b"a\xED\xA0\x80\xFF"), b"A\xED\xA0\x80\xFF");
+    }
 }

@@ -26,3 +26,8 @@ pub use disk::{Boundary, FileKind, Found, OpenFile};
 pub use error::Error;
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};
+
+/// The examples of the README are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -285,7 +285,7 @@ fn is_device(component: &[u8]) -> bool {
 
 /// Whether `component` could be the 8.3 name that Windows made for a longer one: `progra~1`,
 /// `secret~2.txt`.
-fn is_short_name(component: &[u8]) -> bool {
+pub(crate) fn is_short_name(component: &[u8]) -> bool {
     let (stem, suffix) = match component.iter().rposition(|byte| *byte == b'.') {
         Some(dot) => (&component[..dot], &component[dot + 1..]),
         None => (component, &b""[..]),

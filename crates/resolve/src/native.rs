@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 
+use crate::expand::windows::Form;
+
 /// The bytes of a string of the host's.
 #[must_use]
 pub fn bytes(text: &OsStr) -> Cow<'_, [u8]> {
@@ -24,4 +26,15 @@ pub fn os_string(bytes: Vec<u8>) -> OsString {
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);
     #[cfg(windows)]
     return std::os::windows::ffi::OsStringExt::from_wide(&crate::wtf8::to_wide(&bytes));
+}
+
+/// The current folders of drives, which Windows keeps in variables named like `=C:`: what
+/// [`Place::drive_bases`](crate::expand::windows::Place::drive_bases) wants to know.
+#[must_use]
+pub fn drive_bases() -> Vec<Vec<u8>> {
+    std::env::vars_os()
+        .filter(|(key, _)| bytes(key).starts_with(b"="))
+        .map(|(_, folder)| bytes(&folder).into_owned())
+        .filter(|folder| matches!(Form::of(folder.as_slice()), Form::Drive { .. }))
+        .collect()
 }

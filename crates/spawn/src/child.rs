@@ -6,6 +6,8 @@ use std::process::ExitStatus;
 
 #[cfg(target_os = "linux")]
 use crate::linux::Process;
+#[cfg(windows)]
+use crate::windows::Process;
 
 /// A program that was started. Dropping it neither waits for the program nor ends it.
 #[derive(Debug)]

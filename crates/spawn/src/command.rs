@@ -8,7 +8,11 @@ use thruway_resolve::native;
 use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
 
 use crate::environment::Environment;
+#[cfg(target_os = "linux")]
+use crate::linux::Started;
 use crate::stdio::{Direction, Ends};
+#[cfg(windows)]
+use crate::windows::Started;
 use crate::{Child, Error, Output, Stdio, Tried};
 
 /// A command to start: built step by step, started as often as wanted.
@@ -176,21 +180,8 @@ impl Command {
     pub fn spawn_by(&self, lister: &mut impl Lister) -> Result<Child, Error> {
         let plan = self.plan()?;
         let prepared = self.prepare()?;
-        let mut tried = Vec::new();
-        for found in Search::new(&plan, lister) {
-            let path = found.map_err(|error| Error::search(&prepared.name, error))?.path;
-            match prepared.start(&path)? {
-                Ok(started) => return Ok(prepared.into_child(started)),
-                Err(error) => {
-                    let ends = !self.rules.passes_over(error.raw_os_error().unwrap_or(0));
-                    tried.push(Tried { path, error });
-                    if ends {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(Error::candidates(&prepared.name, tried))
+        let started = prepared.start_found(&plan, lister)?;
+        Ok(prepared.into_child(started))
     }
 
     /// Starts it and waits for its end.
@@ -231,6 +222,34 @@ impl Command {
 
     fn failed(&self, doing: &'static str, error: std::io::Error) -> Error {
         Error::step(&native::bytes(&self.name), doing, error)
+    }
+}
+
+impl Prepared<'_> {
+    /// Starts the first candidate that `lister` finds and that can be started.
+    pub(crate) fn start_found(
+        &self,
+        plan: &Plan,
+        lister: &mut impl Lister,
+    ) -> Result<Started, Error> {
+        let mut tried = Vec::new();
+        let mut search = Search::new(plan, lister);
+        for found in search.by_ref() {
+            let path = found.map_err(|error| Error::search(&self.name, error))?.path;
+            match self.start(&path)? {
+                Ok(started) => return Ok(started),
+                Err(error) => {
+                    let code = error.raw_os_error().unwrap_or(0);
+                    let goes_on = plan.rules().passes_over(&path, code);
+                    tried.push(Tried { path, error });
+                    if !goes_on {
+                        break;
+                    }
+                }
+            }
+        }
+        tried.extend(search.denied().iter().map(|path| Tried::denied(path)));
+        Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
 }
 

@@ -24,6 +24,12 @@ impl Environment {
         self.changes.push((key.to_owned(), value.map(OsStr::to_owned)));
     }
 
+    /// Whether the program finds what this process has.
+    #[cfg(windows)]
+    pub(crate) fn is_unchanged(&self) -> bool {
+        !self.cleared && self.changes.is_empty()
+    }
+
     /// What the program will find under `key`, if it was changed here.
     pub(crate) fn changed(&self, key: &str) -> Option<Option<&OsStr>> {
         let change = self.changes.iter().find(|(changed, _)| same(changed, OsStr::new(key)));

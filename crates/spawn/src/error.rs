@@ -27,7 +27,8 @@ enum Kind {
     Input(String),
     /// The search itself failed.
     Search(thruway_resolve::Error),
-    Candidates(Vec<Tried>),
+    /// None of them was started, of so many folders.
+    Candidates { tried: Vec<Tried>, folders: usize },
 }
 
 impl Error {
@@ -43,8 +44,8 @@ impl Error {
         Self { name: name.to_vec(), kind: Kind::Search(error) }
     }
 
-    pub(crate) fn candidates(name: &[u8], tried: Vec<Tried>) -> Self {
-        Self { name: name.to_vec(), kind: Kind::Candidates(tried) }
+    pub(crate) fn candidates(name: &[u8], tried: Vec<Tried>, folders: usize) -> Self {
+        Self { name: name.to_vec(), kind: Kind::Candidates { tried, folders } }
     }
 
     /// The name of the command, as it was given.
@@ -53,11 +54,12 @@ impl Error {
         &self.name
     }
 
-    /// Every candidate that was tried, in order, with its error.
+    /// Every candidate that was tried, in order, with its error. Where the search looked before it
+    /// tried (on Windows, and with a lister), these are the candidates that were there.
     #[must_use]
     pub fn tried(&self) -> &[Tried] {
         match &self.kind {
-            Kind::Candidates(tried) => tried,
+            Kind::Candidates { tried, .. } => tried,
             _ => &[],
         }
     }
@@ -66,7 +68,7 @@ impl Error {
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         match &self.kind {
-            Kind::Candidates(tried) => tried.iter().all(Tried::is_missing),
+            Kind::Candidates { tried, .. } => tried.iter().all(Tried::is_missing),
             _ => false,
         }
     }
@@ -79,7 +81,7 @@ impl Error {
             Kind::Step(_, error) => error.raw_os_error(),
             Kind::Search(error) => error.errno(),
             Kind::Input(_) => None,
-            Kind::Candidates(tried) => {
+            Kind::Candidates { tried, .. } => {
                 let told = tried.iter().find(|one| !one.is_missing()).or(tried.last());
                 told.and_then(|one| one.error.raw_os_error())
             }
@@ -88,6 +90,11 @@ impl Error {
 }
 
 impl Tried {
+    /// What is there and may not be run, or not be looked at.
+    pub(crate) fn denied(path: &[u8]) -> Self {
+        Self { path: path.to_vec(), error: io::ErrorKind::PermissionDenied.into() }
+    }
+
     fn is_missing(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
     }
@@ -101,10 +108,13 @@ impl fmt::Display for Error {
             Kind::Step(doing, error) => write!(formatter, "cannot {doing} for {name}: {error}")?,
             Kind::Input(message) => write!(formatter, "cannot start {name}: {message}")?,
             Kind::Search(error) => write!(formatter, "cannot start {name}: {error}")?,
-            Kind::Candidates(tried) => match tried.iter().find(|one| !one.is_missing()) {
-                Some(one) => write!(formatter, "cannot start {one}")?,
-                None => write!(formatter, "{name} not found, {} candidates tried", tried.len())?,
-            },
+            Kind::Candidates { tried, folders } => {
+                match (tried.iter().find(|one| !one.is_missing()), folders) {
+                    (Some(one), _) => write!(formatter, "cannot start {one}")?,
+                    (None, 1) => write!(formatter, "{name} not found in 1 folder")?,
+                    (None, folders) => write!(formatter, "{name} not found in {folders} folders")?,
+                }
+            }
         }
         if formatter.alternate() {
             self.tried().iter().try_for_each(|one| write!(formatter, "\n{one}"))?;

@@ -5,16 +5,21 @@
 //! candidate where those rules say so, one new process tries them all, and an error knows every
 //! candidate that was tried. Arguments never meet a shell.
 //!
-//! Reading order: `command`, then `linux`, which hands it to the kernel, `child`, `error`.
+//! Reading order: `command`, then `linux` and `windows`, which hand it to the system (the latter with
+//! `command_line`, where batch files are made safe), `child`, `error`.
 #![forbid(unsafe_code)]
 
 mod child;
 mod command;
+#[cfg(any(windows, test))]
+mod command_line;
 mod environment;
 mod error;
 #[cfg(target_os = "linux")]
 mod linux;
 mod stdio;
+#[cfg(windows)]
+mod windows;
 
 pub use child::{Child, Output};
 pub use command::Command;

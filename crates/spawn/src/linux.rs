@@ -9,7 +9,8 @@ use std::process::ExitStatus;
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid};
 use thruway_resolve::search::{EXEC_PASSED_OVER, Plan};
-use thruway_sys::start::{Failure, Start, Started, Step};
+pub(crate) use thruway_sys::start::Started;
+use thruway_sys::start::{Candidates, Failure, Start, Step, Texts};
 
 use crate::command::Prepared;
 use crate::{Child, Command, Error, Tried};
@@ -23,10 +24,10 @@ impl Command {
         let replace = || {
             let plan = self.plan()?;
             let prepared = self.prepare()?;
-            let candidates: Vec<_> = plan.candidates().collect();
-            let strings = Strings::new(&prepared, &candidates)?;
-            let failure = strings.start(&prepared).replace();
-            Ok(prepared.explain(failure, candidates))
+            let strings = Strings::new(&prepared)?;
+            let mut parts = plan.candidates();
+            let failure = strings.start(&prepared).replace(candidates(&plan, &mut parts));
+            Ok(prepared.explain(failure, &plan))
         };
         replace().unwrap_or_else(|error| error)
     }
@@ -35,25 +36,27 @@ impl Command {
 impl Prepared<'_> {
     /// Starts the first candidate that can be started.
     pub(crate) fn start_any(&self, plan: &Plan) -> Result<Started, Error> {
-        let candidates: Vec<_> = plan.candidates().collect();
-        if candidates.is_empty() {
-            return Err(Error::candidates(&self.name, Vec::new()));
+        if plan.bases().is_empty() {
+            return Err(Error::candidates(&self.name, Vec::new(), 0));
         }
-        let strings = Strings::new(self, &candidates)?;
-        strings.start(self).spawn().map_err(|failure| self.explain(failure, candidates))
+        let strings = Strings::new(self)?;
+        let mut parts = plan.candidates();
+        let started = strings.start(self).spawn(candidates(plan, &mut parts));
+        started.map_err(|failure| self.explain(failure, plan))
     }
 
     /// Starts one candidate; what kept it from starting, apart from what has nothing to do with it.
     pub(crate) fn start(&self, path: &[u8]) -> Result<io::Result<Started>, Error> {
-        let candidates = vec![path.to_vec()];
-        let strings = Strings::new(self, &candidates)?;
-        match strings.start(self).spawn() {
+        let strings = Strings::new(self)?;
+        let mut parts = std::iter::once([path, b"", b"", b""]);
+        let candidates = Candidates { parts: &mut parts, count: 1, longest: path.len() };
+        match strings.start(self).spawn(candidates) {
             Ok(started) => Ok(Ok(started)),
             Err(Failure::Candidates(errors)) => {
                 let errno = errors.first().copied().unwrap_or(0);
                 Ok(Err(io::Error::from_raw_os_error(errno)))
             }
-            Err(failure) => Err(self.explain(failure, candidates)),
+            Err(Failure::Step(step, error)) => Err(Error::step(&self.name, doing(step), error)),
         }
     }
 
@@ -61,14 +64,14 @@ impl Prepared<'_> {
         Child::new(Process { started }, self.stdio.map(|ends| ends.ours))
     }
 
-    fn explain(&self, failure: Failure, candidates: Vec<Vec<u8>>) -> Error {
+    fn explain(&self, failure: Failure, plan: &Plan) -> Error {
         match failure {
             Failure::Step(step, error) => Error::step(&self.name, doing(step), error),
             Failure::Candidates(errors) => {
                 let errors = errors.into_iter().map(io::Error::from_raw_os_error);
-                let tried = candidates.into_iter().zip(errors);
+                let tried = plan.candidates().map(|parts| parts.concat()).zip(errors);
                 let tried = tried.map(|(path, error)| Tried { path, error }).collect();
-                Error::candidates(&self.name, tried)
+                Error::candidates(&self.name, tried, plan.bases().len())
             }
         }
     }
@@ -83,46 +86,49 @@ fn doing(step: Step) -> &'static str {
     }
 }
 
+/// The candidates of a plan, each put together when its turn comes.
+fn candidates<'a, 'parts>(
+    plan: &Plan,
+    parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
+) -> Candidates<'a, 'parts> {
+    Candidates { parts, count: plan.count(), longest: plan.longest() }
+}
+
 /// What the kernel wants to see, each text with a NUL at its end.
 struct Strings {
-    candidates: Vec<CString>,
-    arguments: Vec<CString>,
-    environment: Vec<CString>,
+    arguments: Texts,
+    environment: Texts,
     folder: Option<CString>,
 }
 
 impl Strings {
-    fn new(prepared: &Prepared<'_>, candidates: &[Vec<u8>]) -> Result<Self, Error> {
+    fn new(prepared: &Prepared<'_>) -> Result<Self, Error> {
         let Prepared { command, name, .. } = prepared;
-        let string = |what: &str, bytes: Vec<u8>| {
-            CString::new(bytes).map_err(|_| Error::input(name, format!("a NUL byte in {what}")))
+        let refused = |what: &str| Error::input(name, format!("a NUL byte in {what}"));
+        let push = |texts: &mut Texts, parts: &[&[u8]], what| {
+            if texts.push(parts) { Ok(()) } else { Err(refused(what)) }
         };
-        let arguments = std::iter::once(&command.name).chain(&command.arguments);
-        let variables = command.environment.variables();
-        Ok(Self {
-            candidates: candidates
-                .iter()
-                .map(|path| string("its path", path.clone()))
-                .collect::<Result<_, _>>()?,
-            arguments: arguments
-                .map(|argument| string("an argument", argument.as_bytes().to_vec()))
-                .collect::<Result<_, _>>()?,
-            environment: variables
-                .iter()
-                .map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat())
-                .map(|variable| string("its environment", variable))
-                .collect::<Result<_, _>>()?,
-            folder: command
-                .folder
-                .as_ref()
-                .map(|folder| string("its folder", folder.as_os_str().as_bytes().to_vec()))
-                .transpose()?,
-        })
+        let mut strings = Self {
+            arguments: Texts::with_capacity(16, 1024),
+            environment: Texts::with_capacity(128, 16 * 1024),
+            folder: None,
+        };
+        for argument in std::iter::once(&command.name).chain(&command.arguments) {
+            push(&mut strings.arguments, &[argument.as_bytes()], "an argument")?;
+        }
+        for (key, value) in command.environment.variables() {
+            let parts = [key.as_bytes(), b"=", value.as_bytes()];
+            push(&mut strings.environment, &parts, "its environment")?;
+        }
+        if let Some(folder) = &command.folder {
+            let folder = CString::new(folder.as_os_str().as_bytes());
+            strings.folder = Some(folder.map_err(|_| refused("its folder"))?);
+        }
+        Ok(strings)
     }
 
     fn start<'a>(&'a self, prepared: &'a Prepared<'_>) -> Start<'a> {
         Start {
-            candidates: &self.candidates,
             arguments: &self.arguments,
             environment: &self.environment,
             folder: self.folder.as_deref(),

@@ -4,7 +4,12 @@
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
+#[cfg(target_os = "linux")]
 pub mod access;
+#[cfg(windows)]
+pub mod changes;
+#[cfg(windows)]
+pub mod create_process;
 #[cfg(target_os = "linux")]
 pub mod fanotify;
 #[cfg(target_os = "linux")]
@@ -17,13 +22,29 @@ pub mod imports;
 pub mod inherited;
 #[cfg(unix)]
 pub mod map;
+#[cfg(windows)]
+pub mod nt;
+#[cfg(target_os = "linux")]
+pub mod process;
+#[cfg(target_os = "linux")]
+pub mod ptrace;
 #[cfg(target_os = "linux")]
 pub mod record_lock;
+#[cfg(target_os = "linux")]
+pub mod seccomp;
+#[cfg(target_os = "linux")]
+pub mod shared;
 #[cfg(target_os = "linux")]
 pub mod signal;
 #[cfg(target_os = "linux")]
 pub mod start;
 #[cfg(target_os = "linux")]
+pub mod stub;
+#[cfg(target_os = "linux")]
 pub mod threads;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub mod ticks;
+#[cfg(windows)]
+pub mod windows_folders;
 #[cfg(target_os = "linux")]
 pub mod words;

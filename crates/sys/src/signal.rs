@@ -1,5 +1,8 @@
 //! Signals that are read from a descriptor instead of interrupting.
 
+mod reader;
+pub use reader::{Mask, Reader, Received, number};
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -8,7 +8,7 @@
 //! Between `clone` and `execve` the new process runs on memory that belongs to this one: no
 //! allocation, no lock, no destructor, no panic.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,12 +17,10 @@ use std::ptr;
 /// What is started, and how.
 #[derive(Debug)]
 pub struct Start<'a> {
-    /// Paths of programs, tried in order. Relative ones start at `folder`.
-    pub candidates: &'a [CString],
     /// `argv`, with the program's own name first.
-    pub arguments: &'a [CString],
+    pub arguments: &'a Texts,
     /// `NAME=value` each.
-    pub environment: &'a [CString],
+    pub environment: &'a Texts,
     /// The current folder of the program; without one it is this process's.
     pub folder: Option<&'a CStr>,
     /// Descriptors 0, 1 and 2 of the program; `None` leaves this process's.
@@ -31,6 +29,63 @@ pub struct Start<'a> {
     pub group: Option<i32>,
     /// Error numbers after which the next candidate is tried; any other one is the last.
     pub passed_over: &'a [i32],
+}
+
+/// Paths of programs, in the order in which they are tried. Relative ones start at the program's folder.
+///
+/// They are put together in the new process, one at a time, because most are never needed.
+pub struct Candidates<'a, 'parts> {
+    /// Each in parts that follow each other.
+    pub parts: &'a mut dyn Iterator<Item = [&'parts [u8]; 4]>,
+    /// How many there are.
+    pub count: usize,
+    /// Bytes of the longest.
+    pub longest: usize,
+}
+
+/// Texts as the kernel takes them, each with a NUL at its end, in one piece of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    bytes: Vec<u8>,
+    starts: Vec<usize>,
+}
+
+impl Texts {
+    /// No texts, with room for `texts` of `bytes` in all.
+    #[must_use]
+    pub fn with_capacity(texts: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(texts) }
+    }
+
+    /// Adds a text that is made of `parts`; `false` if it holds a NUL, and is not added.
+    #[must_use]
+    pub fn push(&mut self, parts: &[&[u8]]) -> bool {
+        if parts.iter().any(|part| part.contains(&0)) {
+            return false;
+        }
+        self.starts.push(self.bytes.len());
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.bytes.push(0);
+        true
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// A pointer to each, and one that is null, as in `argv`. They point into these texts.
+    fn pointers(&self) -> Vec<*const c_char> {
+        let pointer = |start: &usize| self.bytes[*start..].as_ptr().cast();
+        self.starts.iter().map(pointer).chain([ptr::null()]).collect()
+    }
 }
 
 /// A process that was started and has not been waited for.
@@ -73,8 +128,9 @@ impl Start<'_> {
     ///
     /// # Errors
     /// What failed, and for candidates the error of each.
-    pub fn spawn(&self) -> Result<Started, Failure> {
-        let mut plan = Plan::new(self).map_err(|error| Failure::Step(Step::Stdio, error))?;
+    pub fn spawn(&self, candidates: Candidates<'_, '_>) -> Result<Started, Failure> {
+        let mut plan =
+            Plan::new(self, candidates).map_err(|error| Failure::Step(Step::Stdio, error))?;
         let mut stack = Stack::new();
         let mut descriptor: c_int = -1;
         let blocked = BlockedSignals::new();
@@ -110,8 +166,8 @@ impl Start<'_> {
     /// Runs the first candidate that can be run in place of this program. It returns only on failure;
     /// the steps before the first candidate are done then.
     #[must_use]
-    pub fn replace(&self) -> Failure {
-        match Plan::new(self) {
+    pub fn replace(&self, candidates: Candidates<'_, '_>) -> Failure {
+        match Plan::new(self, candidates) {
             Ok(mut plan) => {
                 plan.run();
                 plan.failure().unwrap_or(Failure::Candidates(Vec::new()))
@@ -122,8 +178,10 @@ impl Start<'_> {
 }
 
 /// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
-struct Plan<'a> {
-    candidates: Vec<*const c_char>,
+struct Plan<'a, 'c, 'parts> {
+    candidates: Candidates<'c, 'parts>,
+    /// Room for the candidate that is tried.
+    path: Vec<u8>,
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
     /// `/bin/sh`, the candidate, and the arguments: for a script that names no interpreter.
@@ -133,15 +191,16 @@ struct Plan<'a> {
     group: Option<c_int>,
     passed_over: &'a [c_int],
     mask: Option<libc::sigset_t>,
+    /// With room for all candidates.
     errors: Vec<c_int>,
     failed_step: Option<(Step, c_int)>,
     /// Copies of descriptors that would be overwritten before they are used.
     _copies: Vec<OwnedFd>,
 }
 
-impl<'a> Plan<'a> {
-    fn new(start: &Start<'a>) -> io::Result<Self> {
-        let arguments = pointers(start.arguments);
+impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
+    fn new(start: &Start<'a>, candidates: Candidates<'c, 'parts>) -> io::Result<Self> {
+        let arguments = start.arguments.pointers();
         let mut script = vec![c"/bin/sh".as_ptr(), ptr::null()];
         script.extend(arguments.iter().skip(1));
         let mut copies = Vec::new();
@@ -150,16 +209,17 @@ impl<'a> Plan<'a> {
             *number = given.map_or(Ok(-1), |given| above_stdio(given, &mut copies))?;
         }
         Ok(Self {
-            candidates: pointers(start.candidates),
+            path: Vec::with_capacity(candidates.longest + 1),
+            errors: Vec::with_capacity(candidates.count),
+            candidates,
             script,
             arguments,
-            environment: pointers(start.environment),
+            environment: start.environment.pointers(),
             folder: start.folder.map_or(ptr::null(), CStr::as_ptr),
             stdio,
             group: start.group,
             passed_over: start.passed_over,
             mask: None,
-            errors: vec![0; start.candidates.len()],
             failed_step: None,
             _copies: copies,
         })
@@ -171,9 +231,11 @@ impl<'a> Plan<'a> {
             self.failed_step = Some(failed);
             return;
         }
-        for index in 0..self.errors.len() {
-            let error = self.execute(index);
-            self.errors[index] = error;
+        while let Some(parts) = self.candidates.parts.next() {
+            self.path.clear();
+            parts.iter().for_each(|part| self.path.extend_from_slice(part));
+            let error = if self.path.contains(&0) { libc::EINVAL } else { self.execute() };
+            self.errors.push(error);
             if !self.passed_over.contains(&error) {
                 return;
             }
@@ -208,8 +270,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn execute(&mut self, index: usize) -> c_int {
-        let program = self.candidates[index];
+    fn execute(&mut self) -> c_int {
+        self.path.push(0);
+        let program = self.path.as_ptr().cast();
         let error = execve(program, &self.arguments, &self.environment);
         if error != libc::ENOEXEC {
             return error;
@@ -223,26 +286,19 @@ impl<'a> Plan<'a> {
         if let Some((step, errno)) = self.failed_step {
             return Some(Failure::Step(step, io::Error::from_raw_os_error(errno)));
         }
-        let tried = self.errors.iter().copied().take_while(|errno| *errno != 0);
-        let tried: Vec<_> = tried.collect();
-        let all = tried.len() == self.errors.len();
-        let ended = tried.last().is_some_and(|errno| !self.passed_over.contains(errno));
-        (all || ended).then_some(Failure::Candidates(tried))
+        let all = self.errors.len() == self.candidates.count;
+        let ended = self.errors.last().is_some_and(|errno| !self.passed_over.contains(errno));
+        (all || ended).then(|| Failure::Candidates(self.errors.clone()))
     }
 }
 
 /// What the new process runs, on its own stack.
 extern "C" fn run_in_child(plan: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes its plan, and waits until this process has left its memory.
-    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
+    let plan = unsafe { &mut *plan.cast::<Plan<'_, '_, '_>>() };
     plan.run();
     // SAFETY: it ends this process only, and runs nothing of this memory on the way out.
     unsafe { libc::_exit(127) }
-}
-
-/// `argv` and `envp`: a pointer to each, and one that is null. They point into `strings`.
-fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
 /// The number of `given`, or of a copy of it that lies above the three that are about to be replaced.
@@ -349,14 +405,17 @@ fn reap(pid: i32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::CString;
     use std::io::Read;
     use std::os::fd::AsFd;
     use std::os::unix::ffi::OsStrExt;
 
     const PASSED_OVER: [i32; 2] = [libc::ENOENT, libc::EACCES];
 
-    fn strings(texts: &[&str]) -> Vec<CString> {
-        texts.iter().map(|text| CString::new(*text).unwrap()).collect()
+    fn strings(texts: &[&str]) -> Texts {
+        let mut strings = Texts::default();
+        texts.iter().for_each(|text| assert!(strings.push(&[text.as_bytes()])));
+        strings
     }
 
     fn wait(started: &Started) -> i32 {
@@ -369,20 +428,20 @@ mod tests {
 
     /// What a start is made of.
     struct Parts {
-        candidates: Vec<CString>,
-        arguments: Vec<CString>,
-        environment: Vec<CString>,
+        candidates: Vec<String>,
+        arguments: Texts,
+        environment: Texts,
     }
 
     impl Parts {
         fn new(candidates: &[&str], arguments: &[&str]) -> Self {
             let environment = strings(&["A=1", "PATH=/usr/bin:/bin"]);
-            Self { candidates: strings(candidates), arguments: strings(arguments), environment }
+            let candidates = candidates.iter().map(|path| (*path).to_owned()).collect();
+            Self { candidates, arguments: strings(arguments), environment }
         }
 
         fn start(&self) -> Start<'_> {
             Start {
-                candidates: &self.candidates,
                 arguments: &self.arguments,
                 environment: &self.environment,
                 folder: None,
@@ -393,16 +452,35 @@ mod tests {
         }
     }
 
+    impl Parts {
+        fn spawn(&self, start: &Start<'_>) -> Result<Started, Failure> {
+            let empty = b"".as_slice();
+            let mut parts =
+                self.candidates.iter().map(|path| [path.as_bytes(), empty, empty, empty]);
+            let longest = self.candidates.iter().map(String::len).max().unwrap_or(0);
+            let count = self.candidates.len();
+            start.spawn(Candidates { parts: &mut parts, count, longest })
+        }
+    }
+
     /// The output and the status of `sh -c script`.
     fn run(script: &str, folder: Option<&CStr>, group: Option<i32>) -> (String, i32) {
         let parts = Parts::new(&["/none/sh", "/bin/sh"], &["sh", "-c", script]);
         let (mut reader, writer) = io::pipe().unwrap();
         let stdio = [None, Some(writer.as_fd()), None];
-        let started = Start { stdio, folder, group, ..parts.start() }.spawn().unwrap();
+        let started = parts.spawn(&Start { stdio, folder, group, ..parts.start() }).unwrap();
         drop(writer);
         let mut output = String::new();
         reader.read_to_string(&mut output).unwrap();
         (output, wait(&started))
+    }
+
+    #[test]
+    fn a_text_is_made_of_parts_and_holds_no_nul() {
+        let mut texts = Texts::default();
+        assert!(texts.push(&[b"a", b"=", b"b"]) && texts.push(&[b""]));
+        assert!(!texts.push(&[b"a\0b"]));
+        assert_eq!((texts.bytes.as_slice(), texts.len()), (b"a=b\0\0".as_slice(), 2));
     }
 
     #[test]
@@ -442,7 +520,7 @@ mod tests {
     #[test]
     fn every_candidates_error_is_told() {
         let parts = Parts::new(&["/none/x", "/etc/passwd", "/etc/passwd/x", "/bin/true"], &["x"]);
-        match parts.start().spawn() {
+        match parts.spawn(&parts.start()) {
             Err(Failure::Candidates(errors)) => {
                 assert_eq!(errors, [libc::ENOENT, libc::EACCES, libc::ENOTDIR]);
             }
@@ -453,7 +531,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_told_as_such() {
         let parts = Parts::new(&["/bin/true"], &["true"]);
-        match (Start { folder: Some(c"/none"), ..parts.start() }).spawn() {
+        match parts.spawn(&Start { folder: Some(c"/none"), ..parts.start() }) {
             Err(Failure::Step(Step::Folder, error)) => {
                 assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
             }
@@ -470,7 +548,7 @@ mod tests {
         let path = script.display();
         run(&format!("echo 'exit $1' > {path}; chmod 755 {path}"), None, None);
         let parts = Parts::new(&[script.to_str().unwrap()], &["script", "7"]);
-        assert_eq!(wait(&parts.start().spawn().unwrap()), 7 << 8);
+        assert_eq!(wait(&parts.spawn(&parts.start()).unwrap()), 7 << 8);
     }
 
     #[test]

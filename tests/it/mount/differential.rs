@@ -203,7 +203,7 @@ impl Side {
         Ok(format!(
             "{:o} {} {} {} {}",
             stat.stx_mode,
-            stat.stx_nlink,
+            if is_folder { 0 } else { stat.stx_nlink },
             stat.stx_uid,
             stat.stx_gid,
             if is_folder { 0 } else { stat.stx_size }
@@ -331,4 +331,12 @@ fn a_mount_without_passthrough_behaves_as_a_plain_folder() {
     let Some(mounted) = Mounted::new(&["--suid", "--passthrough", "off"]) else { return };
     seeds(3).for_each(|seed| compare(&mounted, &SETID_MODES, seed, 1500));
     assert_eq!(mounted.status("counts")["opens_passthrough"], 0);
+}
+
+#[test]
+fn a_view_of_several_sources_behaves_as_a_plain_folder() {
+    let sources = &["source", "empty", "also_empty"];
+    let Some(mounted) = Mounted::with_sources(sources, &["--suid"], |_| ()) else { return };
+    seeds(3).for_each(|seed| compare(&mounted, &MODES, seed, 1500));
+    assert!(mounted.status("merged_folders").as_u64() >= Some(1));
 }

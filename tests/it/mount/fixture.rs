@@ -16,20 +16,31 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A mount in a temporary folder; it is gone when this value is.
 pub(super) struct Mounted {
     pub(super) folder: TempDir,
+    sources: &'static [&'static str],
 }
 
 impl Mounted {
     /// Mounts `source` at `target` in a new folder, or says why this machine cannot.
     pub(super) fn new(arguments: &[&str]) -> Option<Self> {
+        Self::with_sources(&["source"], arguments, |_| ())
+    }
+
+    /// Mounts the folders with these names, which `fill` fills before.
+    pub(super) fn with_sources(
+        sources: &'static [&'static str],
+        arguments: &[&str],
+        fill: impl FnOnce(&Self),
+    ) -> Option<Self> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: /dev/fuse: {error}");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        for name in ["source", "target"] {
+        for name in sources.iter().chain(&["target"]) {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let mounted = Self { folder };
+        let mounted = Self { folder, sources };
+        fill(&mounted);
         let output = mounted.mount(arguments);
         if stderr(&output).contains("Operation not permitted") {
             eprintln!("skipped: {}", stderr(&output).trim());
@@ -43,15 +54,21 @@ impl Mounted {
         let log = self.folder.path().join("log");
         let mut command = thruway();
         command.arg("mount").arg("--log").arg(log).args(arguments);
-        command.arg(self.source("")).arg(self.target("")).output().unwrap()
+        command.args(self.sources.iter().map(|source| self.path(source)));
+        command.arg(self.target("")).output().unwrap()
+    }
+
+    /// A path beside the sources.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     pub(super) fn source(&self, name: &str) -> PathBuf {
-        self.folder.path().join("source").join(name)
+        self.path(self.sources[0]).join(name)
     }
 
     pub(super) fn target(&self, name: &str) -> PathBuf {
-        self.folder.path().join("target").join(name)
+        self.path("target").join(name)
     }
 
     /// What `thruway mount status --json` says in this field.

@@ -52,6 +52,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),
+    ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
     ("serve-fairness", serve::fairness::worst),
     ("serve-large", serve::files::large),

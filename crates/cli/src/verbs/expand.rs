@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use thruway_resolve::expand::windows::{Form, Place};
+use thruway_resolve::expand::windows::Place;
 use thruway_resolve::expand::{Devices, Flavour, expand, ruby};
 use thruway_resolve::native;
 
@@ -85,7 +85,7 @@ impl Expand {
             current: current(flavour)?,
             base: self.base.as_ref().map(owned),
             home: self.home.clone().or_else(home).as_ref().map(owned),
-            drive_bases: drive_bases(),
+            drive_bases: native::drive_bases(),
             devices: match self.windows {
                 Version::Ten => Devices::Windows10,
                 Version::Eleven => Devices::Windows11,
@@ -132,10 +132,9 @@ impl Setting {
 
 /// The current folder; by another system's rules there is none, so its root.
 fn current(flavour: Flavour) -> Result<Vec<u8>, Failure> {
-    match flavour {
-        Flavour::HOST => {}
-        Flavour::Windows => return Ok(br"C:\".to_vec()),
-        _ => return Ok(b"/".to_vec()),
+    if flavour != Flavour::HOST {
+        let root: &[u8] = if flavour == Flavour::Windows { br"C:\" } else { b"/" };
+        return Ok(root.to_vec());
     }
     let folder = std::env::current_dir()
         .map_err(|error| Failure::new(format_args!("no current folder: {error}")))?;
@@ -153,15 +152,6 @@ fn home() -> Option<OsString> {
         drive.or_else(|| variable("USERPROFILE"))
     };
     variable("HOME").or_else(|| if cfg!(windows) { windows() } else { None })
-}
-
-/// Windows keeps the current folder of each drive in a variable named like `=C:`.
-fn drive_bases() -> Vec<Vec<u8>> {
-    std::env::vars_os()
-        .filter(|(key, _)| native::bytes(key).starts_with(b"="))
-        .map(|(_, folder)| native::bytes(&folder).into_owned())
-        .filter(|folder| matches!(Form::of(folder.as_slice()), Form::Drive { .. }))
-        .collect()
 }
 
 /// The home of a user that the file of local accounts names.

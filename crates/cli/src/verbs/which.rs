@@ -1,6 +1,7 @@
 //! `thruway which`: the file that a command starts, by the rules of whoever starts it.
 
 use std::ffi::OsString;
+#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +9,11 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use thruway_resolve::expand::Flavour;
 use thruway_resolve::native;
+#[cfg(windows)]
+use thruway_resolve::search::Nt;
 use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+#[cfg(target_os = "linux")]
+use thruway_resolve::search::{Posix, Tree};
 
 use crate::output::{Answer, Failure, print};
 
@@ -35,6 +40,7 @@ pub(crate) struct Which {
     #[arg(long)]
     current: bool,
     /// Search below this folder: it stands for the root, and for every drive of Windows
+    #[cfg(target_os = "linux")]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Say how many look-ups it took
@@ -72,7 +78,9 @@ impl Which {
         let path = self.path.clone().or_else(|| std::env::var_os("PATH"));
         let path = path.map(|path| native::bytes(&path).into_owned());
         let path = path.as_deref().unwrap_or(rules.default_path());
-        let places = Places { path, before: &[] };
+        let before = self.folders_before_path();
+        let before: Vec<_> = before.iter().map(Vec::as_slice).collect();
+        let places = Places { path, before: &before };
         let names = self.names.iter();
         let outcomes = names
             .map(|name| self.search(&rules, &native::bytes(name), &places, &mut lister))
@@ -96,21 +104,33 @@ impl Which {
         }
     }
 
-    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
-        #[cfg(target_os = "linux")]
-        match (&self.root, flavour) {
-            (Some(root), _) => {
-                let tree = thruway_resolve::search::Tree::new(root, flavour);
-                return Ok(Box::new(tree.map_err(Failure::new)?));
-            }
-            (None, Flavour::Posix) => {
-                return Ok(Box::new(thruway_resolve::search::Posix::default()));
-            }
-            _ => {}
+    /// Rust looks into the system's own folders first. (And into the folder of the program that starts
+    /// the command, which is another one each time.)
+    fn folders_before_path(&self) -> Vec<Vec<u8>> {
+        #[cfg(windows)]
+        if matches!(self.rules, Some(Kind::Rust)) {
+            return thruway_resolve::search::nt::system_folders();
         }
-        let system = if flavour == Flavour::Posix { "POSIX" } else { "Windows" };
-        Err(Failure::new(format_args!("these rules search the folders of {system}"))
-            .hint("--root DIR searches a tree of such folders"))
+        Vec::new()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
+        match (&self.root, flavour) {
+            (Some(root), _) => Ok(Box::new(Tree::new(root, flavour).map_err(Failure::new)?)),
+            (None, Flavour::Posix) => Ok(Box::new(Posix::default())),
+            _ => Err(Failure::new("these rules search the folders of Windows")
+                .hint("--root DIR searches a tree of such folders")),
+        }
+    }
+
+    #[cfg(windows)]
+    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
+        if flavour == Flavour::Posix {
+            return Err(Failure::new("these rules search the folders of POSIX"));
+        }
+        let failed = |error| Failure::new(format_args!("no current folder: {error}"));
+        Ok(Box::new(Nt::of_this_process().map_err(failed)?))
     }
 
     fn search(

@@ -18,7 +18,7 @@ const LOOKUPS: usize = 3;
 const PARENT: usize = 4;
 /// Idle (1 bit), opens (31), backing id (32).
 const BACKING: usize = 5;
-/// Type of the handle (32 bits), its length plus one (8): zero is none.
+/// Type of the handle (32 bits), branch (16), length of the handle plus one (8): zero is none.
 const HANDLE: usize = 6;
 const HANDLE_BYTES: usize = 7;
 /// Which attributes the kernel was told last.
@@ -75,6 +75,7 @@ impl<'a> Record<'a> {
         identity: &Identity,
         incarnation: u32,
         parent: InodeId,
+        branch: u16,
         handle: Option<&FileHandle>,
     ) {
         self.words[NUMBER].store(identity.number, Relaxed);
@@ -84,7 +85,7 @@ impl<'a> Record<'a> {
         self.words[BACKING].store(0, Relaxed);
         self.words[TOLD].store(0, Relaxed);
         self.words[OURS].store(0, Relaxed);
-        self.write_handle(handle);
+        self.write_handle(branch, handle);
         let young = if identity.young { YOUNG } else { 0 };
         let state = u64::from(incarnation) << 32
             | u64::from(identity.volume) << 16
@@ -94,13 +95,15 @@ impl<'a> Record<'a> {
         self.words[STATE].store(state, Release);
     }
 
-    fn write_handle(&self, handle: Option<&FileHandle>) {
+    fn write_handle(&self, branch: u16, handle: Option<&FileHandle>) {
+        let branch = u64::from(branch) << 16;
         let Some((kind, bytes)) = handle.map(FileHandle::parts) else {
-            self.words[HANDLE].store(0, Relaxed);
+            self.words[HANDLE].store(branch, Relaxed);
             return;
         };
         let length = u64::try_from(bytes.len() + 1).unwrap_or(0);
-        self.words[HANDLE].store(u64::from(kind.cast_unsigned()) << 32 | length, Relaxed);
+        let kind = u64::from(kind.cast_unsigned()) << 32;
+        self.words[HANDLE].store(kind | branch | length, Relaxed);
         for (word, chunk) in self.words[HANDLE_BYTES..TOLD].iter().zip(bytes.chunks(8)) {
             let mut value = [0; 8];
             value[..chunk.len()].copy_from_slice(chunk);
@@ -118,6 +121,7 @@ impl<'a> Record<'a> {
             id,
             identity: self.identity(),
             parent: InodeId(self.words[PARENT].load(Relaxed)),
+            branch: self.branch(),
             handle: self.handle(),
             checked: state & CHECKED != 0,
         })
@@ -137,6 +141,11 @@ impl<'a> Record<'a> {
             kind: (state >> 12) as u8 & 0xf,
             young: state & YOUNG != 0,
         }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a field of the word")]
+    fn branch(&self) -> u16 {
+        (self.words[HANDLE].load(Relaxed) >> 16) as u16
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "fields of the word")]
@@ -169,7 +178,7 @@ impl<'a> Record<'a> {
 
     /// Whether the identity alone does not say which file it is.
     pub(super) fn needs_handle(&self) -> bool {
-        self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) != 0
+        self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) & 0xff != 0
     }
 
     pub(super) fn is_live(&self) -> bool {

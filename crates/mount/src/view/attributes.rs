@@ -1,6 +1,6 @@
 //! Attributes of inodes.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Statx, StatxTimestamp, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
-use super::lookup::{Maker, stat_place};
+use super::lookup::{FILE_TYPE, FOLDER, Maker, stat_place};
 use thruway_fuse::{Answer, Request};
 
 use super::View;
@@ -41,7 +41,7 @@ impl View {
             timeout_nanoseconds: timeout.subsec_nanos(),
             flags: 0,
             spare: [0; 2],
-            attributes: extended_attributes(volume, &stat),
+            attributes: self.extended_attributes(volume, &stat),
         });
         Ok(())
     }
@@ -54,13 +54,27 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let id = InodeId(request.inode);
-        let place = self.place(id)?;
+        // What was changed in the first source is what is shown.
+        for place in self.places_of(id)?.iter().rev() {
+            self.set_attributes_at(actor, request, with, place)?;
+        }
+        let stat = stat_place(self.place(id)?)?;
+        self.put_attributes(id, &stat, Maker::Us, answer)
+    }
+
+    fn set_attributes_at(
+        &self,
+        actor: &Actor,
+        request: &Request<'_>,
+        with: &SetAttrIn,
+        place: &OwnedFd,
+    ) -> Result<(), Errno> {
         let is = |flag| with.valid & flag != 0;
         if is(setattr_flag::UID | setattr_flag::GID) {
             let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
             let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
             actor.writing_as(&request.caller, || {
-                fs::chownat(&place, c"", uid, gid, AtFlags::EMPTY_PATH)
+                fs::chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH)
             })?;
         }
         if is(setattr_flag::MODE) {
@@ -70,13 +84,12 @@ impl View {
             actor.keeping_setid(|| fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()))?;
         }
         if is(setattr_flag::SIZE) {
-            self.set_size(actor, id, with)?;
+            self.set_size(actor, InodeId(request.inode), with)?;
         }
         if is(setattr_flag::ATIME | setattr_flag::MTIME) {
-            fs::utimensat(&place, c"", &times(with), AtFlags::EMPTY_PATH)?;
+            fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
         }
-        let stat = stat_place(&place)?;
-        self.put_attributes(id, &stat, Maker::Us, answer)
+        Ok(())
     }
 
     fn set_size(&self, actor: &Actor, id: InodeId, with: &SetAttrIn) -> Result<(), Errno> {
@@ -102,56 +115,62 @@ impl View {
             timeout: timeout.as_secs(),
             timeout_nanoseconds: timeout.subsec_nanos(),
             padding: 0,
-            attributes: attributes(volume, stat),
+            attributes: self.attributes(volume, stat),
         });
         Ok(())
     }
-}
 
-pub(super) fn attributes(volume: Met, stat: &Statx) -> Attributes {
-    Attributes {
-        number: shown_number(volume, stat),
-        size: stat.stx_size,
-        blocks: stat.stx_blocks,
-        atime: stat.stx_atime.tv_sec.cast_unsigned(),
-        mtime: stat.stx_mtime.tv_sec.cast_unsigned(),
-        ctime: stat.stx_ctime.tv_sec.cast_unsigned(),
-        atime_nanoseconds: stat.stx_atime.tv_nsec,
-        mtime_nanoseconds: stat.stx_mtime.tv_nsec,
-        ctime_nanoseconds: stat.stx_ctime.tv_nsec,
-        mode: u32::from(stat.stx_mode),
-        links: stat.stx_nlink,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
-        block_size: stat.stx_blksize,
-        flags: 0,
+    pub(super) fn attributes(&self, volume: Met, stat: &Statx) -> Attributes {
+        Attributes {
+            number: shown_number(volume, stat),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            atime: stat.stx_atime.tv_sec.cast_unsigned(),
+            mtime: stat.stx_mtime.tv_sec.cast_unsigned(),
+            ctime: stat.stx_ctime.tv_sec.cast_unsigned(),
+            atime_nanoseconds: stat.stx_atime.tv_nsec,
+            mtime_nanoseconds: stat.stx_mtime.tv_nsec,
+            ctime_nanoseconds: stat.stx_ctime.tv_nsec,
+            mode: u32::from(stat.stx_mode),
+            links: self.shown_links(stat),
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+            device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
+            block_size: stat.stx_blksize,
+            flags: 0,
+        }
     }
-}
 
-fn extended_attributes(volume: Met, stat: &Statx) -> ExtendedAttributes {
-    ExtendedAttributes {
-        mask: stat.stx_mask,
-        block_size: stat.stx_blksize,
-        attributes: stat.stx_attributes.bits(),
-        links: stat.stx_nlink,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        mode: stat.stx_mode,
-        spare0: 0,
-        number: shown_number(volume, stat),
-        size: stat.stx_size,
-        blocks: stat.stx_blocks,
-        attributes_mask: stat.stx_attributes_mask.bits(),
-        atime: extended_time(&stat.stx_atime),
-        btime: extended_time(&stat.stx_btime),
-        ctime: extended_time(&stat.stx_ctime),
-        mtime: extended_time(&stat.stx_mtime),
-        device_major: stat.stx_rdev_major,
-        device_minor: stat.stx_rdev_minor,
-        system_major: stat.stx_dev_major,
-        system_minor: stat.stx_dev_minor,
-        spare2: [0; 14],
+    fn extended_attributes(&self, volume: Met, stat: &Statx) -> ExtendedAttributes {
+        ExtendedAttributes {
+            mask: stat.stx_mask,
+            block_size: stat.stx_blksize,
+            attributes: stat.stx_attributes.bits(),
+            links: self.shown_links(stat),
+            uid: stat.stx_uid,
+            gid: stat.stx_gid,
+            mode: stat.stx_mode,
+            spare0: 0,
+            number: shown_number(volume, stat),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            attributes_mask: stat.stx_attributes_mask.bits(),
+            atime: extended_time(&stat.stx_atime),
+            btime: extended_time(&stat.stx_btime),
+            ctime: extended_time(&stat.stx_ctime),
+            mtime: extended_time(&stat.stx_mtime),
+            device_major: stat.stx_rdev_major,
+            device_minor: stat.stx_rdev_minor,
+            system_major: stat.stx_dev_major,
+            system_minor: stat.stx_dev_minor,
+            spare2: [0; 14],
+        }
+    }
+
+    /// A merged folder has no number of links that would mean anything: 1 says so.
+    fn shown_links(&self, stat: &Statx) -> u32 {
+        let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
+        if self.branches.is_some() && is_folder { 1 } else { stat.stx_nlink }
     }
 }
 

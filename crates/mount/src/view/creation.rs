@@ -3,15 +3,17 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use thruway_fuse::wire::{CreateIn, MkDirIn, MkNodIn};
 use thruway_fuse::{Answer, Caller};
 
 use super::View;
-use super::lookup::{Folder, Found, Maker, stat_name, stat_place};
+use super::folder::{Folder, Spot};
+use super::lookup::{Found, Maker, stat_name, stat_place};
 use crate::actor::Actor;
 use crate::inodes::InodeId;
+use crate::proc_path::ProcPath;
 
 impl View {
     pub(super) fn make_node(
@@ -26,10 +28,12 @@ impl View {
         let folder = self.folder(parent)?;
         let kind = FileType::from_raw_mode(with.mode);
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        actor.make_as(caller, with.mode, with.umask, || {
-            fs::mknodat(&folder.place, name, kind, mode, unpacked_device(with.device))
+        let (spot, ()) = self.make_in(&folder, |spot| {
+            actor.make_as(caller, with.mode, with.umask, || {
+                fs::mknodat(&spot.place, name, kind, mode, unpacked_device(with.device))
+            })
         })?;
-        self.answer_new(&folder, name, answer)
+        self.answer_new(&folder, &spot, name, answer)
     }
 
     pub(super) fn make_folder(
@@ -43,8 +47,11 @@ impl View {
     ) -> Result<(), Errno> {
         let folder = self.folder(parent)?;
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        actor.make_as(caller, with.mode, with.umask, || fs::mkdirat(&folder.place, name, mode))?;
-        self.answer_new(&folder, name, answer)
+        let (spot, ()) = self.make_in(&folder, |spot| {
+            let make = || fs::mkdirat(&spot.place, name, mode);
+            actor.make_as(caller, with.mode, with.umask, make)
+        })?;
+        self.answer_new(&folder, &spot, name, answer)
     }
 
     pub(super) fn make_symlink(
@@ -57,8 +64,10 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.folder(parent)?;
-        actor.make_as(caller, 0, 0, || fs::symlinkat(target, &folder.place, name))?;
-        self.answer_new(&folder, name, answer)
+        let (spot, ()) = self.make_in(&folder, |spot| {
+            actor.make_as(caller, 0, 0, || fs::symlinkat(target, &spot.place, name))
+        })?;
+        self.answer_new(&folder, &spot, name, answer)
     }
 
     pub(super) fn link(
@@ -69,8 +78,10 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let (place, folder) = (self.place(source)?, self.folder(parent)?);
-        fs::linkat(&place, c"", &folder.place, name, AtFlags::EMPTY_PATH)?;
-        self.answer_new(&folder, name, answer)
+        // In the source that has the file, or not at all.
+        let spot = self.spot_in(&folder, self.inodes.get(source)?.branch)?;
+        link_place(&place, &spot.place, name)?;
+        self.answer_new(&folder, &spot, name, answer)
     }
 
     pub(super) fn create(
@@ -86,15 +97,18 @@ impl View {
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         // Open for reading only: a file that is open for writing cannot be executed.
         let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let made = actor.make_as(caller, with.mode, with.umask, || {
-            fs::openat(&folder.place, name, flags, mode)
+        let made = self.make_in(&folder, |spot| {
+            let make = || fs::openat(&spot.place, name, flags, mode);
+            actor.make_as(caller, with.mode, with.umask, make)
         });
-        let file = match made {
+        let (spot, file) = match made {
             // Somebody else was faster. The kernel looks again when it hears ESTALE.
             Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
             made => made,
         }?;
-        self.answer_created(&folder, &file, Found::Made(file.as_fd(), name), with, answer)
+        self.note_change(&folder, name);
+        let found = Found::Made(&spot, file.as_fd(), name);
+        self.answer_created(&folder, &file, found, with, answer)
     }
 
     pub(super) fn create_nameless(
@@ -109,10 +123,12 @@ impl View {
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-        let file = actor.make_as(caller, with.mode, with.umask, || {
-            fs::openat(&folder.place, c".", flags, mode)
+        let (spot, file) = self.make_in(&folder, |spot| {
+            let make = || fs::openat(&spot.place, c".", flags, mode);
+            actor.make_as(caller, with.mode, with.umask, make)
         })?;
-        self.answer_created(&folder, &file, Found::Nameless(file.as_fd()), with, answer)
+        let found = Found::Nameless(&spot, file.as_fd());
+        self.answer_created(&folder, &file, found, with, answer)
     }
 
     fn answer_created(
@@ -131,11 +147,29 @@ impl View {
         Ok(())
     }
 
-    fn answer_new(&self, folder: &Folder, name: &CStr, answer: &mut Answer) -> Result<(), Errno> {
-        let stat = stat_name(&folder.place, name)?;
-        let found = Found::Name(folder.place.as_fd(), name);
-        answer.put(&self.entry(folder, found, &stat, Maker::Us)?);
+    fn answer_new(
+        &self,
+        folder: &Folder,
+        spot: &Spot,
+        name: &CStr,
+        answer: &mut Answer,
+    ) -> Result<(), Errno> {
+        self.note_change(folder, name);
+        let stat = stat_name(&spot.place, name)?;
+        answer.put(&self.entry(folder, Found::Name(spot, name), &stat, Maker::Us)?);
         Ok(())
+    }
+}
+
+/// Gives the file another name. Without the right to do that directly it goes by the path of the
+/// descriptor.
+fn link_place(place: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match fs::linkat(place, c"", folder, name, AtFlags::EMPTY_PATH) {
+        Err(Errno::NOENT) => {
+            let path = ProcPath::new(place.as_fd());
+            fs::linkat(CWD, path.as_c_str(), folder, name, AtFlags::SYMLINK_FOLLOW)
+        }
+        linked => linked,
     }
 }
 

@@ -42,15 +42,18 @@ impl View {
         value: &[u8],
         with: &SetXattrIn,
     ) -> Result<(), Errno> {
-        let place = self.place(id)?;
-        let path = ProcPath::new(place.as_fd());
         let flags = XattrFlags::from_bits_retain(with.flags);
-        let set = || fs::setxattr(path.as_c_str(), name, value, flags);
-        if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID == 0 {
-            return actor.keeping_setid(set);
+        for place in self.places_of(id)?.iter().rev() {
+            let path = ProcPath::new(place.as_fd());
+            let set = || fs::setxattr(path.as_c_str(), name, value, flags);
+            if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID == 0 {
+                actor.keeping_setid(set)?;
+            } else {
+                set()?;
+                clear_setgid(place)?;
+            }
         }
-        set()?;
-        clear_setgid(&place)
+        Ok(())
     }
 
     pub(super) fn list_xattr(
@@ -60,12 +63,7 @@ impl View {
         size: u32,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let place = self.place(id)?;
-        let path = ProcPath::new(place.as_fd());
-        let length = fs::listxattr_query(path.as_c_str())?;
-        let mut names = vec![0; length];
-        let length = fs::listxattr(path.as_c_str(), names.as_mut_slice())?;
-        names.truncate(length);
+        let mut names = names_at(&*self.place(id)?)?;
         if caller.uid != 0 {
             names = without_trusted(&names);
         }
@@ -80,10 +78,33 @@ impl View {
     }
 
     pub(super) fn remove_xattr(&self, id: InodeId, name: &CStr) -> Result<(), Errno> {
-        let place = self.place(id)?;
-        let path = ProcPath::new(place.as_fd());
-        fs::removexattr(path.as_c_str(), name)
+        for place in self.places_of(id)?.iter().rev() {
+            fs::removexattr(ProcPath::new(place.as_fd()).as_c_str(), name)?;
+        }
+        Ok(())
     }
+}
+
+/// The names of all extended attributes, each with a zero byte behind it.
+fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let path = ProcPath::new(place.as_fd());
+    let mut names = vec![0; fs::listxattr_query(path.as_c_str())?];
+    let length = fs::listxattr(path.as_c_str(), names.as_mut_slice())?;
+    names.truncate(length);
+    Ok(names)
+}
+
+/// Gives `target` the extended attributes of `source`.
+pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
+    let (from, to) = (ProcPath::new(source.as_fd()), ProcPath::new(target.as_fd()));
+    let names = names_at(source)?;
+    for name in names.split_inclusive(|&byte| byte == 0) {
+        let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+        let mut value = vec![0; fs::getxattr_query(from.as_c_str(), name)?];
+        let length = fs::getxattr(from.as_c_str(), name, value.as_mut_slice())?;
+        fs::setxattr(to.as_c_str(), name, &value[..length], XattrFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// Answers with a length alone.

@@ -5,21 +5,22 @@
 //! A file that was changed lately, and not through the mount, is therefore asked for again soon; the
 //! longer ago its last change, the later.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::CString;
 use std::time::Duration;
 
 use rustix::fs::{OFlags, Statx, StatxTimestamp};
 use rustix::io::Errno;
 use thruway_fuse::Notification;
 
-use super::lookup::{Folder, Maker, now, stat_name};
+use super::folder::{Folder, Spot};
+use super::lookup::{Maker, now, stat_name, stat_place};
 use super::{Timeouts, View};
 use crate::inodes::{Forgotten, InodeId, Watched};
 use crate::memory::Count;
 use crate::watch::Change;
 
 /// How long the kernel may keep what we are not told the end of.
-const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Two changes within this time may have the same stamp, nanoseconds.
 const TICK_MAX: u64 = 20_000_000;
@@ -74,23 +75,28 @@ impl View {
     }
 
     /// Whether we are told of changes in the folder; it is watched from now on if it can be.
-    pub(super) fn is_watched(&self, id: InodeId, place: &OwnedFd) -> bool {
+    pub(super) fn is_watched(&self, id: InodeId, spot: &Spot) -> bool {
         match self.inodes.watched(id) {
             Watched::Yes => true,
             Watched::No => false,
             Watched::Untried => {
-                let watched = self.try_watching(id, place);
-                self.inodes.set_watched(id, if watched { Watched::Yes } else { Watched::No });
+                let watched = self.try_watching(id, spot);
+                self.set_watched(id, watched);
                 watched
             }
         }
     }
 
-    fn try_watching(&self, id: InodeId, place: &OwnedFd) -> bool {
+    pub(super) fn set_watched(&self, id: InodeId, watched: bool) {
+        self.inodes.set_watched(id, if watched { Watched::Yes } else { Watched::No });
+    }
+
+    pub(super) fn try_watching(&self, id: InodeId, spot: &Spot) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let volume = self.inodes.get(id).and_then(|inode| self.volumes.get(inode.identity.volume));
+        let volume = stat_place(&spot.place).ok().and_then(|stat| self.volumes.known(&stat));
         // What other machines change is not told.
-        volume.is_ok_and(|volume| !volume.is_remote()) && watch.add(id, place).is_ok()
+        volume.is_some_and(|volume| !volume.is_remote)
+            && watch.add((id, spot.branch), &spot.place).is_ok()
     }
 
     /// Whether we are told of changes to the file, by the folder that it was found in.
@@ -103,9 +109,14 @@ impl View {
 
     /// Ends the watch of a folder that the kernel has forgotten.
     pub(super) fn unwatch(&self, forgotten: &Forgotten) {
+        let id = forgotten.inode.id;
         let (Some(watch), Watched::Yes) = (&self.watch, forgotten.watched) else { return };
-        let place = self.places.get(forgotten.inode.id).map(Ok);
-        let place = place.unwrap_or_else(|| {
+        if let Some(merged) = self.branches.as_ref().and_then(|branches| branches.get(id)) {
+            let spots = merged.parts.iter().flat_map(|part| self.spot(&merged, part));
+            spots.for_each(|spot| watch.remove(&spot.place));
+            return;
+        }
+        let place = self.places.get(id).map(Ok).unwrap_or_else(|| {
             self.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
         });
         if let Ok(place) = place {
@@ -116,8 +127,8 @@ impl View {
     /// Tells the kernel what others have changed.
     pub(crate) fn tell(&self, change: Change<'_>) {
         let told = match change {
-            Change::Name(folder, name) => self.tell_name(folder, name),
-            Change::File(folder, name) => self.tell_file(folder, name),
+            Change::Name((folder, _), name) => self.tell_name(folder, name),
+            Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
             Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
             Change::Everything => self.tell_everything(),
         };
@@ -127,16 +138,19 @@ impl View {
     }
 
     fn tell_name(&self, folder: InodeId, name: &[u8]) -> Result<(), Errno> {
+        if self.branches.is_some() {
+            self.note_told(folder, &CString::new(name).map_err(|_| Errno::INVAL)?)?;
+        }
         self.notify(&Notification::Entry { parent: folder.0, name })?;
         // Its names, and its change time.
         self.notify(&Notification::Data { inode: folder.0 })
     }
 
     /// The kernel need not be told what it was told since.
-    fn tell_file(&self, folder: InodeId, name: &[u8]) -> Result<(), Errno> {
-        let name = std::ffi::CString::new(name).map_err(|_| Errno::INVAL)?;
-        let place = self.place(folder)?;
-        let stat = stat_name(place.as_fd(), &name)?;
+    fn tell_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        let spot = self.spot_in(&self.folder(folder)?, branch)?;
+        let stat = stat_name(&spot.place, &name)?;
         let Some(id) = self.known(&stat) else { return Ok(()) };
         // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
@@ -148,6 +162,9 @@ impl View {
 
     /// Something was left out: nothing that the kernel holds is certain.
     pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
+        if let Some(branches) = &self.branches {
+            branches.drop_folders();
+        }
         self.notify(&Notification::Epoch)
     }
 }

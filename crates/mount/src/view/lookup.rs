@@ -12,11 +12,11 @@ use thruway_fuse::wire::EntryOut;
 use thruway_sys::handle::FileHandle;
 
 use super::View;
-use super::attributes::attributes;
+use super::folder::{Folder, Spot};
 use crate::actor::errno;
 use crate::inodes::{Identity, Inode, InodeId};
 use crate::proc_path::ProcPath;
-use crate::volumes::Met;
+use crate::volumes::{Met, Volume};
 
 /// What is asked of every file: with it comes the birth, which tells apart files that got the same
 /// number one after the other.
@@ -26,16 +26,8 @@ const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 const TICK_MAX: u64 = 20_000_000;
 
 /// The bits of a mode that say what a file is, and what they are for a folder.
-const FILE_TYPE: u32 = 0o170_000;
-const FOLDER: u32 = 0o040_000;
-
-/// A folder that names are looked up in.
-pub(super) struct Folder {
-    pub(super) id: InodeId,
-    pub(super) place: Arc<OwnedFd>,
-    /// We are told what others change in it.
-    pub(super) is_watched: bool,
-}
+pub(super) const FILE_TYPE: u32 = 0o170_000;
+pub(super) const FOLDER: u32 = 0o040_000;
 
 /// Who is known to have changed a file last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +37,15 @@ pub(super) enum Maker {
     Unknown,
 }
 
-/// What opens an inode that was just found or made.
+/// What opens an inode that was just found or made in a folder.
 #[derive(Clone, Copy)]
 pub(super) enum Found<'a> {
-    /// Its name in a folder.
-    Name(BorrowedFd<'a>, &'a CStr),
-    /// Itself, and its name.
-    Made(BorrowedFd<'a>, &'a CStr),
+    /// Its name there.
+    Name(&'a Spot, &'a CStr),
+    /// Itself, and its name there.
+    Made(&'a Spot, BorrowedFd<'a>, &'a CStr),
     /// Itself; it has no name.
-    Nameless(BorrowedFd<'a>),
+    Nameless(&'a Spot, BorrowedFd<'a>),
 }
 
 impl View {
@@ -64,9 +56,9 @@ impl View {
         answer: &mut Answer,
     ) -> Result<(), Errno> {
         let folder = self.folder(parent)?;
-        match stat_name(&folder.place, name) {
-            Ok(stat) => {
-                let found = Found::Name(folder.place.as_fd(), name);
+        match self.find(&folder, name) {
+            Ok((spot, stat)) => {
+                let found = Found::Name(&spot, name);
                 answer.put(&self.entry(&folder, found, &stat, Maker::Unknown)?);
                 Ok(())
             }
@@ -76,13 +68,6 @@ impl View {
             }
             Err(errno) => Err(errno),
         }
-    }
-
-    /// The folder, watched if it can be: the kernel will hold names of it.
-    pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
-        let place = self.place(id)?;
-        let is_watched = self.behaviour.frozen || self.is_watched(id, &place);
-        Ok(Folder { id, place, is_watched })
     }
 
     /// Adds a lookup of the inode and says what the kernel may know of it.
@@ -103,7 +88,7 @@ impl View {
             attribute_timeout: timeouts.attributes.as_secs(),
             entry_timeout_nanoseconds: timeouts.entry.subsec_nanos(),
             attribute_timeout_nanoseconds: timeouts.attributes.subsec_nanos(),
-            attributes: attributes(volume, stat),
+            attributes: self.attributes(volume, stat),
         })
     }
 
@@ -128,12 +113,13 @@ impl View {
         let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
         let is_open = !matches!(found, Found::Name(..));
         let identity = identity(volume.index, stat);
-        let id = self.inodes.intern(&identity, parent, is_open, handle, |id| {
+        let place = (parent, found.branch());
+        let id = self.inodes.intern(&identity, place, is_open, handle, |id| {
             if !opens_reach_us(stat) {
                 self.pin_found(id, found);
             }
         })?;
-        if let (Some(names), Found::Name(_, name) | Found::Made(_, name)) = (&self.names, found) {
+        if let (Some(names), Some(name)) = (&self.names, found.name()) {
             names.remember(id, parent, name.to_bytes());
         }
         Ok(id)
@@ -164,12 +150,20 @@ impl View {
         let stat = stat_name(folder, name).ok();
         let is_folder = |stat: &Statx| u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
         let Some(stat) = stat.filter(is_folder) else { return change() };
-        let place = Found::Name(folder, name).place()?;
+        let place = open_name(folder, name)?;
         let changed = change()?;
         if let Some(id) = self.known(&stat) {
             self.pins.hold(id, Arc::new(place));
         }
         Ok(changed)
+    }
+
+    /// The root of a source.
+    fn root_of(&self, branch: u16) -> Result<&OwnedFd, Errno> {
+        match &self.branches {
+            None => Ok(&self.root),
+            Some(all) => Ok(all.roots().get(usize::from(branch)).ok_or(Errno::STALE)?),
+        }
     }
 
     /// Puts the root into the table, unless a worker before us has.
@@ -187,6 +181,9 @@ impl View {
     pub(super) fn forget(&self, id: InodeId, lookups: u64) {
         if let Some(forgotten) = self.inodes.forget(id, lookups) {
             self.unwatch(&forgotten);
+            if let Some(branches) = &self.branches {
+                branches.drop_folder(id);
+            }
             self.places.remove(id);
             self.pins.release(id);
             if let Some(names) = &self.names {
@@ -221,8 +218,7 @@ impl View {
             return self.open_without_handle(inode, flags);
         };
         let volume = self.volumes.get(inode.identity.volume)?;
-        let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
-        let opened = handle.open(volume.anchor(), flags).map_err(|error| errno(&error))?;
+        let opened = open_handle(&volume, &handle, flags)?;
         if !inode.checked {
             self.check(inode, &opened)?;
         }
@@ -240,8 +236,9 @@ impl View {
             self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC;
-        let place = fs::openat2(&self.root, path, flags, Mode::empty(), within)
-            .map_err(|_| Errno::STALE)?;
+        let root = self.root_of(inode.branch)?;
+        let place =
+            fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
         // The name may lead to another file by now.
         let identity = identity(inode.identity.volume, &stat_place(&place)?);
         if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
@@ -259,37 +256,66 @@ impl View {
     }
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn branch(self) -> u16 {
+        let (Self::Name(spot, _) | Self::Made(spot, ..) | Self::Nameless(spot, _)) = self;
+        spot.branch
+    }
+
+    fn name(self) -> Option<&'a CStr> {
+        match self {
+            Self::Name(_, name) | Self::Made(_, _, name) => Some(name),
+            Self::Nameless(..) => None,
+        }
+    }
+
     fn handle(self) -> Result<FileHandle, Errno> {
         match self {
-            Self::Name(folder, name) => FileHandle::of(folder, name),
-            Self::Made(file, _) | Self::Nameless(file) => FileHandle::of(file, c""),
+            Self::Name(spot, name) => {
+                FileHandle::of(spot.place.as_fd(), name).map_err(|error| errno(&error))
+            }
+            Self::Made(_, file, _) | Self::Nameless(_, file) => handle_of(file),
         }
-        .map_err(|error| errno(&error))
     }
 
     /// A folder of the file system that it lies on.
     fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Name(folder, name) => fs::openat(folder, name, flags, Mode::empty()),
+            Self::Name(spot, name) => fs::openat(&spot.place, name, flags, Mode::empty()),
             // A file was made in a folder, and so that folder's file system is known.
-            Self::Made(..) | Self::Nameless(_) => Err(Errno::XDEV),
+            Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
     }
 
     /// Open with `O_PATH`, or as it is open already.
     fn place(self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Name(folder, name) => {
-                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                fs::openat(folder, name, flags, Mode::empty())
-            }
-            Self::Made(file, _) | Self::Nameless(file) => {
+            Self::Name(spot, name) => open_name(spot.place.as_fd(), name),
+            Self::Made(_, file, _) | Self::Nameless(_, file) => {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }
         }
     }
+}
+
+pub(super) fn open_handle(
+    volume: &Volume,
+    handle: &FileHandle,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
+    handle.open(volume.anchor(), flags).map_err(|error| errno(&error))
+}
+
+/// The handle of what is open.
+pub(super) fn handle_of(place: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
+    FileHandle::of(place, c"").map_err(|error| errno(&error))
+}
+
+fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(folder, name, flags, Mode::empty())
 }
 
 /// Whether we are asked when somebody opens it: the kernel opens folders, FIFOs, sockets and device

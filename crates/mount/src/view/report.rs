@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rustix::io::Errno;
 use thruway_fuse::wire::opcode;
 
 use super::View;
@@ -70,7 +71,12 @@ impl View {
             let count = requests.get(number as usize).copied().unwrap_or(0);
             (count > 0).then(|| (name.to_owned(), count))
         };
+        let (merged_folders, merged_names) =
+            self.branches.as_ref().map_or((0, 0), |branches| branches.counts());
         Status {
+            merged_folders,
+            merged_names,
+            failed_sources: self.failed_sources(plan),
             target: plan.target.display().to_string(),
             sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
             mode: plan.mode,
@@ -87,6 +93,15 @@ impl View {
                 .collect(),
             requests: OPERATIONS.into_iter().filter_map(count).collect(),
         }
+    }
+
+    fn failed_sources(&self, plan: &Plan) -> BTreeMap<String, String> {
+        let failures = self.branches.iter().flat_map(|branches| branches.failures());
+        let source = |(branch, errno): (usize, Errno)| {
+            let path = plan.sources.get(branch)?.display().to_string();
+            Some((path, std::io::Error::from(errno).to_string()))
+        };
+        failures.filter_map(source).collect()
     }
 
     fn daemon_io_reasons(&self) -> BTreeMap<String, u64> {

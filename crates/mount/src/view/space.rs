@@ -1,6 +1,10 @@
 //! The space that is left, and writing everything to disk.
 
-use rustix::fs;
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::fs::{self, StatVfs};
 use rustix::io::Errno;
 use thruway_fuse::Answer;
 use thruway_fuse::wire::StatFsOut;
@@ -10,7 +14,10 @@ use crate::inodes::InodeId;
 
 impl View {
     pub(super) fn space(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {
-        let space = fs::fstatvfs(self.place(id)?)?;
+        let space = match &self.branches {
+            None => fs::fstatvfs(self.place(id)?)?,
+            Some(branches) => sum(branches.roots())?,
+        };
         let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
         answer.put(&StatFsOut {
             blocks: space.f_blocks,
@@ -33,4 +40,34 @@ impl View {
         }
         Ok(())
     }
+}
+
+/// The space of all file systems that the folders lie on, in the first one's blocks. One that cannot be
+/// asked counts for nothing.
+fn sum(folders: &[Arc<OwnedFd>]) -> Result<StatVfs, Errno> {
+    let mut seen = BTreeSet::new();
+    let mut total: Option<StatVfs> = None;
+    for folder in folders {
+        let Ok(stat) = fs::fstat(folder) else { continue };
+        let Ok(space) = fs::fstatvfs(folder) else { continue };
+        if !seen.insert(stat.st_dev) {
+            continue;
+        }
+        match &mut total {
+            None => total = Some(space),
+            Some(total) => add(total, &space),
+        }
+    }
+    total.ok_or(Errno::IO)
+}
+
+fn add(total: &mut StatVfs, more: &StatVfs) {
+    let unit = total.f_frsize.max(1);
+    let blocks = |count: u64| count.saturating_mul(more.f_frsize) / unit;
+    total.f_blocks = total.f_blocks.saturating_add(blocks(more.f_blocks));
+    total.f_bfree = total.f_bfree.saturating_add(blocks(more.f_bfree));
+    total.f_bavail = total.f_bavail.saturating_add(blocks(more.f_bavail));
+    total.f_files = total.f_files.saturating_add(more.f_files);
+    total.f_ffree = total.f_ffree.saturating_add(more.f_ffree);
+    total.f_namemax = total.f_namemax.min(more.f_namemax);
 }

@@ -50,7 +50,7 @@ pub fn expand_path(
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<u8>, Error> {
     if name.contains(&0) || base.is_some_and(|base| base.contains(&0)) {
-        return Err(Error::ruby(name, "string contains null byte"));
+        return Err(Error::ruby(name, "path name contains null byte"));
     }
     match flavour {
         Flavour::Posix => expand_posix(name, base, surroundings),

@@ -1,6 +1,6 @@
 //! Who answers a search's questions, and counts them.
 
-use super::Wanted;
+use super::{Bases, Wanted};
 
 /// A file system as a search sees it. One that answers from memory is a lister too.
 pub trait Lister {
@@ -11,7 +11,7 @@ pub trait Lister {
     fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble>;
 
     /// The first base from `from` on that is worth a look. A lister that knows nothing says `from`.
-    fn skip_to(&mut self, _bases: &[Vec<u8>], from: usize, _wanted: &Wanted) -> usize {
+    fn skip_to(&mut self, _bases: &Bases, from: usize, _wanted: &Wanted) -> usize {
         from
     }
 
@@ -24,7 +24,7 @@ impl<L: Lister + ?Sized> Lister for Box<L> {
         (**self).look(base, wanted)
     }
 
-    fn skip_to(&mut self, bases: &[Vec<u8>], from: usize, wanted: &Wanted) -> usize {
+    fn skip_to(&mut self, bases: &Bases, from: usize, wanted: &Wanted) -> usize {
         (**self).skip_to(bases, from, wanted)
     }
 

@@ -5,23 +5,36 @@
 //! asks a [`Lister`] as few questions as it can and yields the candidates that are there, one at a
 //! time, because whoever starts them may have to go on to the next.
 //!
-//! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, `tree`.
+//! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
+//! `listings` and `watched`, which remember what one of them saw.
 
+mod bases;
+#[cfg(target_os = "linux")]
+mod inotify;
 mod lister;
+mod listings;
+pub mod nt;
 mod plan;
 #[cfg(target_os = "linux")]
 mod posix;
 mod rules;
 #[cfg(target_os = "linux")]
 mod tree;
+mod watched;
 
+pub use bases::Bases;
+#[cfg(target_os = "linux")]
+pub use inotify::Inotify;
 pub use lister::{Hits, Lister, Trouble};
+pub use listings::{ENTRIES_MAX, FOLDERS_MAX, Folders, Listings, Stamp};
+pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
 #[cfg(target_os = "linux")]
 pub use posix::Posix;
-pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX};
+pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX, suffix_of};
 #[cfg(target_os = "linux")]
 pub use tree::Tree;
+pub use watched::{Watch, Watched};
 
 use crate::Error;
 

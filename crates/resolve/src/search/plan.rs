@@ -1,12 +1,12 @@
 //! The candidates of one name, before any question is asked.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 
-use super::Rules;
-use super::rules::suffix_of;
+use super::{Bases, Rules};
 use crate::expand::Flavour;
 use crate::expand::windows::Form;
 use crate::fold::fold;
+use crate::name::is_short_name;
 use crate::{Error, Refusal};
 
 /// Where a search may look: what a process knows of itself, given by whoever calls.
@@ -32,7 +32,7 @@ pub struct Wanted {
 #[derive(Debug, Clone)]
 pub struct Plan {
     rules: Rules,
-    bases: Vec<Vec<u8>>,
+    bases: Bases,
     wanted: Wanted,
 }
 
@@ -50,8 +50,8 @@ impl Plan {
         let flavour = rules.flavour();
         let (folder, stem) = split_name(flavour, name);
         let bases = match folder {
-            _ if !can_be_a_file(flavour, stem) => Vec::new(),
-            Some(folder) => vec![folder.to_vec()],
+            _ if !can_be_a_file(flavour, stem) => Bases::default(),
+            Some(folder) => Bases::new([Cow::Borrowed(folder)]),
             None => bases(rules, places),
         };
         let wanted = Wanted {
@@ -71,7 +71,7 @@ impl Plan {
 
     /// The folders, in order and each once.
     #[must_use]
-    pub fn bases(&self) -> &[Vec<u8>] {
+    pub fn bases(&self) -> &Bases {
         &self.bases
     }
 
@@ -84,19 +84,41 @@ impl Plan {
     /// The path of one candidate.
     #[must_use]
     pub fn path(&self, base: usize, suffix: usize) -> Vec<u8> {
-        let (base, suffix) = (&self.bases[base], &self.wanted.suffixes[suffix]);
-        let mut path = Vec::with_capacity(base.len() + self.wanted.stem.len() + suffix.len() + 1);
-        join(self.rules.flavour(), base, &mut path);
-        path.extend_from_slice(&self.wanted.stem);
-        path.extend_from_slice(suffix);
-        path
+        self.parts(self.bases.get(base).unwrap_or_default(), suffix).concat()
     }
 
-    /// Every candidate's path in order; nothing is asked.
-    pub fn candidates(&self) -> impl Iterator<Item = Vec<u8>> {
-        let suffixes = self.wanted.suffixes.len();
-        let each = move |base| (0..suffixes).map(move |suffix| (base, suffix));
-        (0..self.bases.len()).flat_map(each).map(|(base, suffix)| self.path(base, suffix))
+    /// How many candidates there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.bases.len() * self.wanted.suffixes.len()
+    }
+
+    /// Bytes of the longest candidate's path, or a few more.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let suffix = self.wanted.suffixes.iter().map(Vec::len).max();
+        let base = self.bases.iter().map(<[u8]>::len).max();
+        base.unwrap_or(0) + 1 + self.wanted.stem.len() + suffix.unwrap_or(0)
+    }
+
+    /// Every candidate's path in order, in parts that follow each other; nothing is asked.
+    pub fn candidates(&self) -> impl Iterator<Item = [&[u8]; 4]> {
+        let suffixes = 0..self.wanted.suffixes.len();
+        let each = move |base| suffixes.clone().map(move |suffix| self.parts(base, suffix));
+        self.bases.iter().flat_map(each)
+    }
+
+    /// The base, a separator where it needs one, the stem, and the suffix.
+    fn parts<'a>(&'a self, base: &'a [u8], suffix: usize) -> [&'a [u8]; 4] {
+        let flavour = self.rules.flavour();
+        let is_windows = flavour == Flavour::Windows;
+        let separator: &[u8] = match base.last() {
+            None => b"",
+            Some(last) if flavour.separates(*last) || (is_windows && *last == b':') => b"",
+            Some(_) if is_windows => b"\\",
+            Some(_) => b"/",
+        };
+        [base, separator, &self.wanted.stem, &self.wanted.suffixes[suffix]]
     }
 }
 
@@ -137,10 +159,7 @@ impl Wanted {
     /// Whether the stem has the form of a short name (`PROGRA~1`), which a listing does not show.
     #[must_use]
     pub fn may_be_short_name(&self) -> bool {
-        let stem = suffix_of(&self.stem)
-            .map_or(self.stem.as_slice(), |suffix| &self.stem[..self.stem.len() - suffix.len()]);
-        let digits = stem.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-        stem.len() <= 8 && digits > 0 && stem[..stem.len() - digits].ends_with(b"~")
+        is_short_name(&self.stem)
     }
 }
 
@@ -158,36 +177,22 @@ fn split_name(flavour: Flavour, name: &[u8]) -> (Option<&[u8]>, &[u8]) {
 }
 
 /// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
-/// something else to who looks: a wildcard, a stream.
+/// something else to whoever looks: a wildcard, a stream. A dot or a space at the end would go away on
+/// the way to the disk, and another file be started than the one that was looked at.
 fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     match flavour {
         Flavour::Windows => {
             let is_forbidden = |byte: &u8| *byte < b' ' || br#"<>:"|?*"#.contains(byte);
-            !stem.iter().all(|byte| *byte == b'.') && !stem.iter().any(is_forbidden)
+            !matches!(stem.last(), None | Some(b'.' | b' ')) && !stem.iter().any(is_forbidden)
         }
         _ => !stem.is_empty(),
     }
 }
 
-fn bases(rules: &Rules, places: &Places<'_>) -> Vec<Vec<u8>> {
-    let current = rules.starts_in_current().then(|| b".".to_vec());
-    let before = places.before.iter().map(|folder| folder.to_vec());
-    let mut seen = HashSet::new();
-    let mut bases: Vec<_> =
-        current.into_iter().chain(before).chain(rules.split_path(places.path)).collect();
-    bases.retain(|base| seen.insert(base.clone()));
-    bases
-}
-
-/// `base` with a separator behind it, where it needs one.
-fn join(flavour: Flavour, base: &[u8], path: &mut Vec<u8>) {
-    path.extend_from_slice(base);
-    let is_windows = flavour == Flavour::Windows;
-    match base.last() {
-        None => {}
-        Some(last) if flavour.separates(*last) || (is_windows && *last == b':') => {}
-        Some(_) => path.push(if is_windows { b'\\' } else { b'/' }),
-    }
+fn bases(rules: &Rules, places: &Places<'_>) -> Bases {
+    let current = rules.starts_in_current().then_some(b".".as_slice());
+    let before = current.into_iter().chain(places.before.iter().copied()).map(Cow::Borrowed);
+    Bases::new(before.chain(rules.split_path(places.path)))
 }
 
 #[cfg(test)]
@@ -197,7 +202,7 @@ mod tests {
     fn candidates(rules: &Rules, name: &str, path: &str) -> Vec<String> {
         let places = Places { path: path.as_bytes(), before: &[] };
         let plan = Plan::new(rules, name.as_bytes(), &places).unwrap();
-        plan.candidates().map(|path| String::from_utf8(path).unwrap()).collect()
+        plan.candidates().map(|parts| String::from_utf8(parts.concat()).unwrap()).collect()
     }
 
     #[test]
@@ -221,7 +226,9 @@ mod tests {
     #[test]
     fn a_name_that_no_file_can_have_has_no_candidates() {
         assert!(candidates(&Rules::exec(), "", "/x").is_empty());
-        for name in ["", "a*", "a?", "a<b", "a|b", "ab:c", "a\"", "..", r"b\", "a\u{1}"] {
+        for name in
+            ["", "a*", "a?", "a<b", "a|b", "ab:c", "a\"", "..", r"b\", "a\u{1}", "a.", "a.bat "]
+        {
             assert!(candidates(&Rules::zig(b".EXE"), name, r"C:\x").is_empty(), "{name}");
         }
     }

@@ -2,10 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, CWD, FileType, Mode, OFlags};
+use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{EXEC_PASSED_OVER, Hits, Lister, Trouble, Wanted};
+use super::{EXEC_PASSED_OVER, Folders, Hits, Lister, Stamp, Trouble, Wanted};
 
 /// Looks candidates up one by one, as `execvp` does; each look-up is an open that reads nothing
 /// (`O_PATH`). What is found is asked through its descriptor whether it can be run.
@@ -40,6 +40,55 @@ impl Lister for Posix {
         self.lookups
     }
 }
+
+impl Folders for Posix {
+    fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble> {
+        self.lookups += 1;
+        let stat = fs::stat(base).map_err(trouble)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Err(Trouble::Missing);
+        }
+        let modified = (stat.st_mtime, stat.st_mtime_nsec.cast_signed());
+        let changed = (stat.st_ctime, stat.st_ctime_nsec.cast_signed());
+        Ok(Stamp::of_posix((stat.st_dev, stat.st_ino), modified, changed))
+    }
+
+    fn keeps_stamps(&mut self, base: &[u8]) -> bool {
+        self.lookups += 1;
+        fs::statfs(base).is_ok_and(|system| KEEP_STAMPS.contains(&system.f_type))
+    }
+
+    fn list(&mut self, base: &[u8], show: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
+        self.lookups += 2;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = fs::open(base, flags, Mode::empty()).map_err(trouble)?;
+        for entry in Dir::new(folder).map_err(trouble)? {
+            let entry = entry.map_err(trouble)?;
+            show(entry.file_name().to_bytes(), entry.file_type() == FileType::Directory);
+        }
+        Ok(())
+    }
+
+    fn list_is_enough(&self) -> bool {
+        false
+    }
+}
+
+/// File systems of this machine alone that change a folder's times with each of its entries: ext4 and
+/// its elders, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
+pub(super) const KEEP_STAMPS: [i64; 11] = [
+    0xEF53,
+    0x5846_5342,
+    0x9123_683E,
+    0xF2F5_2010,
+    0x2FC1_2FC1,
+    0xCA45_1A4E,
+    0x0102_1994,
+    0x8584_58F6,
+    0x794C_7630,
+    0x7371_7368,
+    0xE0F5_E1E2,
+];
 
 /// Opens a file that this process may run.
 fn open(path: &[u8]) -> Result<(), Trouble> {

@@ -2,6 +2,8 @@
 //!
 //! docs/semantics.md compares them point by point, with the source of each.
 
+use std::borrow::Cow;
+
 use crate::expand::Flavour;
 
 /// Suffixes that a `PATHEXT` may have; a variable of the environment is no reason to ask more.
@@ -19,6 +21,9 @@ const NOT_FOUND: [i32; 2] = [2, 3];
 
 /// Error numbers of Windows after which Zig tries the next candidate: those, and "access denied".
 const ZIG_PASSED_OVER: [i32; 3] = [2, 3, 5];
+
+/// Windows' error number for a file that is no valid program.
+const BAD_PROGRAM: i32 = 193;
 
 /// What `CreateProcessW` can start, directly or through `cmd.exe`.
 const STARTABLE: [&[u8]; 4] = [b".BAT", b".CMD", b".COM", b".EXE"];
@@ -89,16 +94,18 @@ impl Rules {
         if self.kind == Kind::Exec { Flavour::Posix } else { Flavour::Windows }
     }
 
-    /// Whether the search goes on after a candidate that could not be started, by the system's error
-    /// number.
+    /// Whether the search goes on after the candidate `path`, which could not be started for a reason
+    /// that the system numbers `code`.
     ///
     /// `cmd.exe` has found its file when it starts it, so the system's "access denied" and "no valid
-    /// program" are its last word.
+    /// program" are its last word. To Zig an `.exe` that is no valid program is one too.
     #[must_use]
-    pub fn passes_over(&self, code: i32) -> bool {
+    pub fn passes_over(&self, path: &[u8], code: i32) -> bool {
+        let is_exe = || suffix_of(path).is_some_and(|end| end.eq_ignore_ascii_case(b".exe"));
         match self.kind {
             Kind::Exec => EXEC_PASSED_OVER.contains(&code),
             Kind::Cmd => NOT_FOUND.contains(&code),
+            Kind::Zig if code == BAD_PROGRAM => !is_exe(),
             Kind::Zig => ZIG_PASSED_OVER.contains(&code),
             Kind::Rust => false,
         }
@@ -154,24 +161,23 @@ impl Rules {
     }
 
     /// The folders of a `PATH`, as these rules read it.
-    pub(super) fn split_path(&self, path: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn split_path<'a>(&self, path: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
+        let split = |separator| path.split(move |byte| *byte == separator);
+        let not_empty = |entry: &&[u8]| !entry.is_empty();
         match self.kind {
-            Kind::Exec => path
-                .split(|byte| *byte == b':')
-                .map(|entry| if entry.is_empty() { b".".to_vec() } else { entry.to_vec() })
-                .collect(),
-            Kind::Zig => path
-                .split(|byte| *byte == b';')
-                .filter(|entry| !entry.is_empty())
-                .map(<[u8]>::to_vec)
-                .collect(),
-            Kind::Cmd | Kind::Rust => split_quoted(path),
+            Kind::Exec => {
+                let or_current = |entry: &'a [u8]| if entry.is_empty() { b"." } else { entry };
+                split(b':').map(or_current).map(Cow::Borrowed).collect()
+            }
+            Kind::Cmd | Kind::Rust if path.contains(&b'"') => split_quoted(path),
+            _ => split(b';').filter(not_empty).map(Cow::Borrowed).collect(),
         }
     }
 }
 
 /// What follows the last dot of `stem`, with the dot.
-pub(crate) fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
+#[must_use]
+pub fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
     stem.iter().rposition(|byte| *byte == b'.').map(|dot| &stem[dot..])
 }
 
@@ -189,7 +195,7 @@ fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Splits at each `;` that no pair of quotes holds; the quotes go, and so do empty entries.
-fn split_quoted(path: &[u8]) -> Vec<Vec<u8>> {
+fn split_quoted(path: &[u8]) -> Vec<Cow<'static, [u8]>> {
     let mut entries = Vec::new();
     let mut entry = Vec::new();
     let mut quoted = false;
@@ -201,16 +207,15 @@ fn split_quoted(path: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     entries.push(entry);
-    entries.retain(|entry| !entry.is_empty());
-    entries
+    entries.into_iter().filter(|entry| !entry.is_empty()).map(Cow::Owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn texts(bytes: Vec<Vec<u8>>) -> Vec<String> {
-        bytes.into_iter().map(|bytes| String::from_utf8(bytes).unwrap()).collect()
+    fn texts(bytes: Vec<impl Into<Vec<u8>>>) -> Vec<String> {
+        bytes.into_iter().map(|bytes| String::from_utf8(bytes.into()).unwrap()).collect()
     }
 
     fn suffixes(rules: &Rules, stem: &str) -> Vec<String> {

@@ -21,7 +21,7 @@ const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 pub(in crate::bench) struct Arena<'a> {
     pub(in crate::bench) setting: &'a Setting,
     servers: Vec<(&'static Server, PathBuf)>,
-    rack: PathBuf,
+    examples: PathBuf,
     folder: PathBuf,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Arena<'a> {
                 Err(reason) => println!("left out: {reason}"),
             }
         }
-        Ok(Self { setting, servers, rack: setting.root.join("examples/rack_hello"), folder })
+        Ok(Self { setting, servers, examples: setting.root.join("examples"), folder })
     }
 
     /// The servers that know the scenario's kind of application.
@@ -93,8 +93,10 @@ impl<'a> Arena<'a> {
         scenario: Scenario<'_>,
     ) -> Result<Option<Running>, String> {
         let Scenario { app, workers, threads, .. } = scenario;
-        let (rack, folder) = (self.rack.as_path(), self.folder.as_path());
-        match Running::start(server, program, Start { app, workers, threads, rack, folder }) {
+        let example = if app == App::Rails { "rails_app" } else { "rack_hello" };
+        let (application, folder) = (&*self.examples.join(example), &*self.folder);
+        match Running::start(server, program, Start { app, workers, threads, application, folder })
+        {
             Ok(running) => {
                 let warm_up = Scenario { options: &["-d", WARM_UP_SECONDS], ..scenario };
                 self.load(&running, warm_up)?;

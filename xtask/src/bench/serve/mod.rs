@@ -10,4 +10,4 @@ mod process;
 pub(super) mod rack;
 mod running;
 pub(super) mod server;
-mod table;
+pub(super) mod table;

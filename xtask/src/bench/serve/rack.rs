@@ -1,4 +1,4 @@
-//! Rack applications: the short one, the sleeping one, the busy one with a polite client.
+//! Rack applications: the short one, the sleeping one, a Rails one, the busy one with a polite client.
 
 use super::super::Setting;
 use super::arena::{Arena, Measured, Scenario, median_of};
@@ -60,6 +60,20 @@ pub(in crate::bench) fn sleeping(setting: &Setting) -> Result<String, String> {
     let share = ratio(median_of(&all, "thruway", Run::requests_per_second), Some(IDEAL));
     table.target("requests/s ≥ .97 of the ideal 200", at_least(share, 0.97));
     Ok(table.text())
+}
+
+/// A page of a Rails application, with a look-up in its database.
+pub(in crate::bench) fn rails(setting: &Setting) -> Result<String, String> {
+    let arena = Arena::new(setting)?;
+    let seconds = arena.seconds(1.0);
+    let all = arena.rounds(Scenario {
+        app: App::Rails,
+        workers: 2,
+        threads: 2,
+        path: "/stops/3",
+        options: &["-c", "10", "-d", &seconds],
+    })?;
+    Ok(requests_table("A page of `examples/rails_app`, 10 connections, `-w 2 -t 2`", &all).text())
 }
 
 /// One client that rests between its requests beside nine that never do; 5 ms of processor time each.

@@ -26,7 +26,7 @@ pub(in crate::bench) struct Start<'a> {
     pub(in crate::bench) workers: u32,
     pub(in crate::bench) threads: u32,
     /// The folder of `config.ru`.
-    pub(in crate::bench) rack: &'a Path,
+    pub(in crate::bench) application: &'a Path,
     /// The folder of files.
     pub(in crate::bench) folder: &'a Path,
 }
@@ -58,7 +58,7 @@ impl Running {
             text.replace("{port}", &port.to_string())
                 .replace("{workers}", &start.workers.to_string())
                 .replace("{threads}", &start.threads.to_string())
-                .replace("{app}", &start.rack.display().to_string())
+                .replace("{app}", &start.application.display().to_string())
                 .replace("{folder}", &start.folder.display().to_string())
                 .replace("{run}", &run.display().to_string())
         };
@@ -69,8 +69,8 @@ impl Running {
         // In our own process group, so that whatever ends this task ends the server too.
         let child = Command::new(program)
             .args(arguments.split_whitespace().map(fill))
-            .env("RACK_ENV", "production")
-            .current_dir(start.rack)
+            .envs([("RACK_ENV", "production"), ("RAILS_ENV", "production"), ("LOG_LEVEL", "warn")])
+            .current_dir(start.application)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

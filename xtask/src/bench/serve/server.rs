@@ -40,6 +40,8 @@ pub(in crate::bench) enum App {
     Rack,
     /// The same, whose answers with X-Sendfile are to be files.
     Sendfile,
+    /// `examples/rails_app`.
+    Rails,
     /// A folder with files of 10 KB and 9 MB.
     Folder,
 }
@@ -50,7 +52,8 @@ pub(in crate::bench) const SERVERS: [Server; 8] = [
         program: Program::Ours,
         rack: Some("serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production"),
         sendfile: Some(
-            "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production",
+            "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
+             --sendfile {app}/tmp",
         ),
         folder: Some("serve {folder} -b tcp://127.0.0.1:{port} -w {workers}"),
         config: "",
@@ -146,7 +149,7 @@ impl Server {
     /// The arguments that start it with `app`; `None` if it does not serve such.
     pub(in crate::bench) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
-            App::Rack => self.rack,
+            App::Rack | App::Rails => self.rack,
             App::Sendfile => self.sendfile,
             App::Folder => self.folder,
         }

@@ -2,7 +2,6 @@
 
 mod progress;
 mod text;
-mod units;
 
 use std::fs;
 use std::os::fd::AsFd;

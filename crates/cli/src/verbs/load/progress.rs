@@ -6,7 +6,7 @@ use std::time::Duration;
 use thruway_load::{Progress, jain};
 
 use super::text::sparkline;
-use super::units::whole;
+use crate::units::whole;
 
 /// Back to the first column, and away with what stands there.
 const CLEAR: &str = "\r\x1b[2K";

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use thruway_load::{ConnectionReport, Fairness, GroupReport, Latency, Report, Url};
 
-use super::units::{thousands, throughput, time, whole};
+use crate::units::{thousands, throughput, time, whole};
 
 /// Connections that fit side by side into one line.
 const BARS_MAX: usize = 60;

@@ -4,15 +4,21 @@
 //! "External helpers"). Each option becomes one of `thruway mount`.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// The name under which the binary is this helper.
-pub(crate) const NAME: &str = "mount.thruway";
+const NAME: &str = "mount.thruway";
 
 /// Options that are for mount(8) and fstab alone.
 const FOR_OTHERS: [&str; 14] = [
     "defaults", "rw", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev",
     "nofail", "nosuid", "nodev", "exec",
 ];
+
+/// Whether these arguments, the program's name first, are the helper's.
+pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
+    arguments.first().is_some_and(|program| Path::new(program).ends_with(NAME))
+}
 
 /// The arguments of `thruway` for those of the helper.
 ///
@@ -66,7 +72,8 @@ fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<
                 translated.push(format!("--{}", name.replace('_', "-")).into());
             }
             (
-                "passthrough" | "xattr" | "locks" | "entry_timeout" | "attribute_timeout" | "log",
+                "create" | "passthrough" | "xattr" | "locks" | "entry_timeout"
+                | "attribute_timeout" | "log",
                 Some(value),
             ) => {
                 translated.push(format!("--{}={value}", name.replace('_', "-")).into());

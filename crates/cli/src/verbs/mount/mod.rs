@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use thruway_mount::{Error, LogTarget, Mode, Plan};
+use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan};
 
 use crate::output::{Answer, Failure};
 
@@ -43,6 +43,9 @@ pub(super) struct Options {
     /// The sources do not change: read-only, and opens never reach the daemon
     #[arg(long)]
     frozen: bool,
+    /// With several sources: which of them gets what is made
+    #[arg(long, value_name = "WHERE", default_value = "parent")]
+    create: Create,
     /// Let other users in; permissions are checked as on the sources
     #[arg(long)]
     allow_other: bool,
@@ -94,6 +97,18 @@ enum Switch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Create {
+    /// The first that has the folder
+    Parent,
+    /// The first of all; folders are made there as need be
+    First,
+    /// The one with the most space; folders are made there as need be
+    MostFree,
+    /// None: nothing can be made
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Locks {
     Local,
     Shared,
@@ -123,6 +138,12 @@ impl Options {
             sources: sources?,
             target: thruway_mount::resolve_target(target).map_err(failure)?,
             mode: if self.frozen { Mode::Frozen } else { Mode::Live },
+            create: match self.create {
+                Create::Parent => CreatePolicy::Parent,
+                Create::First => CreatePolicy::First,
+                Create::MostFree => CreatePolicy::MostFree,
+                Create::None => CreatePolicy::None,
+            },
             allow_other: self.allow_other,
             read_only: self.read_only,
             suid: self.suid,

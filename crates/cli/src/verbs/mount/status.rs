@@ -66,6 +66,9 @@ fn text(mount: &Answered) -> String {
         let _ = writeln!(text, "  {title:<10} {value}");
     };
     row("sources", &status.sources.join(" "));
+    for (source, reason) in &status.failed_sources {
+        row("", &format!("{source}: {reason}"));
+    }
     row("data", data);
     for (reason, count) in &status.daemon_io_reasons {
         row("", &format!("not by the kernel, {count} times: {reason}"));

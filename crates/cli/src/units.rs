@@ -1,7 +1,7 @@
 //! Numbers as people read them.
 
 /// `1234567` is `1,234,567`.
-pub(super) fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -15,13 +15,13 @@ pub(super) fn thousands(number: u64) -> String {
 
 /// A rate or a count that is not whole, without its fraction.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate is positive")]
-pub(super) fn whole(number: f64) -> String {
+pub(crate) fn whole(number: f64) -> String {
     thousands(number.round() as u64)
 }
 
 /// Nanoseconds to three digits, in the unit that suits them.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(super) fn time(time_ns: u64) -> String {
+pub(crate) fn time(time_ns: u64) -> String {
     let time = time_ns as f64;
     match time_ns {
         0..1_000_000 => format!("{} µs", three_digits(time / 1e3)),
@@ -31,7 +31,7 @@ pub(super) fn time(time_ns: u64) -> String {
 }
 
 /// Bytes a second, in powers of ten.
-pub(super) fn throughput(bytes_per_second: f64) -> String {
+pub(crate) fn throughput(bytes_per_second: f64) -> String {
     let units = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")];
     let fits = units.iter().find(|(size, _)| bytes_per_second >= *size);
     let (size, unit) = fits.copied().unwrap_or((1.0, "B/s"));

@@ -1,0 +1,231 @@
+//! What `cargo x bench names` drives: it makes 211 folders of 40 files, and then does what each line of
+//! its input says, answering with the time of one piece of work.
+//!
+//! `expand RULES`, in ns; `search TECHNIQUE PLACE` and `spawn TECHNIQUE PLACE`, in µs. The place is that
+//! of the program: `first`, `deep` (in the 197th folder) or `miss`. It is one process, so that contenders
+//! are interleaved and what is resident stays so.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::hint::black_box;
+use std::io::{self, BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::time::Instant;
+use std::{env, fs};
+
+use thruway_resolve::expand::{Flavour, expand, ruby, windows::Place};
+use thruway_resolve::native;
+use thruway_resolve::search::{Lister, Listings, Places, Plan, Rules, Search, Watched};
+use thruway_spawn::{Command, Stdio};
+
+const FOLDERS: usize = 211;
+const FILES: usize = 40;
+const DEEP: usize = 196;
+const SEARCHES: u32 = 100;
+const SPAWNS: u32 = 100;
+const NAMES: usize = 1000;
+
+#[cfg(windows)]
+mod system {
+    pub(crate) use thruway_resolve::search::nt::{DirectoryChanges, System};
+    pub(crate) type Disk = thruway_resolve::search::Nt<System>;
+    pub(crate) type Watch = DirectoryChanges;
+    pub(crate) const SUFFIX: &str = ".exe";
+    pub(crate) const SEPARATOR: &str = ";";
+
+    pub(crate) fn disk() -> std::io::Result<Disk> {
+        Disk::of_this_process()
+    }
+
+    pub(crate) fn watch() -> std::io::Result<Watch> {
+        Ok(Watch::new())
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    pub(crate) type Disk = thruway_resolve::search::Posix;
+    pub(crate) type Watch = thruway_resolve::search::Inotify;
+    pub(crate) const SUFFIX: &str = "";
+    pub(crate) const SEPARATOR: &str = ":";
+
+    pub(crate) fn disk() -> std::io::Result<Disk> {
+        Ok(Disk::default())
+    }
+
+    pub(crate) fn watch() -> std::io::Result<Watch> {
+        Watch::new()
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match env::args().nth(1).as_deref() {
+        // What is started when starting is measured.
+        Some("end") => Ok(()),
+        Some("work") => Work::new()?.run(),
+        Some(folder) => prepare(Path::new(folder)),
+        None => Err("which folder?".into()),
+    }
+}
+
+/// Makes the folders, and goes on in a process that has them in its `PATH`.
+fn prepare(folder: &Path) -> Result<(), Box<dyn Error>> {
+    let folders: Vec<_> = (0..FOLDERS).map(|number| folder.join(format!("d{number:03}"))).collect();
+    for base in &folders {
+        fs::create_dir_all(base)?;
+        for file in 0..FILES {
+            fs::write(base.join(format!("file{file}{}", system::SUFFIX)), "")?;
+        }
+    }
+    let program = if cfg!(windows) { env::current_exe()? } else { PathBuf::from("/bin/true") };
+    for (number, name) in [(0, "first"), (DEEP, "deep")] {
+        fs::copy(&program, folders[number].join(format!("{name}{}", system::SUFFIX)))?;
+    }
+    let path: Vec<_> = folders.iter().map(|base| base.display().to_string()).collect();
+    let mut work = process::Command::new(env::current_exe()?);
+    let status = work.arg("work").env("PATH", path.join(system::SEPARATOR)).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{status}").into()) }
+}
+
+/// What stays between two lines of input.
+struct Work {
+    rules: Rules,
+    path: Vec<u8>,
+    cold: system::Disk,
+    validated: Listings<system::Disk>,
+    watched: Watched<system::Disk, system::Watch>,
+}
+
+impl Work {
+    fn new() -> Result<Self, Box<dyn Error>> {
+        let rules = if cfg!(windows) { Rules::cmd(b".COM;.EXE;.BAT;.CMD") } else { Rules::exec() };
+        let path = native::bytes(&env::var_os("PATH").ok_or("no PATH")?).into_owned();
+        let plan = plan(&rules, &path, "any")?;
+        let watched = Watched::new(system::disk()?, system::watch()?, plan.bases());
+        let validated = Listings::new(system::disk()?);
+        Ok(Self { rules, path, cold: system::disk()?, validated, watched })
+    }
+
+    fn run(&mut self) -> Result<(), Box<dyn Error>> {
+        let mut stdout = io::stdout().lock();
+        for line in io::stdin().lock().lines() {
+            let line = line?;
+            let words: Vec<_> = line.split_whitespace().collect();
+            let time = match words.as_slice() {
+                ["expand", rules] => expand_by(rules)?,
+                ["search", technique, place] => self.search(technique, place)?,
+                ["spawn", technique, place] => self.spawn(technique, place)?,
+                _ => return Err(format!("what is {line}?").into()),
+            };
+            writeln!(stdout, "{time}")?;
+            stdout.flush()?;
+        }
+        Ok(())
+    }
+
+    fn search(&mut self, technique: &str, place: &str) -> Result<f64, Box<dyn Error>> {
+        let plan = plan(&self.rules, &self.path, place)?;
+        let start = Instant::now();
+        for _ in 0..SEARCHES {
+            let found = match technique {
+                "cold" => first(&plan, &mut self.cold)?,
+                "validated" => first(&plan, &mut self.validated)?,
+                "watched" => first(&plan, &mut self.watched)?,
+                _ => return Err(format!("no technique {technique}").into()),
+            };
+            if found == (place == "miss") {
+                return Err(format!("{technique} is wrong about {place}").into());
+            }
+        }
+        Ok(microseconds(start) / f64::from(SEARCHES))
+    }
+
+    fn spawn(&mut self, technique: &str, place: &str) -> Result<f64, Box<dyn Error>> {
+        let ours = Command::new(place).arg("end").stdout(Stdio::Null).stderr(Stdio::Null);
+        let ours = ours.rules(self.rules.clone());
+        let mut theirs = theirs(technique, place);
+        let start = Instant::now();
+        for _ in 0..SPAWNS {
+            let child = match technique {
+                "cold" => ours.spawn(),
+                "validated" => ours.spawn_by(&mut self.validated),
+                "watched" => ours.spawn_by(&mut self.watched),
+                _ => {
+                    let ran = theirs.status().is_ok_and(|status| status.success());
+                    check(ran, place)?;
+                    continue;
+                }
+            };
+            let ran = child.map(|mut child| child.wait().is_ok()).unwrap_or(false);
+            check(ran, place)?;
+        }
+        Ok(microseconds(start) / f64::from(SPAWNS))
+    }
+}
+
+/// The standard library's own way, or the one through `cmd.exe`.
+fn theirs(technique: &str, place: &str) -> process::Command {
+    let mut command = if technique == "cmd" {
+        let mut cmd = process::Command::new("cmd.exe");
+        cmd.args(["/d", "/c", place]);
+        cmd
+    } else {
+        process::Command::new(place)
+    };
+    command.arg("end").stdout(process::Stdio::null()).stderr(process::Stdio::null());
+    command
+}
+
+fn check(ran: bool, place: &str) -> Result<(), Box<dyn Error>> {
+    if ran == (place != "miss") { Ok(()) } else { Err(format!("{place} ran: {ran}").into()) }
+}
+
+fn microseconds(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+fn plan(rules: &Rules, path: &[u8], name: &str) -> Result<Plan, Box<dyn Error>> {
+    Ok(Plan::new(rules, name.as_bytes(), &Places { path, before: &[] })?)
+}
+
+fn first(plan: &Plan, lister: &mut impl Lister) -> Result<bool, Box<dyn Error>> {
+    Ok(Search::new(plan, lister).next().transpose()?.is_some())
+}
+
+/// Nanoseconds a name, of names that need work.
+fn expand_by(rules: &str) -> Result<f64, Box<dyn Error>> {
+    const ROUNDS: u32 = 100;
+    let names: Vec<_> = (0..NAMES).map(|n| format!("lib/../ext/./feature{n}.rb")).collect();
+    let one: fn(&str) -> usize = match rules {
+        "posix" => |name| expand(Flavour::Posix, name.as_bytes(), b"/srv/app").len(),
+        "windows" => |name| expand(Flavour::Windows, name.as_bytes(), br"C:\srv\app").len(),
+        "utf-16" => |name| {
+            let mut wide = [0; 64];
+            name.encode_utf16().zip(&mut wide).for_each(|(unit, place)| *place = unit);
+            let base = [b'C', b':', b'\\', b's', b'r', b'v'].map(u16::from);
+            Place::new(&base).expand(&wide[..name.len()]).len()
+        },
+        "ruby" => |name| {
+            let surroundings = ruby::Surroundings::new(b"/");
+            let base = Some(b"/srv/app".as_slice());
+            let path = ruby::expand_path(Flavour::Posix, name.as_bytes(), base, &surroundings);
+            path.map_or(0, |path| path.len())
+        },
+        "ruby-windows" => |name| {
+            let surroundings = ruby::Surroundings::new(br"C:\");
+            let base = Some(b"C:/srv/app".as_slice());
+            let path = ruby::expand_path(Flavour::Windows, name.as_bytes(), base, &surroundings);
+            path.map_or(0, |path| path.len())
+        },
+        "system" => |name| std::path::absolute(name).map_or(0, |path| path.as_os_str().len()),
+        _ => return Err(format!("no rules {rules}").into()),
+    };
+    let start = Instant::now();
+    for _ in 0..ROUNDS {
+        for name in &names {
+            black_box(one(black_box(name)));
+        }
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS) / NAMES as f64)
+}

@@ -1,0 +1,157 @@
+//! What a report is drawn on: its width, its colours, and pieces that many lines are made of.
+
+use anstyle::{AnsiColor, Style};
+
+/// Where a report goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Canvas {
+    pub(super) width: usize,
+    is_colourful: bool,
+}
+
+/// What a piece of text means.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ink {
+    /// A heading.
+    Heading,
+    /// Waste.
+    Waste,
+    /// What is of use.
+    Use,
+    /// What can be done.
+    Cure,
+    /// An aside.
+    Faint,
+}
+
+/// Files and pipes get this.
+const WIDTH_USUAL: usize = 100;
+const WIDTHS: std::ops::RangeInclusive<usize> = 60..=140;
+
+impl Canvas {
+    pub(super) fn new(is_colourful: bool, is_terminal: bool) -> Self {
+        let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let size = || rustix::termios::tcgetwinsize(std::io::stderr()).ok();
+        let width = if is_terminal {
+            columns
+                .or_else(|| size().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0))
+        } else {
+            columns
+        };
+        let width = width.unwrap_or(WIDTH_USUAL).clamp(*WIDTHS.start(), *WIDTHS.end());
+        Self { width, is_colourful }
+    }
+
+    /// The text in the colour of what it means.
+    pub(super) fn paint(&self, ink: Ink, text: &str) -> String {
+        let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
+        let style = match ink {
+            _ if !self.is_colourful || text.is_empty() => return text.to_owned(),
+            Ink::Heading => Style::new().bold(),
+            Ink::Waste => colour(AnsiColor::Red),
+            Ink::Use => colour(AnsiColor::Green),
+            Ink::Cure => colour(AnsiColor::Cyan),
+            Ink::Faint => Style::new().dimmed(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+
+    /// A bar of `width` characters, filled to the share of `part` in `whole`.
+    pub(super) fn bar(&self, ink: Ink, part: u64, whole: u64, width: usize) -> String {
+        const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        let whole = whole.max(1);
+        let filled =
+            (u128::from(part.min(whole)) * (width as u128 * 8)).div_ceil(u128::from(whole));
+        let (full, rest) = (filled as usize / 8, filled as usize % 8);
+        let drawn = format!("{}{}", "█".repeat(full), EIGHTHS[rest]);
+        let space = " ".repeat(width - full - usize::from(rest > 0));
+        format!("▕{}{space}▏", self.paint(ink, &drawn))
+    }
+}
+
+/// The text at a width: filled up with spaces, or cut in front, where paths are least telling.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return format!("{text}{}", " ".repeat(width - length));
+    }
+    let kept: String = text.chars().skip(length + 1 - width).collect();
+    // At the start of a component, if one is near.
+    match kept.find('/') {
+        Some(slash) if kept[..slash].chars().count() * 4 < width => {
+            fit(&format!("…{}", &kept[slash..]), width)
+        }
+        _ => format!("…{kept}"),
+    }
+}
+
+/// The text cut at its end to a width.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// The text in lines of at most `width` characters, broken at spaces; a longer word stays whole.
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A share in whole percent; what is not nothing is not 0, and what is not all is not 100.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
+    match (part * 100 + whole / 2) / whole {
+        0 if part > 0 => "<1 %".to_owned(),
+        100 if part < whole => "99 %".to_owned(),
+        share => format!("{share} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_as_long_as_its_share() {
+        let canvas = Canvas { width: 100, is_colourful: false };
+        assert_eq!(canvas.bar(Ink::Waste, 0, 10, 4), "▕    ▏");
+        assert_eq!(canvas.bar(Ink::Waste, 5, 10, 4), "▕██  ▏");
+        assert_eq!(canvas.bar(Ink::Waste, 10, 10, 4), "▕████▏");
+        assert_eq!(canvas.bar(Ink::Waste, 1, 1000, 4), "▕▏   ▏");
+        assert_eq!(canvas.bar(Ink::Waste, 9, 0, 4), "▕████▏");
+    }
+
+    #[test]
+    fn paths_are_cut_in_front_and_commands_at_the_end() {
+        assert_eq!(fit("/usr/lib", 10), "/usr/lib  ");
+        assert_eq!(fit("/usr/lib/ruby", 8), "…ib/ruby");
+        assert_eq!(fit("/usr/lib/ruby/json", 13), "…/ruby/json  ");
+        assert_eq!(cut("ruby -e 1", 6), "ruby …");
+    }
+
+    #[test]
+    fn text_is_broken_at_spaces() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("overlong word", 3), ["overlong", "word"]);
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_nothing() {
+        assert_eq!(percent(1, 1000), "<1 %");
+        assert_eq!(percent(0, 1000), "0 %");
+        assert_eq!(percent(999, 1000), "99 %");
+        assert_eq!(percent(666, 1000), "67 %");
+    }
+}

@@ -1,0 +1,99 @@
+//! Two recordings side by side, on a terminal or as JSON.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use thruway_trace::analysis::{Change, Comparison, Report, shell_line};
+
+use super::canvas::{Canvas, Ink, cut, fit, percent};
+use crate::output::Failure;
+use crate::units::{thousands, time};
+
+/// Lines of a list on one screen, and where everything is shown.
+const SHOWN: usize = 12;
+const ALL_SHOWN: usize = 200;
+/// Columns of a number.
+const NUMBER: usize = 13;
+
+pub(super) fn text(
+    comparison: &Comparison,
+    [before, after]: [&Report; 2],
+    canvas: &Canvas,
+    all: bool,
+) -> String {
+    let mut text = String::new();
+    let room = canvas.width.saturating_sub(10);
+    for (which, report) in [("before", before), ("after", after)] {
+        let command = cut(&shell_line(&report.totals.command), room);
+        let _ = writeln!(text, "{}  {command}", canvas.paint(Ink::Heading, &format!("{which:<6}")));
+    }
+    table(&mut text, canvas, "", &comparison.sums);
+    let shown = if all { ALL_SHOWN } else { SHOWN };
+    let list = |changes: &[Change]| changes.iter().take(shown).cloned().collect::<Vec<_>>();
+    table(&mut text, canvas, "LOOK-UPS BY FOLDER", &list(&comparison.folders));
+    table(&mut text, canvas, "SYSTEM CALLS", &list(&comparison.calls));
+    let (gone, new) = (thousands(comparison.gone), thousands(comparison.new));
+    let names = format!("{gone} names are not asked for any more, {new} are new");
+    let _ = writeln!(text, "\n  {}", canvas.paint(Ink::Faint, &names));
+    text
+}
+
+fn table(text: &mut String, canvas: &Canvas, title: &str, changes: &[Change]) {
+    if changes.is_empty() {
+        return;
+    }
+    let room = canvas.width.saturating_sub(4 + 3 * NUMBER + 8);
+    let title = canvas.paint(Ink::Heading, &fit(title, room + 2));
+    let heads = format!("{:>NUMBER$}{:>NUMBER$}{:>NUMBER$}", "before", "after", "change");
+    let _ = writeln!(text, "\n  {title}{}", canvas.paint(Ink::Faint, &heads));
+    for change in changes {
+        let _ = writeln!(text, "{}", row(canvas, change, room));
+    }
+}
+
+fn row(canvas: &Canvas, change: &Change, room: usize) -> String {
+    let is_time = change.what.ends_with("_ns");
+    let shown = |number: u64| if is_time { time(number) } else { thousands(number) };
+    let label = if is_time { "time" } else { &change.what };
+    let (sign, ink) = match change.before.cmp(&change.after) {
+        std::cmp::Ordering::Equal => ("", Ink::Faint),
+        std::cmp::Ordering::Greater => ("−", Ink::Use),
+        std::cmp::Ordering::Less => ("+", Ink::Waste),
+    };
+    let difference = match change.difference() {
+        0 => "–".to_owned(),
+        difference => format!("{sign}{}", shown(difference)),
+    };
+    let share = match (change.before, change.difference()) {
+        (0, _) | (_, 0) => String::new(),
+        (before, difference) => {
+            format!("{sign}{}", percent(difference, before))
+        }
+    };
+    let difference = canvas.paint(ink, &format!("{difference:>NUMBER$}{share:>8}"));
+    let (before, after) = (shown(change.before), shown(change.after));
+    format!("    {}{before:>NUMBER$}{after:>NUMBER$}{difference}", fit(label, room))
+        .trim_end()
+        .to_owned()
+}
+
+/// A line a change: its group, and the numbers.
+pub(super) fn json(comparison: &Comparison) -> Result<Vec<u8>, Failure> {
+    #[derive(Serialize)]
+    struct Line<'a> {
+        group: &'static str,
+        #[serde(flatten)]
+        change: &'a Change,
+    }
+    let groups =
+        [("sum", &comparison.sums), ("folder", &comparison.folders), ("call", &comparison.calls)];
+    let mut text = Vec::new();
+    for (group, change) in
+        groups.iter().flat_map(|(group, all)| all.iter().map(move |one| (*group, one)))
+    {
+        serde_json::to_writer(&mut text, &Line { group, change })
+            .map_err(|error| Failure::new(format_args!("cannot write JSON: {error}")))?;
+        text.push(b'\n');
+    }
+    Ok(text)
+}

@@ -1,0 +1,279 @@
+'use strict';
+// The page of one recording. Its data: the command's line, sums, advice, searches, calls, moments; folders as
+// [parent, name, asked, missed, wasted, opened], parents first, sums below included; names as
+// [folder, name, asked, missed, unlinked, checked, opened].
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const $ = (id) => document.getElementById(id);
+  const number = (n) => n.toLocaleString('en-US');
+  const percent = (part, whole) => `${whole ? Math.round((100 * part) / whole) : 0} %`;
+  const time = (ns) =>
+    ns < 1e6 ? `${(ns / 1e3).toFixed(0)} µs` : ns < 1e9 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(2)} s`;
+  const make = (tag, attributes = {}, ...children) => {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
+      else if (name.startsWith('--')) element.style.setProperty(name, value);
+      else element.setAttribute(name, value);
+    }
+    element.append(...children);
+    return element;
+  };
+
+  const { totals } = data;
+  const folders = data.folders.map(([parent, name, asked, missed, wasted, opened], index) => ({
+    index, parent, name, asked, missed, wasted, opened, children: [],
+  }));
+  folders.slice(1).forEach((folder) => folders[folder.parent].children.push(folder));
+  const path = (index) =>
+    index === 0 ? '' : `${path(folders[index].parent)}/${folders[index].name}`;
+  const names = data.names.map(([folder, name, asked, missed, unlinked, checked, opened]) => ({
+    name: `${path(folder)}/${name}`, asked, missed, unlinked, opened,
+    wasted: missed + unlinked + Math.max(checked - 1, 0),
+  }));
+
+  const showHead = () => {
+    document.title = `${data.line} – thruway trace`;
+    $('command').textContent = data.line;
+    const end = totals.status !== null ? `exit ${totals.status}`
+      : totals.signal !== null ? `killed by signal ${totals.signal}` : 'end unknown';
+    const processes = `${number(totals.processes)} process${totals.processes === 1 ? '' : 'es'}`;
+    $('outcome').textContent =
+      `${end} · ${time(totals.wall_ns)} (untraced ≈ ${time(totals.untraced_ns)}) · ${processes} · ${data.started}`;
+    $('foot').textContent =
+      `${number(totals.calls)} calls of strace's class %file, ${number(totals.failed)} of them failed · ` +
+      `noted by ${totals.backend}, ${number(totals.stops)} stops, ${number(totals.traced)} calls noted by the tracer` +
+      (totals.is_cut_short ? ' · the recording ends before the command' : '') +
+      (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '');
+  };
+
+  const showSums = () => {
+    const share = (count) => percent(count, totals.lookups);
+    const sum = (label, count, note, kind = '', part = null) =>
+      $('sums').append(make('div', { class: `sum ${kind}`, '--share': part ?? '0%' },
+        make('b', {}, count), make('span', {}, label), make('i'), make('span', {}, note)));
+    sum('names asked for', number(totals.lookups), `${number(totals.names)} different`, '', '0%');
+    const part = (count) => share(count).replace(' ', '');
+    sum('not there', number(totals.missed), share(totals.missed), 'waste', part(totals.missed));
+    sum('not a link', number(totals.unlinked), share(totals.unlinked), 'waste', part(totals.unlinked));
+    sum('asked again', number(totals.again), share(totals.again), 'waste', part(totals.again));
+    sum('found', number(totals.found), share(totals.found), 'use', part(totals.found));
+    const each = totals.opened ? Math.round(totals.lookups / totals.opened) : 0;
+    sum('files opened', number(totals.opened), `${number(each)} look-ups for each`, 'use', '0%');
+    if (totals.lookups_ns !== null) {
+      const run = percent(totals.lookups_ns, totals.wall_ns);
+      sum('time in look-ups', time(totals.lookups_ns), `${run} of the run`, '', '0%');
+    }
+  };
+
+  const showAdvice = () => {
+    for (const advice of data.advice) {
+      const copy = make('button', { type: 'button', onclick: () => navigator.clipboard?.writeText(advice.how) }, 'copy');
+      const part = advice.part_of ? make('em', {}, ` part of ${advice.part_of}`) : '';
+      $('advice').append(make('li', {}, make('b', {}, advice.title, part),
+        make('span', {}, 'saves up to ', make('strong', {}, number(advice.saves))),
+        make('code', {}, advice.how), copy));
+    }
+    if (!data.advice.length) $('advice').append(make('li', {}, 'Nothing that we know of.'));
+  };
+
+  // Squares as good as they can be had: rows along the shorter side.
+  const squarify = (items, x, y, width, height, place) => {
+    let rest = items.slice();
+    let sum = rest.reduce((total, item) => total + item.size, 0);
+    while (rest.length && width > 0 && height > 0 && sum > 0) {
+      const short = Math.min(width, height);
+      const scale = (width * height) / sum;
+      let row = [];
+      let rowSum = 0;
+      let worst = Infinity;
+      for (const item of rest) {
+        const next = rowSum + item.size;
+        const side = (next * scale) / short;
+        const first = row.length ? row[0].size : item.size;
+        const ratio = Math.max(...[first, item.size].map((size) => {
+          const other = (size * scale) / side;
+          return Math.max(side / other, other / side);
+        }));
+        if (row.length && ratio > worst) break;
+        worst = ratio;
+        row.push(item);
+        rowSum = next;
+      }
+      const thick = (rowSum * scale) / short;
+      let along = 0;
+      for (const item of row) {
+        const long = (item.size / rowSum) * short;
+        if (width >= height) place(item, x, y + along, thick, long);
+        else place(item, x + along, y, long, thick);
+        along += long;
+      }
+      if (width >= height) { x += thick; width -= thick; } else { y += thick; height -= thick; }
+      rest = rest.slice(row.length);
+      sum -= rowSum;
+    }
+  };
+
+  let current = 0;
+  const measured = (folder) => folder[$('measure').value];
+  // A folder that holds hardly anything but one folder is shown as one with it.
+  const collapsed = (folder) => {
+    let label = folder.name;
+    let last = folder;
+    for (;;) {
+      const only = last.children.find((child) => measured(child) >= 0.9 * measured(last));
+      if (!only) return { label, last };
+      last = only;
+      label += `/${last.name}`;
+    }
+  };
+
+  const drawFolder = (folder, x, y, width, height, depth) => {
+    const inside = folder.children.filter((child) => measured(child) > 0);
+    const items = inside.map((child) => ({ size: measured(child), folder: child }));
+    const own = measured(folder) - items.reduce((total, item) => total + item.size, 0);
+    if (own > 0 && items.length) items.push({ size: own, folder: null });
+    items.sort((a, b) => b.size - a.size);
+    squarify(items, x, y, width, height, (item, left, top, wide, high) => {
+      if (!item.folder || wide < 3 || high < 3) return;
+      const { label, last } = collapsed(item.folder);
+      const heat = last.asked ? last.wasted / last.asked : 0;
+      const text = wide > 40 && high > 16;
+      const cell = make('div', {
+        class: ['cell', heat > 0.6 && 'hot', depth % 2 && 'odd', text && 'told'].filter(Boolean).join(' '), role: 'treeitem', tabindex: depth ? -1 : 0,
+        'data-folder': last.index,
+        title: `${path(last.index)}\n${number(last.wasted)} wasted of ${number(last.asked)} look-ups\n` +
+          `${number(last.missed)} not there · ${number(last.opened)} files opened`,
+        style: `left:${left}px;top:${top}px;width:${wide}px;height:${high}px`,
+      });
+      if (text) cell.append(label, make('span', { class: 'n' }, number(measured(last))));
+      cell.style.setProperty('--heat', `${Math.round(heat * 100)}%`);
+      $('map').append(cell);
+      if (depth < 5 && wide > 60 && high > 50) {
+        drawFolder(last, left + 3, top + 19, wide - 6, high - 22, depth + 1);
+      }
+    });
+  };
+
+  const drawMap = () => {
+    $('map').replaceChildren();
+    drawFolder(folders[current], 0, 0, $('map').clientWidth, $('map').clientHeight, 0);
+    if (!$('map').children.length) {
+      $('map').append(make('p', { class: 'hint', style: 'padding: 0 14px' }, 'No folder below this one.'));
+    }
+    const crumbs = [];
+    for (let index = current; index !== 0; index = folders[index].parent) crumbs.unshift(index);
+    const crumb = (index, label) => make('button', { type: 'button', onclick: () => enter(index) }, label);
+    $('crumbs').replaceChildren(crumb(0, '/'), ...crumbs.flatMap((index, place) =>
+      (place ? ['/'] : []).concat(crumb(index, folders[index].name))));
+  };
+
+  const enter = (index) => {
+    current = index;
+    drawMap();
+    $('filter').value = index === 0 ? '' : `${path(index)}/`;
+    showNames();
+  };
+
+  const showTime = () => {
+    const { moments, moment_ns: length } = data;
+    const most = Math.max(1, ...moments.map((moment) => moment.asked));
+    const svg = $('time');
+    svg.setAttribute('viewBox', `0 0 ${Math.max(moments.length, 1)} 100`);
+    const bar = (index, value, kind) => {
+      const rect = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
+      const height = (96 * value) / most;
+      const box = { x: index, y: 100 - height, width: 0.92, height, class: kind };
+      for (const [name, value_] of Object.entries(box)) rect.setAttribute(name, value_);
+      svg.append(rect);
+    };
+    moments.forEach((moment, index) => {
+      bar(index, moment.asked, 'asked');
+      bar(index, moment.missed, 'missed');
+    });
+    svg.addEventListener('pointermove', (event) => {
+      const box = svg.getBoundingClientRect();
+      const index = Math.floor(((event.clientX - box.left) / box.width) * moments.length);
+      const moment = moments[index];
+      $('moment').textContent = moment
+        ? ` · ${time(index * length)} to ${time((index + 1) * length)}: ${number(moment.asked)} look-ups, ${number(moment.missed)} not there`
+        : '';
+    });
+  };
+
+  const showSearches = () => {
+    for (const search of data.searches) {
+      const most = Math.max(1, ...search.folders.map((folder) => folder.missed));
+      const unused = search.unused
+        ? ` · ${number(search.unused)} gave nothing at all: ${number(search.unused_missed)} misses` : '';
+      const rows = search.folders.slice(0, 400).map((folder) =>
+        make('div', { class: 'folder' }, make('code', { title: folder.path }, make('bdi', {}, folder.path)),
+          make('i', { '--share': `${(100 * folder.missed) / most}%` }), make('span', {}, number(folder.missed)),
+          make('span', folder.is_used ? {} : { class: 'unused' }, folder.is_used ? number(folder.opened) : 'nothing')));
+      const details = make('details', {},
+        make('summary', {}, `${number(search.folders.length)} ${search.title}: ${number(search.missed)} misses`,
+          make('em', {}, unused)), ...rows);
+      if (!$('searches').children.length) details.open = search.folders.length < 30;
+      $('searches').append(details);
+    }
+    if (!data.searches.length) $('searches').append('None was recognised.');
+  };
+
+  let sort = { key: 'wasted', down: true };
+  let shown = 200;
+  const showNames = () => {
+    const part = $('filter').value.toLowerCase();
+    const only = $('waste').checked;
+    const found = names.filter((row) => (!only || row.wasted > 0) && row.name.toLowerCase().includes(part));
+    const { key, down } = sort;
+    found.sort((a, b) => (a[key] < b[key] ? 1 : a[key] > b[key] ? -1 : 0) * (down ? 1 : -1));
+    const cells = (row) => make('tr', {}, make('td', {}, row.name), make('td', {}, number(row.asked)),
+      make('td', {}, number(row.missed)), make('td', {}, number(row.unlinked)),
+      make('td', {}, number(row.opened)), make('td', { class: row.wasted ? 'w' : '' }, number(row.wasted)));
+    $('names').tBodies[0].replaceChildren(...found.slice(0, shown).map(cells));
+    const sum = found.reduce((total, row) => total + row.asked, 0);
+    $('count').textContent = `${number(found.length)} names, ${number(sum)} look-ups`;
+    $('more').hidden = found.length <= shown;
+    for (const head of $('names').tHead.querySelectorAll('th')) {
+      if (head.dataset.key === key) head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+      else head.removeAttribute('aria-sort');
+    }
+  };
+
+  const showCalls = () => {
+    for (const call of data.calls) {
+      const aside = call.is_file_class ? '' : ' (not in %file)';
+      $('calls').tBodies[0].append(make('tr', {}, make('td', {}, call.call + aside),
+        make('td', {}, number(call.calls)), make('td', { class: call.failed ? 'w' : '' }, number(call.failed)),
+        make('td', {}, time(call.took_ns))));
+    }
+  };
+
+  $('map').addEventListener('click', (event) => {
+    const cell = event.target.closest('.cell');
+    if (cell) enter(Number(cell.dataset.folder));
+  });
+  $('map').addEventListener('keydown', (event) => {
+    if (event.key === 'Enter') event.target.click();
+  });
+  $('measure').addEventListener('change', drawMap);
+  $('filter').addEventListener('input', () => { shown = 200; showNames(); });
+  $('waste').addEventListener('change', showNames);
+  $('more').addEventListener('click', () => { shown += 1000; showNames(); });
+  $('names').tHead.addEventListener('click', (event) => {
+    const { key } = event.target.dataset;
+    if (!key) return;
+    sort = { key, down: sort.key === key ? !sort.down : key !== 'name' };
+    showNames();
+  });
+  addEventListener('resize', drawMap);
+
+  showHead();
+  showSums();
+  showAdvice();
+  showTime();
+  showSearches();
+  showCalls();
+  drawMap();
+  showNames();
+})();

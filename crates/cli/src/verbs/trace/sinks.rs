@@ -1,0 +1,64 @@
+//! Where everything goes that is recorded, or read from a recording.
+
+use std::fs::File;
+
+use thruway_trace::analysis::Analysis;
+use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
+
+use super::Trace;
+use super::progress::Progress;
+use crate::output::Failure;
+
+pub(super) struct Sinks {
+    pub(super) analysis: Analysis,
+    /// The recording.
+    pub(super) writer: Option<Writer<File>>,
+    pub(super) events: Option<TraceEvents<File>>,
+    pub(super) progress: Option<Progress>,
+}
+
+impl Sinks {
+    /// What could not be written to its end.
+    pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
+        let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
+        let events = (self.events.as_ref().and_then(TraceEvents::error), &trace.perfetto);
+        let failures = [recording, events].into_iter().filter_map(|(error, file)| {
+            let (error, file) = (error?, file.as_ref()?.display());
+            Some(Failure::new(format_args!("{file} ends early: {error}")))
+        });
+        failures.collect()
+    }
+}
+
+impl Sink for Sinks {
+    fn event(&mut self, event: &Event<'_>) {
+        self.analysis.event(event);
+        if let Some(writer) = &mut self.writer {
+            writer.event(event);
+        }
+        if let Some(events) = &mut self.events {
+            events.event(event);
+        }
+    }
+
+    fn pause(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            writer.pause();
+        }
+        if let Some(progress) = &mut self.progress {
+            progress.show(&self.analysis);
+        }
+    }
+
+    fn end(&mut self, outcome: &Outcome) {
+        if let Some(writer) = &mut self.writer {
+            writer.end(outcome);
+        }
+        if let Some(events) = &mut self.events {
+            events.end(outcome);
+        }
+        if let Some(progress) = &self.progress {
+            progress.clear();
+        }
+    }
+}

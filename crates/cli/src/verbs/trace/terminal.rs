@@ -1,0 +1,327 @@
+//! The report on a terminal: one screen, or everything.
+
+use std::fmt::Write;
+
+use thruway_trace::analysis::{Report, SearchKind, SearchPath, Totals, shell_line};
+
+use super::canvas::{Canvas, Ink, cut, fit, percent, wrapped};
+use crate::units::{thousands, time};
+
+/// Lines of a list on one screen.
+const SEARCHES_SHOWN: usize = 3;
+const FOLDERS_SHOWN: usize = 5;
+const REPEATED_SHOWN: usize = 3;
+const ADVICE_SHOWN: usize = 4;
+/// Lines of a list where everything is shown.
+const ALL_SHOWN: usize = 50;
+/// Columns of a number, and what separates columns.
+const NUMBER: usize = 11;
+const LABEL: usize = 20;
+/// Where the notes on a sum begin.
+const NOTES: usize = 2 + LABEL + NUMBER + 3;
+
+pub(super) fn report(report: &Report, canvas: &Canvas, all: bool) -> String {
+    let mut page = Page { report, canvas, all, text: String::new() };
+    page.headline();
+    page.sums();
+    page.searches();
+    page.repeated();
+    if all {
+        page.folders();
+        page.suffixes();
+        page.programs();
+        page.calls();
+    }
+    page.advice();
+    page.foot();
+    page.text
+}
+
+/// The report as far as it is written.
+struct Page<'a> {
+    report: &'a Report,
+    canvas: &'a Canvas,
+    all: bool,
+    text: String,
+}
+
+impl Page<'_> {
+    fn line(&mut self, line: &str) {
+        let _ = writeln!(self.text, "{}", line.trim_end());
+    }
+
+    fn heading(&mut self, left: &str, right: &str) {
+        let (left, width) = (format!("  {left}"), self.canvas.width);
+        let space = width.saturating_sub(left.chars().count() + right.chars().count());
+        let right = self.canvas.paint(Ink::Faint, right);
+        let left = self.canvas.paint(Ink::Heading, &left);
+        self.line("");
+        self.line(&format!("{left}{}{right}", " ".repeat(space)));
+    }
+
+    fn shown(&self, usual: usize) -> usize {
+        if self.all { ALL_SHOWN } else { usual }
+    }
+
+    fn headline(&mut self) {
+        let totals = &self.report.totals;
+        let end = end(totals);
+        let room = self.canvas.width.saturating_sub(end.chars().count() + 17);
+        let command = cut(&shell_line(&totals.command), room);
+        let space = " ".repeat(room.saturating_sub(command.chars().count()));
+        let title = self.canvas.paint(Ink::Heading, "thruway trace");
+        self.line(&format!("{title}  {command}{space}  {end}"));
+        self.line("");
+    }
+
+    fn sums(&mut self) {
+        let totals = &self.report.totals;
+        let Totals { lookups, missed, unlinked, refused, found, .. } = *totals;
+        self.share("names asked for", lookups, Ink::Faint, String::new());
+        self.share("  not there", missed, Ink::Waste, String::new());
+        if unlinked > 0 {
+            let names = counted(totals.link_names, "name", "names");
+            let note = format!("{names} taken for links");
+            self.share("  \"not a link\"", unlinked, Ink::Waste, note);
+        }
+        if refused > 0 {
+            self.share("  refused", refused, Ink::Waste, String::new());
+        }
+        self.share("  found", found, Ink::Use, String::new());
+        let opens = opens(totals);
+        self.sum("files opened", totals.opened, &opens);
+        let again = format!("{} of all look-ups", percent(totals.again, lookups));
+        self.sum("asked again", totals.again, &again);
+        if let Some(lookups_ns) = totals.lookups_ns {
+            let share = percent(lookups_ns, totals.wall_ns);
+            let missed = time(totals.missed_ns.unwrap_or(0));
+            let note = format!("{share} of the run, misses {missed}");
+            self.noted_sum("time in look-ups", &time(lookups_ns), &note);
+        }
+    }
+
+    /// A sum with its share of all look-ups.
+    fn share(&mut self, label: &str, count: u64, ink: Ink, note: String) {
+        let lookups = self.report.totals.lookups;
+        let width = (self.canvas.width * 2 / 5).min(self.canvas.width.saturating_sub(50));
+        let bar = self.canvas.bar(ink, count, lookups, width);
+        let share = if label.starts_with(' ') { percent(count, lookups) } else { String::new() };
+        let room = self.canvas.width.saturating_sub(NOTES + width + 10);
+        let note = self.canvas.paint(Ink::Faint, &cut(&note, room));
+        let (label, count) = (fit(label, LABEL), thousands(count));
+        self.line(&format!("  {label}{count:>NUMBER$}   {bar} {share:>5}  {note}"));
+    }
+
+    fn sum(&mut self, label: &str, count: u64, note: &str) {
+        self.noted_sum(label, &thousands(count), note);
+    }
+
+    fn noted_sum(&mut self, label: &str, sum: &str, note: &str) {
+        let (label, note) = (fit(label, LABEL), cut(note, self.canvas.width - NOTES));
+        self.line(&format!("  {label}{sum:>NUMBER$}   {note}"));
+    }
+
+    fn searches(&mut self) {
+        let Totals { missed, lookups, .. } = self.report.totals;
+        let is_worth = |search: &&SearchPath| match search.kind {
+            // Nobody knows what these were for.
+            SearchKind::Other => search.missed * 5 > lookups,
+            _ => search.missed >= 10 && search.missed * 100 > missed,
+        };
+        let searches = self.report.searches.iter();
+        let worth: Vec<_> = searches.filter(|search| self.all || is_worth(search)).collect();
+        for (index, search) in worth.into_iter().take(self.shown(SEARCHES_SHOWN)).enumerate() {
+            self.search(search, if index == 0 { FOLDERS_SHOWN } else { FOLDERS_SHOWN - 2 });
+        }
+    }
+
+    fn search(&mut self, search: &SearchPath, usual: usize) {
+        let count = search.folders.len();
+        let title = format!(
+            "{count} {}: {} misses",
+            search.kind.title().to_uppercase(),
+            thousands(search.missed)
+        );
+        let is_found = search.kind.is_satisfied_by_checks();
+        self.heading(&title, if is_found { "misses       found" } else { "misses      opened" });
+        let most = search.folders.first().map_or(0, |folder| folder.missed);
+        for folder in search.folders.iter().take(self.shown(usual)) {
+            let count = if is_found { folder.found } else { folder.opened };
+            let last = if folder.is_used { thousands(count) } else { "nothing".to_owned() };
+            let ink = if folder.is_used { Ink::Faint } else { Ink::Waste };
+            let last = self.canvas.paint(ink, &format!("{last:>12}"));
+            self.row(&folder.path, folder.missed, most, &last);
+        }
+        if search.unused > 0 {
+            let (unused, missed) = (thousands(search.unused), thousands(search.unused_missed));
+            let folders = if search.unused == 1 { "folder" } else { "folders" };
+            let text = format!("{unused} {folders} gave nothing at all: {missed} misses");
+            let text = self.canvas.paint(Ink::Waste, &text);
+            self.line(&format!("    {text}"));
+        }
+    }
+
+    /// A path, a bar, a number and what else there is.
+    fn row(&mut self, path: &str, count: u64, most: u64, last: &str) {
+        const BAR: usize = 14;
+        let room = self.canvas.width.saturating_sub(4 + BAR + 3 + 10 + 12);
+        let bar = self.canvas.bar(Ink::Waste, count, most, BAR);
+        let (path, count) = (fit(path, room), thousands(count));
+        self.line(&format!("    {path} {bar}{count:>10}{last}"));
+    }
+
+    fn repeated(&mut self) {
+        let repeated = &self.report.repeated;
+        let worth = repeated.iter().filter(|one| self.all || one.asked >= 20);
+        let shown: Vec<_> = worth.take(self.shown(REPEATED_SHOWN)).collect();
+        let Some(most) = shown.first().map(|one| one.asked) else { return };
+        self.heading("ASKED MOST OFTEN", "times   not there");
+        for one in shown {
+            let missed = if one.missed > 0 { thousands(one.missed) } else { "–".to_owned() };
+            self.row(&one.name, one.asked, most, &format!("{missed:>12}"));
+        }
+    }
+
+    fn folders(&mut self) {
+        let folders = &self.report.folders;
+        let Some(most) = folders.first().map(|folder| folder.wasted) else { return };
+        self.heading("FOLDERS BY WASTE", "wasted      opened");
+        for folder in folders.iter().take(ALL_SHOWN) {
+            let opened = thousands(folder.opened);
+            self.row(&folder.path, folder.wasted, most, &format!("{opened:>12}"));
+        }
+    }
+
+    fn suffixes(&mut self) {
+        let suffixes = &self.report.suffixes;
+        let Some(most) = suffixes.first().map(|suffix| suffix.missed) else { return };
+        self.heading("SUFFIXES", "misses       found");
+        for suffix in suffixes.iter().take(ALL_SHOWN) {
+            let name = if suffix.suffix.is_empty() { "(none)" } else { &suffix.suffix };
+            let found = thousands(suffix.found);
+            self.row(name, suffix.missed, most, &format!("{found:>12}"));
+        }
+    }
+
+    fn programs(&mut self) {
+        let programs = &self.report.programs;
+        let Some(most) = programs.first().map(|program| program.lookups) else { return };
+        self.heading("PROGRAMS", "look-ups      misses");
+        for program in programs.iter().take(ALL_SHOWN) {
+            let missed = thousands(program.missed);
+            let name = match program.starts {
+                0 => "(before the command runs)".to_owned(),
+                starts => format!("{} × {}", thousands(starts), program.program),
+            };
+            self.row(&name, program.lookups, most, &format!("{missed:>12}"));
+        }
+    }
+
+    fn calls(&mut self) {
+        let calls = &self.report.calls;
+        let Some(most) = calls.first().map(|call| call.calls) else { return };
+        self.heading("SYSTEM CALLS", "calls      failed");
+        for call in calls {
+            let failed = thousands(call.failed);
+            let aside = if call.is_file_class { "" } else { "  (not in strace's %file)" };
+            let name = format!("{}{aside}", call.call);
+            self.row(&name, call.calls, most, &format!("{failed:>12}"));
+        }
+    }
+
+    fn advice(&mut self) {
+        let advice = &self.report.advice;
+        if advice.is_empty() {
+            return;
+        }
+        self.heading("WHAT WOULD FIX IT", "saves, up to");
+        let room = self.canvas.width.saturating_sub(6 + 12);
+        for (index, one) in advice.iter().take(self.shown(ADVICE_SHOWN)).enumerate() {
+            let part =
+                one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
+            let title = fit(&cut(&format!("{}{part}", one.title), room - 2), room);
+            self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
+            let how = if self.all { one.how.clone() } else { cut(&one.how, self.canvas.width - 6) };
+            let how = self.canvas.paint(Ink::Cure, &how);
+            self.line(&format!("      {how}"));
+        }
+    }
+
+    fn foot(&mut self) {
+        self.line("");
+        let room = self.canvas.width - 2;
+        for line in notes(&self.report.totals).iter().flat_map(|note| wrapped(note, room)) {
+            let line = self.canvas.paint(Ink::Faint, &line);
+            self.line(&format!("  {line}"));
+        }
+    }
+}
+
+/// How the command ended, and how long it took.
+fn end(totals: &Totals) -> String {
+    let end = match (totals.status, totals.signal) {
+        (Some(status), _) => format!("exit {status}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "end unknown".to_owned(),
+    };
+    let Totals { wall_ns, untraced_ns, .. } = *totals;
+    let is_slower = wall_ns - untraced_ns > wall_ns / 50;
+    let untraced =
+        if is_slower { format!(" (untraced ≈ {})", time(untraced_ns)) } else { String::new() };
+    format!("{end} · {}{untraced}", time(wall_ns))
+}
+
+fn opens(totals: &Totals) -> String {
+    if totals.opened == 0 {
+        return String::new();
+    }
+    let each = totals.lookups / totals.opened;
+    let mut text = format!("{} look-ups for each", thousands(each));
+    if totals.opened_again > 0 {
+        let again = thousands(totals.opened_again);
+        let _ = write!(text, " · {again} of a file that had been opened before");
+    }
+    text
+}
+
+/// What to know about the numbers.
+fn notes(totals: &Totals) -> Vec<String> {
+    let (calls, failed) = (thousands(totals.calls), thousands(totals.failed));
+    let processes = counted(totals.processes, "process", "processes");
+    let threads = match totals.threads {
+        0 => String::new(),
+        threads => format!(", {}", counted(threads, "further thread", "further threads")),
+    };
+    let mut notes = vec![format!(
+        "{calls} calls of strace's class %file, {failed} of them failed · {processes}{threads}"
+    )];
+    notes.push(noted(totals));
+    if totals.is_names_full {
+        notes.push(
+            "more names than are kept apart: what was asked again is more than shown".to_owned(),
+        );
+    }
+    if totals.is_cut_short {
+        notes.push("the recording ends before the command: later calls are missing".to_owned());
+    }
+    notes
+}
+
+fn noted(totals: &Totals) -> String {
+    let stops = counted(totals.stops, "stop", "stops");
+    match totals.backend {
+        thruway_trace::Backend::Stub => {
+            let traced = counted(totals.traced, "call", "calls");
+            format!(
+                "noted by the programs themselves (stub): {stops}, {traced} noted by the tracer"
+            )
+        }
+        thruway_trace::Backend::Ptrace => {
+            format!("noted by the tracer alone (ptrace): {stops}; times are the tracer's as well")
+        }
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(count), if count == 1 { one } else { many })
+}

@@ -1,0 +1,203 @@
+//! Several sources in one view.
+//!
+//! A folder of the view is **merged** of the folders with its path in the branches: its parts. A name
+//! leads to what the first part has under it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use thruway_sys::handle::FileHandle;
+
+use crate::descriptors::Descriptors;
+use crate::id_map::IdMap;
+use crate::index::Index;
+use crate::inodes::{InodeId, lock};
+use crate::plan::CreatePolicy;
+
+/// All sources, and the merged folders that the kernel knows.
+#[derive(Debug)]
+pub(crate) struct Branches {
+    roots: Vec<Arc<OwnedFd>>,
+    create: CreatePolicy,
+    folders: RwLock<IdMap<Arc<Merged>>>,
+    /// Open parts, by folder and branch.
+    places: Descriptors,
+    /// Branches that could not be read, and why.
+    failures: Mutex<IdMap<Errno>>,
+}
+
+/// What one branch contributes to a folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Part {
+    pub(crate) branch: u16,
+    pub(crate) volume: u16,
+    pub(crate) opener: Opener,
+}
+
+/// How a part is opened.
+#[derive(Debug, Clone)]
+pub(crate) enum Opener {
+    Handle(FileHandle),
+    /// It stays open.
+    Held(Arc<OwnedFd>),
+}
+
+/// A folder of the view.
+#[derive(Debug)]
+pub(crate) struct Merged {
+    pub(crate) id: InodeId,
+    /// In the order of the branches; never empty.
+    pub(crate) parts: Vec<Part>,
+    /// We are told what others change in each of its parts.
+    pub(crate) is_watched: bool,
+    /// The names of all parts, if there are several and somebody has asked.
+    index: RwLock<Built>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) index: Index,
+    pub(crate) at: Option<Instant>,
+}
+
+impl Branches {
+    pub(crate) fn new(
+        roots: Vec<Arc<OwnedFd>>,
+        create: CreatePolicy,
+        descriptors_max: usize,
+    ) -> Self {
+        Self {
+            roots,
+            create,
+            folders: RwLock::default(),
+            places: Descriptors::new(descriptors_max),
+            failures: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn roots(&self) -> &[Arc<OwnedFd>] {
+        &self.roots
+    }
+
+    pub(crate) fn create(&self) -> CreatePolicy {
+        self.create
+    }
+
+    pub(crate) fn get(&self, id: InodeId) -> Option<Arc<Merged>> {
+        self.read().get(&id.0).cloned()
+    }
+
+    /// Keeps the folder, or gives the one that somebody else was faster to keep.
+    pub(crate) fn keep(&self, merged: Merged) -> Arc<Merged> {
+        let mut folders = self.write();
+        Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))
+    }
+
+    /// The folder's parts are looked for again when it is used next.
+    pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<Merged>> {
+        let dropped = self.write().remove(&id.0)?;
+        for part in &dropped.parts {
+            self.places.remove(place_key(id, part.branch));
+        }
+        Some(dropped)
+    }
+
+    /// As [`drop_folder`](Self::drop_folder), for all of them.
+    pub(crate) fn drop_folders(&self) {
+        let dropped = std::mem::take(&mut *self.write());
+        for folder in dropped.values() {
+            folder
+                .parts
+                .iter()
+                .for_each(|part| self.places.remove(place_key(folder.id, part.branch)));
+        }
+    }
+
+    /// The open part, through `open` if it is not open.
+    pub(crate) fn place(
+        &self,
+        id: InodeId,
+        part: &Part,
+        open: impl FnOnce(&FileHandle) -> Result<OwnedFd, Errno>,
+    ) -> Result<Arc<OwnedFd>, Errno> {
+        let handle = match &part.opener {
+            Opener::Held(place) => return Ok(Arc::clone(place)),
+            Opener::Handle(handle) => handle,
+        };
+        let key = place_key(id, part.branch);
+        if let Some(place) = self.places.get(key) {
+            return Ok(place);
+        }
+        let place = Arc::new(open(handle)?);
+        self.places.put(key, Arc::clone(&place));
+        Ok(place)
+    }
+
+    /// Closes parts that were not used for a while.
+    pub(crate) fn age(&self) {
+        self.places.age();
+    }
+
+    pub(crate) fn note_failure(&self, branch: u16, errno: Errno) {
+        lock(&self.failures).insert(u64::from(branch), errno);
+    }
+
+    pub(crate) fn note_success(&self, branch: u16) {
+        lock(&self.failures).remove(&u64::from(branch));
+    }
+
+    /// The branches that could not be read last, and why.
+    pub(crate) fn failures(&self) -> Vec<(usize, Errno)> {
+        let failures = lock(&self.failures);
+        let mut all: Vec<_> =
+            failures.iter().map(|(&branch, &errno)| (branch as usize, errno)).collect();
+        all.sort_unstable_by_key(|failure| failure.0);
+        all
+    }
+
+    /// Merged folders, and names in their indexes.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let folders = self.read();
+        let names = folders.values().map(|merged| merged.read_index().index.len()).sum();
+        (folders.len(), names)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, IdMap<Arc<Merged>>> {
+        self.folders.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, IdMap<Arc<Merged>>> {
+        self.folders.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Merged {
+    pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
+        Self { id, parts, is_watched, index: RwLock::default() }
+    }
+
+    /// The part of this branch.
+    pub(crate) fn part(&self, branch: u16) -> Option<&Part> {
+        self.parts.iter().find(|part| part.branch == branch)
+    }
+
+    /// Whether there are names of several branches to be merged.
+    pub(crate) fn is_merged(&self) -> bool {
+        self.parts.len() > 1
+    }
+
+    pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, Built> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, Built> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A folder's slot and a branch in one number.
+fn place_key(id: InodeId, branch: u16) -> InodeId {
+    InodeId((id.0 & 0xffff_ffff) << 16 | u64::from(branch))
+}

@@ -1,0 +1,309 @@
+//! An index over folders that the system tells the changes of: no question for a miss, one for a hit.
+//!
+//! It is for programs that stay: setting it up asks more than one search does. What cannot be watched
+//! (a network's file system, a folder that may not be read) is looked at each time, so that an answer is
+//! never older than the question.
+
+use std::collections::HashMap;
+
+use super::listings::{Entries, hits_among, listed};
+use super::{Bases, Folders, Hits, Lister, Trouble, Wanted};
+
+/// A system's way to tell that a folder has changed.
+pub trait Watch {
+    /// Begins to watch `base`, with all that its path leads through, or begins again. `false`: changes
+    /// will not be told.
+    fn watch(&mut self, number: usize, base: &[u8]) -> bool;
+
+    /// Adds the numbers of bases that may have changed since they were watched.
+    fn changed(&mut self, numbers: &mut Vec<usize>);
+}
+
+/// A lister over folders that are watched.
+#[derive(Debug)]
+pub struct Watched<F, W> {
+    folders: F,
+    watch: W,
+    bases: Bases,
+    numbers: HashMap<Vec<u8>, usize>,
+    /// The entries of each base; none, if it is not watched.
+    entries: Vec<Option<Entries>>,
+    /// Which bases hold an entry of that name, in order.
+    holders: HashMap<Vec<u8>, Vec<usize>>,
+}
+
+impl<F: Folders, W: Watch> Watched<F, W> {
+    /// Watches and lists `bases`: those of a [`Plan`](super::Plan).
+    pub fn new(folders: F, watch: W, bases: &Bases) -> Self {
+        let mut watched = Self {
+            folders,
+            watch,
+            bases: bases.clone(),
+            numbers: bases.iter().map(<[u8]>::to_vec).zip(0..).collect(),
+            entries: vec![None; bases.len()],
+            holders: HashMap::new(),
+        };
+        (0..bases.len()).for_each(|number| watched.refresh_base(number));
+        watched
+    }
+
+    /// How many of the bases are watched; the others are looked at each time.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.entries.iter().flatten().count()
+    }
+
+    /// Takes in what has changed.
+    fn refresh(&mut self) {
+        let mut changed = Vec::new();
+        self.watch.changed(&mut changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed.into_iter().for_each(|number| self.refresh_base(number));
+    }
+
+    /// Watches and lists one base again. It is watched first: a change during the listing is told.
+    fn refresh_base(&mut self, number: usize) {
+        let base = self.bases.get(number).unwrap_or_default();
+        let is_watched = self.watch.watch(number, base);
+        let entries = if is_watched { self.list(number) } else { None };
+        let old = std::mem::replace(&mut self.entries[number], entries);
+        for (name, _) in old.iter().flatten() {
+            if let Some(holders) = self.holders.get_mut(name) {
+                holders.retain(|holder| *holder != number);
+            }
+        }
+        for (name, _) in self.entries[number].iter().flatten() {
+            let holders = self.holders.entry(name.clone()).or_default();
+            if let Err(place) = holders.binary_search(&number) {
+                holders.insert(place, number);
+            }
+        }
+        self.holders.retain(|_, holders| !holders.is_empty());
+    }
+
+    /// A folder that is not there holds nothing; one that cannot be listed is not known.
+    fn list(&mut self, number: usize) -> Option<Entries> {
+        match listed(&mut self.folders, self.bases.get(number).unwrap_or_default()) {
+            Ok(entries) => entries,
+            Err(Trouble::Missing) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
+
+    /// Whether the base is worth a look: it is not watched, or holds an entry of such a name.
+    fn may_hold(&self, number: usize, names: &[&[usize]]) -> bool {
+        self.entries[number].is_none() || names.iter().any(|holders| holders.contains(&number))
+    }
+}
+
+impl<F: Folders, W: Watch> Lister for Watched<F, W> {
+    fn look(&mut self, base: &[u8], wanted: &Wanted) -> Result<Hits, Trouble> {
+        let entries = self.numbers.get(base).and_then(|number| self.entries[*number].as_ref());
+        match entries {
+            Some(entries) if self.folders.list_is_enough() && !wanted.may_be_short_name() => {
+                Ok(hits_among(entries, wanted))
+            }
+            _ => self.folders.look(base, wanted),
+        }
+    }
+
+    fn skip_to(&mut self, bases: &Bases, from: usize, wanted: &Wanted) -> usize {
+        self.refresh();
+        if wanted.may_be_short_name() {
+            return from;
+        }
+        let mut name = wanted.folded().to_vec();
+        let holders = wanted.suffixes().iter().filter_map(|suffix| {
+            name.truncate(wanted.folded().len());
+            name.extend_from_slice(suffix);
+            self.holders.get(&name).map(Vec::as_slice)
+        });
+        let holders: Vec<_> = holders.collect();
+        let is_same = *bases == self.bases;
+        let number = |place: usize| {
+            if is_same {
+                Some(place)
+            } else {
+                self.numbers.get(bases.get(place).unwrap_or_default()).copied()
+            }
+        };
+        let is_worth = |place: &usize| number(*place).is_none_or(|n| self.may_hold(n, &holders));
+        (from..bases.len()).find(is_worth).unwrap_or(bases.len())
+    }
+
+    fn lookups(&self) -> u64 {
+        self.folders.lookups()
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use crate::search::{Inotify, Places, Plan, Posix, Rules, Search};
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    /// Three folders, `a`, `b` and `c`, the second of them behind two links.
+    struct Setting {
+        folder: tempfile::TempDir,
+        path: String,
+    }
+
+    impl Setting {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let base = folder.path();
+            for sub in ["a", "deep/er/b", "c"] {
+                fs::create_dir_all(base.join(sub)).unwrap();
+            }
+            symlink("deep/er", base.join("link")).unwrap();
+            symlink(base.join("link/b"), base.join("b")).unwrap();
+            let path = ["a", "b", "c"].map(|sub| base.join(sub).display().to_string()).join(":");
+            Self { folder, path }
+        }
+
+        fn at(&self, sub: &str) -> std::path::PathBuf {
+            self.folder.path().join(sub)
+        }
+
+        fn watched(&self) -> Watched<Posix, Inotify> {
+            let watch = Inotify::new().unwrap();
+            Watched::new(Posix::default(), watch, self.plan("x").bases())
+        }
+
+        fn plan(&self, name: &str) -> Plan {
+            let places = Places { path: self.path.as_bytes(), before: &[] };
+            Plan::new(&Rules::exec(), name.as_bytes(), &places).unwrap()
+        }
+
+        /// The folders in which `name` is found, and what the search asked.
+        fn find(&self, watched: &mut Watched<Posix, Inotify>, name: &str) -> (Vec<usize>, u64) {
+            let before = watched.lookups();
+            let plan = self.plan(name);
+            let found = Search::new(&plan, watched).map(|found| found.unwrap().base);
+            (found.collect(), watched.lookups() - before)
+        }
+    }
+
+    fn program(path: &Path) {
+        fs::write(path, "").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    #[test]
+    fn a_hit_is_one_question_and_a_miss_none() {
+        let setting = Setting::new();
+        program(&setting.at("c/x"));
+        let mut watched = setting.watched();
+        assert_eq!(watched.watched(), 3);
+        assert_eq!(setting.find(&mut watched, "x"), (vec![2], 1));
+        assert_eq!(setting.find(&mut watched, "none"), (vec![], 0));
+    }
+
+    #[test]
+    fn a_new_file_in_an_earlier_folder_is_found_first() {
+        let setting = Setting::new();
+        program(&setting.at("c/x"));
+        let mut watched = setting.watched();
+        program(&setting.at("link/b/x"));
+        assert_eq!(setting.find(&mut watched, "x").0, [1, 2]);
+        fs::remove_file(setting.at("b/x")).unwrap();
+        fs::rename(setting.at("c/x"), setting.at("a/x")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x"), (vec![0], 1 + 3 * 2));
+    }
+
+    #[test]
+    fn a_file_that_becomes_a_program_is_found() {
+        let setting = Setting::new();
+        fs::write(setting.at("a/x"), "").unwrap();
+        let mut watched = setting.watched();
+        assert_eq!(setting.find(&mut watched, "x").0, []);
+        program(&setting.at("a/x"));
+        assert_eq!(setting.find(&mut watched, "x").0, [0]);
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_is_followed_again() {
+        let setting = Setting::new();
+        let mut watched = setting.watched();
+        fs::create_dir(setting.at("other")).unwrap();
+        fs::create_dir(setting.at("other/b")).unwrap();
+        program(&setting.at("other/b/x"));
+        assert_eq!(setting.find(&mut watched, "x").0, []);
+        fs::remove_file(setting.at("link")).unwrap();
+        symlink("other", setting.at("link")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, [1]);
+        fs::rename(setting.at("other"), setting.at("gone")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, []);
+        fs::rename(setting.at("gone"), setting.at("other")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, [1]);
+    }
+
+    #[test]
+    fn a_folder_that_goes_and_comes_back_is_told() {
+        let setting = Setting::new();
+        program(&setting.at("a/x"));
+        let mut watched = setting.watched();
+        fs::rename(setting.at("a"), setting.at("away")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, []);
+        fs::create_dir(setting.at("a")).unwrap();
+        program(&setting.at("a/x"));
+        assert_eq!(setting.find(&mut watched, "x").0, [0]);
+        fs::remove_dir_all(setting.at("a")).unwrap();
+        fs::write(setting.at("a"), "no folder").unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, []);
+        fs::remove_file(setting.at("a")).unwrap();
+        fs::rename(setting.at("away"), setting.at("a")).unwrap();
+        assert_eq!(setting.find(&mut watched, "x").0, [0]);
+        assert_eq!(watched.watched(), 3);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_watched_is_looked_at_each_time() {
+        let setting = Setting::new();
+        let places = Places { path: b"/proc/self:/sys", before: &[] };
+        let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
+        let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+        assert_eq!(watched.watched(), 0);
+        assert_eq!(Search::new(&plan, &mut watched).next(), None);
+        assert_eq!(watched.lookups(), 2);
+        assert_eq!(setting.find(&mut watched, "x"), (vec![], 3), "unknown bases too");
+    }
+
+    #[test]
+    fn more_changes_than_the_queue_holds_are_all_taken_in() {
+        let setting = Setting::new();
+        let mut watched = setting.watched();
+        let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let rounds = limit.trim().parse::<usize>().unwrap().min(70_000) / 2 + 100;
+        let noise = setting.at("a/noise");
+        for _ in 0..rounds {
+            fs::write(&noise, "").unwrap();
+            fs::remove_file(&noise).unwrap();
+        }
+        program(&setting.at("c/x"));
+        assert_eq!(setting.find(&mut watched, "x").0, [2]);
+    }
+
+    #[test]
+    fn watches_go_with_what_they_were_for() {
+        let setting = Setting::new();
+        let mut watched = setting.watched();
+        let descriptor = watched.watch.descriptor();
+        let watches = || {
+            let info = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap();
+            info.lines().filter(|line| line.starts_with("inotify")).count()
+        };
+        let before = watches();
+        for _ in 0..10 {
+            fs::rename(setting.at("a"), setting.at("away")).unwrap();
+            setting.find(&mut watched, "x");
+            fs::rename(setting.at("away"), setting.at("a")).unwrap();
+            setting.find(&mut watched, "x");
+        }
+        assert_eq!(watches(), before);
+    }
+}

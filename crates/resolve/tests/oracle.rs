@@ -1,0 +1,193 @@
+//! Expansion and folding held against the system's own answers, on random names.
+//!
+//! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
+#![forbid(unsafe_code)]
+
+#[cfg(unix)]
+use thruway_resolve::expand::{Flavour, expand};
+
+/// Cases of a run in CI.
+const CASES: u64 = 20_000;
+
+fn setting(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
+}
+
+/// Xorshift: names that are the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Self {
+        Self(0x9E37_79B9_7F4A_7C15 ^ setting("THRUWAY_SEED", 0))
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit
+    }
+
+    /// One to seven of `tokens`, one after the other.
+    fn name(&mut self, tokens: &[&str]) -> String {
+        (0..=self.below(7)).map(|_| tokens[self.below(tokens.len())]).collect()
+    }
+}
+
+/// The components that the standard library sees, with `..` taken away lexically.
+#[cfg(unix)]
+fn by_std(name: &str, base: &str) -> std::path::PathBuf {
+    use std::path::{Component, Path, PathBuf};
+    let mut expanded = PathBuf::from("/");
+    for component in Path::new("/").join(base).join(name).components() {
+        match component {
+            Component::ParentDir => _ = expanded.pop(),
+            Component::Normal(component) => expanded.push(component),
+            _ => {}
+        }
+    }
+    expanded
+}
+
+#[cfg(unix)]
+#[test]
+fn names_on_posix_expand_as_the_standard_library_sees_them() {
+    use std::os::unix::ffi::OsStrExt;
+    const TOKENS: [&str; 16] =
+        ["/", "/", "//", ".", "..", "...", "a", "b.c", " ", "~", "\\", "C:", ".a", "a.", "é", "\n"];
+    let mut random = Random::new();
+    for _ in 0..setting("THRUWAY_CASES", CASES) {
+        let (name, base) = (random.name(&TOKENS), random.name(&TOKENS));
+        let ours = expand(Flavour::Posix, name.as_bytes(), base.as_bytes());
+        let theirs = by_std(&name, &base);
+        assert_eq!(ours, theirs.as_os_str().as_bytes(), "{name:?} in {base:?}");
+    }
+}
+
+#[cfg(windows)]
+mod windows {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::io::Write;
+    use std::process::Command;
+
+    use thruway_resolve::expand::Devices;
+    use thruway_resolve::expand::windows::Place;
+    use thruway_resolve::fold::fold;
+    use thruway_resolve::{native, wtf8};
+
+    const TOKENS: [&str; 36] = [
+        "C:", "c:", "Z:", "D:", "é:", "\\", "\\", "/", "\\\\", "..", ".", "...", "foo", "foo.",
+        "bar ", "a", "NUL", "nul.txt", "con", "COM1", "LPT9", "~", "~1", " ", "?", "*", ":",
+        ":$DATA", "//?/", "\\\\.\\", "srv", "b.c", "x. ", "CONIN$", "é", "😀",
+    ];
+
+    /// Where Wine 8 differs from Windows; docs/semantics.md has the sources.
+    fn error_of_wine(name: &str) -> Option<&'static str> {
+        let is_separator = |character: char| matches!(character, '\\' | '/');
+        let mut inner: Vec<_> = name.split(is_separator).collect();
+        inner.pop();
+        if inner.iter().any(|component| component.len() > 2 && component.ends_with("..")) {
+            return Some("one of several dots at the end of an inner component is taken away");
+        }
+        let is_share = name.starts_with(is_separator)
+            && name[1..].starts_with(is_separator)
+            && !matches!(name.as_bytes(), [_, _, b'?' | b'.', b'\\' | b'/', ..]);
+        let mut parts = name.get(2..).unwrap_or_default().split(is_separator);
+        let (host, share) = (parts.next(), parts.next());
+        let is_doubled = parts.next() == Some("") && parts.next().is_some();
+        let odd = |part: Option<&str>| matches!(part, Some("" | "." | ".."));
+        if is_share && (odd(host) || odd(share) || is_doubled) {
+            return Some(
+                "doubled separators behind a host or a share are kept, dots are names there",
+            );
+        }
+        if name.starts_with('/') && !name[1..].starts_with(is_separator) {
+            return Some("a name that begins with a slash may be one of the host's");
+        }
+        None
+    }
+
+    /// What `GetFullPathNameW` answers: the standard library calls it, except for an empty name and for
+    /// one that begins with `\\?\`, which is therefore spelled `//?/` here.
+    fn by_windows(name: &str) -> Option<Vec<u8>> {
+        let full = std::path::absolute(name).ok()?;
+        let full = native::bytes(full.as_os_str()).into_owned();
+        (!full.is_empty()).then_some(full)
+    }
+
+    /// The process that compares has a folder of its own on `Z:`, as the variable `=Z:` says, and its
+    /// current folder ends like a file.
+    #[test]
+    fn names_on_windows_expand_as_the_system_expands_them() {
+        if std::env::var_os("THRUWAY_COMPARES").is_some() {
+            return compare();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let current = folder.path().join("foo.com");
+        std::fs::create_dir(&current).unwrap();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "windows::names_on_windows_expand_as_the_system_expands_them"])
+            .arg("--nocapture")
+            .env("THRUWAY_COMPARES", "1")
+            .env("=Z:", r"Z:\usr\share")
+            .current_dir(current)
+            .status();
+        assert!(status.unwrap().success());
+    }
+
+    fn compare() {
+        let current = std::env::current_dir().expect("a current folder");
+        let current = native::bytes(current.as_os_str()).into_owned();
+        let (wide, zed) = (wtf8::to_wide(&current), wtf8::to_wide(br"Z:\usr\share"));
+        let place =
+            Place { base: &current, drive_bases: &[br"Z:\usr\share"], devices: Devices::Windows10 };
+        let wide_place = Place { base: &wide, drive_bases: &[&zed], devices: Devices::Windows10 };
+        let (mut random, mut compared) = (Random::new(), 0);
+        let mut excepted = BTreeMap::new();
+        while compared < setting("THRUWAY_CASES", CASES) {
+            let name = random.name(&TOKENS).replacen(r"\\?\", "//?/", 1);
+            if let Some(reason) = error_of_wine(&name) {
+                *excepted.entry(reason).or_insert(0_u64) += 1;
+                continue;
+            }
+            let ours = place.full_path(name.as_bytes());
+            assert_eq!(show(ours.as_deref()), show(by_windows(&name).as_deref()), "{name:?}");
+            let ours_wide = wide_place
+                .full_path(&wtf8::to_wide(name.as_bytes()))
+                .map(|units| wtf8::from_wide(&units));
+            assert_eq!(ours, ours_wide, "{name:?}");
+            compared += 1;
+        }
+        let report = format!("{compared} names, 0 differences; excepted: {excepted:?}\n");
+        std::io::stdout().write_all(report.as_bytes()).expect("stdout");
+        assert!(excepted.values().sum::<u64>() < compared, "most names are compared");
+    }
+
+    fn show(path: Option<&[u8]>) -> Option<String> {
+        path.map(|path| String::from_utf8_lossy(path).into_owned())
+    }
+
+    /// The standard library compares names of variables as the system compares names of files: by
+    /// `CompareStringOrdinal`, which folds by the same table.
+    fn same_to_windows(one: char, other: char) -> bool {
+        let mut command = Command::new("none");
+        command.env(String::from(one), "").env(String::from(other), "");
+        command.get_envs().count() == 1
+    }
+
+    #[test]
+    fn characters_are_folded_as_the_system_folds_them() {
+        let mut different = Vec::new();
+        for one in (0x80..=0xFFFF).filter_map(char::from_u32) {
+            for other in one.to_uppercase().chain(one.to_lowercase()).filter(|other| *other != one)
+            {
+                let folded = |character: char| fold(character.to_string().as_bytes()).into_owned();
+                if (folded(one) == folded(other)) != same_to_windows(one, other) {
+                    different.push(format!("{one}{other} U+{:04X}", u32::from(one)));
+                }
+            }
+        }
+        assert_eq!(different, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,250 @@
+//! Command lines of Windows: arguments as one text, quoted so that the program gets them back.
+//!
+//! A program splits its command line itself, almost always as Microsoft's C runtime does ("Parsing C
+//! command-line arguments"). A batch file does not: `cmd.exe` reads the line first, with rules of its
+//! own, under which a quoted argument can still start another program (CVE-2024-24576). For these there
+//! is one fixed way, and what cannot be passed on it is refused.
+
+use std::fmt;
+
+/// Why arguments cannot be passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Nul,
+    Newline,
+    QuoteInPath,
+    TooLong { units_max: usize },
+}
+
+/// Units that `CreateProcessW` takes, the NUL at the end among them.
+const UNITS_MAX: usize = 32_767;
+
+/// Units that `cmd.exe` reads ("Command prompt line string limitation" in Microsoft's documentation).
+const BATCH_UNITS_MAX: usize = 8191;
+
+/// `/d` runs no program that the registry names, `/e:ON` is needed for the substring below, and
+/// `/v:OFF` leaves `!` alone. All that follows `/c` is in quotes of its own, which `cmd.exe` takes off.
+const BATCH_PREFIX: &str = "cmd.exe /d /e:ON /v:OFF /c \"";
+
+/// A per cent sign that begins no variable: an empty part of the variable `cd`, which always exists,
+/// stands between it and what follows.
+const PER_CENT: &str = "%%cd:~,%";
+
+/// The command line of a program, as Microsoft's C runtime splits it.
+pub(crate) fn of_program(name: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
+    if name.contains(&QUOTE) {
+        return Err(Refusal::QuoteInPath);
+    }
+    let mut line = vec![QUOTE];
+    line.extend_from_slice(name);
+    line.push(QUOTE);
+    for argument in arguments {
+        line.push(SPACE);
+        push_argument(&mut line, argument);
+    }
+    finish(line, UNITS_MAX)
+}
+
+/// The command line of `cmd.exe` that runs the batch file at the absolute path `script`.
+pub(crate) fn of_batch_file(script: &[u16], arguments: &[Vec<u16>]) -> Result<Vec<u16>, Refusal> {
+    if script.contains(&QUOTE) || script.last() == Some(&BACKSLASH) {
+        return Err(Refusal::QuoteInPath);
+    }
+    let is_newline = |unit: &u16| matches!(*unit, CARRIAGE_RETURN | LINE_FEED);
+    if arguments.iter().flatten().chain(script).any(is_newline) {
+        return Err(Refusal::Newline);
+    }
+    let mut line: Vec<u16> = BATCH_PREFIX.encode_utf16().collect();
+    push_batch_argument(&mut line, script, true);
+    for argument in arguments {
+        line.push(SPACE);
+        push_batch_argument(&mut line, argument, needs_batch_quotes(argument));
+    }
+    line.push(QUOTE);
+    finish(line, BATCH_UNITS_MAX)
+}
+
+const QUOTE: u16 = b'"' as u16;
+const BACKSLASH: u16 = b'\\' as u16;
+const SPACE: u16 = b' ' as u16;
+const CARRIAGE_RETURN: u16 = b'\r' as u16;
+const LINE_FEED: u16 = b'\n' as u16;
+
+fn finish(mut line: Vec<u16>, units_max: usize) -> Result<Vec<u16>, Refusal> {
+    if line.contains(&0) {
+        return Err(Refusal::Nul);
+    }
+    line.push(0);
+    if line.len() > units_max { Err(Refusal::TooLong { units_max }) } else { Ok(line) }
+}
+
+/// Backslashes are doubled where a quote follows them, and quotes get one more before them.
+fn push_argument(line: &mut Vec<u16>, argument: &[u16]) {
+    let is_blank = |unit: &u16| matches!(*unit, SPACE | 0x09 | 0x0A | 0x0B);
+    let quoted = argument.is_empty() || argument.iter().any(is_blank);
+    if quoted {
+        line.push(QUOTE);
+    }
+    let mut backslashes = 0;
+    for unit in argument {
+        if *unit == QUOTE {
+            line.extend(std::iter::repeat_n(BACKSLASH, backslashes + 1));
+        }
+        backslashes = if *unit == BACKSLASH { backslashes + 1 } else { 0 };
+        line.push(*unit);
+    }
+    if quoted {
+        line.extend(std::iter::repeat_n(BACKSLASH, backslashes));
+        line.push(QUOTE);
+    }
+}
+
+/// Whatever is not known to be harmless to `cmd.exe` is quoted, and what ends in a backslash.
+fn needs_batch_quotes(argument: &[u16]) -> bool {
+    const HARMLESS: &[u8] = br"#$*+-./:?@\_";
+    let is_harmless = |unit: &u16| match u8::try_from(*unit) {
+        Ok(byte) if byte.is_ascii() => byte.is_ascii_alphanumeric() || HARMLESS.contains(&byte),
+        // Latin-1's control characters, and its space that is not one of ASCII's.
+        Ok(byte) => byte > 0xA0,
+        Err(_) => true,
+    };
+    matches!(argument.last(), None | Some(&BACKSLASH)) || !argument.iter().all(is_harmless)
+}
+
+/// A quote is doubled, which both `cmd.exe` and the C runtime read as one inside quotes; a per cent
+/// sign is kept from being a variable's.
+fn push_batch_argument(line: &mut Vec<u16>, argument: &[u16], quoted: bool) {
+    if quoted {
+        line.push(QUOTE);
+    }
+    let mut backslashes = 0;
+    for unit in argument {
+        if *unit == QUOTE {
+            line.extend(std::iter::repeat_n(BACKSLASH, backslashes));
+            line.push(QUOTE);
+        }
+        backslashes = if *unit == BACKSLASH { backslashes + 1 } else { 0 };
+        if *unit == u16::from(b'%') {
+            line.extend(PER_CENT.encode_utf16());
+        } else {
+            line.push(*unit);
+        }
+    }
+    if quoted {
+        line.extend(std::iter::repeat_n(BACKSLASH, backslashes));
+        line.push(QUOTE);
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nul => formatter.write_str("a NUL in an argument"),
+            Self::Newline => formatter
+                .write_str("cmd.exe would cut an argument off at its line break (CVE-2024-24576)"),
+            Self::QuoteInPath => {
+                formatter.write_str("the path of a program cannot hold a quotation mark")
+            }
+            Self::TooLong { units_max } => {
+                write!(formatter, "the command line is longer than {units_max} units")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wide(text: &str) -> Vec<u16> {
+        text.encode_utf16().collect()
+    }
+
+    fn line(result: Result<Vec<u16>, Refusal>) -> String {
+        let mut line = result.unwrap();
+        assert_eq!(line.pop(), Some(0));
+        String::from_utf16(&line).unwrap()
+    }
+
+    fn program(arguments: &[&str]) -> String {
+        let arguments: Vec<_> = arguments.iter().map(|argument| wide(argument)).collect();
+        line(of_program(&wide("a b"), &arguments))
+    }
+
+    fn batch(arguments: &[&str]) -> Result<Vec<u16>, Refusal> {
+        let arguments: Vec<_> = arguments.iter().map(|argument| wide(argument)).collect();
+        of_batch_file(&wide(r"C:\a b\x.bat"), &arguments)
+    }
+
+    #[test]
+    fn a_program_gets_its_arguments_back() {
+        for (argument, quoted) in [
+            ("a", "a"),
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            (r"a\b", r"a\b"),
+            (r"a b\", r#""a b\\""#),
+            (r#"a"b"#, r#"a\"b"#),
+            (r#"a\"b"#, r#"a\\\"b"#),
+            (r#"a \\" b"#, r#""a \\\\\" b""#),
+            ("%PATH%", "%PATH%"),
+            ("a\tb", "\"a\tb\""),
+            ("é😀", "é😀"),
+        ] {
+            assert_eq!(program(&[argument, "z"]), format!(r#""a b" {quoted} z"#), "{argument:?}");
+        }
+    }
+
+    #[test]
+    fn a_batch_files_arguments_are_fixed_for_cmd() {
+        for (argument, quoted) in [
+            ("a", "a"),
+            ("a-b_c.d:e/f*?", "a-b_c.d:e/f*?"),
+            ("", r#""""#),
+            ("a b", r#""a b""#),
+            (r"a\b", r"a\b"),
+            (r"a\", r#""a\\""#),
+            ("a&calc", r#""a&calc""#),
+            (r#"a"&calc"#, r#""a""&calc""#),
+            (r#"a\"&calc"#, r#""a\\""&calc""#),
+            ("%PATH%", r#""%%cd:~,%PATH%%cd:~,%""#),
+            ("a|b<c>d^e", r#""a|b<c>d^e""#),
+            ("(a)", r#""(a)""#),
+            ("a=b;c,d", r#""a=b;c,d""#),
+            ("!a!", r#""!a!""#),
+            ("~'`[]{}", r#""~'`[]{}""#),
+            ("a\u{85}b", "\"a\u{85}b\""),
+            ("a\u{a0}b", "\"a\u{a0}b\""),
+            ("a\tb", "\"a\tb\""),
+            ("é😀", "é😀"),
+        ] {
+            let expected = format!(r#"cmd.exe /d /e:ON /v:OFF /c ""C:\a b\x.bat" {quoted} z""#);
+            assert_eq!(line(batch(&[argument, "z"])), expected, "{argument:?}");
+        }
+    }
+
+    #[test]
+    fn a_per_cent_sign_in_the_path_of_a_batch_file_is_no_variable() {
+        let path = line(of_batch_file(&wide(r"C:\%A%\x.bat"), &[]));
+        assert_eq!(path, r#"cmd.exe /d /e:ON /v:OFF /c ""C:\%%cd:~,%A%%cd:~,%\x.bat"""#);
+    }
+
+    #[test]
+    fn what_cmd_would_cut_off_is_refused() {
+        assert_eq!(batch(&["a\nb"]), Err(Refusal::Newline));
+        assert_eq!(batch(&["a\rb"]), Err(Refusal::Newline));
+        assert_eq!(batch(&["a\0b"]), Err(Refusal::Nul));
+        assert_eq!(batch(&[&"a".repeat(8192)]), Err(Refusal::TooLong { units_max: 8191 }));
+        assert!(batch(&[&"a".repeat(8000)]).is_ok());
+        assert_eq!(of_batch_file(&wide("x\".bat"), &[]), Err(Refusal::QuoteInPath));
+    }
+
+    #[test]
+    fn a_program_is_refused_what_windows_cannot_pass() {
+        let of = |argument: &str| of_program(&wide("x"), &[wide(argument)]);
+        assert_eq!(of("\0"), Err(Refusal::Nul));
+        assert_eq!(of(&"a".repeat(32_767)), Err(Refusal::TooLong { units_max: 32_767 }));
+        assert!(of("a\nb").is_ok());
+        assert_eq!(of_program(&wide("\""), &[]), Err(Refusal::QuoteInPath));
+    }
+}

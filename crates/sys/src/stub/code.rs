@@ -1,0 +1,149 @@
+//! The machine code itself, as bytes.
+
+use super::layout;
+
+core::arch::global_asm!(
+    include_str!("x86_64.s"),
+    STATE = const layout::STATE,
+    CLOSED = const crate::shared::OWNER_DIED,
+    GETTID = const libc::SYS_gettid,
+    THREADS = const layout::THREADS,
+    TABLE = const layout::TABLE,
+    SLOTS_MAX = const layout::SLOTS_MAX,
+    SLOT_SHIFT = const layout::SLOT_SHIFT,
+    SLOTS = const layout::SLOTS,
+    BUSY = const layout::BUSY,
+    HEAD = const layout::HEAD,
+    TAIL = const layout::TAIL,
+    RING = const layout::RING,
+    RING_BYTES = const layout::RING_BYTES,
+    RECORD_MAX = const layout::RECORD_MAX,
+    SIZE = const layout::SIZE,
+    NUMBER = const layout::NUMBER,
+    THREAD = const layout::THREAD,
+    STARTED = const layout::STARTED,
+    ENDED = const layout::ENDED,
+    RESULT = const layout::RESULT,
+    ARGUMENTS = const layout::ARGUMENTS,
+    NAMES = const layout::NAMES,
+    NAME_MAX = const layout::NAME_MAX,
+    SHAPES = const layout::SHAPES,
+    COOKIE = const layout::COOKIE,
+    FOREIGN = const layout::FOREIGN,
+    READ_WRITE_CLOEXEC = const libc::O_RDWR | libc::O_CLOEXEC,
+    OPEN = const libc::SYS_open,
+    AREA_BYTES = const layout::AREA_BYTES,
+    READ_WRITE = const libc::PROT_READ | libc::PROT_WRITE,
+    SHARED = const libc::MAP_SHARED | libc::MAP_NORESERVE,
+    MMAP = const libc::SYS_mmap,
+    PRIVATE_BYTES = const layout::PRIVATE_BYTES,
+    READ_EXECUTE = const libc::PROT_READ | libc::PROT_EXEC,
+    PRIVATE_FIXED = const libc::MAP_PRIVATE | libc::MAP_FIXED,
+    CLOSE = const libc::SYS_close,
+    PATH_BYTES = const layout::PATH_BYTES,
+);
+
+unsafe extern "C" {
+    static thruway_stub: u8;
+    static thruway_stub_load_word: u8;
+    static thruway_stub_load_byte: u8;
+    static thruway_stub_unreadable: u8;
+    static thruway_stub_called: u8;
+    static thruway_stub_end: u8;
+    static thruway_start: u8;
+    static thruway_start_cookie: u8;
+    static thruway_start_hint: u8;
+    static thruway_start_entry: u8;
+    static thruway_start_report: u8;
+    static thruway_start_path: u8;
+    static thruway_start_end: u8;
+}
+
+/// The stub's code, to be put at [`layout::CODE`].
+#[must_use]
+pub fn code() -> &'static [u8] {
+    between(&raw const thruway_stub, &raw const thruway_stub_end)
+}
+
+/// Offsets of the two instructions of the stub that may meet a bad address.
+#[must_use]
+pub fn loads() -> [u64; 2] {
+    [&raw const thruway_stub_load_word, &raw const thruway_stub_load_byte]
+        .map(|load| distance(&raw const thruway_stub, load))
+}
+
+/// Offset where the stub goes on after a bad address.
+#[must_use]
+pub fn unreadable() -> u64 {
+    distance(&raw const thruway_stub, &raw const thruway_stub_unreadable)
+}
+
+/// Offset after the instruction that makes the noted call.
+#[must_use]
+pub fn called() -> u64 {
+    distance(&raw const thruway_stub, &raw const thruway_stub_called)
+}
+
+/// What the start has to know.
+#[derive(Debug, Clone)]
+pub struct Start<'a> {
+    /// The path of the area's file, shorter than [`layout::PATH_BYTES`].
+    pub path: &'a str,
+    /// What lets its open pass the filter.
+    pub cookie: u64,
+    /// Where the area should lie; 0 leaves it to the kernel.
+    pub hint: u64,
+    /// Where in the area it tells that it is there.
+    pub report: usize,
+    /// Where the program starts.
+    pub entry: u64,
+}
+
+impl Start<'_> {
+    /// The code of the start, to be run at any address.
+    #[must_use]
+    pub fn code(&self) -> Vec<u8> {
+        let start = &raw const thruway_start;
+        let mut code = between(start, &raw const thruway_start_end).to_vec();
+        let mut put = |label: *const u8, bytes: &[u8]| {
+            let at = usize::try_from(distance(start, label)).unwrap_or(usize::MAX);
+            code[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+        put(&raw const thruway_start_cookie, &self.cookie.to_le_bytes());
+        put(&raw const thruway_start_hint, &self.hint.to_le_bytes());
+        put(&raw const thruway_start_entry, &self.entry.to_le_bytes());
+        put(&raw const thruway_start_report, &(self.report as u64).to_le_bytes());
+        put(&raw const thruway_start_path, self.path.as_bytes());
+        code
+    }
+}
+
+fn distance(start: *const u8, end: *const u8) -> u64 {
+    (end.addr() - start.addr()) as u64
+}
+
+fn between(start: *const u8, end: *const u8) -> &'static [u8] {
+    let length = end.addr() - start.addr();
+    // SAFETY: both are labels of one section of read-only bytes, in this order.
+    unsafe { std::slice::from_raw_parts(start, length) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_fits_before_its_data() {
+        assert!(code().len() <= layout::FOREIGN, "{}", code().len());
+        assert!(loads().is_sorted() && loads()[1] < unreadable() && unreadable() < called());
+    }
+
+    #[test]
+    fn the_start_carries_its_data() {
+        let start =
+            Start { path: "/proc/1/fd/3", cookie: 7, hint: 0, report: 24, entry: 0x40_1000 };
+        let code = start.code();
+        let holds = |bytes: &[u8]| code.windows(bytes.len()).any(|window| window == bytes);
+        assert!(holds(b"/proc/1/fd/3\0") && holds(&0x40_1000_u64.to_le_bytes()));
+    }
+}

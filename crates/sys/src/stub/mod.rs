@@ -1,0 +1,101 @@
+//! The machine code that notes a program's file calls from inside it, and the memory that it shares
+//! with the recorder.
+//!
+//! The *area* is one file mapped into every traced program, in this order: the stub and the
+//! trampolines (private to the program, not writable), then, shared by all: the state, a table from
+//! thread to slot, the slots and their rings. A slot belongs to one thread at a time; its ring is
+//! written by that thread alone and read by the recorder alone. Positions in a ring only grow;
+//! a record never crosses the ring's end: where the longest would, the next one begins at its start.
+//!
+//! What the pieces do stands in `x86_64.s`; other architectures have the area alone.
+
+#[cfg(target_arch = "x86_64")]
+mod code;
+#[cfg(target_arch = "x86_64")]
+pub use code::{Start, called, code, loads, unreadable};
+
+/// Byte offsets and sizes within the area.
+pub mod layout {
+    /// The stub's code.
+    pub const CODE: usize = 0;
+    /// Not zero where the thread ids of the program are not those of the table.
+    pub const FOREIGN: usize = 0xdf0;
+    /// Eight bytes that a call carries as its sixth argument to pass the filter.
+    pub const COOKIE: usize = 0xdf8;
+    /// A byte a system call number: 0x80 if it is noted, and in three bits each which arguments are
+    /// names, counted from 1.
+    pub const SHAPES: usize = 0xe00;
+    /// How many numbers have a shape; no call beyond goes through the stub.
+    pub const SHAPES_MAX: usize = 512;
+    /// Where patched call sites jump to.
+    pub const TRAMPOLINES: usize = 0x1000;
+    /// Room for one of them.
+    pub const TRAMPOLINE_BYTES: usize = 48;
+    /// How many there can be in one program.
+    pub const TRAMPOLINES_MAX: usize = 0x2000 / TRAMPOLINE_BYTES;
+    /// The part that is private to a program.
+    pub const PRIVATE_BYTES: usize = 0x3000;
+    /// The thread that records, as a word that the kernel marks at its end.
+    pub const STATE: usize = 0x3000;
+    /// How often the tracer was woken: eight bytes.
+    pub const STOPS: usize = 0x3040;
+    /// The highest slot that was in use: eight bytes.
+    pub const SLOTS_USED: usize = 0x3048;
+    /// Four bytes a thread id: its slot; 0 if it is not traced, [`SLOTS_MAX`] if it has none.
+    pub const TABLE: usize = 0x4000;
+    /// The kernel's largest process id, and one.
+    pub const THREADS: usize = 1 << 22;
+    /// The slots' heads.
+    pub const SLOTS: usize = TABLE + 4 * THREADS;
+    /// Bytes of a slot's head, as a power of two.
+    pub const SLOT_SHIFT: usize = 7;
+    /// How many threads can have a slot at a time; the tracer notes the calls of the others. Slot 0
+    /// is the tracer's own.
+    pub const SLOTS_MAX: usize = 512;
+    /// The rings, in the order of the slots.
+    pub const RINGS: usize = SLOTS + (SLOTS_MAX << SLOT_SHIFT);
+    /// Bytes of one ring: some 4,000 records, which a busy thread takes 6 ms to write.
+    pub const RING_BYTES: usize = 1 << 19;
+    /// All of it; memory is used only for pages that were touched.
+    pub const AREA_BYTES: usize = RINGS + SLOTS_MAX * RING_BYTES;
+
+    /// Where the next record goes: a position in the slot's ring, written by its thread.
+    pub const HEAD: usize = 0;
+    /// Not zero while a call is under way: the stack pointer of the stub.
+    pub const BUSY: usize = 8;
+    /// Where the ring begins in the area.
+    pub const RING: usize = 16;
+    /// Where the area lies in the program, if the start could map it.
+    pub const BASE: usize = 24;
+    /// The first record that was not read yet: a position, written by the recorder.
+    pub const TAIL: usize = 64;
+
+    /// Bytes of the record, a multiple of eight.
+    pub const SIZE: usize = 0;
+    /// The call's number.
+    pub const NUMBER: usize = 4;
+    /// The thread that made it.
+    pub const THREAD: usize = 8;
+    /// When it began, in ticks.
+    pub const STARTED: usize = 16;
+    /// When it had ended, in ticks.
+    pub const ENDED: usize = 24;
+    /// Its result.
+    pub const RESULT: usize = 32;
+    /// The low halves of its first four arguments.
+    pub const ARGUMENTS: usize = 40;
+    /// Its names, each with a NUL at its end.
+    pub const NAMES: usize = 56;
+    /// The kernel's longest name, with its NUL.
+    pub const NAME_MAX: usize = 4096;
+    /// No record is longer; names are copied in words, and the last one may be cut.
+    pub const RECORD_MAX: usize = NAMES + 2 * (NAME_MAX + 8) + 8;
+    /// Room for the path of the area's file.
+    pub const PATH_BYTES: usize = 40;
+}
+
+const _: () =
+    assert!(layout::FOREIGN + 8 == layout::COOKIE && layout::COOKIE + 8 == layout::SHAPES);
+const _: () = assert!(layout::SHAPES + layout::SHAPES_MAX == layout::TRAMPOLINES);
+// The stub's displacements have 32 bits.
+const _: () = assert!(layout::AREA_BYTES < 1 << 30);

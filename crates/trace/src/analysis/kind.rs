@@ -1,0 +1,131 @@
+//! Which search path a miss belongs to, by who asked and what for.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Kind as CallKind;
+
+/// A kind of search path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SearchKind {
+    /// Ruby's `$LOAD_PATH` and RubyGems' folders.
+    Ruby,
+    /// The folders of `PATH`.
+    Commands,
+    /// A C or C++ compiler's include folders.
+    Includes,
+    /// Python's `sys.path`.
+    Python,
+    /// Where node looks for packages.
+    Node,
+    /// Where the loader looks for shared libraries.
+    Libraries,
+    /// Translations and other data of a language.
+    Locale,
+    /// Any other.
+    Other,
+}
+
+impl SearchKind {
+    /// What users call it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Ruby => "$LOAD_PATH and gem folders",
+            Self::Commands => "folders of PATH",
+            Self::Includes => "include folders",
+            Self::Python => "folders of sys.path",
+            Self::Node => "node_modules folders",
+            Self::Libraries => "library folders",
+            Self::Locale => "locale folders",
+            Self::Other => "folders of other searches",
+        }
+    }
+
+    /// Whether what is searched is one component, so that the folder of a candidate is where the
+    /// search was.
+    pub(super) fn is_flat(self) -> bool {
+        matches!(self, Self::Commands | Self::Libraries | Self::Locale)
+    }
+
+    /// Whether a folder is of use if something in it was asked about and was there; otherwise only
+    /// if something in it was opened.
+    #[must_use]
+    pub fn is_satisfied_by_checks(self) -> bool {
+        matches!(self, Self::Commands | Self::Other)
+    }
+}
+
+/// A look-up, as far as its kind depends on it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// The program's name, without folder.
+    pub(super) program: &'a [u8],
+    pub(super) call: CallKind,
+    pub(super) folder: &'a [u8],
+    pub(super) component: &'a [u8],
+}
+
+impl Asked<'_> {
+    /// `commands` are the folders of `PATH`.
+    pub(super) fn kind(&self, commands: &HashSet<Vec<u8>>) -> SearchKind {
+        let program = self.program;
+        let starts = |prefixes: &[&str]| {
+            prefixes.iter().any(|prefix| program.starts_with(prefix.as_bytes()))
+        };
+        if self.call == CallKind::Execute || self.is_command(commands) {
+            SearchKind::Commands
+        } else if self.component.starts_with(b"lib") && contains(self.component, b".so") {
+            SearchKind::Libraries
+        } else if contains(self.folder, b"/locale") {
+            SearchKind::Locale
+        } else if starts(&["ruby", "irb", "rake", "bundle", "rails", "puma", "unicorn"]) {
+            SearchKind::Ruby
+        } else if starts(&["python", "pypy", "pip"]) {
+            SearchKind::Python
+        } else if starts(&["node"]) {
+            SearchKind::Node
+        } else if starts(&["cc1", "clang", "cpp"]) {
+            SearchKind::Includes
+        } else {
+            SearchKind::Other
+        }
+    }
+
+    /// A program without a suffix in a folder of `PATH`.
+    fn is_command(&self, commands: &HashSet<Vec<u8>>) -> bool {
+        let is_question = matches!(self.call, CallKind::Status | CallKind::Access);
+        is_question && !self.component.contains(&b'.') && commands.contains(self.folder)
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(program: &str, call: CallKind, folder: &str, component: &str) -> SearchKind {
+        let commands = HashSet::from([b"/usr/bin".to_vec()]);
+        let [program, folder, component] = [program, folder, component].map(str::as_bytes);
+        Asked { program, call, folder, component }.kind(&commands)
+    }
+
+    #[test]
+    fn the_program_and_the_name_tell_the_search_path() {
+        use CallKind::{Execute, Open, Status};
+        use SearchKind::{Commands, Includes, Libraries, Locale, Other, Python, Ruby};
+        assert_eq!(kind("ruby3.1", Status, "/gems/x/lib", "json.so"), Ruby);
+        assert_eq!(kind("ruby3.1", Open, "/usr/lib", "libruby-3.1.so.3.1"), Libraries);
+        assert_eq!(kind("dash", Status, "/usr/bin", "make"), Commands);
+        assert_eq!(kind("env", Execute, "/opt/bin", "make"), Commands);
+        assert_eq!(kind("dash", Status, "/opt", "make"), Other);
+        assert_eq!(kind("cc1plus", Open, "/usr/include", "stdio.h"), Includes);
+        assert_eq!(kind("python3", Status, "/usr/lib/python3", "json"), Python);
+        assert_eq!(kind("ls", Open, "/usr/share/locale/de/LC_MESSAGES", "coreutils.mo"), Locale);
+    }
+}

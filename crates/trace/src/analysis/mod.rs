@@ -1,0 +1,367 @@
+//! What was asked, what of it was wasted, and why: counted as events come, so that a recording of
+//! any length takes as much memory as it has different names.
+//!
+//! Reading order: [`names`] (what was asked of each name), `search` and `kind` (which folders were
+//! searched, and by whom), [`report`] (what all that comes to), `advice` (what would fix it).
+
+mod advice;
+mod comparison;
+mod kind;
+mod names;
+mod report;
+mod search;
+mod timeline;
+
+use std::collections::{HashMap, HashSet};
+
+use crate::call::{CALLS, Kind};
+use crate::event::{Called, Deed, Event};
+use crate::recording::{Header, Sink};
+use kind::Asked;
+use search::{Bases, Search};
+use timeline::Timeline;
+
+pub use advice::{Advice, shell_line};
+pub use comparison::{Change, Comparison};
+pub use kind::SearchKind;
+pub use names::{Counts, Name, Names};
+pub use report::{
+    CallCount, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix, Totals,
+};
+pub use timeline::Moment;
+
+/// Counts what comes.
+#[derive(Debug)]
+pub struct Analysis {
+    header: Header,
+    /// The folders of `PATH`.
+    commands: HashSet<Vec<u8>>,
+    flags_not_of_files: u32,
+    names: Names,
+    bases: Bases,
+    calls: Vec<CallTally>,
+    tally: Tally,
+    suffixes: HashMap<Vec<u8>, SuffixTally>,
+    threads: HashMap<i32, Thread>,
+    processes: HashMap<i32, usize>,
+    programs: Vec<ProgramTally>,
+    timeline: Timeline,
+}
+
+/// One call's numbers.
+#[derive(Debug, Clone, Default)]
+struct CallTally {
+    calls: u64,
+    took_ns: u64,
+    errors: HashMap<i32, u64>,
+}
+
+/// Numbers of the whole recording.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    events: u64,
+    file_calls: u64,
+    file_failures: u64,
+    lookups: u64,
+    missed: u64,
+    unlinked: u64,
+    refused: u64,
+    again: u64,
+    opened: u64,
+    opened_again: u64,
+    checked_then_opened: u64,
+    link_reads: u64,
+    link_walks: u64,
+    lists: u64,
+    lookups_ns: u64,
+    missed_ns: u64,
+    processes: u64,
+    threads: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SuffixTally {
+    missed: u64,
+    found: u64,
+}
+
+/// A program, whatever process it ran in.
+#[derive(Debug, Clone, Default)]
+struct ProgramTally {
+    /// Its name without folder.
+    name: Vec<u8>,
+    starts: u64,
+    lookups: u64,
+    missed: u64,
+    /// Include folders that it was told to search, by `-I` and the like.
+    include_options: Vec<Vec<u8>>,
+}
+
+/// What a thread did last.
+#[derive(Debug, Default)]
+struct Thread {
+    search: Search,
+    /// The name that it has just found to be there.
+    checked: Option<Name>,
+    /// The name that it has just read as a link.
+    link: Option<Name>,
+}
+
+/// What came of a look-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Found,
+    /// There is no such file.
+    Missed,
+    /// It is no symbolic link.
+    Unlinked,
+    /// Any other error: it is there, or nobody knows.
+    Refused,
+}
+
+/// Different suffixes that are kept apart.
+const SUFFIXES_MAX: usize = 1 << 12;
+/// Different programs that are kept apart; the last stands for all others.
+const PROGRAMS_MAX: usize = 1 << 10;
+
+impl Analysis {
+    /// Of a recording with this header.
+    #[must_use]
+    pub fn new(header: Header) -> Self {
+        let path = header.variable("PATH").unwrap_or_default();
+        let commands = path.split(':').map(|folder| folder.trim_end_matches('/').into()).collect();
+        let flags_not_of_files = flags_not_of_files(&header.machine);
+        Self {
+            header,
+            commands,
+            flags_not_of_files,
+            names: Names::default(),
+            bases: Bases::default(),
+            calls: vec![CallTally::default(); CALLS.len()],
+            tally: Tally::default(),
+            suffixes: HashMap::new(),
+            threads: HashMap::new(),
+            processes: HashMap::new(),
+            programs: vec![ProgramTally::default()],
+            timeline: Timeline::default(),
+        }
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// All names, with what was asked of each.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// How many calls of strace's class `%file` there were so far, and how many look-ups missed.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        (self.tally.file_calls, self.tally.missed)
+    }
+
+    fn called(&mut self, event: &Event<'_>, called: &Called<'_>) {
+        let errno = called.errno();
+        let count = &mut self.calls[called.call.index()];
+        count.calls += 1;
+        count.took_ns += called.took_ns;
+        if let Some(errno) = errno {
+            *count.errors.entry(errno).or_default() += 1;
+        }
+        if called.call.is_file_class {
+            self.tally.file_calls += 1;
+            self.tally.file_failures += u64::from(errno.is_some());
+        }
+        self.tally.lists += u64::from(called.call.kind == Kind::List);
+        if !called.names[0].is_empty() {
+            self.looked_up(event, called);
+        }
+    }
+
+    fn looked_up(&mut self, event: &Event<'_>, called: &Called<'_>) {
+        let path = called.names[0];
+        let answer = Answer::of(called);
+        let (name, is_exact) = self.names.enter(path);
+        self.count(name, is_exact, called, answer);
+        let program = self.processes.get(&event.process).copied().unwrap_or(0);
+        self.programs[program].lookups += 1;
+        self.programs[program].missed += u64::from(answer == Answer::Missed);
+        self.timeline.push(event.at_ns, answer == Answer::Missed);
+        self.suffix(path, answer);
+        if is_exact {
+            self.follow(event.thread, program, called, name, answer);
+        }
+    }
+
+    fn count(&mut self, name: Name, is_exact: bool, called: &Called<'_>, answer: Answer) {
+        let is_open = called.call.kind == Kind::Open;
+        let is_open_of_file = is_open && called.flags & self.flags_not_of_files == 0;
+        let counts = self.names.counts_mut(name);
+        let tally = &mut self.tally;
+        tally.lookups += 1;
+        tally.lookups_ns += called.took_ns;
+        tally.again += u64::from(is_exact && counts.asked > 0);
+        counts.asked += 1;
+        match answer {
+            Answer::Missed => {
+                counts.missed += 1;
+                tally.missed += 1;
+                tally.missed_ns += called.took_ns;
+            }
+            Answer::Unlinked => {
+                counts.unlinked += 1;
+                tally.unlinked += 1;
+            }
+            Answer::Refused => tally.refused += 1,
+            Answer::Found if is_open_of_file => {
+                tally.opened += 1;
+                tally.opened_again += u64::from(is_exact && counts.opened > 0);
+                counts.opened += 1;
+            }
+            Answer::Found => {
+                let is_check =
+                    matches!(called.call.kind, Kind::Status | Kind::Access | Kind::ReadLink);
+                counts.checked += u32::from(is_check && is_exact);
+            }
+        }
+    }
+
+    fn suffix(&mut self, path: &[u8], answer: Answer) {
+        let suffix = suffix(path);
+        if self.suffixes.len() >= SUFFIXES_MAX && !self.suffixes.contains_key(suffix) {
+            return;
+        }
+        if !self.suffixes.contains_key(suffix) {
+            self.suffixes.insert(suffix.to_vec(), SuffixTally::default());
+        }
+        if let Some(tally) = self.suffixes.get_mut(suffix) {
+            tally.missed += u64::from(answer == Answer::Missed);
+            tally.found += u64::from(answer == Answer::Found);
+        }
+    }
+
+    /// What a look-up has to do with the one before it in the same thread.
+    fn follow(
+        &mut self,
+        thread: i32,
+        program: usize,
+        called: &Called<'_>,
+        name: Name,
+        answer: Answer,
+    ) {
+        let Self { threads, names, tally, bases, commands, programs, .. } = self;
+        let thread = threads.entry(thread).or_default();
+        let (kind, path) = (called.call.kind, called.names[0]);
+        if matches!(kind, Kind::Open | Kind::Execute) && thread.checked == Some(name) {
+            tally.checked_then_opened += 1;
+        }
+        let is_check = matches!(kind, Kind::Status | Kind::Access) && answer == Answer::Found;
+        thread.checked = is_check.then_some(name);
+        if kind == Kind::ReadLink {
+            tally.link_reads += 1;
+            let goes_on = thread.link.is_some_and(|before| names.parent(name) == before);
+            tally.link_walks += u64::from(!goes_on);
+            thread.link = Some(name);
+        }
+        let (folder, component) = (names.parent(name), base_name(path));
+        let ended = if answer == Answer::Missed {
+            let above = &path[..path.len() - component.len()];
+            let above = above.strip_suffix(b"/").unwrap_or(above);
+            let program = &programs[program].name;
+            let asked = Asked { program, call: kind, folder: above, component };
+            thread.search.missed(names, folder, component, asked.kind(commands))
+        } else {
+            thread.search.found(folder, component)
+        };
+        if let Some(ended) = ended {
+            bases.push(&ended, names);
+        }
+    }
+
+    fn became(&mut self, process: i32, words: &[&[u8]]) {
+        let program = words.first().map_or(&b""[..], |word| base_name(word));
+        let known = self.programs.iter().position(|known| known.name == program);
+        let index = known.unwrap_or_else(|| {
+            if self.programs.len() < PROGRAMS_MAX {
+                self.programs.push(ProgramTally { name: program.to_vec(), ..Default::default() });
+            }
+            self.programs.len() - 1
+        });
+        self.programs[index].starts += 1;
+        let options = include_options(words);
+        let known = &mut self.programs[index].include_options;
+        let is_new = |option: &&[u8]| !known.iter().any(|known| known == option);
+        let new: Vec<_> = options.filter(is_new).map(<[u8]>::to_vec).collect();
+        known.extend(new);
+        self.processes.insert(process, index);
+    }
+}
+
+impl Sink for Analysis {
+    fn event(&mut self, event: &Event<'_>) {
+        self.tally.events += 1;
+        match &event.deed {
+            Deed::Called(called) => self.called(event, called),
+            Deed::Made { child, is_thread } => {
+                self.tally.threads += u64::from(*is_thread);
+                self.tally.processes += u64::from(!is_thread);
+                let program = self.processes.get(&event.process).copied();
+                if let (Some(program), false) = (program, is_thread) {
+                    self.processes.insert(*child, program);
+                }
+            }
+            Deed::Became(words) => self.became(event.process, words),
+            Deed::Ended => {
+                if let Some(thread) = self.threads.remove(&event.thread) {
+                    self.bases.push(&thread.search, &self.names);
+                }
+                self.processes.remove(&event.thread);
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn of(called: &Called<'_>) -> Self {
+        const ENOENT: i32 = 2;
+        const ENOTDIR: i32 = 20;
+        const EINVAL: i32 = 22;
+        match called.errno() {
+            None => Self::Found,
+            Some(ENOENT | ENOTDIR) => Self::Missed,
+            Some(EINVAL) if called.call.kind == Kind::ReadLink => Self::Unlinked,
+            Some(_) => Self::Refused,
+        }
+    }
+}
+
+/// Flags of an open that is not about a file's bytes: `O_DIRECTORY`, by architecture, and `O_PATH`.
+fn flags_not_of_files(machine: &str) -> u32 {
+    const PATH: u32 = 0o10_000_000;
+    PATH | if matches!(machine, "aarch64" | "arm") { 0o40_000 } else { 0o200_000 }
+}
+
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// The suffix with its dot; none for a name that begins with its only dot.
+fn suffix(path: &[u8]) -> &[u8] {
+    let component = base_name(path);
+    let dot = component.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
+    dot.map_or(b"", |dot| &component[dot..])
+}
+
+/// The folders that a compiler is told to search.
+fn include_options<'a>(words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    const OPTIONS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
+    words.iter().enumerate().filter_map(|(index, word)| {
+        let rest = OPTIONS.iter().find_map(|option| word.strip_prefix(*option))?;
+        if rest.is_empty() { words.get(index + 1).copied() } else { Some(rest) }
+    })
+}

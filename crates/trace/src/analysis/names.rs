@@ -1,0 +1,279 @@
+//! All names that were asked for, as a tree of components, with what was asked of each.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// How many names are kept apart: 64 bytes each with their text, so at most 64 MiB. What is asked of
+/// further names counts for the folder that they are in.
+const NAMES_MAX: usize = 1 << 20;
+
+/// A name in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(u32);
+
+/// How often something was asked, and what came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions of any kind.
+    pub asked: u32,
+    /// Answered by "there is no such file".
+    pub missed: u32,
+    /// Answered by "this is no symbolic link".
+    pub unlinked: u32,
+    /// Questions about attributes, access or links that were answered by what is there.
+    pub checked: u32,
+    /// The file was opened.
+    pub opened: u32,
+}
+
+#[derive(Debug)]
+struct Node {
+    parent: Name,
+    /// Where the component's text lies.
+    text: (u32, u16),
+    counts: Counts,
+}
+
+/// The tree.
+#[derive(Debug)]
+pub struct Names {
+    nodes: Vec<Node>,
+    text: Vec<u8>,
+    table: HashTable<Name>,
+    hasher: DefaultHashBuilder,
+    is_full: bool,
+}
+
+impl Name {
+    /// `/`.
+    pub const ROOT: Self = Self(0);
+
+    /// Its place among all names.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Counts {
+    /// Questions whose answer was of no use: what is not there, what is no link, and what had been
+    /// asked before.
+    #[must_use]
+    pub fn wasted(&self) -> u32 {
+        self.missed + self.unlinked + self.checked.saturating_sub(1)
+    }
+
+    /// Questions after the first.
+    #[must_use]
+    pub fn again(&self) -> u32 {
+        self.asked.saturating_sub(1)
+    }
+
+    /// Adds what was asked of something else.
+    pub fn add(&mut self, other: &Self) {
+        self.asked += other.asked;
+        self.missed += other.missed;
+        self.unlinked += other.unlinked;
+        self.checked += other.checked;
+        self.opened += other.opened;
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let root = Node { parent: Name::ROOT, text: (0, 0), counts: Counts::default() };
+        Self {
+            nodes: vec![root],
+            text: Vec::new(),
+            table: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            is_full: false,
+        }
+    }
+}
+
+impl Names {
+    /// The name of an absolute path, entered if it is new. `false`: there are too many, and this is
+    /// only the folder that it is in.
+    pub(super) fn enter(&mut self, path: &[u8]) -> (Name, bool) {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        if path.is_empty() {
+            return (Name::ROOT, true);
+        }
+        let hash = self.hasher.hash_one(path);
+        if let Some(name) = self.table.find(hash, |name| self.is(*name, path)) {
+            return (*name, true);
+        }
+        let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+        let (parent, _) = self.enter(&path[..slash]);
+        if self.nodes.len() == NAMES_MAX {
+            self.is_full = true;
+            return (parent, false);
+        }
+        (self.insert(hash, parent, &path[slash..]), true)
+    }
+
+    fn insert(&mut self, hash: u64, parent: Name, component: &[u8]) -> Name {
+        let component = component.strip_prefix(b"/").unwrap_or(component);
+        let length = component.len().min(usize::from(u16::MAX));
+        let text = (self.text.len() as u32, length as u16);
+        self.text.extend_from_slice(&component[..length]);
+        let name = Name(self.nodes.len() as u32);
+        self.nodes.push(Node { parent, text, counts: Counts::default() });
+        // Only a table that grows hashes its names again.
+        let Self { nodes, text, hasher, .. } = self;
+        self.table.insert_unique(hash, name, |name| {
+            let mut path = Vec::new();
+            write_path(nodes, text, *name, &mut path);
+            hasher.hash_one(path.as_slice())
+        });
+        name
+    }
+
+    /// The name of a path that was entered before.
+    #[must_use]
+    pub fn find(&self, path: &[u8]) -> Option<Name> {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        if path.is_empty() {
+            return Some(Name::ROOT);
+        }
+        self.table.find(self.hasher.hash_one(path), |name| self.is(*name, path)).copied()
+    }
+
+    /// Whether `path` is the path of `name`.
+    fn is(&self, name: Name, path: &[u8]) -> bool {
+        let (mut name, mut rest) = (name, path);
+        while name != Name::ROOT {
+            let Some(before) = rest.strip_suffix(self.component(name)) else { return false };
+            let Some(before) = before.strip_suffix(b"/") else { return before.is_empty() };
+            (name, rest) = (self.parent(name), before);
+        }
+        rest.is_empty()
+    }
+
+    /// The last component.
+    #[must_use]
+    pub fn component(&self, name: Name) -> &[u8] {
+        component(&self.nodes, &self.text, name)
+    }
+
+    /// The folder that a name is in; `/` is in itself.
+    #[must_use]
+    pub fn parent(&self, name: Name) -> Name {
+        self.nodes[name.index()].parent
+    }
+
+    /// The folders above a name, nearest first, `/` last.
+    pub fn folders(&self, name: Name) -> impl Iterator<Item = Name> {
+        let above = move |name: &Name| (*name != Name::ROOT).then(|| self.parent(*name));
+        std::iter::successors(above(&name), above)
+    }
+
+    /// The absolute path.
+    #[must_use]
+    pub fn path(&self, name: Name) -> Vec<u8> {
+        let mut path = Vec::new();
+        write_path(&self.nodes, &self.text, name, &mut path);
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        path
+    }
+
+    /// What was asked of this very name.
+    #[must_use]
+    pub fn counts(&self, name: Name) -> &Counts {
+        &self.nodes[name.index()].counts
+    }
+
+    pub(super) fn counts_mut(&mut self, name: Name) -> &mut Counts {
+        &mut self.nodes[name.index()].counts
+    }
+
+    /// All names; a folder comes before what is in it.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = Name> + use<> {
+        (0..self.nodes.len() as u32).map(Name)
+    }
+
+    /// Whether there were more than are kept apart.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
+
+fn component<'a>(nodes: &[Node], text: &'a [u8], name: Name) -> &'a [u8] {
+    let (start, length) = nodes[name.index()].text;
+    &text[start as usize..][..usize::from(length)]
+}
+
+fn write_path(nodes: &[Node], text: &[u8], name: Name, path: &mut Vec<u8>) {
+    if name != Name::ROOT {
+        write_path(nodes, text, nodes[name.index()].parent, path);
+        path.push(b'/');
+        path.extend_from_slice(component(nodes, text, name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_entered_once_with_all_its_folders() {
+        let mut names = Names::default();
+        let (name, is_exact) = names.enter(b"/usr/lib/ruby.rb");
+        assert!(is_exact);
+        assert_eq!(names.enter(b"/usr/lib/ruby.rb"), (name, true));
+        assert_eq!(names.path(name), b"/usr/lib/ruby.rb");
+        assert_eq!(names.component(name), b"ruby.rb");
+        let folders: Vec<_> = names.folders(name).map(|folder| names.path(folder)).collect();
+        assert_eq!(folders, [b"/usr/lib".to_vec(), b"/usr".to_vec(), b"/".to_vec()]);
+        assert_eq!(names.all().count(), 4);
+    }
+
+    #[test]
+    fn similar_paths_are_different_names() {
+        let mut names = Names::default();
+        let paths: [&[u8]; 6] = [b"/a/b", b"/a", b"/ab", b"/a/bb", b"/b", b"/a/b/c"];
+        let entered = paths.map(|path| names.enter(path).0);
+        for (path, name) in paths.iter().zip(entered) {
+            assert_eq!(names.find(path), Some(name));
+            assert_eq!(names.path(name), *path);
+        }
+        assert_eq!(names.find(b"/c"), None);
+        assert_eq!(names.find(b"/"), Some(Name::ROOT));
+    }
+
+    #[test]
+    fn names_stay_what_they_are_while_the_table_grows() {
+        let mut names = Names::default();
+        let paths: Vec<_> = (0..5_000).map(|n| format!("/d{}/n{n}", n % 50)).collect();
+        for path in &paths {
+            names.enter(path.as_bytes());
+        }
+        for path in &paths {
+            let name = names.find(path.as_bytes()).unwrap();
+            assert_eq!(names.path(name), path.as_bytes());
+        }
+    }
+
+    #[test]
+    fn beyond_the_limit_the_folder_stands_for_its_names() {
+        let mut names = Names::default();
+        let (folder, _) = names.enter(b"/f");
+        for n in 0..NAMES_MAX {
+            names.enter(format!("/f/{n}").as_bytes());
+        }
+        assert!(names.is_full());
+        assert_eq!(names.enter(b"/f/new"), (folder, false));
+        assert!(names.enter(b"/f/17").1);
+    }
+
+    #[test]
+    fn what_was_asked_before_is_wasted_and_opening_is_not() {
+        let counts = Counts { asked: 9, missed: 2, unlinked: 1, checked: 3, opened: 3 };
+        assert_eq!((counts.wasted(), counts.again()), (5, 8));
+    }
+}

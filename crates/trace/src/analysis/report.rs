@@ -1,0 +1,470 @@
+//! What the counts come to: plain numbers and names, ready to be shown.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::advice::{self, Advice};
+use super::kind::SearchKind;
+use super::names::{Counts, Name, Names};
+use super::timeline::Moment;
+use super::{Analysis, Tally};
+use crate::call::CALLS;
+use crate::{Backend, Change, Outcome};
+
+/// What a recording shows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Numbers of the whole.
+    #[serde(flatten)]
+    pub totals: Totals,
+    /// By system call, the most frequent first.
+    #[serde(skip)]
+    pub calls: Vec<CallCount>,
+    /// Search paths, the most misses first.
+    #[serde(skip)]
+    pub searches: Vec<SearchPath>,
+    /// Folders by the look-ups wasted on what is directly in them, the most first.
+    #[serde(skip)]
+    pub folders: Vec<Folder>,
+    /// Suffixes, the most misses first.
+    #[serde(skip)]
+    pub suffixes: Vec<Suffix>,
+    /// Names that were asked for again, the most often first.
+    #[serde(skip)]
+    pub repeated: Vec<Repeated>,
+    /// Programs, the most look-ups first.
+    #[serde(skip)]
+    pub programs: Vec<Program>,
+    /// What would fix it, the most saved first.
+    #[serde(skip)]
+    pub advice: Vec<Advice>,
+    /// Look-ups over time.
+    #[serde(skip)]
+    pub moments: Vec<Moment>,
+    /// How long a moment is.
+    #[serde(skip)]
+    pub moment_ns: u64,
+}
+
+/// Numbers of a whole recording.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Totals {
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// How calls were noted.
+    pub backend: Backend,
+    /// The command's exit status, if it had one.
+    pub status: Option<u8>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+    /// Whether the recording ends before the command.
+    pub is_cut_short: bool,
+    /// How long the command ran, in nanoseconds.
+    pub wall_ns: u64,
+    /// How long it would have run, as far as one can tell.
+    pub untraced_ns: u64,
+    /// Calls of strace's class `%file`.
+    pub calls: u64,
+    /// Those that ended with an error.
+    pub failed: u64,
+    /// Calls that asked for a name.
+    pub lookups: u64,
+    /// Answered by what is there.
+    pub found: u64,
+    /// Answered by "there is no such file".
+    pub missed: u64,
+    /// Answered by "this is no symbolic link".
+    pub unlinked: u64,
+    /// Answered by any other error.
+    pub refused: u64,
+    /// Whose answer was of no use: what missed, what is no link, and what had been asked before.
+    pub wasted: u64,
+    /// For a name that had been asked for before.
+    pub again: u64,
+    /// Different names.
+    pub names: u64,
+    /// Whether there were more names than are kept apart; `again` and `wasted` are then too small.
+    pub is_names_full: bool,
+    /// Files that were opened: how often, and how many of them for the second or a later time.
+    pub opened: u64,
+    /// Opens of a file that had been opened before.
+    pub opened_again: u64,
+    /// Files opened or started that the same thread had checked just before.
+    pub checked_then_opened: u64,
+    /// Links that were read, or taken for links.
+    pub link_reads: u64,
+    /// In how many walks along a path.
+    pub link_walks: u64,
+    /// Different names among them.
+    pub link_names: u64,
+    /// Readings of a folder's entries.
+    pub lists: u64,
+    /// The sum of the time of all look-ups, in nanoseconds; none where stops for the tracer are in
+    /// it.
+    pub lookups_ns: Option<u64>,
+    /// The part of those that missed.
+    pub missed_ns: Option<u64>,
+    /// Processes, the command among them.
+    pub processes: u64,
+    /// Further threads.
+    pub threads: u64,
+    /// How often a program was stopped for the tracer.
+    pub stops: u64,
+    /// Calls that the tracer noted itself.
+    pub traced: u64,
+}
+
+/// A system call's numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CallCount {
+    /// Its name.
+    pub call: &'static str,
+    /// Whether strace counts it in its class `%file`.
+    pub is_file_class: bool,
+    /// How often it was made.
+    pub calls: u64,
+    /// How often it failed.
+    pub failed: u64,
+    /// How long all took together, in nanoseconds.
+    pub took_ns: u64,
+    /// Failures by error number.
+    pub errors: Vec<(i32, u64)>,
+}
+
+/// A list of folders that were searched for names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchPath {
+    /// Which search path it is.
+    pub kind: SearchKind,
+    /// Misses in all of them.
+    pub missed: u64,
+    /// Its folders, the most misses first.
+    pub folders: Vec<SearchedFolder>,
+    /// How many of them gave nothing at all.
+    pub unused: u64,
+    /// The misses of those.
+    pub unused_missed: u64,
+}
+
+/// A folder of a search path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SearchedFolder {
+    /// Its path.
+    pub path: String,
+    /// Misses in it and below, as far as no other folder is nearer.
+    pub missed: u64,
+    /// Files opened there.
+    pub opened: u64,
+    /// Other questions that were answered by what is there.
+    pub found: u64,
+    /// Whether it gave anything that was searched for.
+    pub is_used: bool,
+}
+
+/// A folder and what was asked of the names directly in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Folder {
+    /// Its path.
+    pub path: String,
+    /// Look-ups.
+    pub asked: u64,
+    /// Those that missed.
+    pub missed: u64,
+    /// Those whose answer was of no use.
+    pub wasted: u64,
+    /// Files opened.
+    pub opened: u64,
+}
+
+/// A suffix, with its dot; empty for names without one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Suffix {
+    /// The suffix.
+    pub suffix: String,
+    /// Look-ups that missed.
+    pub missed: u64,
+    /// Look-ups that were answered by what is there.
+    pub found: u64,
+}
+
+/// A name that was asked for more than once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Repeated {
+    /// The name.
+    pub name: String,
+    /// How often it was asked for, other than as a link that it is not.
+    pub asked: u64,
+    /// How often it was not there.
+    pub missed: u64,
+    /// How often it was opened.
+    pub opened: u64,
+}
+
+/// A program, whatever processes it ran in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Program {
+    /// Its name, without folder.
+    pub program: String,
+    /// How often it was started.
+    pub starts: u64,
+    /// Its look-ups.
+    pub lookups: u64,
+    /// Those that missed.
+    pub missed: u64,
+}
+
+/// What is shown of long lists is taken from this many.
+const LIST_MAX: usize = 1000;
+
+impl Analysis {
+    /// What has come so far, of a recording with this outcome.
+    #[must_use]
+    pub fn report(&mut self, outcome: &Outcome) -> Report {
+        for thread in std::mem::take(&mut self.threads).into_values() {
+            self.bases.push(&thread.search, &self.names);
+        }
+        let (moment_ns, moments) = self.timeline.moments();
+        let mut report = Report {
+            totals: self.totals(outcome),
+            calls: self.call_counts(),
+            searches: self.search_paths(),
+            folders: self.folders(),
+            suffixes: self.suffix_counts(),
+            repeated: self.repeated(),
+            programs: self.program_counts(),
+            advice: Vec::new(),
+            moments: moments.to_vec(),
+            moment_ns,
+        };
+        report.advice = advice::all(self, &report);
+        report
+    }
+
+    fn totals(&self, outcome: &Outcome) -> Totals {
+        let tally = &self.tally;
+        let Tally { lookups, missed, unlinked, refused, .. } = *tally;
+        let mut whole = Counts64::default();
+        for name in self.names.all() {
+            whole.add(self.names.counts(name));
+        }
+        // Where every other call stopped, its time says more about the tracer.
+        let is_timed = outcome.traced * 10 <= tally.events;
+        let (status, signal) = match outcome.end {
+            Some(Change::Exited(status)) => (Some(status), None),
+            Some(Change::Killed(signal)) => (None, Some(signal)),
+            _ => (None, None),
+        };
+        Totals {
+            command: self.header.command.clone(),
+            backend: self.header.backend,
+            status,
+            signal,
+            is_cut_short: outcome.is_cut_short,
+            wall_ns: outcome.wall_ns,
+            untraced_ns: untraced_ns(tally.events, outcome),
+            calls: tally.file_calls,
+            failed: tally.file_failures,
+            lookups,
+            found: lookups - missed - unlinked - refused,
+            missed,
+            unlinked,
+            refused,
+            wasted: whole.wasted,
+            again: tally.again,
+            names: whole.names,
+            is_names_full: self.names.is_full(),
+            opened: tally.opened,
+            opened_again: tally.opened_again,
+            checked_then_opened: tally.checked_then_opened,
+            link_reads: tally.link_reads,
+            link_walks: tally.link_walks,
+            link_names: whole.unlinked_names,
+            lists: tally.lists,
+            lookups_ns: is_timed.then_some(tally.lookups_ns),
+            missed_ns: is_timed.then_some(tally.missed_ns),
+            processes: tally.processes + 1,
+            threads: tally.threads,
+            stops: outcome.stops,
+            traced: outcome.traced,
+        }
+    }
+
+    fn call_counts(&self) -> Vec<CallCount> {
+        let counts = CALLS.iter().zip(&self.calls).filter(|(_, count)| count.calls > 0);
+        let mut counts: Vec<_> = counts
+            .map(|(call, count)| {
+                let mut errors: Vec<_> =
+                    count.errors.iter().map(|(errno, n)| (*errno, *n)).collect();
+                errors.sort_unstable();
+                CallCount {
+                    call: call.name,
+                    is_file_class: call.is_file_class,
+                    calls: count.calls,
+                    failed: errors.iter().map(|(_, count)| count).sum(),
+                    took_ns: count.took_ns,
+                    errors,
+                }
+            })
+            .collect();
+        counts.sort_by_key(|count| (std::cmp::Reverse(count.calls), count.call));
+        counts
+    }
+
+    fn search_paths(&self) -> Vec<SearchPath> {
+        let bases = self.bases.all(&self.names);
+        let below = below(&self.names, &bases);
+        let mut paths: HashMap<SearchKind, Vec<SearchedFolder>> = HashMap::new();
+        for (name, kind) in &bases {
+            let counts = below.get(name).copied().unwrap_or_default();
+            let is_checked = kind.is_satisfied_by_checks() && counts.found > 0;
+            paths.entry(*kind).or_default().push(SearchedFolder {
+                path: text(&self.names.path(*name)),
+                missed: counts.missed,
+                opened: counts.opened,
+                found: counts.found,
+                is_used: counts.opened > 0 || is_checked,
+            });
+        }
+        let mut paths: Vec<_> =
+            paths.into_iter().map(|(kind, folders)| path(kind, folders)).collect();
+        paths.sort_by_key(|path| (std::cmp::Reverse(path.missed), path.kind));
+        paths
+    }
+
+    fn folders(&self) -> Vec<Folder> {
+        let mut sums: HashMap<Name, Counts64> = HashMap::new();
+        for name in self.names.all().filter(|name| *name != Name::ROOT) {
+            sums.entry(self.names.parent(name)).or_default().add(self.names.counts(name));
+        }
+        let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| sum.wasted > 0).collect();
+        sums.sort_by_key(|(name, sum)| (std::cmp::Reverse(sum.wasted), *name));
+        sums.truncate(LIST_MAX);
+        let folder = |(name, sum): (Name, Counts64)| Folder {
+            path: text(&self.names.path(name)),
+            asked: sum.asked,
+            missed: sum.missed,
+            wasted: sum.wasted,
+            opened: sum.opened,
+        };
+        sums.into_iter().map(folder).collect()
+    }
+
+    fn suffix_counts(&self) -> Vec<Suffix> {
+        let missed = self.suffixes.iter().filter(|(_, tally)| tally.missed > 0);
+        let mut suffixes: Vec<_> = missed
+            .map(|(suffix, tally)| Suffix {
+                suffix: text(suffix),
+                missed: tally.missed,
+                found: tally.found,
+            })
+            .collect();
+        suffixes.sort_by(|one, other| {
+            other.missed.cmp(&one.missed).then_with(|| one.suffix.cmp(&other.suffix))
+        });
+        suffixes.truncate(LIST_MAX);
+        suffixes
+    }
+
+    fn repeated(&self) -> Vec<Repeated> {
+        // Walks along a path ask for the folders at its start most often, and are told of elsewhere.
+        let asked = |name: &Name| {
+            let counts = self.names.counts(*name);
+            counts.asked - counts.unlinked
+        };
+        let mut again: Vec<_> = self.names.all().filter(|name| asked(name) > 1).collect();
+        again.sort_by_key(|name| (std::cmp::Reverse(asked(name)), *name));
+        again.truncate(LIST_MAX);
+        let repeated = |name: Name| {
+            let counts = self.names.counts(name);
+            Repeated {
+                name: text(&self.names.path(name)),
+                asked: asked(&name).into(),
+                missed: counts.missed.into(),
+                opened: counts.opened.into(),
+            }
+        };
+        again.into_iter().map(repeated).collect()
+    }
+
+    fn program_counts(&self) -> Vec<Program> {
+        let program = |tally: &super::ProgramTally| Program {
+            program: text(&tally.name),
+            starts: tally.starts,
+            lookups: tally.lookups,
+            missed: tally.missed,
+        };
+        let active =
+            self.programs.iter().filter(|program| program.lookups > 0 || program.starts > 0);
+        let mut programs: Vec<_> = active.map(program).collect();
+        programs.sort_by(|one, other| {
+            other.lookups.cmp(&one.lookups).then_with(|| one.program.cmp(&other.program))
+        });
+        programs
+    }
+}
+
+/// Sums that may exceed what one name can have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts64 {
+    names: u64,
+    asked: u64,
+    missed: u64,
+    wasted: u64,
+    opened: u64,
+    found: u64,
+    unlinked_names: u64,
+}
+
+impl Counts64 {
+    fn add(&mut self, counts: &Counts) {
+        self.names += u64::from(counts.asked > 0);
+        self.asked += u64::from(counts.asked);
+        self.missed += u64::from(counts.missed);
+        self.wasted += u64::from(counts.wasted());
+        self.opened += u64::from(counts.opened);
+        self.found += u64::from(counts.asked - counts.missed - counts.unlinked);
+        self.unlinked_names += u64::from(counts.unlinked > 0);
+    }
+}
+
+/// What was asked below each base, as far as no other base is nearer.
+fn below(names: &Names, bases: &HashMap<Name, SearchKind>) -> HashMap<Name, Counts64> {
+    let mut sums: HashMap<Name, Counts64> = HashMap::new();
+    // A folder comes before what is in it, so its own base is known by then.
+    let mut nearest: Vec<Option<Name>> = Vec::new();
+    for name in names.all() {
+        let above = if name == Name::ROOT { None } else { nearest[names.parent(name).index()] };
+        if let Some(base) = above {
+            sums.entry(base).or_default().add(names.counts(name));
+        }
+        nearest.push(if bases.contains_key(&name) { Some(name) } else { above });
+    }
+    sums
+}
+
+fn path(kind: SearchKind, mut folders: Vec<SearchedFolder>) -> SearchPath {
+    folders.sort_by(|one, other| {
+        other.missed.cmp(&one.missed).then_with(|| one.path.cmp(&other.path))
+    });
+    let unused = folders.iter().filter(|folder| !folder.is_used);
+    SearchPath {
+        kind,
+        missed: folders.iter().map(|folder| folder.missed).sum(),
+        unused: unused.clone().count() as u64,
+        unused_missed: unused.map(|folder| folder.missed).sum(),
+        folders,
+    }
+}
+
+/// The command's time without what noting costs: a stop, and a call that a program notes itself.
+fn untraced_ns(events: u64, outcome: &Outcome) -> u64 {
+    const STOP_NS: u64 = 12_000;
+    const NOTED_NS: u64 = 180;
+    let noted = events.saturating_sub(outcome.traced);
+    outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * NOTED_NS)
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,308 @@
+//! The memory that the traced programs, the tracer and the recorder share: rings of records.
+//!
+//! One writer a ring and one reader, so nobody ever waits for a lock. Where things lie is
+//! [`thruway_sys::stub::layout`].
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use thruway_sys::shared::{OWNER_DIED, SharedMemory, thread};
+use thruway_sys::stub::layout::{self, RECORD_MAX, RING_BYTES, SLOTS_MAX};
+
+use crate::record::Record;
+
+/// One of the rings, by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slot(usize);
+
+/// The shared memory.
+#[derive(Debug)]
+pub(crate) struct Area {
+    memory: SharedMemory,
+    cookie: u64,
+}
+
+impl Slot {
+    /// The tracer's own.
+    pub(crate) const TRACER: Self = Self(0);
+
+    /// All but the tracer's.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        (1..SLOTS_MAX).map(Self)
+    }
+
+    fn head(self, field: usize) -> usize {
+        layout::SLOTS + (self.0 << layout::SLOT_SHIFT) + field
+    }
+
+    /// Where in the area a program tells that it has mapped it.
+    pub(crate) fn report(self) -> usize {
+        self.head(layout::BASE)
+    }
+
+    fn ring(self) -> usize {
+        layout::RINGS + self.0 * RING_BYTES
+    }
+
+    /// Where in the area a record at `position` lies; whatever a program wrote there, it is inside.
+    fn place(self, position: u64) -> usize {
+        self.ring() + ((start(position) as usize % RING_BYTES) & !7)
+    }
+}
+
+/// Where a record at `position` or after it begins: never so late that it could cross the end.
+fn start(position: u64) -> u64 {
+    let mask = RING_BYTES as u64 - 1;
+    if position & mask > mask + 1 - RECORD_MAX as u64 {
+        (position | mask).wrapping_add(1)
+    } else {
+        position
+    }
+}
+
+impl Area {
+    /// A new one, in which calls have these shapes.
+    pub(crate) fn new(shapes: &[u8; layout::SHAPES_MAX]) -> io::Result<Self> {
+        let memory = SharedMemory::new(c"thruway-trace", layout::AREA_BYTES)?;
+        // A number that no program passes by chance; it is no secret from the traced programs.
+        let cookie = RandomState::new().hash_one(thread()) | 1;
+        let area = Self { memory, cookie };
+        #[cfg(target_arch = "x86_64")]
+        area.put(layout::CODE, thruway_sys::stub::code())?;
+        area.put(layout::COOKIE, &cookie.to_ne_bytes())?;
+        area.put(layout::SHAPES, shapes)?;
+        area.memory
+            .word64(Slot::TRACER.head(layout::RING))
+            .store(Slot::TRACER.ring() as u64, Relaxed);
+        Ok(area)
+    }
+
+    /// Writes into the part that is private to each program; programs started later see it.
+    pub(crate) fn put(&self, at: usize, bytes: &[u8]) -> io::Result<()> {
+        self.memory.file().write_all_at(bytes, at as u64)
+    }
+
+    /// What a call carries as its sixth argument to pass the filter.
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// The descriptor of the area's file.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.memory.file().as_raw_fd()
+    }
+
+    /// From here on the calling thread is the recorder: when it ends, in whatever way, the stubs go
+    /// on without noting anything.
+    pub(crate) fn hold_open(&self) -> io::Result<()> {
+        self.memory.word32(layout::STATE).store(thread().unsigned_abs(), Release);
+        self.memory.mark_at_my_end(layout::STATE)
+    }
+
+    /// Nobody reads any more.
+    pub(crate) fn close(&self) {
+        self.memory.word32(layout::STATE).fetch_or(OWNER_DIED, Release);
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.memory.word32(layout::STATE).load(Acquire) & OWNER_DIED != 0
+    }
+
+    /// Gives a traced thread its slot, or none.
+    pub(crate) fn assign(&self, thread: i32, slot: Option<Slot>) {
+        if let Some(slot) = slot {
+            self.memory.word64(slot.head(layout::RING)).store(slot.ring() as u64, Relaxed);
+            self.memory.word64(slot.head(layout::BUSY)).store(0, Relaxed);
+            self.memory.word64(layout::SLOTS_USED).fetch_max(slot.0 as u64, Release);
+        }
+        self.enter(thread, slot.map_or(SLOTS_MAX, |slot| slot.0));
+    }
+
+    /// A thread is not traced any more.
+    pub(crate) fn forget(&self, thread: i32) {
+        self.enter(thread, 0);
+    }
+
+    fn enter(&self, thread: i32, slot: usize) {
+        if let Ok(thread) = usize::try_from(thread)
+            && thread < layout::THREADS
+        {
+            let slot = u32::try_from(slot).unwrap_or(0);
+            self.memory.word32(layout::TABLE + 4 * thread).store(slot, Release);
+        }
+    }
+
+    /// The threads that are traced, of the ids below `limit`.
+    pub(crate) fn threads(&self, limit: usize) -> Vec<i32> {
+        let entry = |id: &usize| self.memory.word32(layout::TABLE + 4 * id).load(Acquire);
+        let traced = (0..limit.min(layout::THREADS)).filter(|id| entry(id) != 0);
+        traced.filter_map(|id| i32::try_from(id).ok()).collect()
+    }
+
+    /// The rings that may hold something.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        let highest = self.memory.word64(layout::SLOTS_USED).load(Acquire) as usize;
+        (0..=highest.min(SLOTS_MAX - 1)).map(Slot)
+    }
+
+    /// Counts a stop of the tracer's.
+    pub(crate) fn count_stop(&self) {
+        self.memory.word64(layout::STOPS).fetch_add(1, Relaxed);
+    }
+
+    /// How often the tracer was woken.
+    pub(crate) fn stops(&self) -> u64 {
+        self.memory.word64(layout::STOPS).load(Relaxed)
+    }
+
+    /// Where the area lies in the program of the slot's thread, if its start could map it.
+    pub(crate) fn base(&self, slot: Slot) -> Option<u64> {
+        let base = self.memory.word64(slot.report()).load(Acquire);
+        (base != 0).then_some(base)
+    }
+
+    /// Forgets where the area lies: a new program begins.
+    pub(crate) fn forget_base(&self, slot: Slot) {
+        self.memory.word64(slot.report()).store(0, Release);
+    }
+
+    /// Whether a call is under way in the stub.
+    pub(crate) fn is_busy(&self, slot: Slot) -> bool {
+        self.memory.word64(slot.head(layout::BUSY)).load(Acquire) != 0
+    }
+
+    /// Ends the call that is under way in the stub, for a thread that will not come back to it.
+    pub(crate) fn finish(&self, slot: Slot, ended: u64, result: i64) {
+        let head = self.memory.word64(slot.head(layout::HEAD));
+        let position = head.load(Acquire);
+        let at = slot.place(position);
+        let size = self.memory.word32(at + layout::SIZE).load(Relaxed);
+        self.memory.word64(at + layout::ENDED).store(ended, Relaxed);
+        self.memory.word64(at + layout::RESULT).store(result.cast_unsigned(), Relaxed);
+        head.store(position.wrapping_add(u64::from(size)), Release);
+        self.memory.word64(slot.head(layout::BUSY)).store(0, Release);
+    }
+
+    /// The bytes of the call that is under way in the stub.
+    pub(crate) fn unfinished(&self, slot: Slot) -> Vec<u8> {
+        let position = self.memory.word64(slot.head(layout::HEAD)).load(Acquire);
+        let at = slot.place(position);
+        let size = self.memory.word32(at + layout::SIZE).load(Relaxed) as usize;
+        let mut bytes = Vec::new();
+        if is_size(size) {
+            self.memory.read(at, size, &mut bytes);
+        }
+        bytes
+    }
+
+    /// Appends a record to the tracer's ring. `false`: there is no room until the recorder reads.
+    pub(crate) fn append(&self, record: &Record) -> bool {
+        let slot = Slot::TRACER;
+        let bytes = record.bytes();
+        let head = self.memory.word64(slot.head(layout::HEAD));
+        let position = start(head.load(Relaxed));
+        let read = self.memory.word64(slot.head(layout::TAIL)).load(Acquire);
+        if position.wrapping_sub(read) > (RING_BYTES - RECORD_MAX) as u64 {
+            return false;
+        }
+        self.memory.write(slot.place(position), &bytes);
+        head.store(position.wrapping_add(bytes.len() as u64), Release);
+        true
+    }
+
+    /// Takes all records of a ring: appends their bytes, and where each lies.
+    pub(crate) fn take(&self, slot: Slot, bytes: &mut Vec<u8>, mut each: impl FnMut(usize, usize)) {
+        let head = self.memory.word64(slot.head(layout::HEAD)).load(Acquire);
+        let tail = self.memory.word64(slot.head(layout::TAIL));
+        let mut position = tail.load(Relaxed);
+        while position < head {
+            position = start(position);
+            if position >= head {
+                break;
+            }
+            let at = slot.place(position);
+            let size = self.memory.word32(at + layout::SIZE).load(Relaxed) as usize;
+            if !is_size(size) {
+                // A program wrote over it: what follows cannot be told apart any more.
+                position = head;
+                break;
+            }
+            each(bytes.len(), size);
+            self.memory.read(at, size, bytes);
+            position += size as u64;
+        }
+        tail.store(position, Release);
+    }
+}
+
+fn is_size(size: usize) -> bool {
+    (layout::NAMES..=RECORD_MAX).contains(&size) && size.is_multiple_of(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Calls, Notice, View};
+
+    fn area() -> Area {
+        Area::new(&Calls::new().shapes()).unwrap()
+    }
+
+    fn taken(area: &Area) -> Vec<i32> {
+        let (mut bytes, mut places) = (Vec::new(), Vec::new());
+        area.take(Slot::TRACER, &mut bytes, |at, size| places.push(at..at + size));
+        places.into_iter().map(|place| View::new(&bytes[place]).unwrap().thread()).collect()
+    }
+
+    #[test]
+    fn records_come_out_in_order_around_the_end_many_times() {
+        let area = area();
+        let mut sent = 0;
+        for round in 0..200_i32 {
+            let first = sent;
+            for _ in 0..(round % 97) {
+                let mut record = Record::notice(Notice::Exit, sent, 0, [0; 2]);
+                record.names[0] = vec![b'n'; (sent % 4_000).unsigned_abs() as usize];
+                if !area.append(&record) {
+                    break;
+                }
+                sent += 1;
+            }
+            assert_eq!(taken(&area), (first..sent).collect::<Vec<_>>());
+        }
+        assert!(sent > 5_000);
+    }
+
+    #[test]
+    fn a_full_ring_takes_nothing_more_until_it_is_read() {
+        let area = area();
+        let record = Record::notice(Notice::Exit, 1, 0, [0; 2]);
+        let count = (0..1_000_000).take_while(|_| area.append(&record)).count();
+        assert!(count > 5_000 && count < 10_000, "{count}");
+        assert_eq!(taken(&area).len(), count);
+        assert!(area.append(&record));
+    }
+
+    #[test]
+    fn damage_in_a_ring_loses_that_ring_only_up_to_now() {
+        let area = area();
+        let record = Record::notice(Notice::Exit, 1, 0, [0; 2]);
+        assert!(area.append(&record) && area.append(&record));
+        area.memory.word32(Slot::TRACER.ring()).store(3, Relaxed);
+        assert!(taken(&area).is_empty());
+        assert!(area.append(&record));
+        assert_eq!(taken(&area), [1]);
+    }
+
+    #[test]
+    fn the_end_of_the_recorder_closes_the_area() {
+        let area = area();
+        assert!(!area.is_closed());
+        area.close();
+        assert!(area.is_closed());
+    }
+}

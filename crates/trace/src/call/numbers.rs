@@ -1,0 +1,214 @@
+//! Which number a call has, by architecture.
+
+use thruway_sys::seccomp::architecture;
+
+use super::{CALLS, Call};
+
+/// Whose numbers count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Abi {
+    /// The machine's own.
+    Native,
+    /// 32-bit calls on a 64-bit machine.
+    Compatible,
+    /// x32: 32-bit pointers with x86-64's calls.
+    X32,
+}
+
+/// Set in the numbers of x32.
+pub(crate) const X32_BIT: u32 = 0x4000_0000;
+
+/// From number to call, for one ABI.
+#[derive(Debug)]
+pub struct Numbers {
+    calls: Vec<Option<&'static Call>>,
+}
+
+impl Abi {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Native, Self::Compatible, Self::X32];
+
+    /// The ABI of a call, by the kernel's word for the architecture. Takes x32's bit away.
+    pub(crate) fn of(architecture: u32, number: u64) -> Option<(Self, u32)> {
+        let number = u32::try_from(number).ok()?;
+        match architecture {
+            architecture::X86_64 if number & X32_BIT != 0 => Some((Self::X32, number & !X32_BIT)),
+            architecture::X86_64 | architecture::AARCH64 => Some((Self::Native, number)),
+            architecture::I386 | architecture::ARM => Some((Self::Compatible, number)),
+            _ => None,
+        }
+    }
+
+    /// The kernel's word for the architecture of this machine's ABI.
+    pub(crate) const fn architecture(self) -> u32 {
+        match (self, cfg!(target_arch = "aarch64")) {
+            (Self::Native | Self::X32, false) => architecture::X86_64,
+            (Self::Compatible, false) => architecture::I386,
+            (Self::Native | Self::X32, true) => architecture::AARCH64,
+            (Self::Compatible, true) => architecture::ARM,
+        }
+    }
+
+    const fn table(self) -> &'static str {
+        match (self, cfg!(target_arch = "aarch64")) {
+            (Self::Native, false) => X86_64,
+            (Self::Compatible, false) => I386,
+            (Self::X32, false) => X32,
+            (Self::Native, true) => AARCH64,
+            (Self::Compatible, true) => ARM,
+            (Self::X32, true) => "",
+        }
+    }
+}
+
+impl Numbers {
+    /// The numbers of one of this machine's ABIs.
+    #[must_use]
+    pub fn new(abi: Abi) -> Self {
+        Self::parse(abi.table())
+    }
+
+    fn parse(table: &str) -> Self {
+        let mut calls = Vec::new();
+        for (number, name) in rows(table) {
+            if calls.len() <= number {
+                calls.resize(number + 1, None);
+            }
+            calls[number] = CALLS.iter().find(|call| call.name == name);
+        }
+        Self { calls }
+    }
+
+    /// The call of that number.
+    #[must_use]
+    pub fn call(&self, number: u32) -> Option<&'static Call> {
+        self.calls.get(usize::try_from(number).ok()?).copied().flatten()
+    }
+
+    /// All numbers and their calls, smallest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &'static Call)> {
+        (0..).zip(&self.calls).filter_map(|(number, call)| Some((number, (*call)?)))
+    }
+}
+
+fn rows(table: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut words = table.split_ascii_whitespace();
+    std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
+}
+
+const X86_64: &str = "
+    2 open 4 stat 6 lstat 21 access 32 dup 33 dup2 59 execve 72 fcntl 76 truncate 78 getdents
+    79 getcwd 80 chdir 81 fchdir 82 rename 83 mkdir 84 rmdir 85 creat 86 link 87 unlink 88 symlink
+    89 readlink 90 chmod 92 chown 94 lchown 132 utime 133 mknod 134 uselib 137 statfs
+    155 pivot_root 161 chroot 163 acct 165 mount 166 umount2 167 swapon 168 swapoff 179 quotactl
+    188 setxattr 189 lsetxattr 191 getxattr 192 lgetxattr 194 listxattr 195 llistxattr
+    197 removexattr 198 lremovexattr 217 getdents64 235 utimes 254 inotify_add_watch 257 openat
+    258 mkdirat 259 mknodat 260 fchownat 261 futimesat 262 newfstatat 263 unlinkat 264 renameat
+    265 linkat 266 symlinkat 267 readlinkat 268 fchmodat 269 faccessat 272 unshare 280 utimensat
+    292 dup3 301 fanotify_mark 303 name_to_handle_at 308 setns 316 renameat2 322 execveat 332 statx
+    428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2 439 faccessat2
+    442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat 465 listxattrat
+    466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
+
+/// x86-64's, but for the calls that x32 has in its own range.
+const X32: &str = "
+    2 open 4 stat 6 lstat 21 access 32 dup 33 dup2 72 fcntl 76 truncate 78 getdents 79 getcwd
+    80 chdir 81 fchdir 82 rename 83 mkdir 84 rmdir 85 creat 86 link 87 unlink 88 symlink 89 readlink
+    90 chmod 92 chown 94 lchown 132 utime 133 mknod 137 statfs 155 pivot_root 161 chroot 163 acct
+    165 mount 166 umount2 167 swapon 168 swapoff 179 quotactl 188 setxattr 189 lsetxattr
+    191 getxattr 192 lgetxattr 194 listxattr 195 llistxattr 197 removexattr 198 lremovexattr
+    217 getdents64 235 utimes 254 inotify_add_watch 257 openat 258 mkdirat 259 mknodat 260 fchownat
+    261 futimesat 262 newfstatat 263 unlinkat 264 renameat 265 linkat 266 symlinkat 267 readlinkat
+    268 fchmodat 269 faccessat 272 unshare 280 utimensat 292 dup3 301 fanotify_mark
+    303 name_to_handle_at 308 setns 316 renameat2 332 statx 428 open_tree 429 move_mount
+    431 fsconfig 433 fspick 437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2
+    463 setxattrat 464 getxattrat 465 listxattrat 466 removexattrat 467 open_tree_attr
+    468 file_getattr 469 file_setattr 520 execve 545 execveat";
+
+const I386: &str = "
+    5 open 8 creat 9 link 10 unlink 11 execve 12 chdir 14 mknod 15 chmod 16 lchown 18 oldstat
+    21 mount 22 umount 30 utime 33 access 38 rename 39 mkdir 40 rmdir 41 dup 51 acct 52 umount2
+    55 fcntl 61 chroot 63 dup2 83 symlink 84 oldlstat 85 readlink 86 uselib 87 swapon 92 truncate
+    99 statfs 106 stat 107 lstat 115 swapoff 131 quotactl 133 fchdir 141 getdents 182 chown
+    183 getcwd 193 truncate64 195 stat64 196 lstat64 198 lchown32 212 chown32 217 pivot_root
+    220 getdents64 221 fcntl64 226 setxattr 227 lsetxattr 229 getxattr 230 lgetxattr 232 listxattr
+    233 llistxattr 235 removexattr 236 lremovexattr 268 statfs64 271 utimes 292 inotify_add_watch
+    295 openat 296 mkdirat 297 mknodat 298 fchownat 299 futimesat 300 fstatat64 301 unlinkat
+    302 renameat 303 linkat 304 symlinkat 305 readlinkat 306 fchmodat 307 faccessat 310 unshare
+    320 utimensat 330 dup3 339 fanotify_mark 341 name_to_handle_at 346 setns 353 renameat2
+    358 execveat 383 statx 412 utimensat_time64 428 open_tree 429 move_mount 431 fsconfig
+    433 fspick 437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat
+    464 getxattrat 465 listxattrat 466 removexattrat 467 open_tree_attr 468 file_getattr
+    469 file_setattr";
+
+const AARCH64: &str = "
+    5 setxattr 6 lsetxattr 8 getxattr 9 lgetxattr 11 listxattr 12 llistxattr 14 removexattr
+    15 lremovexattr 17 getcwd 23 dup 24 dup3 25 fcntl 27 inotify_add_watch 33 mknodat 34 mkdirat
+    35 unlinkat 36 symlinkat 37 linkat 38 renameat 39 umount2 40 mount 41 pivot_root 43 statfs
+    45 truncate 48 faccessat 49 chdir 50 fchdir 51 chroot 53 fchmodat 54 fchownat 56 openat
+    60 quotactl 61 getdents64 78 readlinkat 79 newfstatat 88 utimensat 89 acct 97 unshare
+    221 execve 224 swapon 225 swapoff 263 fanotify_mark 264 name_to_handle_at 268 setns
+    276 renameat2 281 execveat 291 statx 428 open_tree 429 move_mount 431 fsconfig 433 fspick
+    437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat
+    465 listxattrat 466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
+
+const ARM: &str = "
+    5 open 8 creat 9 link 10 unlink 11 execve 12 chdir 14 mknod 15 chmod 16 lchown 21 mount
+    33 access 38 rename 39 mkdir 40 rmdir 41 dup 51 acct 52 umount2 55 fcntl 61 chroot 63 dup2
+    83 symlink 85 readlink 86 uselib 87 swapon 92 truncate 99 statfs 106 stat 107 lstat
+    115 swapoff 131 quotactl 133 fchdir 141 getdents 182 chown 183 getcwd 193 truncate64
+    195 stat64 196 lstat64 198 lchown32 212 chown32 217 getdents64 218 pivot_root 221 fcntl64
+    226 setxattr 227 lsetxattr 229 getxattr 230 lgetxattr 232 listxattr 233 llistxattr
+    235 removexattr 236 lremovexattr 266 statfs64 269 utimes 317 inotify_add_watch 322 openat
+    323 mkdirat 324 mknodat 325 fchownat 326 futimesat 327 fstatat64 328 unlinkat 329 renameat
+    330 linkat 331 symlinkat 332 readlinkat 333 fchmodat 334 faccessat 337 unshare 348 utimensat
+    358 dup3 368 fanotify_mark 370 name_to_handle_at 375 setns 382 renameat2 387 execveat 397 statx
+    412 utimensat_time64 428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2
+    439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat 465 listxattrat
+    466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_sorted_and_name_known_calls() {
+        for table in [X86_64, X32, I386, AARCH64, ARM] {
+            let numbers: Vec<_> = rows(table).map(|(number, _)| number).collect();
+            assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+            assert_eq!(numbers.len() * 2, table.split_whitespace().count());
+            for (_, name) in rows(table) {
+                assert!(Call::named(name).is_some(), "{name}");
+            }
+        }
+    }
+
+    /// Against the kernel's own list, where the system has it.
+    #[test]
+    fn numbers_are_the_kernels() {
+        let folder = "/usr/include/x86_64-linux-gnu/asm";
+        for (table, header) in [(X86_64, "unistd_64.h"), (I386, "unistd_32.h")] {
+            let Ok(text) = std::fs::read_to_string(format!("{folder}/{header}")) else { continue };
+            let number_of = |name: &str| {
+                text.lines().find_map(|line| {
+                    let (named, number) = line.strip_prefix("#define __NR_")?.split_once(' ')?;
+                    (named == name).then(|| number.parse().ok())?
+                })
+            };
+            for (number, name) in rows(table) {
+                if let Some(kernel) = number_of(name) {
+                    assert_eq!((number, name), (kernel, name), "{header}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_leads_to_its_call() {
+        let numbers = Numbers::parse(X86_64);
+        assert_eq!(numbers.call(257).map(|call| call.name), Some("openat"));
+        assert_eq!(numbers.call(0), None);
+        assert_eq!(numbers.call(100_000), None);
+        assert_eq!(Abi::of(architecture::X86_64, 0x4000_0002), Some((Abi::X32, 2)));
+    }
+}

@@ -1,0 +1,94 @@
+//! The command that is traced.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::Error;
+
+/// A program, its arguments and its environment, as `execve` takes them.
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub(crate) program: CString,
+    pub(crate) arguments: Vec<CString>,
+    pub(crate) environment: Vec<CString>,
+}
+
+impl Command {
+    /// Finds `words[0]` in `path`, a list of folders as in the variable `PATH`, unless it has a
+    /// slash. `environment` is passed on as it is.
+    ///
+    /// # Errors
+    /// No such program, or one that may not be run.
+    pub fn find(
+        words: &[OsString],
+        path: &OsStr,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, Error> {
+        let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
+        let program = find(name, path)?;
+        let string =
+            |bytes: Vec<u8>| CString::new(bytes).map_err(|_| Error::not_found(name.as_bytes()));
+        let variable = |(name, value): (OsString, OsString)| {
+            string([name.as_bytes(), b"=", value.as_bytes()].concat())
+        };
+        Ok(Self {
+            program: string(program.into_os_string().into_vec())?,
+            arguments: words
+                .iter()
+                .map(|word| string(word.as_bytes().to_vec()))
+                .collect::<Result<_, _>>()?,
+            environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// The program's path, as found.
+    #[must_use]
+    pub fn program(&self) -> &[u8] {
+        self.program.as_bytes()
+    }
+}
+
+fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf, Error> {
+    if name.as_bytes().contains(&b'/') {
+        return Ok(name.into());
+    }
+    let is_program =
+        |candidate: &PathBuf| candidate.is_file() && access(candidate, Access::EXEC_OK).is_ok();
+    let folders = path.as_bytes().split(|byte| *byte == b':');
+    let candidates = folders.map(|folder| Path::new(OsStr::from_bytes(folder)).join(name));
+    let mut candidates = candidates.filter(|_| !name.is_empty());
+    candidates.find(is_program).ok_or_else(|| Error::not_found(name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(name: &str, path: &str) -> Result<Command, Error> {
+        Command::find(&[name.into(), "-x".into()], path.as_ref(), [("A".into(), "b".into())])
+    }
+
+    #[test]
+    fn the_first_program_on_the_path_is_taken() {
+        let found = command("sh", "/nowhere:/usr/bin:/bin").unwrap();
+        assert_eq!(found.program(), b"/usr/bin/sh");
+        assert_eq!(found.arguments, [c"sh", c"-x"].map(CString::from));
+        assert_eq!(found.environment, [c"A=b"].map(CString::from));
+    }
+
+    #[test]
+    fn a_name_with_a_slash_is_taken_as_it_is() {
+        assert_eq!(command("./sh", "/usr/bin").unwrap().program(), b"./sh");
+    }
+
+    #[test]
+    fn folders_and_missing_names_are_no_programs() {
+        for name in ["bin", "surely-no-such-program", ""] {
+            let error = command(name, "/usr:/usr/bin").unwrap_err();
+            assert_eq!(error.to_string(), format!("cannot find the command {name}"));
+        }
+    }
+}

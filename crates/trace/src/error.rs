@@ -1,0 +1,70 @@
+//! Why a command was not traced, or a recording not read.
+
+use std::fmt;
+use std::io;
+
+/// What went wrong, and with what.
+#[derive(Debug)]
+pub struct Error {
+    kind: Kind,
+    name: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    NotFound,
+    System { doing: &'static str, error: io::Error },
+    Malformed { line: u64, reason: String },
+}
+
+impl Error {
+    pub(crate) fn not_found(name: &[u8]) -> Self {
+        Self { kind: Kind::NotFound, name: name.to_vec() }
+    }
+
+    pub(crate) fn system(doing: &'static str, name: &[u8], error: impl Into<io::Error>) -> Self {
+        Self { kind: Kind::System { doing, error: error.into() }, name: name.to_vec() }
+    }
+
+    pub(crate) fn malformed(name: &[u8], line: u64, reason: impl fmt::Display) -> Self {
+        Self { kind: Kind::Malformed { line, reason: reason.to_string() }, name: name.to_vec() }
+    }
+
+    /// Whether the system does not let us trace.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        const EPERM: i32 = 1;
+        const ENOSYS: i32 = 38;
+        match &self.kind {
+            Kind::System { doing, error } => {
+                *doing == TRACE && matches!(error.raw_os_error(), Some(EPERM | ENOSYS))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the program was started and is in no form that the system can run.
+    #[must_use]
+    pub fn is_no_program(&self) -> bool {
+        const ENOEXEC: i32 = 8;
+        matches!(&self.kind, Kind::System { error, .. } if error.raw_os_error() == Some(ENOEXEC))
+    }
+}
+
+/// What [`Error::is_refused`] looks for.
+pub(crate) const TRACE: &str = "trace";
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = String::from_utf8_lossy(&self.name);
+        match &self.kind {
+            Kind::NotFound => write!(formatter, "cannot find the command {name}"),
+            Kind::System { doing, error } => write!(formatter, "cannot {doing} {name}: {error}"),
+            Kind::Malformed { line, reason } => {
+                write!(formatter, "{name}, line {line}: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,114 @@
+//! The start: a command that waits until its tracer has attached, and the tracer.
+//!
+//! The user's process is the parent of both, so the command's parent, group and terminal are as the
+//! user's shell made them.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+
+use thruway_sys::process;
+use thruway_sys::seccomp::{self, Instruction};
+use thruway_sys::signal::Mask;
+
+use crate::area::Area;
+use crate::doorbell::Doorbell;
+use crate::error::TRACE;
+use crate::tracer::{Setting, Tracer};
+use crate::{Command, Error, filter};
+
+/// The two processes, by id.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Launched {
+    pub(crate) command: i32,
+    pub(crate) tracer: i32,
+}
+
+/// What the parts of the start share.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Parts<'a> {
+    pub(crate) area: &'a Area,
+    pub(crate) doorbell: &'a Doorbell,
+    pub(crate) with_stub: bool,
+    /// The signals that the command holds back from its start on.
+    pub(crate) mask: &'a Mask,
+}
+
+/// Starts the command under its tracer; answers when the command runs.
+pub(crate) fn launch(command: &Command, parts: Parts<'_>) -> Result<Launched, Error> {
+    let name = command.program();
+    let program = filter::program(parts.area.cookie());
+    // Each process gets only its ends of the pipes: whoever waits for one that has died hears of it.
+    let pipe = || io::pipe().map_err(|error| Error::system("start", name, error));
+    let ((hello_reader, hello), (go, go_writer)) = (pipe()?, pipe()?);
+    let recorder = std::process::id().cast_signed();
+    let tracer = process::fork(move || trace(parts, recorder, hello_reader, go_writer))
+        .map_err(|error| Error::system("start", name, error))?;
+    let (mut failed_reader, failed) = pipe()?;
+    let start = move || run(command, &program, parts.mask, tracer, (hello, go, failed));
+    let child = process::fork(start).map_err(|error| Error::system("start", name, error))?;
+    let mut failure = [0; 5];
+    match failed_reader.read_exact(&mut failure) {
+        // Closed by the start of the program, or by the end of the child.
+        Err(_) => Ok(Launched { command: child, tracer }),
+        Ok(()) => {
+            let [stage, errno @ ..] = failure;
+            let doing = if stage == RUN { "run" } else { TRACE };
+            let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+            Err(Error::system(doing, name, error))
+        }
+    }
+}
+
+const FILTER: u8 = 1;
+const RUN: u8 = 2;
+
+/// The tracer's process.
+fn trace(parts: Parts<'_>, recorder: i32, mut hello: PipeReader, mut go: PipeWriter) -> u8 {
+    process::die_with_parent(true);
+    process::set_name(c"thruway-tracer");
+    Mask::full().set();
+    let mut root = [0; 4];
+    let traced = hello.read_exact(&mut root).and_then(|()| {
+        let Parts { area, doorbell, with_stub, .. } = parts;
+        let setting = Setting { area, doorbell, recorder, with_stub };
+        let tracer = Tracer::attach(setting, i32::from_ne_bytes(root))?;
+        area.hold_open()?;
+        process::die_with_parent(false);
+        go.write_all(&[1])?;
+        drop((hello, go));
+        tracer.run()
+    });
+    match traced {
+        Ok(()) => 0,
+        // Error numbers of these calls are below 128.
+        Err(error) => u8::try_from(error.raw_os_error().unwrap_or(1)).unwrap_or(1),
+    }
+}
+
+/// The command's process, until it becomes the program.
+fn run(
+    command: &Command,
+    filter: &[Instruction],
+    mask: &Mask,
+    tracer: i32,
+    (mut hello, mut go, mut failed): (PipeWriter, PipeReader, PipeWriter),
+) -> u8 {
+    const NOT_STARTED: u8 = 125;
+    process::permit_tracer(tracer);
+    let started =
+        hello.write_all(&std::process::id().to_ne_bytes()).and_then(|()| go.read_exact(&mut [0]));
+    if started.is_err() {
+        return NOT_STARTED;
+    }
+    process::restore_broken_pipe();
+    mask.set();
+    let (stage, error) = match seccomp::install(filter) {
+        Err(error) => (FILTER, error),
+        Ok(()) => {
+            (RUN, process::execute(&command.program, &command.arguments, &command.environment))
+        }
+    };
+    let errno = error.raw_os_error().unwrap_or(0).to_ne_bytes();
+    // Nobody hears it if the recorder has died.
+    let _ = failed.write_all(&[[stage].as_slice(), &errno].concat());
+    NOT_STARTED
+}

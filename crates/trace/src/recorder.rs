@@ -1,0 +1,198 @@
+//! The process that the user started: it launches the command and its tracer, and takes what they
+//! note.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use thruway_sys::process::{self, Change, Wait};
+use thruway_sys::signal::{self, Mask, number};
+
+use crate::area::Area;
+use crate::doorbell::Doorbell;
+use crate::error::TRACE;
+use crate::launch::{Launched, Parts, launch};
+use crate::reader::Reader;
+use crate::record::Calls;
+use crate::recording::Sink;
+use crate::{Command, Error, keeper};
+
+/// How calls are noted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The programs note their own calls; the tracer sees the rest.
+    #[default]
+    Stub,
+    /// The tracer notes every call.
+    Ptrace,
+}
+
+/// How a recording ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// How the command ended; nobody knows if the recording was cut short.
+    pub end: Option<Change>,
+    /// How long it ran, in nanoseconds.
+    pub wall_ns: u64,
+    /// How often a program was stopped for the tracer.
+    pub stops: u64,
+    /// How many calls the tracer noted itself.
+    pub traced: u64,
+    /// Whether the tracer died before the command's end: later calls are missing.
+    pub is_cut_short: bool,
+}
+
+impl Outcome {
+    /// That of a recording whose end is missing, and whose last event was at `wall_ns`.
+    pub(crate) fn cut_short(wall_ns: u64) -> Self {
+        Self { end: None, wall_ns, stops: 0, traced: 0, is_cut_short: true }
+    }
+}
+
+/// A command that runs and is recorded.
+#[derive(Debug)]
+pub struct Recorder {
+    area: Area,
+    doorbell: Doorbell,
+    signals: signal::Reader,
+    processes: Launched,
+    reader: Reader,
+    end: Option<Change>,
+}
+
+/// The rings are read this often while something is noted: a busy ring takes three times as long to
+/// fill.
+const PAUSE_SHORTEST: Duration = Duration::from_millis(2);
+/// And this often while nothing is.
+const PAUSE_LONGEST: Duration = Duration::from_millis(32);
+
+impl Recorder {
+    /// Starts the command in the current folder.
+    ///
+    /// Call this before the first thread is started, and once a process: it forks, and it keeps the
+    /// process's signals for itself to pass them on.
+    ///
+    /// # Errors
+    /// The command cannot be run, or the system does not let us trace.
+    pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
+        let failed = |error| Error::system(TRACE, command.program(), error);
+        let calls = Calls::new();
+        let area = Area::new(&calls.shapes()).map_err(failed)?;
+        let doorbell = Doorbell::new().map_err(failed)?;
+        let held = Mask::of(&HELD);
+        let mask = held.set();
+        let signals = signal::Reader::new(&held).map_err(failed)?;
+        let with_stub = backend == Backend::Stub && cfg!(target_arch = "x86_64");
+        let mut reader = Reader::new(calls);
+        let parts = Parts { area: &area, doorbell: &doorbell, with_stub, mask: &mask };
+        let processes = launch(command, parts)?;
+        reader.watch(processes.command);
+        Ok(Self { area, doorbell, signals, processes, reader, end: None })
+    }
+
+    /// Takes every call until nobody is left that could make one: background children of the
+    /// command are waited for. `sink` gets the calls in the order in which they ended.
+    ///
+    /// # Errors
+    /// The system does not let us trace.
+    pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
+        let mut pause = PAUSE_SHORTEST;
+        let tracer_end = loop {
+            let taken = self.reader.drain(&self.area, sink);
+            sink.pause();
+            pause = if taken > 0 { PAUSE_SHORTEST } else { (2 * pause).min(PAUSE_LONGEST) };
+            self.sleep(pause);
+            self.pass_signals();
+            self.look_after_command();
+            if let Ok(Some((_, end))) = process::wait(Wait::News(self.processes.tracer)) {
+                break end;
+            }
+        };
+        let is_cut_short = self.end_of_tracer(tracer_end)?;
+        self.reader.finish(&self.area, sink);
+        self.look_after_command();
+        let outcome = Outcome {
+            end: self.end,
+            wall_ns: self.reader.wall_ns(),
+            stops: self.area.stops(),
+            traced: self.reader.traced(),
+            is_cut_short,
+        };
+        sink.end(&outcome);
+        Ok(outcome)
+    }
+
+    /// Until a ring is full, a signal has come or `pause` is over.
+    fn sleep(&self, pause: Duration) {
+        let mut awaited = [
+            PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+        ];
+        let pause = Timespec::try_from(pause).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
+        // Interrupted or not: what there is to do is looked at anyway.
+        let _ = poll(&mut awaited, Some(&pause));
+        self.doorbell.hear();
+    }
+
+    /// A signal that was sent to us alone was meant for the command. One from the terminal went to
+    /// the command as well.
+    fn pass_signals(&mut self) {
+        while let Some(received) = self.signals.receive() {
+            let is_passed = received.from_process && !NOT_PASSED.contains(&received.signal);
+            if is_passed && self.end.is_none() {
+                // It has just ended if this fails.
+                let _ = process::send_signal(self.processes.command, received.signal);
+            }
+        }
+    }
+
+    /// Stops with the command, so that a shell sees the job as stopped, and takes its end.
+    fn look_after_command(&mut self) {
+        let command = self.processes.command;
+        while self.end.is_none() {
+            match process::wait(Wait::News(command)) {
+                Ok(Some((_, Change::Stopped { .. }))) => {
+                    process::stop_here();
+                    if matches!(process::wait(Wait::News(command)), Ok(None)) {
+                        // We were continued, and it was not.
+                        let _ = process::send_signal(command, number::SIGCONT);
+                    }
+                }
+                Ok(Some((_, Change::Continued))) => {}
+                Ok(Some((_, end))) => self.end = Some(end),
+                Ok(None) | Err(_) => break,
+            }
+        }
+    }
+
+    /// Whether the tracer died too early; what it traced is then let through.
+    fn end_of_tracer(&mut self, end: Change) -> Result<bool, Error> {
+        match end {
+            Change::Exited(0) => Ok(false),
+            Change::Exited(errno) if self.reader.is_empty() => {
+                let error = std::io::Error::from_raw_os_error(i32::from(errno));
+                Err(Error::system(TRACE, b"the command", error))
+            }
+            _ => {
+                let end = keeper::keep(&self.area, self.processes.command);
+                self.end = self.end.or(end);
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Signals that we hold back, to pass them on.
+const HELD: [i32; 8] = [
+    number::SIGCHLD,
+    number::SIGHUP,
+    number::SIGINT,
+    number::SIGQUIT,
+    number::SIGTERM,
+    number::SIGTSTP,
+    number::SIGUSR1,
+    number::SIGUSR2,
+];
+const NOT_PASSED: [i32; 1] = [number::SIGCHLD];

@@ -1,0 +1,196 @@
+//! One line of a recording.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use thruway_sys::process::Change;
+
+use crate::call::Call;
+use crate::event::{Called, Deed, Event};
+use crate::{Header, Outcome};
+
+/// Any line but the first.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Line<'a> {
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) at: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    process: i32,
+    /// Left out where it is the process's first.
+    #[serde(skip_serializing_if = "is_default")]
+    thread: i32,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    call: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_default")]
+    took: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<i64>,
+    #[serde(skip_serializing_if = "is_default")]
+    flags: u32,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    name: Option<Name<'a>>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    second: Option<Name<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    made: Option<i32>,
+    #[serde(skip_serializing_if = "is_default")]
+    is_thread: bool,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    became: Option<Vec<Name<'a>>>,
+    #[serde(skip_serializing_if = "is_default")]
+    ended: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) end: Option<End>,
+}
+
+/// The last line's content.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct End {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    wall: u64,
+    stops: u64,
+    traced: u64,
+    #[serde(skip_serializing_if = "is_default")]
+    is_cut_short: bool,
+}
+
+/// A name: text where it is text, and its bytes in hexadecimal where it is not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Name<'a> {
+    #[serde(borrow)]
+    Text(Cow<'a, str>),
+    Bytes {
+        hex: String,
+    },
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl<'a> Line<'a> {
+    pub(super) fn of(event: &Event<'a>) -> Self {
+        let thread = if event.thread == event.process { 0 } else { event.thread };
+        let line = Self { at: event.at_ns, process: event.process, thread, ..Self::default() };
+        match &event.deed {
+            Deed::Called(called) => Self {
+                call: Some(called.call.name.into()),
+                took: called.took_ns,
+                result: Some(called.result),
+                flags: called.flags,
+                name: Name::of(called.names[0]),
+                second: Name::of(called.names[1]),
+                ..line
+            },
+            Deed::Made { child, is_thread } => {
+                Self { made: Some(*child), is_thread: *is_thread, ..line }
+            }
+            Deed::Became(words) => {
+                let words = words.iter().map(|word| Name::new(word)).collect();
+                Self { became: Some(words), ..line }
+            }
+            Deed::Ended => Self { ended: true, ..line },
+        }
+    }
+
+    pub(super) fn of_end(outcome: &Outcome) -> Self {
+        let (status, signal) = match outcome.end {
+            Some(Change::Exited(status)) => (Some(status), None),
+            Some(Change::Killed(signal)) => (None, Some(signal)),
+            _ => (None, None),
+        };
+        let Outcome { wall_ns: wall, stops, traced, is_cut_short, .. } = *outcome;
+        Self {
+            end: Some(End { status, signal, wall, stops, traced, is_cut_short }),
+            ..Self::default()
+        }
+    }
+
+    /// The event of the line. `names` keeps what is not text. `None`: it is none that we know.
+    pub(super) fn event<'b>(&'b self, names: &'b mut Vec<Vec<u8>>) -> Option<Event<'b>> {
+        let all = [self.name.as_ref(), self.second.as_ref()].into_iter().flatten();
+        names.clear();
+        names.extend(all.chain(self.became.iter().flatten()).filter_map(Name::decoded));
+        let mut decoded = names.iter();
+        let mut bytes = |name: &'b Name<'a>| match name {
+            Name::Text(text) => Some(text.as_bytes()),
+            Name::Bytes { .. } => decoded.next().map(Vec::as_slice),
+        };
+        let mut name =
+            |name: &'b Option<Name<'a>>| name.as_ref().map_or(Some(&b""[..]), &mut bytes);
+        let deed = if let Some(call) = &self.call {
+            Deed::Called(Called {
+                call: Call::named(call)?,
+                took_ns: self.took,
+                result: self.result?,
+                flags: self.flags,
+                names: [name(&self.name)?, name(&self.second)?],
+            })
+        } else if let Some(child) = self.made {
+            Deed::Made { child, is_thread: self.is_thread }
+        } else if let Some(words) = &self.became {
+            Deed::Became(words.iter().map(bytes).collect::<Option<_>>()?)
+        } else if self.ended {
+            Deed::Ended
+        } else {
+            return None;
+        };
+        let thread = if self.thread == 0 { self.process } else { self.thread };
+        Some(Event { at_ns: self.at, process: self.process, thread, deed })
+    }
+}
+
+impl End {
+    pub(super) fn outcome(&self) -> Outcome {
+        Outcome {
+            end: self.status.map(Change::Exited).or(self.signal.map(Change::Killed)),
+            wall_ns: self.wall,
+            stops: self.stops,
+            traced: self.traced,
+            is_cut_short: self.is_cut_short,
+        }
+    }
+}
+
+impl<'a> Name<'a> {
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        (!bytes.is_empty()).then(|| Self::new(bytes))
+    }
+
+    fn new(bytes: &'a [u8]) -> Self {
+        match str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.into()),
+            Err(_) => {
+                let hex = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                Self::Bytes { hex }
+            }
+        }
+    }
+
+    /// The bytes of what is not text; none for a digit that is no digit.
+    fn decoded(&self) -> Option<Vec<u8>> {
+        let Self::Bytes { hex } = self else { return None };
+        let digits = hex.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        Some(digits.map_while(byte).collect())
+    }
+}
+
+/// The first line.
+pub(super) fn header(line: &[u8]) -> Result<Header, String> {
+    let header: Header = serde_json::from_slice(line)
+        .map_err(|_| "this is no recording of thruway trace".to_owned())?;
+    if header.thruway != "trace" {
+        return Err("this is no recording of thruway trace".to_owned());
+    }
+    if header.format > super::FORMAT {
+        return Err(format!("format {} is newer than this thruway", header.format));
+    }
+    Ok(header)
+}

@@ -1,0 +1,164 @@
+//! Recordings as files: a line of JSON a fact. The first is the [`Header`], the last the
+//! [`Outcome`]; between them stands an [`Event`] a line, in the order in which calls ended.
+//!
+//! A file whose end is missing is a recording all the same: what is there counts.
+
+mod line;
+mod perfetto;
+mod reader;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Backend, Command, Outcome};
+
+pub use perfetto::TraceEvents;
+pub use reader::Reader;
+pub use writer::Writer;
+
+/// The format that this version writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+
+/// What was recorded, where and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Always `trace`: what kind of file this is.
+    pub thruway: String,
+    /// The version of the format.
+    pub format: u32,
+    /// The version of the program that wrote it.
+    pub version: String,
+    /// The command and its arguments.
+    pub command: Vec<String>,
+    /// The folder that it was started in.
+    pub folder: String,
+    /// A hash of its whole environment, in hexadecimal: the same for the same variables.
+    pub environment: String,
+    /// The variables that decide where things are searched.
+    pub variables: BTreeMap<String, String>,
+    /// How calls were noted.
+    pub backend: Backend,
+    /// The kernel's name and version.
+    pub kernel: String,
+    /// The machine's architecture.
+    pub machine: String,
+    /// When it started, in seconds since 1970.
+    pub started: u64,
+}
+
+impl Header {
+    /// The header of a recording that starts now, of a command with this environment.
+    #[must_use]
+    pub fn new(command: &Command, backend: Backend, environment: &[(OsString, OsString)]) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let system = rustix::system::uname();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let variables = environment.iter().filter_map(|(name, value)| {
+            let name = name.to_str().filter(|name| is_about_searches(name))?;
+            Some((name.to_owned(), text(value.as_bytes())))
+        });
+        Self {
+            thruway: "trace".to_owned(),
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: command.arguments.iter().map(|word| text(word.as_bytes())).collect(),
+            folder: text(std::env::current_dir().unwrap_or_default().as_os_str().as_bytes()),
+            environment: format!("{:016x}", hash(environment)),
+            variables: variables.collect(),
+            backend,
+            kernel: format!(
+                "{} {}",
+                text(system.sysname().to_bytes()),
+                text(system.release().to_bytes())
+            ),
+            machine: text(system.machine().to_bytes()),
+            started: now.map_or(0, |now| now.as_secs()),
+        }
+    }
+
+    /// The value of a variable that decides where things are searched.
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str)
+    }
+}
+
+/// Whether a variable says where to search, or in which language.
+fn is_about_searches(name: &str) -> bool {
+    const NAMES: [&str; 17] = [
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "RUBYLIB",
+        "RUBYOPT",
+        "GEM_HOME",
+        "GEM_PATH",
+        "NODE_PATH",
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "VIRTUAL_ENV",
+    ];
+    NAMES.contains(&name) || name.starts_with("LC_")
+}
+
+/// FNV-1a over the variables in the order of their names.
+fn hash(environment: &[(OsString, OsString)]) -> u64 {
+    let mut variables: Vec<_> = environment.iter().collect();
+    variables.sort();
+    let pieces =
+        variables.iter().flat_map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes(), b"\0"]);
+    pieces.flatten().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Takes what is recorded as it comes.
+pub trait Sink {
+    /// Takes the next event.
+    fn event(&mut self, event: &crate::Event<'_>);
+
+    /// There is nothing more right now: the time for what should not be done event by event.
+    fn pause(&mut self) {}
+
+    /// The recording has ended.
+    fn end(&mut self, _outcome: &Outcome) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn the_order_of_variables_does_not_change_the_hash() {
+        let one = variables(&[("A", "1"), ("B", "2")]);
+        let other = variables(&[("B", "2"), ("A", "1")]);
+        assert_eq!(hash(&one), hash(&other));
+        assert_ne!(hash(&one), hash(&variables(&[("A", "1"), ("B", "3")])));
+        assert_ne!(hash(&one), hash(&variables(&[("A", "1B=2")])));
+    }
+
+    #[test]
+    fn only_variables_about_searches_are_kept() {
+        let environment = variables(&[("PATH", "/bin"), ("PASSWORD", "x"), ("LC_ALL", "C")]);
+        let command = Command::find(&["/bin/true".into()], "".as_ref(), []).unwrap();
+        let header = Header::new(&command, Backend::Stub, &environment);
+        let kept: Vec<_> = header.variables.keys().map(String::as_str).collect();
+        assert_eq!(kept, ["LC_ALL", "PATH"]);
+        assert_eq!(header.variable("PATH"), Some("/bin"));
+    }
+}

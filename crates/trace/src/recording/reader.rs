@@ -1,0 +1,190 @@
+//! Reading a recording.
+
+use std::io::{self, BufRead};
+
+use super::line::{Line, header};
+use super::{Header, Sink};
+use crate::{Error, Outcome};
+
+/// Reads a recording, line by line.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    /// What messages call it.
+    name: Vec<u8>,
+    header: Header,
+    buffer: Vec<u8>,
+    lines: u64,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header; `name` is what messages call the file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no recording that we know.
+    pub fn new(input: R, name: &[u8]) -> Result<Self, Error> {
+        let placeholder = Header::default();
+        let mut reader =
+            Self { input, name: name.to_vec(), header: placeholder, buffer: Vec::new(), lines: 0 };
+        reader.next_line()?;
+        reader.header = header(&reader.buffer).map_err(|reason| reader.malformed(reason))?;
+        Ok(reader)
+    }
+
+    /// What was recorded.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Passes every event to `sink`, and the outcome. A recording whose end is missing counts as cut
+    /// short.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line in it is none of a recording.
+    pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
+        let mut names = Vec::new();
+        let mut last_ns = 0;
+        while self.next_line()? {
+            let line: Line<'_> = match serde_json::from_slice(&self.buffer) {
+                Ok(line) => line,
+                // The writer was stopped in the middle of it.
+                Err(_) if !self.buffer.ends_with(b"\n") => break,
+                Err(error) => return Err(self.malformed(error)),
+            };
+            if let Some(end) = line.end {
+                let outcome = end.outcome();
+                sink.end(&outcome);
+                return Ok(outcome);
+            }
+            last_ns = last_ns.max(line.at);
+            match line.event(&mut names) {
+                Some(event) => sink.event(&event),
+                None => return Err(self.malformed("neither a call nor anything else we know")),
+            }
+        }
+        let outcome = Outcome::cut_short(last_ns);
+        sink.end(&outcome);
+        Ok(outcome)
+    }
+
+    /// Reads the next line into the buffer. `false`: there is none.
+    fn next_line(&mut self) -> Result<bool, Error> {
+        self.buffer.clear();
+        self.lines += 1;
+        let read = self.input.read_until(b'\n', &mut self.buffer);
+        let failed = |error: io::Error| Error::system("read", &self.name, error);
+        Ok(read.map_err(failed)? > 0)
+    }
+
+    fn malformed(&self, reason: impl std::fmt::Display) -> Error {
+        Error::malformed(&self.name, self.lines, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Call;
+    use crate::event::{Called, Deed};
+    use crate::{Backend, Change, Event, Writer};
+
+    /// Keeps what it gets, as text.
+    #[derive(Default)]
+    struct Keeper(Vec<String>);
+
+    impl Sink for Keeper {
+        fn event(&mut self, event: &Event<'_>) {
+            self.0.push(format!("{event:?}"));
+        }
+    }
+
+    fn header() -> Header {
+        Header {
+            thruway: "trace".into(),
+            format: 1,
+            command: vec!["ls".into(), "-l \"x\"".into()],
+            backend: Backend::Ptrace,
+            ..Header::default()
+        }
+    }
+
+    fn events<'a>() -> Vec<Event<'a>> {
+        let called = |names| Called {
+            call: Call::named("renameat2").unwrap(),
+            took_ns: 5,
+            result: -2,
+            flags: 7,
+            names,
+        };
+        let deeds = vec![
+            Deed::Made { child: 12, is_thread: true },
+            Deed::Called(called([b"/a \"b\"\\\n", b""])),
+            Deed::Called(called([b"/plain", b"/not \xff text"])),
+            Deed::Called(called([b"/\xfe", b"/\xff"])),
+            Deed::Became(vec![b"ls", b"", b"\xff"]),
+            Deed::Ended,
+        ];
+        let event = |(at_ns, deed)| Event { at_ns, process: 11, thread: 12, deed };
+        (0..).zip(deeds).map(event).collect()
+    }
+
+    fn outcome() -> Outcome {
+        let end = Some(Change::Killed(9));
+        Outcome { end, wall_ns: 99, stops: 3, traced: 2, is_cut_short: false }
+    }
+
+    fn written() -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, &header()).unwrap();
+        events().iter().for_each(|event| writer.event(event));
+        writer.end(&outcome());
+        assert!(writer.error().is_none());
+        drop(writer);
+        file
+    }
+
+    fn read(file: &[u8]) -> Result<(Vec<String>, Outcome), String> {
+        let mut keeper = Keeper::default();
+        let reader = Reader::new(file, b"file").map_err(|error| error.to_string())?;
+        assert_eq!(*reader.header(), header());
+        let outcome = reader.run(&mut keeper).map_err(|error| error.to_string())?;
+        Ok((keeper.0, outcome))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let expected: Vec<_> = events().iter().map(|event| format!("{event:?}")).collect();
+        assert_eq!(read(&written()), Ok((expected, outcome())));
+    }
+
+    #[test]
+    fn a_recording_that_was_cut_anywhere_is_read_up_to_there() {
+        let file = written();
+        let whole = read(&file).unwrap().0;
+        let first = file.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for end in first..file.len() - 1 {
+            let (events, outcome) = read(&file[..end]).unwrap();
+            assert_eq!(events[..], whole[..events.len()]);
+            assert!(outcome.is_cut_short || events.len() == whole.len());
+        }
+    }
+
+    #[test]
+    fn damage_is_named_with_its_line() {
+        let mut file = written();
+        let text = String::from_utf8(file.clone()).unwrap().replace("renameat2", "fly");
+        let error = read(text.as_bytes()).unwrap_err();
+        assert_eq!(error, "file, line 3: neither a call nor anything else we know");
+        let second = file.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        file[second] = b'!';
+        assert!(read(&file).unwrap_err().starts_with("file, line 2: expected value"));
+    }
+
+    #[test]
+    fn other_files_are_no_recordings() {
+        for text in ["", "{}", "x\n", "{\"thruway\":\"load\"}\n"] {
+            let error = Reader::new(text.as_bytes(), b"f").unwrap_err().to_string();
+            assert_eq!(error, "f, line 1: this is no recording of thruway trace");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Writing a recording.
+
+use std::io::{self, BufWriter, Write};
+
+use super::line::Line;
+use super::{Header, Sink};
+use crate::{Event, Outcome};
+
+/// Writes a recording as it comes. After the first error it writes no more: the command is not to
+/// notice, and what was written stays readable.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    output: BufWriter<W>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header to `output`.
+    ///
+    /// # Errors
+    /// Whatever writing reports.
+    pub fn new(output: W, header: &Header) -> io::Result<Self> {
+        const BUFFER_BYTES: usize = 1 << 16;
+        let mut output = BufWriter::with_capacity(BUFFER_BYTES, output);
+        serde_json::to_writer(&mut output, header)?;
+        output.write_all(b"\n")?;
+        output.flush()?;
+        Ok(Self { output, error: None })
+    }
+
+    /// The error after which nothing more was written.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    fn line(&mut self, line: &Line<'_>) {
+        self.attempt(|output| {
+            serde_json::to_writer(&mut *output, line)?;
+            output.write_all(b"\n")
+        });
+    }
+
+    fn attempt(&mut self, write: impl FnOnce(&mut BufWriter<W>) -> io::Result<()>) {
+        if self.error.is_none()
+            && let Err(error) = write(&mut self.output)
+        {
+            self.error = Some(error);
+        }
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.line(&Line::of(event));
+    }
+
+    fn pause(&mut self) {
+        self.attempt(BufWriter::flush);
+    }
+
+    fn end(&mut self, outcome: &Outcome) {
+        self.line(&Line::of_end(outcome));
+        self.attempt(BufWriter::flush);
+    }
+}

@@ -1,0 +1,337 @@
+//! The process that attaches to the command: it notes what the stub cannot, and puts the stub into
+//! every new program.
+//!
+//! It is small and keeps little, so that it outlives the recorder if need be: a call that the filter
+//! stops fails where nobody traces.
+
+#[cfg(target_arch = "x86_64")]
+mod program;
+#[cfg(target_arch = "x86_64")]
+mod site;
+mod thread;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+#[cfg(target_arch = "x86_64")]
+use std::rc::Rc;
+use std::time::Duration;
+
+use thruway_sys::process::{self, Change, Wait};
+use thruway_sys::ptrace::{self, Phase, Resume, event};
+use thruway_sys::ticks::ticks;
+
+use crate::area::{Area, Slot};
+use crate::call::{Abi, Argument, Call};
+use crate::doorbell::Doorbell;
+use crate::record::{self, Calls, Notice, Record};
+#[cfg(target_arch = "x86_64")]
+use program::{Injector, Place};
+pub(crate) use thread::flag;
+use thread::{Pending, Thread, clone_flags};
+
+/// What the tracer needs to know.
+#[derive(Debug)]
+pub(crate) struct Setting<'a> {
+    pub(crate) area: &'a Area,
+    /// Wakes the recorder.
+    pub(crate) doorbell: &'a Doorbell,
+    /// The recorder's process.
+    pub(crate) recorder: i32,
+    /// Whether the stub is put into programs.
+    pub(crate) with_stub: bool,
+}
+
+/// The state of everything that is traced.
+pub(crate) struct Tracer<'a> {
+    setting: Setting<'a>,
+    calls: Calls,
+    threads: HashMap<i32, Thread>,
+    /// Children that stopped before their parent told of them.
+    early: HashSet<i32>,
+    free: Vec<Slot>,
+    #[cfg(target_arch = "x86_64")]
+    injector: Option<Injector>,
+}
+
+impl<'a> Tracer<'a> {
+    /// Attaches to `root`, which has not run anything yet.
+    pub(crate) fn attach(setting: Setting<'a>, root: i32) -> io::Result<Self> {
+        ptrace::seize(root)?;
+        let calls = Calls::new();
+        let mut tracer = Self {
+            #[cfg(target_arch = "x86_64")]
+            injector: if setting.with_stub {
+                Injector::new(setting.area, calls.shapes())
+            } else {
+                None
+            },
+            setting,
+            calls,
+            threads: HashMap::new(),
+            early: HashSet::new(),
+            free: Slot::all().collect(),
+        };
+        // The lowest first: they share pages.
+        tracer.free.reverse();
+        tracer.adopt(root, Thread::default());
+        Ok(tracer)
+    }
+
+    /// Traces until nobody is left.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while let Some((thread, change)) = process::wait(Wait::Any)? {
+            self.setting.area.count_stop();
+            match change {
+                Change::Exited(_) | Change::Killed(_) => self.end(thread),
+                Change::Stopped { signal, event } => {
+                    if self.stopped(thread, signal, event).is_err() {
+                        // Killed meanwhile, most likely; otherwise it goes on unnoted.
+                        let _ = ptrace::resume(thread, Resume::Run, 0);
+                    }
+                }
+                Change::Continued => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, thread: i32, signal: i32, event: i32) -> io::Result<()> {
+        if !self.threads.contains_key(&thread) && event != event::EXECUTE {
+            self.early.insert(thread);
+            return Ok(());
+        }
+        match event {
+            event::SECCOMP => self.call_begins(thread),
+            event::FORK | event::VFORK | event::CLONE => self.child(thread, event),
+            event::EXECUTE => self.program(thread),
+            event::STOP if signal != ptrace::TRAP => ptrace::resume(thread, Resume::Listen, 0),
+            event::STOP => self.go_on(thread, 0),
+            _ if signal == ptrace::SYSCALL_STOP => self.call_ends(thread),
+            _ => self.signal(thread, signal),
+        }
+    }
+
+    /// Lets a thread run to whatever comes next.
+    fn go_on(&self, thread: i32, signal: i32) -> io::Result<()> {
+        let in_call = self.threads.get(&thread).is_some_and(|thread| thread.call.is_some());
+        let how = if in_call { Resume::UntilSyscall } else { Resume::Run };
+        ptrace::resume(thread, how, signal)
+    }
+
+    fn adopt(&mut self, id: i32, mut thread: Thread) {
+        thread.slot =
+            if self.setting.with_stub && !thread.is_foreign { self.free.pop() } else { None };
+        self.setting.area.assign(id, thread.slot);
+        self.threads.insert(id, thread);
+    }
+
+    fn end(&mut self, id: i32) {
+        self.early.remove(&id);
+        if let Some(thread) = self.threads.remove(&id) {
+            self.setting.area.forget(id);
+            self.free.extend(thread.slot);
+            self.release_parent(thread.vfork_parent);
+            self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
+        }
+    }
+
+    /// The parent of a `vfork` goes on: its child has ended or become another program.
+    fn release_parent(&mut self, parent: Option<i32>) {
+        if let Some(parent) = parent.and_then(|parent| self.threads.get_mut(&parent)) {
+            parent.is_suspended = false;
+        }
+    }
+
+    fn child(&mut self, id: i32, event: i32) -> io::Result<()> {
+        let child = ptrace::message(id)?;
+        let flags = clone_flags(id, event);
+        let Some(parent) = self.threads.get_mut(&id) else { return Ok(()) };
+        #[cfg(target_arch = "x86_64")]
+        if let Some(injector) = &mut self.injector
+            && flags & flag::IS_THREAD != 0
+            && Rc::strong_count(&parent.program) == 1
+        {
+            injector.patch_ahead(id, parent);
+        }
+        let mut made = parent.child(flags);
+        if event == event::VFORK {
+            parent.is_suspended = true;
+            made.vfork_parent = Some(id);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if made.is_foreign && !parent.is_foreign {
+            program::disable_stub(child, &made);
+        }
+        self.note(&Record::notice(Notice::Fork, id, ticks(), [child.unsigned_abs(), flags]));
+        self.adopt(child, made);
+        if self.early.remove(&child) {
+            ptrace::resume(child, Resume::Run, 0)?;
+        }
+        self.go_on(id, 0)
+    }
+
+    fn program(&mut self, id: i32) -> io::Result<()> {
+        let before = ptrace::message(id)?;
+        let now = ticks();
+        let Some(mut thread) = self.threads.remove(&before) else { return self.go_on(id, 0) };
+        if before != id {
+            // The thread takes over the process's id; whoever had it has ended without a word.
+            self.end(id);
+            self.setting.area.forget(before);
+        }
+        if let Some(pending) = thread.call.take() {
+            self.note(&pending.record(before, now, 0));
+        } else if let Some(slot) = thread.slot.filter(|slot| self.setting.area.is_busy(*slot)) {
+            self.setting.area.finish(slot, now, 0);
+        }
+        // One tick later: the call comes first.
+        let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
+        notice.names[0] = thread::arguments(id);
+        self.note(&notice);
+        self.release_parent(thread.vfork_parent.take());
+        thread.becomes_program();
+        self.setting.area.assign(id, thread.slot);
+        #[cfg(target_arch = "x86_64")]
+        if let (Some(injector), Some(slot)) = (&self.injector, thread.slot) {
+            self.setting.area.forget_base(slot);
+            injector.start(id, slot);
+        }
+        self.threads.insert(id, thread);
+        self.go_on(id, 0)
+    }
+
+    fn call_begins(&mut self, id: i32) -> io::Result<()> {
+        let syscall = ptrace::syscall(id)?;
+        let Phase::Entry { number, arguments } = syscall.phase else { return self.go_on(id, 0) };
+        let known = Abi::of(syscall.architecture, number)
+            .and_then(|(abi, number)| Some((abi, number, self.calls.call(abi, number)?)));
+        let Some((abi, number, call)) = known else { return self.go_on(id, 0) };
+        #[cfg(target_arch = "x86_64")]
+        if abi == Abi::Native && self.through_stub(id, call, number, syscall.instruction_pointer)? {
+            return ptrace::resume(id, Resume::Run, 0);
+        }
+        let pending = Pending {
+            number: record::number(abi, number),
+            started: ticks(),
+            call,
+            arguments: [0, 1, 2, 3].map(|index| arguments[index] as u32),
+            names: read_names(id, call, arguments),
+        };
+        if let Some(thread) = self.threads.get_mut(&id) {
+            thread.call = Some(pending);
+        }
+        ptrace::resume(id, Resume::UntilSyscall, 0)
+    }
+
+    /// Sends a call through the stub, which notes it; from then on its site goes there by itself.
+    /// `false`: the tracer has to note it.
+    #[cfg(target_arch = "x86_64")]
+    fn through_stub(&self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
+        let area = self.setting.area;
+        let (Some(injector), Some(thread)) = (&self.injector, self.threads.get(&id)) else {
+            return Ok(false);
+        };
+        let Some(slot) = thread.slot else { return Ok(false) };
+        let Some(base) = thread.program.borrow_mut().base(|| area.base(slot)) else {
+            return Ok(false);
+        };
+        match Injector::place(base, back) {
+            Place::Program if call.shape().is_some() && !area.is_busy(slot) => {
+                let may_patch = call.is_always_recorded() && self.is_alone(thread);
+                Injector::redirect(id, thread, base, number, back, may_patch)?;
+                Ok(true)
+            }
+            Place::Restart => {
+                if let Some(record) = Record::interrupted(&area.unfinished(slot), ticks()) {
+                    self.note(&record);
+                }
+                injector.restart(id)?;
+                Ok(true)
+            }
+            Place::Stub if !area.is_busy(slot) => {
+                // Its ring is full.
+                self.setting.doorbell.ring();
+                self.close_without_recorder();
+                Ok(false)
+            }
+            Place::Program | Place::Stub => Ok(false),
+        }
+    }
+
+    /// Whether nobody else can be running in this thread's memory.
+    #[cfg(target_arch = "x86_64")]
+    fn is_alone(&self, thread: &Thread) -> bool {
+        let shares = |other: &&Thread| Rc::ptr_eq(&other.program, &thread.program);
+        let runs = |other: &&Thread| !other.is_suspended;
+        Rc::strong_count(&thread.program) == 1
+            || self.threads.values().filter(shares).filter(runs).count() == 1
+    }
+
+    fn call_ends(&mut self, id: i32) -> io::Result<()> {
+        let syscall = ptrace::syscall(id)?;
+        if let Phase::Exit { result } = syscall.phase
+            && let Some(thread) = self.threads.get_mut(&id)
+            && let Some(pending) = thread.call.take()
+        {
+            thread.settle(&pending, result);
+            self.note(&pending.record(id, ticks(), result));
+        }
+        self.go_on(id, 0)
+    }
+
+    fn signal(&mut self, id: i32, signal: i32) -> io::Result<()> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(thread) = self.threads.get(&id)
+            && Injector::repair(id, thread, signal)?
+        {
+            return self.go_on(id, 0);
+        }
+        self.go_on(id, signal)
+    }
+
+    /// Notes something, as soon as there is room for it.
+    fn note(&self, record: &Record) {
+        while !self.setting.area.append(record) {
+            self.close_without_recorder();
+            if self.setting.area.is_closed() {
+                return;
+            }
+            self.setting.doorbell.ring();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// Without a recorder nothing is noted any more, and the programs are let through.
+    fn close_without_recorder(&self) {
+        if process::parent() != self.setting.recorder {
+            self.setting.area.close();
+        }
+    }
+}
+
+/// The names that a call of a stopped thread asks for.
+fn read_names(thread: i32, call: &Call, arguments: [u64; 6]) -> [Vec<u8>; 2] {
+    call.names.map(|argument| match argument {
+        Argument::None => Vec::new(),
+        Argument::Plain(at) | Argument::At(_, at) => read_name(thread, arguments[usize::from(at)]),
+    })
+}
+
+/// The bytes up to a NUL at `address`; none if they are not readable.
+fn read_name(thread: i32, address: u64) -> Vec<u8> {
+    const USUAL: usize = 256;
+    const LONGEST: usize = 4096;
+    for length in [USUAL, LONGEST] {
+        let mut name = vec![0; length];
+        let count = ptrace::read_memory(thread, address, &mut name).unwrap_or(0);
+        name.truncate(count);
+        if let Some(end) = name.iter().position(|byte| *byte == 0) {
+            name.truncate(end);
+            return name;
+        }
+        if count < length {
+            break;
+        }
+    }
+    Vec::new()
+}

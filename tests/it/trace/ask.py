@@ -1,0 +1,5 @@
+def ask(name, folder=None):
+    try:
+        os.stat(name, dir_fd=folder)
+    except OSError:
+        pass

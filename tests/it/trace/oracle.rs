@@ -1,0 +1,294 @@
+//! Counts are equal to those of `strace -f -c -e trace=%file`, by call and by error, with each back
+//! end: same command, same environment.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::{Counts, Place, counts, has, report, trace};
+
+const BACKENDS: [&str; 2] = ["stub", "ptrace"];
+
+/// What strace counts; the command runs once before, so that caches are as they will be.
+fn strace(command: &mut Command) -> Counts {
+    let quiet = |command: &mut Command| command.output().expect("the command starts");
+    quiet(command);
+    let place = Place::new();
+    let summary = place.path().join("summary");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-e", "trace=%file", "-o"]).arg(&summary);
+    strace.arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        strace.current_dir(folder);
+    }
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => strace.env(name, value),
+            None => strace.env_remove(name),
+        };
+    }
+    quiet(&mut strace);
+    parsed(&std::fs::read_to_string(summary).expect("strace wrote its summary"))
+}
+
+/// The rows of a summary: five columns, or six where a call failed. Calls of another ABI stand in a
+/// table of their own, and count together with those of the same name.
+fn parsed(summary: &str) -> Counts {
+    let mut counts = Counts::new();
+    for line in summary.lines() {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let [share, _, _, calls, rest @ ..] = columns.as_slice() else { continue };
+        let (Ok(_), Ok(calls)) = (share.parse::<f64>(), calls.parse::<u64>()) else { continue };
+        let (failed, name) = match rest {
+            [failed, name] => (failed.parse().expect("a count"), *name),
+            [name] => (0, *name),
+            _ => continue,
+        };
+        if name != "total" {
+            let count = counts.entry(name.to_owned()).or_default();
+            *count = (count.0 + calls, count.1 + failed);
+        }
+    }
+    counts
+}
+
+fn assert_equal(command: &mut Command) {
+    if !has("strace") || !has(command.get_program().to_str().expect("text")) {
+        return;
+    }
+    let expected = strace(command);
+    assert!(expected.values().map(|(calls, _)| calls).sum::<u64>() > 0, "{expected:?}");
+    for backend in BACKENDS {
+        let place = Place::new();
+        let recording = place.path().join("recording");
+        let path = recording.to_str().expect("text");
+        trace(&["--backend", backend, "-o", path], command);
+        assert_eq!(counts(&report(&recording)), expected, "{backend} {command:?}");
+    }
+}
+
+#[test]
+fn ruby_with_rails() {
+    assert_equal(Command::new("ruby").args(["-e", "require 'rails/all'"]).env_remove("RUBYOPT"));
+}
+
+#[test]
+fn gcc_with_a_hundred_include_folders() {
+    let place = Place::new();
+    for n in 0..100 {
+        place.file(&format!("include/{n}/other.h"), "");
+    }
+    place.file("include/99/deep.h", "int deep;\n");
+    place.file("main.c", "#include <stdio.h>\n#include <stdlib.h>\n#include <deep.h>\nint main;\n");
+    let mut gcc = Command::new("gcc");
+    gcc.current_dir(place.path()).args((0..100).map(|n| format!("-Iinclude/{n}")));
+    assert_equal(gcc.args(["-c", "main.c", "-o", "/dev/null"]));
+}
+
+#[test]
+fn a_shell_loop_of_two_hundred_commands() {
+    let script = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
+    assert_equal(Command::new("sh").args(["-c", script]));
+}
+
+#[test]
+fn a_shell_that_searches_commands_redirects_and_forks() {
+    let script = "for i in 1 2 3; do no-such-command 2>/dev/null; ls / | cat >/dev/null; (cd /; pwd) & done; \
+                  wait; exec env true";
+    assert_equal(Command::new("sh").args(["-c", script]));
+}
+
+#[test]
+fn pip_list() {
+    // Debian's Python has no pip of its own; the folder that scripts/setup makes has one.
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/python");
+    let python = if own.is_file() { own } else { "python3".into() };
+    let mut pip = Command::new(python);
+    assert_equal(pip.args(["-m", "pip", "list"]).env("PIP_DISABLE_PIP_VERSION_CHECK", "1"));
+}
+
+const THREADS: &str = "
+import os, threading
+def ask(i):
+    for k in range(300):
+        try: os.stat(f'/none/{i}/{k}')
+        except OSError: pass
+        os.path.exists('/etc/passwd')
+        open('/etc/passwd').close()
+threads = [threading.Thread(target=ask, args=(i,)) for i in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+";
+
+#[test]
+fn python_with_threads() {
+    assert_equal(Command::new("python3").args(["-c", THREADS]));
+}
+
+#[test]
+fn node() {
+    assert_equal(Command::new("node").args(["-e", "require('fs').readdirSync('/')"]));
+}
+
+#[test]
+fn git_status() {
+    let place = Place::new();
+    for n in 0..20 {
+        place.file(&format!("folder{}/file{n}", n % 4), "x");
+    }
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        let identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"];
+        git.current_dir(place.path()).args(identity).args(arguments);
+        git
+    };
+    if has("git") {
+        for arguments in [&["init"][..], &["add", "."], &["commit", "-m", "x"]] {
+            git(arguments).output().expect("git starts");
+        }
+        assert_equal(&mut git(&["status"]));
+    }
+}
+
+const QUESTIONS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(void) {
+  struct stat status; char text[64];
+  for (int i = 0; i < 50; i++) { stat("/none", &status); open("/etc/passwd", O_RDONLY); access("/etc", 0); }
+  readlink("/proc/self/exe", text, sizeof text);
+  rename("/none/a", "/none/b"); link("/none/a", "/none/b"); symlink("x", "/none/c"); mkdir("/none/d", 0);
+  stat((char *)1, &status); open((char *)1, 0); access(0, 0); chdir("/"); getcwd(text, sizeof text);
+  fclose(fopen("/etc/group", "r"));
+  return 0;
+}
+"#;
+
+#[test]
+fn programs_with_and_without_a_loader() {
+    let place = Place::new();
+    for options in [&["-static"][..], &["-static-pie"], &[], &["-no-pie"], &["-O2"]] {
+        let program = place.program("questions", QUESTIONS, options);
+        assert_equal(&mut Command::new(program));
+    }
+}
+
+const OLD_CALLS: &str = r#"
+int main(void) {
+  static char name[] = "/none"; long result;
+  for (int i = 0; i < 5; i++)
+    asm volatile("int $0x80" : "=a"(result) : "a"(5), "b"(name), "c"(0), "d"(0) : "memory");
+  asm volatile("int $0x80" : "=a"(result) : "a"(12), "b"("/") : "memory");
+  return result != 0;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn calls_of_32_bits() {
+    let place = Place::new();
+    let program = place.program("old", OLD_CALLS, &["-static", "-no-pie"]);
+    assert_equal(&mut Command::new(program));
+}
+
+const VFORK: &str = r#"
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+int main(void) {
+  struct stat status; char *arguments[] = {"true", 0}; pid_t child;
+  for (int i = 0; i < 20; i++) {
+    if (vfork() == 0) { open("/none", 0); stat("/etc", &status); execv(i % 2 ? "/bin/true" : "/none/true", arguments); _exit(1); }
+    wait(0);
+    posix_spawn_file_actions_t actions; posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 5, "/etc/passwd", O_RDONLY, 0);
+    posix_spawnp(&child, "true", &actions, 0, arguments, environ); waitpid(child, 0, 0);
+    if (fork() == 0) { stat("/none", &status); _exit(0); }
+    wait(0);
+  }
+  return 0;
+}
+"#;
+
+#[test]
+fn children_of_every_kind() {
+    let place = Place::new();
+    assert_equal(&mut Command::new(place.program("vfork", VFORK, &["-O2"])));
+}
+
+const THREAD_EXEC: &str = r#"
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static void *ask(void *x) { struct stat status; for (int i = 0; i < 100; i++) stat("/none", &status); return x; }
+static void *become(void *x) {
+  char *arguments[] = {"ls", "/", 0}; struct stat status;
+  for (int i = 0; i < 10; i++) stat("/none/thread", &status);
+  execv("/bin/ls", arguments); return x;
+}
+int main(void) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, ask, 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+  pthread_create(&threads[0], 0, become, 0);
+  for (;;) pause();
+}
+"#;
+
+#[test]
+fn a_thread_that_becomes_a_program() {
+    let place = Place::new();
+    assert_equal(&mut Command::new(place.program("thread", THREAD_EXEC, &["-pthread"])));
+}
+
+const INTERRUPTED: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void ask(int signal) { struct stat status; stat("/none/handler", &status); open("/none/handler", 0); }
+int main(int count, char **arguments) {
+  mkfifo(arguments[1], 0600);
+  for (int restarts = 0; restarts < 2; restarts++) {
+    struct sigaction action = {.sa_handler = ask, .sa_flags = restarts ? SA_RESTART : 0};
+    sigaction(SIGALRM, &action, 0);
+    pid_t writer = fork();
+    if (writer == 0) { usleep(300000); open(arguments[1], O_RDWR); usleep(300000); _exit(0); }
+    struct itimerval soon = {.it_value = {.tv_usec = 100000}}; setitimer(ITIMER_REAL, &soon, 0);
+    open(arguments[1], O_RDONLY);
+    waitpid(writer, 0, 0);
+  }
+  unlink(arguments[1]);
+  return 0;
+}
+"#;
+
+#[test]
+fn an_open_that_a_signal_interrupts() {
+    let place = Place::new();
+    let program = place.program("interrupted", INTERRUPTED, &[]);
+    assert_equal(Command::new(program).arg(place.path().join("fifo")));
+}
+
+#[test]
+fn a_summary_is_read_with_and_without_errors() {
+    let summary = "
+% time     seconds  usecs/call     calls    errors syscall
+------ ----------- ----------- --------- --------- ----------------
+ 46.98    0.000070          70         1           execve
+ 10.74    0.000016          16         2         1 access
+------ ----------- ----------- --------- --------- ----------------
+100.00    0.000149          24         3         1 total
+System call usage summary for 32 bit mode:
+100.00    0.000149          24         4         2 access
+";
+    let expected = [("access", (6, 3)), ("execve", (1, 0))];
+    assert_eq!(parsed(summary), expected.map(|(name, count)| (name.to_owned(), count)).into());
+}

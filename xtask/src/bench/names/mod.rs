@@ -1,0 +1,211 @@
+//! Expansion, command search and start: on Linux, and under Wine where it is there.
+
+mod program;
+mod ruby;
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Setting;
+use super::measure::{Contender, Series, interleave, wall};
+use super::serve::table::{Table, at_least, at_most, ratio};
+use crate::windows::Wine;
+use program::Program;
+
+/// Where the program that is looked for lies.
+const PLACES: [(&str, &str); 3] = [("first", "1st"), ("deep", "197th"), ("miss", "none")];
+
+pub(super) fn run(setting: &Setting) -> Result<String, String> {
+    let linux = Program::of_linux(setting)?;
+    let mut text = String::from(
+        "One process for all contenders of a system, pinned to one processor together with all that it \
+         starts. 211 folders of 40 files.\n\n",
+    );
+    let (wine, windows) = match Wine::installed(&setting.root)? {
+        Some(wine) => {
+            let windows = Program::of_windows(&wine)?;
+            (Some(wine), Some(windows))
+        }
+        None => {
+            text.push_str("Not measured for Windows: this machine has no Wine.\n\n");
+            (None, None)
+        }
+    };
+    text.push_str(&expansion(setting, &linux, windows.as_ref())?);
+    text.push_str(&ruby::expansion(setting)?);
+    text.push_str(&on_linux(setting, &linux)?);
+    if let Some(windows) = &windows {
+        text.push_str(&under_wine(setting, windows)?);
+    }
+    drop(wine);
+    Ok(text)
+}
+
+/// A row for each technique, a column for each place: medians of what `program` answers.
+struct Grid {
+    rows: Vec<(&'static str, [Series; 3])>,
+}
+
+impl Grid {
+    /// `techniques` are the program's words, each with the row's name.
+    fn measure(
+        setting: &Setting,
+        program: &Program,
+        work: &str,
+        techniques: &[(&'static str, &'static str)],
+    ) -> Result<Self, String> {
+        let mut columns = Vec::new();
+        for (place, _) in PLACES {
+            let asked = |(technique, name): &(&str, &'static str)| {
+                program.contender(&format!("{work} {technique} {place}"), name)
+            };
+            let mut contenders: Vec<_> = techniques.iter().map(asked).collect();
+            // The first answer of each sets up what stays.
+            interleave(1, &mut contenders)?;
+            columns.push(interleave(setting.rounds, &mut contenders)?.into_iter());
+        }
+        let mut row = || Some([columns[0].next()?, columns[1].next()?, columns[2].next()?]);
+        Ok(Self { rows: techniques.iter().filter_map(|(_, name)| Some((*name, row()?))).collect() })
+    }
+
+    /// The median of one cell.
+    fn median(&self, row: &str, place: usize) -> Option<f64> {
+        let (_, series) = self.rows.iter().find(|(name, _)| *name == row)?;
+        Some(series[place].median())
+    }
+
+    fn table(&self, title: &str, unit: &str) -> Table {
+        let heads = PLACES.map(|(_, head)| format!("{head}, {unit}"));
+        let mut columns = vec![""];
+        columns.extend(heads.iter().map(String::as_str));
+        let mut table = Table::new(title, &columns);
+        for (name, series) in &self.rows {
+            table.row(name, &series.each_ref().map(cell));
+        }
+        table
+    }
+}
+
+/// A median with its spread.
+fn cell(series: &Series) -> String {
+    let (median, spread) = (series.median(), series.spread() * 100.0);
+    if median < 10.0 {
+        format!("{median:.2} ± {spread:.0} %")
+    } else {
+        format!("{median:.0} ± {spread:.0} %")
+    }
+}
+
+fn expansion(
+    setting: &Setting,
+    linux: &Program,
+    windows: Option<&Program>,
+) -> Result<String, String> {
+    let ours = [
+        ("posix", "thruway, POSIX"),
+        ("windows", "thruway, Windows, WTF-8"),
+        ("utf-16", "thruway, Windows, UTF-16"),
+        ("ruby", "thruway, Ruby's rules on POSIX"),
+        ("ruby-windows", "thruway, Ruby's rules on Windows"),
+        ("system", "`std::path::absolute` on Linux, which keeps `..`"),
+    ];
+    let asked =
+        |(rules, name): &(&str, &'static str)| linux.contender(&format!("expand {rules}"), name);
+    let mut contenders: Vec<_> = ours.iter().map(asked).collect();
+    if let Some(windows) = windows {
+        let name = "`GetFullPathNameW` of Wine, by way of std";
+        contenders.push(windows.contender("expand system", name));
+    }
+    let series = interleave(setting.rounds, &mut contenders)?;
+    let mut table = Table::new("One name made absolute", &["`lib/../ext/./feature1.rb`", "ns"]);
+    series.iter().for_each(|one| table.row(one.name, &[cell(one)]));
+    let slowest = series[..5].iter().map(Series::median).fold(0.0, f64::max);
+    table.target("slowest of ours ≤ 300 ns", at_most(Some(slowest), 300.0));
+    Ok(table.text() + "\n")
+}
+
+fn on_linux(setting: &Setting, program: &Program) -> Result<String, String> {
+    let techniques =
+        [("cold", "one look-up a folder"), ("validated", "listings"), ("watched", "watched index")];
+    let search = Grid::measure(setting, program, "search", &techniques)?;
+    let mut table = search.table("A command on Linux: found in", "µs");
+    table.note(
+        "Only a program that stays gains: a listing costs as many look-ups as the search itself, and \
+         setting up watches costs more.",
+    );
+    let mut text = table.text() + "\n" + &one_shot(setting)?;
+    let techniques = [
+        ("std", "`posix_spawnp`, by way of std"),
+        ("cold", "thruway"),
+        ("watched", "thruway, watched index"),
+    ];
+    let spawn = Grid::measure(setting, program, "spawn", &techniques)?;
+    let mut table = spawn.table("A program started on Linux, and waited for", "µs");
+    let watched = spawn.median("thruway, watched index", 1);
+    let reached = ratio(watched, spawn.median("`posix_spawnp`, by way of std", 1));
+    table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(reached, 0.7));
+    text.push_str(&(table.text() + "\n"));
+    Ok(text)
+}
+
+/// Debian's `which` is a shell script, `command -v` is one shell.
+fn one_shot(setting: &Setting) -> Result<String, String> {
+    let folders =
+        (0..211).map(|n| format!("{}/d{n:03}", setting.root.join("target/bench/names").display()));
+    let path = folders.collect::<Vec<_>>().join(":");
+    let thruway = setting.root.join("target/release/thruway");
+    let timed = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).env("PATH", &path);
+        Ok(wall(&mut command)?.as_secs_f64() * 1e3)
+    };
+    let series = interleave(
+        setting.rounds,
+        &mut [
+            Contender {
+                name: "`thruway which`",
+                run: Box::new(|| timed(&thruway, &["which", "deep"])),
+            },
+            Contender {
+                name: "Debian's `which`",
+                run: Box::new(|| timed(Path::new("/usr/bin/which"), &["deep"])),
+            },
+            Contender {
+                name: "`sh -c 'command -v …'`",
+                run: Box::new(|| timed(Path::new("/bin/sh"), &["-c", "command -v deep"])),
+            },
+        ],
+    )?;
+    let mut table = Table::new("One search a process on Linux, in the 197th folder", &["", "ms"]);
+    series.iter().for_each(|one| table.row(one.name, &[cell(one)]));
+    table.note("A one-shot search gains nothing on Linux: each way asks 197 folders once.");
+    Ok(table.text() + "\n")
+}
+
+fn under_wine(setting: &Setting, program: &Program) -> Result<String, String> {
+    let techniques =
+        [("cold", "wildcard query"), ("validated", "listings"), ("watched", "watched index")];
+    let search = Grid::measure(setting, program, "search", &techniques)?;
+    let mut table = search.table("A command under Wine 8: found in", "µs");
+    let gain =
+        |place| ratio(search.median("wildcard query", place), search.median("listings", place));
+    table.target("listings ≥ 10 × faster, 197th", at_least(gain(1), 10.0));
+    table.target("listings ≥ 10 × faster, none", at_least(gain(2), 10.0));
+    table
+        .note("These are Wine's times. The counts of calls hold on Windows too, the times do not.");
+    let mut text = table.text() + "\n";
+    let techniques = [
+        ("std", "Rust's std"),
+        ("cmd", "`cmd /c`"),
+        ("cold", "thruway, wildcard query"),
+        ("validated", "thruway, listings"),
+        ("watched", "thruway, watched index"),
+    ];
+    let spawn = Grid::measure(setting, program, "spawn", &techniques)?;
+    let mut table = spawn.table("A program started under Wine 8, and waited for", "µs");
+    table.note(
+        "Each cell is the median of rounds of 100 starts; a start that finds nothing ends there.",
+    );
+    text.push_str(&(table.text() + "\n"));
+    Ok(text)
+}

@@ -1,0 +1,48 @@
+//! `cargo x fuzz`: random names, compared with what the systems themselves answer.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::windows::{Wine, missing};
+
+/// Compare the expansion of random names with the standard library, Ruby and Windows
+#[derive(Debug, Args)]
+pub(crate) struct Fuzz {
+    /// How many names for each
+    #[arg(long, default_value_t = 1_000_000)]
+    cases: u64,
+    /// Which names
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// The gem's comparison with `File.expand_path`.
+const RUBY: [&str; 5] =
+    ["-Itarget/release/gem", "-Igem/lib", "gem/test/expand_path_test.rb", "--name", "/random/"];
+
+impl Fuzz {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
+        let mut posix = Command::new(crate::cargo());
+        self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
+        let mut gem = Command::new(crate::cargo());
+        self.succeed(gem.current_dir(root).args(["x", "gem", "--release"]))?;
+        self.succeed(Command::new("ruby").current_dir(root).args(RUBY))?;
+        if let Some(missing) = missing() {
+            println!("fuzz: not compared with Windows, because this machine lacks {missing}");
+            return Ok(());
+        }
+        let wine = Wine::start(root)?;
+        let mut windows =
+            wine.cargo(["test"].into_iter().chain(oracle).chain(["--", "--nocapture"]))?;
+        self.succeed(&mut windows)
+    }
+
+    fn succeed(&self, command: &mut Command) -> Result<(), String> {
+        command.env("THRUWAY_CASES", self.cases.to_string());
+        command.env("THRUWAY_SEED", self.seed.to_string());
+        crate::succeed(command)
+    }
+}

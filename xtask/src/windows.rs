@@ -1,0 +1,130 @@
+//! `cargo x windows`: lints, builds and tests for Windows on Linux, under Wine.
+//!
+//! It takes Debian's Rust, because rustup's brings no sources, and a target of Windows 7, because Wine 8
+//! lacks a library that the newer one needs. Wine gets a folder of its own and leaves no process behind.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+const TARGET: &str = "x86_64-win7-windows-gnu";
+
+/// What has a part on Windows.
+const PACKAGES: [&str; 4] = ["thruway-sys", "thruway-resolve", "thruway-spawn", "thruway-cli"];
+
+/// What is needed, by a file of each, with its package.
+const NEEDED: [(&str, &str); 5] = [
+    ("/usr/bin/wine", "wine wine64"),
+    ("/usr/bin/x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
+    ("/usr/bin/rustc", "rustc-web"),
+    ("/usr/bin/cargo", "cargo-web"),
+    ("/usr/bin/cargo-clippy", "rust-web-clippy"),
+];
+
+/// Lint and test what runs on Windows, under Wine
+#[derive(Debug, Args)]
+pub(crate) struct Windows {
+    /// What cargo does instead, such as `build --release --package thruway-cli`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+impl Windows {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if let Some(missing) = missing() {
+            println!("windows: skipped, because this machine lacks {missing}");
+            return Ok(());
+        }
+        let wine = Wine::start(root)?;
+        if !self.arguments.is_empty() {
+            return crate::succeed(&mut wine.cargo(&self.arguments)?);
+        }
+        let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+        let lints = ["--all-targets", "--quiet", "--", "-D", "warnings"];
+        let clippy = ["clippy"].into_iter().chain(packages.clone()).chain(lints);
+        crate::succeed(&mut wine.cargo(clippy)?)?;
+        crate::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
+    }
+}
+
+/// The packages that are not there.
+pub(crate) fn missing() -> Option<String> {
+    let is_missing = |(file, _): &&(&str, &str)| !Path::new(file).is_file();
+    let missing: Vec<_> = NEEDED.iter().filter(is_missing).map(|(_, package)| *package).collect();
+    (!missing.is_empty()).then(|| missing.join(" "))
+}
+
+/// Wine with a folder of its own; its server ends with this value.
+pub(crate) struct Wine {
+    root: PathBuf,
+}
+
+impl Wine {
+    /// Sets the folder up if it is not there.
+    pub(crate) fn start(root: &Path) -> Result<Self, String> {
+        let wine = Self { root: root.to_owned() };
+        if !wine.prefix().join("system.reg").is_file() {
+            println!("windows: setting up Wine in target/wineprefix");
+            fs::create_dir_all(wine.prefix())
+                .map_err(|error| format!("target/wineprefix: {error}"))?;
+            crate::succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
+        }
+        Ok(wine)
+    }
+
+    /// Wine, unless this machine lacks it.
+    pub(crate) fn installed(root: &Path) -> Result<Option<Self>, String> {
+        if missing().is_some() { Ok(None) } else { Self::start(root).map(Some) }
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.root.join("target/wineprefix")
+    }
+
+    /// A command that finds Wine's folder.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
+        command
+    }
+
+    /// Ends Wine's server, with all that still runs under it. One that has ended already is as good.
+    pub(crate) fn stop(&self) {
+        for order in ["--kill", "--wait"] {
+            let _ = self.command("wineserver").arg(order).stderr(Stdio::null()).status();
+        }
+    }
+
+    /// Debian's cargo for Windows; programs that it starts run under Wine.
+    pub(crate) fn cargo(
+        &self,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Command, String> {
+        let mut arguments = arguments.into_iter();
+        let verb = arguments.next().ok_or("cargo needs a command")?;
+        let mut cargo = self.command("/usr/bin/cargo");
+        cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(arguments);
+        let mut with_debian_first = OsString::from("/usr/bin:");
+        with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());
+        for rustup in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"] {
+            cargo.env_remove(rustup);
+        }
+        cargo
+            .env("PATH", with_debian_first)
+            .env("RUSTC", "/usr/bin/rustc")
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO_TARGET_DIR", self.root.join("target/windows"))
+            .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc")
+            .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_RUNNER", "wine");
+        Ok(cargo)
+    }
+}
+
+impl Drop for Wine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
