@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod boot;
+#[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
 #[cfg(test)]
