@@ -3,8 +3,19 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
-mod load;
-#[cfg(test)]
+mod boot;
 #[cfg(target_os = "linux")]
+mod load;
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod mount;
 mod names;
+
+/// Who mounts changes the table of mounts, which a watched index follows: one at a time.
+#[cfg(target_os = "linux")]
+static MOUNT_TABLE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+#[cfg(target_os = "linux")]
+fn mount_table() -> std::sync::MutexGuard<'static, ()> {
+    MOUNT_TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -21,6 +21,7 @@ const MINOR: u32 = 44;
 /// A mount of some sources; it is gone when this value is.
 struct Mounted {
     folder: tempfile::TempDir,
+    _table: std::sync::MutexGuard<'static, ()>,
 }
 
 fn thruway(arguments: &[&str], paths: &[&Path]) -> Output {
@@ -35,7 +36,7 @@ impl Mounted {
             eprintln!("skipped: /dev/fuse: {error}");
             return None;
         }
-        let mounted = Self { folder: tempfile::tempdir().unwrap() };
+        let mounted = Self { folder: tempfile::tempdir().unwrap(), _table: crate::mount_table() };
         for source in sources {
             fs::create_dir_all(mounted.path(source).join("folder")).unwrap();
             fs::write(mounted.path(source).join(format!("in_{source}")), "text").unwrap();

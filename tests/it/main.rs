@@ -8,9 +8,16 @@ mod expand;
 mod http;
 #[cfg(target_os = "linux")]
 mod load;
+#[cfg(target_os = "linux")]
 mod manual;
 #[cfg(target_os = "linux")]
 mod mount;
+#[cfg(target_os = "linux")]
+mod pack;
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+mod run;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]

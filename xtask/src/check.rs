@@ -69,9 +69,10 @@ fn steps(root: &Path) -> Vec<Step> {
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
+        // Tests of the binary start Ruby with it.
+        step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
         step("windows", crate::cargo(), &["x", "windows"]),
-        step("gem", crate::cargo(), &["x", "gem"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]

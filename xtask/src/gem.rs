@@ -25,7 +25,8 @@ impl Gem {
         if !status.success() {
             return Err(format!("the extension does not build ({status})"));
         }
-        install(&self.profile(root)).map_err(|error| format!("cannot copy the extension: {error}"))
+        install(&self.profile(root), &ruby_version()?)
+            .map_err(|error| format!("cannot copy the extension: {error}"))
     }
 
     fn profile(&self, root: &Path) -> PathBuf {
@@ -33,11 +34,26 @@ impl Gem {
     }
 }
 
-/// By rename, so that a running Ruby keeps the file that it has mapped.
-fn install(profile: &Path) -> std::io::Result<()> {
+/// As `thruway/thruway.so` for who requires it, and in a folder of its Ruby's version for `thruway run`,
+/// which meets all kinds of them.
+fn install(profile: &Path, version: &str) -> std::io::Result<()> {
+    let built = profile.join("libthruway_ext.so");
     let folder = profile.join("gem/thruway");
-    fs::create_dir_all(&folder)?;
-    let partial = folder.join("thruway.so.partial");
-    fs::copy(profile.join("libthruway_ext.so"), &partial)?;
-    fs::rename(partial, folder.join("thruway.so"))
+    for folder in [folder.join(version), folder] {
+        fs::create_dir_all(&folder)?;
+        // By rename, so that a running Ruby keeps the file that it has mapped.
+        let partial = folder.join("thruway.so.partial");
+        fs::copy(&built, &partial)?;
+        fs::rename(partial, folder.join("thruway.so"))?;
+    }
+    Ok(())
+}
+
+/// The Ruby that the extension is built for: `RUBY`, or the one on `PATH`; as `3.1`.
+fn ruby_version() -> Result<String, String> {
+    let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
+    let script = "print RUBY_VERSION[/\\A\\d+\\.\\d+/]";
+    let output = Command::new(ruby).args(["--disable=gems", "-e", script]).output();
+    let output = output.map_err(|error| format!("cannot start ruby: {error}"))?;
+    String::from_utf8(output.stdout).map_err(|error| format!("ruby's version: {error}"))
 }

@@ -26,8 +26,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> ExitCode {
-    let command = verbs::Thruway::parse_from(arguments);
-    command.run().unwrap_or_else(|failure| failure.report())
+    match verbs::Thruway::try_parse_from(arguments) {
+        Ok(command) => command.run().unwrap_or_else(|failure| failure.report()),
+        Err(error) => output::usage(&error),
+    }
 }
 
 /// Our arguments. Under the name `mount.thruway` they are those of a mount helper.

@@ -52,6 +52,24 @@ impl Failure {
     }
 }
 
+/// Prints the help that was asked for, or what is wrong with the arguments: clap's text, our name.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        let help = styled(error, &io::stdout());
+        return print(help.as_bytes())
+            .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
+    }
+    let text = styled(error, &io::stderr()).replacen("error:", "thruway:", 1);
+    // A closed stderr leaves nobody to tell.
+    let _ = io::stderr().write_all(text.as_bytes());
+    ExitCode::from(FAILED)
+}
+
+fn styled(error: &clap::Error, stream: &impl IsTerminal) -> String {
+    let text = error.render();
+    if colourful(stream) { text.ansi().to_string() } else { text.to_string() }
+}
+
 /// Writes data to stdout. A reader that has gone away (`| head`) is not an error.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();

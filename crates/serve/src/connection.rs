@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::Delivery;
 
+use crate::activity::Share;
 use crate::listener::Peer;
-use crate::output::{Flushed, Output, Part, QUANTUM_BYTES, gather};
+use crate::output::{Flushed, Output, Part, gather};
 use crate::upload::Upload;
 
 /// Bytes that are read from a client and thrown away, at most, before it is hung up on.
@@ -46,6 +47,7 @@ pub(crate) struct Connection {
     /// When what it waits for began.
     pub(crate) since_ms: u64,
     pub(crate) output: Option<Box<Output>>,
+    pub(crate) share: Share,
 }
 
 /// What a connection is in the middle of.
@@ -119,6 +121,7 @@ impl Connection {
             seen: 0,
             since_ms: now_ms,
             output: None,
+            share: Share::default(),
         }
     }
 
@@ -138,6 +141,11 @@ impl Connection {
     /// Whether it is between two requests, with nothing read and nothing to be sent.
     pub(crate) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Waiting) && self.input.is_empty() && self.output.is_none()
+    }
+
+    /// Whether it could go on in another process: nothing of it is here but its socket.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.is_idle() && !self.is_ended
     }
 
     /// Reads what is there, up to the size of `inbox`.
@@ -168,22 +176,29 @@ impl Connection {
         self.seen = seen;
     }
 
-    /// Sends a head and a body as far as the client takes them now, a quantum at most, and keeps
-    /// the rest.
+    /// Sends a head and a body as far as the client takes them now, about `turn_bytes` at most, and
+    /// keeps the rest.
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn deliver(&mut self, head: &[u8], payload: Payload<'_>) -> Result<Flushed, Errno> {
+    pub(crate) fn deliver(
+        &mut self,
+        head: &[u8],
+        payload: Payload<'_>,
+        turn_bytes: usize,
+    ) -> Result<Flushed, Errno> {
         match payload {
-            Payload::Empty => self.deliver_slices(head, &[]),
-            Payload::Slices(slices) => self.deliver_slices(head, slices),
-            Payload::File { file, offset, length } => self.deliver_file(head, file, offset, length),
+            Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
+            Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
+            Payload::File { file, offset, length } => {
+                self.deliver_file(head, (file, offset, length), turn_bytes)
+            }
             Payload::Parts(parts) => {
                 let mut output = self.output.take().unwrap_or_default();
                 output.push(Part::Bytes(head.to_vec()));
                 parts.into_iter().for_each(|part| output.push(part));
                 self.output = Some(output);
-                self.flush()
+                self.flush(turn_bytes)
             }
         }
     }
@@ -199,14 +214,13 @@ impl Connection {
         self.output.as_ref().map_or(0, |output| output.memory_bytes())
     }
 
-    /// Sends what waits, a quantum at most.
+    /// Sends what waits, `turn_bytes` at most.
     ///
     /// # Errors
     /// The connection's.
-    pub(crate) fn flush(&mut self) -> Result<Flushed, Errno> {
+    pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
-        let mut quantum = QUANTUM_BYTES;
-        let flushed = output.flush(self.socket.as_fd(), &mut quantum)?;
+        let flushed = output.flush(self.socket.as_fd(), &mut turn_bytes)?;
         match flushed {
             Flushed::Done => self.output = None,
             Flushed::Blocked => self.is_writable = false,
@@ -216,7 +230,12 @@ impl Connection {
     }
 
     /// The first try goes without copying; what the client does not take is copied.
-    fn deliver_slices(&mut self, head: &[u8], body: &[&[u8]]) -> Result<Flushed, Errno> {
+    fn deliver_slices(
+        &mut self,
+        head: &[u8],
+        body: &[&[u8]],
+        turn_bytes: usize,
+    ) -> Result<Flushed, Errno> {
         let mut sent = 0;
         if self.output.is_none() && body.len() < SLICES_MAX {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -228,15 +247,14 @@ impl Connection {
             };
         }
         let total = head.len() + body.iter().map(|slice| slice.len()).sum::<usize>();
-        if sent == total { Ok(Flushed::Done) } else { self.keep_unsent(head, body, sent) }
+        if sent == total {
+            return Ok(Flushed::Done);
+        }
+        self.keep_unsent(head, body, sent);
+        self.flush(turn_bytes)
     }
 
-    fn keep_unsent(
-        &mut self,
-        head: &[u8],
-        body: &[&[u8]],
-        mut sent: usize,
-    ) -> Result<Flushed, Errno> {
+    fn keep_unsent(&mut self, head: &[u8], body: &[&[u8]], mut sent: usize) {
         let mut output = self.output.take().unwrap_or_default();
         for slice in [head].iter().chain(body) {
             let skipped = sent.min(slice.len());
@@ -244,16 +262,14 @@ impl Connection {
             output.push(Part::Bytes(slice[skipped..].to_vec()));
         }
         self.output = Some(output);
-        self.flush()
     }
 
     /// The head waits in the kernel for the first bytes of the file.
     fn deliver_file(
         &mut self,
         head: &[u8],
-        file: OwnedFd,
-        offset: u64,
-        length: u64,
+        (file, offset, length): (OwnedFd, u64, u64),
+        turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
         let mut sent = 0;
         let (mut at, mut left) = (offset, length);
@@ -264,7 +280,7 @@ impl Connection {
             };
         }
         if sent == head.len() {
-            let most = usize::try_from(length).map_or(QUANTUM_BYTES, |all| all.min(QUANTUM_BYTES));
+            let most = usize::try_from(length).map_or(turn_bytes, |all| all.min(turn_bytes));
             match sendfile(&self.socket, &file, Some(&mut at), most) {
                 Ok(0) if most > 0 => return Err(Errno::PIPE),
                 Ok(bytes) => left -= bytes as u64,
@@ -279,7 +295,8 @@ impl Connection {
         output.push(Part::Bytes(head[sent..].to_vec()));
         output.push(Part::File { file: Arc::new(file), offset: at, length: left });
         self.output = Some(output);
-        if length - left == QUANTUM_BYTES as u64 { Ok(Flushed::Quantum) } else { self.flush() }
+        let turn_left = turn_bytes.saturating_sub(usize::try_from(length - left).unwrap_or(0));
+        if turn_left == 0 { Ok(Flushed::Quantum) } else { self.flush(turn_left) }
     }
 
     /// Ready to throw away what still comes in.

@@ -8,14 +8,22 @@ use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::Terms;
 use thruway_http1::{Date, Delivery, Refusal};
 
+use crate::activity::Activity;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::exchange::{Answer, Ticket, text_answer};
-use crate::output::Flushed;
+use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
 use crate::rotation::Rotation;
 use crate::settings::Settings;
 use crate::table::{Key, Table};
 use crate::wheel::Wheel;
+
+/// Quanta of one body in a turn, while nobody waits for anything shorter: a call costs more than its
+/// bytes do. Whoever comes in meanwhile waits for less than a millisecond.
+const BULK_QUANTA: usize = 8;
+
+/// In a longer line everybody gets one quantum: it is not looked through.
+const BULK_LINE_MAX: usize = 32;
 
 /// How long a client that was hung up on may go on sending.
 const LINGER_MS: u64 = 2_000;
@@ -27,6 +35,7 @@ pub(crate) struct Core {
     pub(crate) table: Table<Connection>,
     pub(crate) rotation: Rotation,
     pub(crate) wheel: Wheel,
+    pub(crate) activity: Activity,
     pub(crate) settings: Settings,
     /// Milliseconds of the monotonic clock, as of the last look at it.
     pub(crate) now_ms: u64,
@@ -48,6 +57,7 @@ impl Core {
             table: Table::new(),
             rotation: Rotation::new(),
             wheel: Wheel::new(now_ms),
+            activity: Activity::default(),
             settings,
             now_ms,
             is_draining: false,
@@ -62,6 +72,7 @@ impl Core {
     pub(crate) fn tick(&mut self) {
         self.now_ms = monotonic_ms();
         self.unix_seconds = unix_seconds();
+        self.activity.advance(self.now_ms);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(self.now_ms, &mut due);
         for place in due.drain(..) {
@@ -87,8 +98,17 @@ impl Core {
         }
     }
 
+    /// Gives a connection a turn, whether it has something to say or not.
+    pub(crate) fn listen_to(&mut self, key: Key) {
+        if let Some(connection) = self.table.get_mut(key) {
+            connection.is_readable = true;
+            self.rotation.arrive(key.place());
+        }
+    }
+
     /// Begins a connection.
     pub(crate) fn open(&mut self, connection: Connection) -> Result<Key, Errno> {
+        let share = connection.share;
         let key = self.table.insert(connection);
         if let Some(connection) = self.table.get(key)
             && let Err(errno) = self.poller.add_connection(&connection.socket, key.to_word())
@@ -96,6 +116,7 @@ impl Core {
             self.table.remove(key);
             return Err(errno);
         }
+        self.activity.enter(share);
         self.set_deadline(key);
         Ok(key)
     }
@@ -104,11 +125,17 @@ impl Core {
     pub(crate) fn close(&mut self, key: Key) -> Option<Connection> {
         self.rotation.remove(key.place());
         self.wheel.remove(key.place());
-        self.table.remove(key)
+        let closed = self.table.remove(key)?;
+        self.activity.leave(closed.share);
+        Some(closed)
     }
 
     /// Sends a whole answer, or its first quantum.
     pub(crate) fn answer(&mut self, ticket: Ticket, answer: Answer<'_>) {
+        let turn_bytes = match &answer.payload {
+            Payload::File { .. } | Payload::Parts(_) => self.turn_bytes(),
+            Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
+        };
         let Some(connection) = self.table.get_mut(ticket.key) else { return };
         if !matches!(connection.phase, Phase::Handling) {
             return;
@@ -119,7 +146,7 @@ impl Core {
             Delivery::Empty => Payload::Empty,
             _ => answer.payload,
         };
-        let flushed = connection.deliver(answer.head, payload);
+        let flushed = connection.deliver(answer.head, payload, turn_bytes);
         self.after_flush(ticket.key, flushed);
         self.settle(ticket.key);
     }
@@ -149,9 +176,26 @@ impl Core {
 
     /// Sends what waits on a connection, and goes on with it when all is sent.
     pub(crate) fn flush(&mut self, key: Key) {
+        let turn_bytes = self.turn_bytes();
         let Some(connection) = self.table.get_mut(key) else { return };
-        let flushed = connection.flush();
+        let flushed = connection.flush(turn_bytes);
         self.after_flush(key, flushed);
+    }
+
+    /// How many bytes of a body may leave in this turn: one quantum, or several in one call while all
+    /// who wait are in the middle of a body themselves.
+    fn turn_bytes(&self) -> usize {
+        let wants_little = |place| {
+            let connection = self.table.key_at(place).and_then(|key| self.table.get(key));
+            connection
+                .is_some_and(|connection| connection.output.is_none() && connection.has_work())
+        };
+        let is_long = self.rotation.len() > BULK_LINE_MAX;
+        if is_long || self.rotation.walk_back().any(wants_little) {
+            QUANTUM_BYTES
+        } else {
+            QUANTUM_BYTES * BULK_QUANTA
+        }
     }
 
     /// Reads and throws away; closes when the client has closed, or goes on for too long.

@@ -1,21 +1,21 @@
 //! The engine: one thread's connections, driven by whoever owns it.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use thruway_http1::date::DATE_BYTES;
-use thruway_http1::response::Terms;
-use thruway_http1::{BodyDecoder, Framing, Head, Piece, Promise, Refusal};
+use thruway_http1::{Head, Promise};
 
 use crate::Error;
-use crate::connection::{Connection, Phase, Received};
+use crate::connection::{Connection, Phase};
 use crate::core::{Core, monotonic_us};
-use crate::exchange::{Answer, Exchange, Handler, Ticket};
+use crate::exchange::{Answer, Handler, Ticket};
+use crate::fleet::Member;
 use crate::listener::Listener;
 use crate::poller::{Event, Events, Poller, Waiter, Waker};
 use crate::settings::Settings;
 use crate::stream::Written;
 use crate::table::Key;
-use crate::upload::{Body, Spool, Upload};
 
 /// Bytes read at once. A head that has come whole is understood where it was read.
 const INBOX_BYTES: usize = 64 << 10;
@@ -32,8 +32,10 @@ const TURNS_PER_GLANCE: u32 = 32;
 /// Time between two looks at what has happened, whatever the turns.
 const GLANCE_US: u64 = 500;
 
-/// Words that are no keys: those of the waker and, counted down from there, of the listeners.
+/// Words that are no keys: those of the waker, the mailbox and, counted down from there, the listeners.
 const WAKER: u64 = u64::MAX;
+const MAILBOX: u64 = WAKER - 1;
+const FIRST_LISTENER: u64 = MAILBOX - 1;
 const LISTENERS_MAX: u64 = 1 << 12;
 
 /// Serves connections, a turn at a time.
@@ -42,29 +44,50 @@ const LISTENERS_MAX: u64 = 1 << 12;
 /// has happened, and [`turn`](Self::turn) until it says that there is nothing left to do.
 #[derive(Debug)]
 pub struct Engine {
-    core: Core,
+    pub(crate) core: Core,
+    pub(crate) fleet: Option<Member>,
     listeners: Vec<Listener>,
     is_listening: bool,
     paused_until_ms: u64,
     waiter: Waiter,
     waker: Waker,
-    inbox: Vec<u8>,
-    head: Head,
-    turns_since_look: u32,
-    look_at_us: u64,
+    pub(crate) inbox: Vec<u8>,
+    pub(crate) head: Head,
+    pub(crate) clock: Clock,
+}
+
+/// When the engine looked for events, and what it did since.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    pub(crate) looked_us: u64,
+    pub(crate) turns: u32,
+    /// What a turn took lately, in microseconds.
+    pub(crate) turn_us: u64,
+    /// When the wait began that is going on.
+    pub(crate) wait_began_us: Cell<Option<u64>>,
 }
 
 impl Engine {
-    /// An engine for connections from `listeners`.
+    /// An engine for connections from `listeners`, and from the other workers of its fleet.
     ///
     /// # Errors
     /// The system has no descriptors left.
-    pub fn new(settings: Settings, listeners: Vec<Listener>) -> Result<Self, Error> {
+    pub fn new(
+        settings: Settings,
+        listeners: Vec<Listener>,
+        fleet: Option<Member>,
+    ) -> Result<Self, Error> {
         let poller = Poller::new()?;
         let waiter = poller.waiter();
         let waker = poller.waker(WAKER)?;
+        if let Some(member) = &fleet {
+            poller
+                .add_mailbox(member.mailbox(), MAILBOX)
+                .map_err(|errno| Error::system("watch a mailbox", errno))?;
+        }
         let mut engine = Self {
             core: Core::new(poller, settings),
+            fleet,
             listeners,
             is_listening: false,
             paused_until_ms: 0,
@@ -72,8 +95,7 @@ impl Engine {
             waker,
             inbox: vec![0; INBOX_BYTES],
             head: Head::new(),
-            turns_since_look: 0,
-            look_at_us: 0,
+            clock: Clock::default(),
         };
         engine.listen()?;
         Ok(engine)
@@ -82,12 +104,10 @@ impl Engine {
     /// Learns what has happened. With nothing to do it waits for that, `timeout_ms` at most (none:
     /// until something happens, or a signal comes).
     pub fn poll(&mut self, events: &mut Events, timeout_ms: Option<u64>) {
-        let timeout_ms =
-            if self.core.rotation.len() > 0 { Some(0) } else { self.wait_ms(timeout_ms) };
+        let has_work = self.core.rotation.len() > 0;
+        let timeout_ms = if has_work { Some(0) } else { self.begin_wait(timeout_ms) };
         self.waiter.wait(events, timeout_ms);
         self.take(events);
-        self.turns_since_look = 0;
-        self.look_at_us = monotonic_us() + GLANCE_US;
     }
 
     /// Learns what has happened meanwhile, now and then: for between two turns.
@@ -95,9 +115,10 @@ impl Engine {
     /// With many short turns it is a look every [`TURNS_PER_GLANCE`] of them, so that the look itself
     /// costs little; with long ones, every turn, so that whoever arrives is served next.
     pub fn glance(&mut self, events: &mut Events) {
-        self.turns_since_look += 1;
-        if self.turns_since_look >= TURNS_PER_GLANCE || monotonic_us() >= self.look_at_us {
-            self.poll(events, Some(0));
+        let is_due = || monotonic_us() >= self.clock.looked_us + GLANCE_US;
+        if self.clock.turns >= TURNS_PER_GLANCE || is_due() {
+            self.waiter.wait(events, Some(0));
+            self.take(events);
         }
     }
 
@@ -105,7 +126,13 @@ impl Engine {
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
         while let Some(place) = self.core.rotation.next() {
             let Some(key) = self.core.table.key_at(place) else { continue };
-            if self.core.table.get(key).is_some_and(Connection::has_work) {
+            let Some(connection) = self.core.table.get_mut(key) else { continue };
+            if connection.has_work() {
+                self.clock.turns += 1;
+                self.core.activity.note_turn(&mut connection.share);
+                if let Some(member) = &mut self.fleet {
+                    member.note_turn();
+                }
                 self.serve(key, handler);
                 self.core.settle(key);
                 return true;
@@ -126,9 +153,13 @@ impl Engine {
         self.waker.clone()
     }
 
-    /// How long a wait may last, if nothing is to be late: `timeout_ms` at most.
+    /// To be called before a wait: how long it may last, if nothing is to be late, `timeout_ms` at most.
     #[must_use]
-    pub fn wait_ms(&self, timeout_ms: Option<u64>) -> Option<u64> {
+    pub fn begin_wait(&self, timeout_ms: Option<u64>) -> Option<u64> {
+        self.clock.wait_began_us.set(Some(monotonic_us()));
+        if let Some(member) = &self.fleet {
+            member.note_waiting(true);
+        }
         let quiet = self.core.wheel.quiet_ms(self.core.now_ms);
         let pause = (self.paused_until_ms > self.core.now_ms).then_some(PAUSE_MS);
         [timeout_ms, quiet, pause].into_iter().flatten().min()
@@ -136,9 +167,14 @@ impl Engine {
 
     /// Takes in what a wait has brought.
     pub fn take(&mut self, events: &mut Events) {
+        self.note_time();
         self.core.tick();
         for event in events.drain() {
             self.take_event(event);
+        }
+        self.balance();
+        if self.core.is_draining {
+            self.close_idle();
         }
         if !self.is_listening && self.may_listen() {
             // Without descriptors it is tried again after the next pause.
@@ -211,22 +247,31 @@ impl Engine {
     pub fn drain(&mut self) {
         self.core.is_draining = true;
         self.unlisten();
-        let idle =
-            |key: &Key| self.core.table.get(*key).is_some_and(|c| c.is_idle() && !c.is_readable);
-        let idle: Vec<_> = self.core.table.keys().filter(idle).collect();
+        if let Some(member) = &self.fleet {
+            member.drain();
+        }
+        self.close_idle();
+    }
+
+    fn close_idle(&mut self) {
+        let is_idle = |key: &Key| {
+            let connection = self.core.table.get(*key);
+            connection.is_some_and(|connection| connection.is_idle() && !connection.is_readable)
+        };
+        let idle: Vec<_> = self.core.table.keys().filter(is_idle).collect();
         for key in idle {
             self.core.close(key);
         }
     }
 
     fn take_event(&mut self, event: Event) {
-        let from_waker = WAKER - event.word;
-        if from_waker == 0 {
-            self.waker.clear();
-        } else if from_waker <= LISTENERS_MAX {
-            self.accept(usize::try_from(from_waker - 1).unwrap_or(usize::MAX));
-        } else {
-            self.core.note(Key::from_word(event.word), event);
+        match event.word {
+            WAKER => self.waker.clear(),
+            MAILBOX => self.take_letters(),
+            word if word > FIRST_LISTENER - LISTENERS_MAX => {
+                self.accept(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX));
+            }
+            word => self.core.note(Key::from_word(word), event),
         }
     }
 
@@ -241,9 +286,7 @@ impl Engine {
                 Ok(None) => return,
                 Ok(Some((socket, peer))) => {
                     let listener = u16::try_from(place).unwrap_or(0);
-                    let now_ms = self.core.now_ms;
-                    // A connection that cannot be watched is closed again.
-                    let _ = self.core.open(Connection::new(socket, peer, listener, now_ms));
+                    self.place(Connection::new(socket, peer, listener, self.core.now_ms));
                 }
                 Err(_) => {
                     self.paused_until_ms = self.core.now_ms + PAUSE_MS;
@@ -260,10 +303,10 @@ impl Engine {
     }
 
     fn listen(&mut self) -> Result<(), Error> {
-        for (listener, place) in self.listeners.iter().zip(1..LISTENERS_MAX) {
+        for (listener, place) in self.listeners.iter().zip(0..LISTENERS_MAX) {
             self.core
                 .poller
-                .add_listener(listener.as_fd(), WAKER - place)
+                .add_listener(listener.as_fd(), FIRST_LISTENER - place)
                 .map_err(|errno| Error::listen(listener.address(), errno))?;
         }
         self.is_listening = true;
@@ -288,161 +331,6 @@ impl Engine {
             Phase::Lingering { .. } => self.core.drain_input(key, &mut self.inbox),
             Phase::Handling | Phase::Streaming(_) | Phase::Answering => {}
         }
-    }
-
-    /// Reads a head, or a piece of one, and goes on with the request when it is whole.
-    fn read_head(&mut self, key: Key, handler: &mut impl Handler) {
-        let Some(connection) = self.core.table.get_mut(key) else { return };
-        let mut own = std::mem::take(&mut connection.input);
-        let seen = connection.seen;
-        if own.is_empty() {
-            connection.since_ms = self.core.now_ms;
-        }
-        let bytes = if seen < own.len() {
-            &own[..]
-        } else {
-            match connection.receive(&mut self.inbox) {
-                Received::Bytes(length) if own.is_empty() => &self.inbox[..length],
-                Received::Bytes(length) => {
-                    own.extend_from_slice(&self.inbox[..length]);
-                    &own[..]
-                }
-                Received::Later => return connection.input = own,
-                Received::Ended => return drop(self.core.close(key)),
-            }
-        };
-        match self.head.parse(bytes, seen, &self.core.settings.limits) {
-            Ok(false) => connection.keep(bytes, bytes.len()),
-            Err(refusal) => self.core.refuse(key, refusal),
-            Ok(true) => begin(&mut self.core, key, &self.head, bytes, handler),
-        }
-        self.read_what_came_with_the_head(key, handler);
-    }
-
-    /// A body's first bytes often come in one packet with the head.
-    fn read_what_came_with_the_head(&mut self, key: Key, handler: &mut impl Handler) {
-        let connection = self.core.table.get(key);
-        let is_waiting = |connection: &Connection| {
-            matches!(connection.phase, Phase::Receiving(_)) && connection.has_work()
-        };
-        if connection.is_some_and(is_waiting) {
-            self.read_body(key, handler);
-        }
-    }
-
-    /// Reads a piece of a body, and hands the request on when it is whole.
-    fn read_body(&mut self, key: Key, handler: &mut impl Handler) {
-        let Some(connection) = self.core.table.get_mut(key) else { return };
-        let own = std::mem::take(&mut connection.input);
-        let bytes = if own.is_empty() {
-            match connection.receive(&mut self.inbox) {
-                Received::Bytes(length) => &self.inbox[..length],
-                Received::Later => return,
-                Received::Ended => return drop(self.core.close(key)),
-            }
-        } else {
-            &own[..]
-        };
-        let Phase::Receiving(upload) = &mut connection.phase else { return };
-        match upload.take(bytes, &self.core.settings.limits) {
-            Err(Trouble::Refused(refusal)) => self.core.refuse(key, refusal),
-            Err(Trouble::Disk) => {
-                self.core.hang_up_with(key, 507, "the body cannot be kept");
-            }
-            Ok(None) => {}
-            Ok(Some(used)) => {
-                connection.keep(&bytes[used..], 0);
-                finish_upload(&mut self.core, key, handler);
-            }
-        }
-    }
-}
-
-/// Why a body was not taken.
-enum Trouble {
-    Refused(Refusal),
-    Disk,
-}
-
-impl Upload {
-    /// Takes bytes of the body; how many of them belong to it, once it is whole.
-    fn take(
-        &mut self,
-        bytes: &[u8],
-        limits: &thruway_http1::Limits,
-    ) -> Result<Option<usize>, Trouble> {
-        let mut at = 0;
-        loop {
-            let (used, piece) =
-                self.decoder.next(&bytes[at..], limits).map_err(Trouble::Refused)?;
-            at += used;
-            match piece {
-                Piece::Data(data) => self.spool.write(data).map_err(|_| Trouble::Disk)?,
-                Piece::More => return Ok(None),
-                Piece::End => return Ok(Some(at)),
-            }
-        }
-    }
-}
-
-/// Goes on with a request whose head is whole: to its handler, or to its body first.
-fn begin(core: &mut Core, key: Key, head: &Head, bytes: &[u8], handler: &mut impl Handler) {
-    let (head_bytes, rest) = bytes.split_at(head.length_bytes());
-    let request = head.request(head_bytes);
-    let decoder = match BodyDecoder::new(request.framing(), &core.settings.limits) {
-        Ok(decoder) => decoder,
-        Err(refusal) => return core.refuse(key, refusal),
-    };
-    let Some(connection) = core.table.get_mut(key) else { return };
-    connection.keep(rest, 0);
-    if matches!(request.framing(), Framing::None | Framing::Length(0)) {
-        return hand_over(core, key, &request, Body::empty(), handler);
-    }
-    let spool = if handler.wants_body() {
-        Spool::keep(core.settings.body_memory_bytes_max)
-    } else {
-        Spool::Discard
-    };
-    let upload = Upload { head: head.clone(), head_bytes: head_bytes.to_vec(), decoder, spool };
-    connection.phase = Phase::Receiving(Box::new(upload));
-    if request.expects_continue() && rest.is_empty() {
-        let go_on = connection.deliver(b"HTTP/1.1 100 Continue\r\n\r\n", crate::Payload::Empty);
-        core.after_flush(key, go_on);
-    }
-}
-
-/// Hands a request to its handler when its body is whole.
-fn finish_upload(core: &mut Core, key: Key, handler: &mut impl Handler) {
-    let Some(connection) = core.table.get_mut(key) else { return };
-    let Phase::Receiving(upload) = std::mem::replace(&mut connection.phase, Phase::Waiting) else {
-        return;
-    };
-    let Upload { head, head_bytes, spool, .. } = *upload;
-    match spool.finish() {
-        Ok(body) => hand_over(core, key, &head.request(&head_bytes), body, handler),
-        Err(_) => core.hang_up_with(key, 507, "the body cannot be kept"),
-    }
-}
-
-fn hand_over(
-    core: &mut Core,
-    key: Key,
-    request: &thruway_http1::Request<'_>,
-    body: Body,
-    handler: &mut impl Handler,
-) {
-    let mut terms = Terms::of(request);
-    terms.is_persistent &= !core.is_draining;
-    let now_ms = core.now_ms;
-    let Some(connection) = core.table.get_mut(key) else { return };
-    connection.phase = Phase::Handling;
-    connection.since_ms = now_ms;
-    let (peer, listener) = (connection.peer, connection.listener);
-    let ticket = Ticket { key };
-    let mut exchange = Exchange { core, ticket, terms, peer, listener, body, is_taken: false };
-    handler.handle(request, &mut exchange);
-    if !exchange.is_taken {
-        exchange.answer_text(500, "nobody answered");
     }
 }
 

@@ -7,22 +7,27 @@
 //! thread, and the gem drives one inside Ruby's interpreter lock. What is done with a request is a
 //! [`Handler`]'s business.
 //!
-//! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `connection` and `output` (what a
-//! turn does), `core` (what happens to a connection between its turns), [`listener`].
+//! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `reading`, `connection` and `output`
+//! (what a turn does), `core` (what happens to a connection between its turns), [`fleet`] (several
+//! engines), `folder`.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod connection;
 mod core;
 mod engine;
 mod error;
 mod exchange;
+pub mod fleet;
 mod folder;
 pub mod listener;
 mod output;
 mod poller;
+mod reading;
 mod rotation;
 mod server;
 mod settings;
+mod sharing;
 mod stream;
 mod table;
 mod upload;
@@ -33,6 +38,7 @@ pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{Answer, Exchange, Handler, Ticket};
+pub use fleet::Fleet;
 pub use folder::Folder;
 pub use listener::{Address, Listener, Peer};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};

@@ -142,6 +142,11 @@ impl Poller {
         self.add(socket, word, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
     }
 
+    /// Tells of letters for as long as there are some.
+    pub(crate) fn add_mailbox(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
+        self.add(socket, word, epoll::EventFlags::IN)
+    }
+
     pub(crate) fn remove(&self, socket: impl AsFd) {
         // What was never added needs no removal.
         let _ = epoll::delete(&*self.epoll, socket);

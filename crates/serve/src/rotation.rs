@@ -2,12 +2,16 @@
 //!
 //! Two lists, after RFC 8290 (FlowQueue-CoDel). Whoever has something to do after a pause stands in
 //! the list of *arrivals*, which goes first; after its turn it stands at the end of the *round*. It
-//! leaves the round only by coming to its front with nothing to do. So a client that thinks between
-//! its requests is served at once, and one that always wants more waits for everybody else in the
-//! round, however it times its requests: to arrive again, it must first have waited a whole round.
+//! leaves the round by coming to its front with nothing to do, or by having had nothing to do while a
+//! part of the round passed. So a client that thinks between its requests is served at once, and one
+//! that always wants more waits for everybody else. However a client times its requests, it gets no more
+//! than [`PARTS`] turns a round; and as arrivals do not make the round pass, they cannot starve it.
 
 /// No place.
 const NONE: u32 = u32::MAX;
+
+/// Whoever had nothing to do for one of so many parts of a round has paused.
+const PARTS: u32 = 3;
 
 /// The places of connections that may have something to do, in the order of their turns.
 #[derive(Debug)]
@@ -15,6 +19,8 @@ pub(crate) struct Rotation {
     links: Vec<Link>,
     arrivals: List,
     round: List,
+    /// Places that have left the round by coming to its front, counted round and round.
+    passed: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +28,8 @@ struct Link {
     before: u32,
     after: u32,
     queue: Queue,
+    /// The count of `passed` at which what it does next is an arrival.
+    paused_at: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +43,7 @@ enum Queue {
 struct List {
     first: u32,
     last: u32,
-    length: usize,
+    length: u32,
 }
 
 impl List {
@@ -44,11 +52,14 @@ impl List {
 
 impl Rotation {
     pub(crate) fn new() -> Self {
-        Self { links: Vec::new(), arrivals: List::EMPTY, round: List::EMPTY }
+        Self { links: Vec::new(), arrivals: List::EMPTY, round: List::EMPTY, passed: 0 }
     }
 
     /// Something came in for `place`: it keeps its turn, or gets one before the round.
     pub(crate) fn arrive(&mut self, place: u32) {
+        if self.has_paused(place) {
+            self.remove(place);
+        }
         self.append(place, Queue::Arrivals);
     }
 
@@ -59,13 +70,13 @@ impl Rotation {
 
     /// The place whose turn it is; it stands nowhere afterwards.
     pub(crate) fn next(&mut self) -> Option<u32> {
-        let first =
-            if self.arrivals.first == NONE { self.round.first } else { self.arrivals.first };
+        let mut first = self.arrivals.first;
         if first == NONE {
-            return None;
+            first = self.round.first;
+            self.passed = self.passed.wrapping_add(u32::from(first != NONE));
         }
         self.remove(first);
-        Some(first)
+        (first != NONE).then_some(first)
     }
 
     /// Takes `place` out, wherever it stands.
@@ -88,26 +99,47 @@ impl Rotation {
 
     /// How many stand in line, some of them with nothing to do.
     pub(crate) fn len(&self) -> usize {
-        self.arrivals.length + self.round.length
+        (self.arrivals.length + self.round.length) as usize
+    }
+
+    /// Everybody in line, from the end of the round to the first arrival.
+    pub(crate) fn walk_back(&self) -> impl Iterator<Item = u32> + '_ {
+        let walk = |start: u32| {
+            let some = |place: u32| (place != NONE).then_some(place);
+            std::iter::successors(some(start), move |place| {
+                some(self.links[*place as usize].before)
+            })
+        };
+        walk(self.round.last).chain(walk(self.arrivals.last))
+    }
+
+    /// Whether `place` stands in the round, and had nothing to do while a part of it passed.
+    fn has_paused(&self, place: u32) -> bool {
+        self.links.get(place as usize).is_some_and(|link| {
+            let left = link.paused_at.wrapping_sub(self.passed).cast_signed();
+            link.queue == Queue::Round && left <= 0
+        })
     }
 
     fn append(&mut self, place: u32, queue: Queue) {
         let at = place as usize;
         if at >= self.links.len() {
-            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere };
+            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, paused_at: 0 };
             self.links.resize(at + 1, nowhere);
         }
         if self.links[at].queue != Queue::Nowhere {
             return;
         }
+        let passed = self.passed;
         let list = self.list(queue);
         let before = std::mem::replace(&mut list.last, place);
         list.length += 1;
+        let paused_at = passed.wrapping_add(list.length.div_ceil(PARTS));
         match before {
             NONE => list.first = place,
             before => self.links[before as usize].after = place,
         }
-        self.links[at] = Link { before, after: NONE, queue };
+        self.links[at] = Link { before, after: NONE, queue, paused_at };
     }
 
     fn list(&mut self, queue: Queue) -> &mut List {
@@ -148,6 +180,36 @@ mod tests {
     }
 
     #[test]
+    fn whoever_pauses_goes_before_the_round_but_not_more_than_three_times_in_it() {
+        let mut rotation = Rotation::new();
+        (0..9).for_each(|place| rotation.served(place));
+        let mut turns = [0; 9];
+        for _ in 0..900 {
+            rotation.arrive(8);
+            let place = rotation.next().unwrap();
+            turns[place as usize] += 1;
+            rotation.served(place);
+        }
+        assert!(turns[8] > 2 * turns[0] && turns[8] <= 3 * turns[0], "{turns:?}");
+        assert!(turns[..8].iter().all(|count| *count >= turns[0] - 1), "{turns:?}");
+    }
+
+    #[test]
+    fn arrivals_starve_nobody() {
+        let mut rotation = Rotation::new();
+        rotation.served(0);
+        for _ in 0..1000 {
+            (1..50).for_each(|place| rotation.arrive(place));
+            let place = rotation.next().unwrap();
+            if place == 0 {
+                return;
+            }
+            rotation.served(place);
+        }
+        panic!("the first never had its turn");
+    }
+
+    #[test]
     fn a_place_stands_in_line_once() {
         let mut rotation = Rotation::new();
         rotation.arrive(1);
@@ -161,29 +223,40 @@ mod tests {
         #[test]
         fn it_is_two_queues(steps in prop::collection::vec((0..4, 0_u32..6), 0..200)) {
             let mut rotation = Rotation::new();
-            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::new());
+            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, usize)>::new());
+            let mut passed = 0;
             for (step, place) in steps {
-                let stands = arrivals.contains(&place) || round.contains(&place);
+                let paused_at = round.iter().find(|(other, _)| *other == place).map(|one| one.1);
+                let stands = arrivals.contains(&place) || paused_at.is_some();
                 match step {
                     0 => {
                         rotation.arrive(place);
-                        if !stands { arrivals.push_back(place) }
+                        let has_paused = paused_at.is_some_and(|at| at <= passed);
+                        if has_paused { round.retain(|other| other.0 != place) }
+                        if !stands || has_paused { arrivals.push_back(place) }
                     }
                     1 => {
                         rotation.served(place);
-                        if !stands { round.push_back(place) }
+                        let part = (round.len() + 1).div_ceil(PARTS as usize);
+                        if !stands { round.push_back((place, passed + part)) }
                     }
                     2 => {
                         rotation.remove(place);
                         arrivals.retain(|other| *other != place);
-                        round.retain(|other| *other != place);
+                        round.retain(|other| other.0 != place);
                     }
                     _ => {
-                        let expected = arrivals.pop_front().or_else(|| round.pop_front());
+                        let expected = arrivals.pop_front().or_else(|| {
+                            passed += usize::from(!round.is_empty());
+                            Some(round.pop_front()?.0)
+                        });
                         prop_assert_eq!(rotation.next(), expected);
                     }
                 }
                 prop_assert_eq!(rotation.len(), arrivals.len() + round.len());
+                let in_round = round.iter().map(|(place, _)| place);
+                let back: Vec<_> = in_round.rev().chain(arrivals.iter().rev()).copied().collect();
+                prop_assert_eq!(rotation.walk_back().collect::<Vec<_>>(), back);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker};
+use crate::{Engine, Error, Events, Fleet, Handler, Listener, Settings, Waker};
 
 /// Engines that run, each in a thread of its own.
 #[derive(Debug)]
@@ -22,16 +22,17 @@ impl Server {
     pub fn start<H>(
         settings: &Settings,
         listeners: &[Listener],
-        handlers: impl IntoIterator<Item = H>,
+        handlers: Vec<H>,
     ) -> Result<Self, Error>
     where
         H: Handler + Send + 'static,
     {
         let mut server =
             Self { threads: Vec::new(), wakers: Vec::new(), is_stopping: Arc::default() };
-        for handler in handlers {
+        let fleet = Fleet::new(handlers.len())?;
+        for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
-            let engine = Engine::new(settings.clone(), listeners)?;
+            let engine = Engine::new(settings.clone(), listeners, Some(fleet.member(index)?))?;
             server.wakers.push(engine.waker());
             let is_stopping = Arc::clone(&server.is_stopping);
             let thread = std::thread::Builder::new()

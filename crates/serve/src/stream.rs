@@ -8,6 +8,7 @@ use thruway_http1::{Delivery, Promise};
 use crate::connection::{Connection, Payload, Phase, Stream};
 use crate::core::Core;
 use crate::exchange::Ticket;
+use crate::output::QUANTUM_BYTES;
 use crate::table::Key;
 
 /// What became of a piece.
@@ -50,9 +51,9 @@ impl Core {
         let flushed = if stream.delivery == Delivery::Chunked {
             let mut start = Vec::with_capacity(20);
             chunk_start(&mut start, piece.len());
-            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]))
+            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), QUANTUM_BYTES)
         } else {
-            connection.deliver(piece, Payload::Empty)
+            connection.deliver(piece, Payload::Empty, QUANTUM_BYTES)
         };
         self.after_flush(ticket.key, flushed);
         self.settle(ticket.key);

@@ -1,5 +1,6 @@
 //! What is started, and how.
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -143,8 +144,10 @@ impl Command {
     /// A NUL byte in the name or in the folders to search.
     pub fn plan(&self) -> Result<Plan, Error> {
         let name = native::bytes(&self.name);
+        let before = self.folders_before_path();
+        let before: Vec<_> = before.iter().map(Vec::as_slice).collect();
         let path = self.path();
-        let places = Places { path: &native::bytes(&path), before: &[] };
+        let places = Places { path: &native::bytes(&path), before: &before };
         Plan::new(&self.rules, &name, &places).map_err(|error| Error::search(&name, error))
     }
 
@@ -154,12 +157,27 @@ impl Command {
             return path.clone();
         }
         let own = || std::env::var_os("PATH");
-        let of_child = self.environment.changed("PATH").map(|path| path.map(OsStr::to_owned));
-        let path = match of_child {
-            Some(path) if self.rules.searches_child_path() => path,
+        let path = match self.child_path() {
+            Some(path) if self.rules.searches_child_path() => path.map(OsStr::to_owned),
             _ => own(),
         };
         path.unwrap_or_else(|| native::os_string(self.rules.default_path().to_vec()))
+    }
+
+    /// What comes before the `PATH`, where the rules say so.
+    fn folders_before_path(&self) -> Vec<Vec<u8>> {
+        if self.path.is_some() || !self.rules.searches_own_folders() {
+            return Vec::new();
+        }
+        let child_path = self.child_path().flatten().unwrap_or_default();
+        let child_path = native::bytes(child_path);
+        let folders = self.rules.split_path(&child_path).into_iter().map(Cow::into_owned);
+        folders.chain(own_folders()).collect()
+    }
+
+    /// The `PATH` of the program to be, if it was changed.
+    fn child_path(&self) -> Option<Option<&OsStr>> {
+        self.environment.changed("PATH")
     }
 
     /// Starts it.
@@ -251,6 +269,17 @@ impl Prepared<'_> {
         tried.extend(search.denied().iter().map(|path| Tried::denied(path)));
         Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
+}
+
+/// The folder of this program and, on Windows, the system's own.
+fn own_folders() -> impl Iterator<Item = Vec<u8>> {
+    let program = std::env::current_exe().ok();
+    let own = program.as_ref().and_then(|program| program.parent());
+    let own = own.map(|folder| native::bytes(folder.as_os_str()).into_owned());
+    #[cfg(windows)]
+    return own.into_iter().chain(thruway_resolve::search::nt::system_folders());
+    #[cfg(not(windows))]
+    return own.into_iter();
 }
 
 fn host_rules() -> Rules {

@@ -155,6 +155,25 @@ fn a_file_that_is_no_program_is_passed_over_by_zig_unless_it_is_an_exe() {
     assert_eq!(stdout(tool.search_path(path(folder.path(), &["a", "b"]))), "\"z\"\n");
 }
 
+/// The program that runs the tests has no other program beside it, but its folder is there.
+#[test]
+fn rust_searches_the_new_path_then_its_own_folders_then_its_own_path() {
+    let plan =
+        Command::new("x").rules(Rules::rust()).env("PATH", r#"C:\a;"C:\b;c""#).plan().unwrap();
+    let bases: Vec<_> = plan.bases().iter().map(String::from_utf8_lossy).collect();
+    let own = std::env::current_exe().unwrap();
+    let own = own.parent().unwrap().to_string_lossy();
+    assert_eq!(bases[..3], [r"C:\a", r"C:\b;c", &own]);
+    assert!(bases[3].eq_ignore_ascii_case(r"C:\windows\system32"), "{bases:?}");
+    assert!(bases[4].eq_ignore_ascii_case(r"C:\windows"), "{bases:?}");
+    let path = std::env::var("PATH").unwrap();
+    let last = path.split(';').rfind(|folder| !folder.is_empty()).unwrap();
+    assert!(bases[3..].iter().any(|base| base.eq_ignore_ascii_case(last)), "{bases:?}");
+    assert!(Command::new("cmd").rules(Rules::rust()).env("PATH", "").arg("/c").status().is_ok());
+    let given = Command::new("x").rules(Rules::rust()).search_path(r"C:\a").plan().unwrap();
+    assert_eq!(given.bases().len(), 1);
+}
+
 #[test]
 fn a_document_is_not_opened() {
     let folder = folder(&[("a/tool.vbs", "MsgBox 1"), ("b/tool.exe", "program")]);

@@ -16,6 +16,8 @@ pub mod fanotify;
 pub mod fuse;
 #[cfg(target_os = "linux")]
 pub mod handle;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod imports;
 #[cfg(unix)]
 pub mod inherited;
 #[cfg(unix)]

@@ -26,6 +26,7 @@ module Thruway
     def run
       @alive, @master_alive = IO.pipe
       @wakeup, @waker = IO.pipe
+      @fleet = Fleet.create(@places.size)
       @application.load if @configuration.preload
       @configuration.run_hooks(:before_fork)
       trap_signals
@@ -93,7 +94,7 @@ module Thruway
     def work(index, hears, says)
       [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
       Signals.restore
-      worker = Worker.new(index, @configuration, @application, @listeners.descriptors)
+      worker = Worker.new(index, @configuration, @application, @listeners.descriptors, @fleet)
       exit!(worker.run(alive: @alive, says: says))
     end
 
@@ -123,6 +124,7 @@ module Thruway
 
     def bury(place, status)
       place.pid = nil
+      @fleet.bury(place.index)
       return if @stopping
 
       never_served = !place.ready

@@ -15,12 +15,12 @@ module Thruway
 
     attr_reader :engine
 
-    # `listeners` are descriptors of sockets that listen.
-    def initialize(app, settings, listeners)
+    # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
+    def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
       @engine = Engine.create(self, app: app, env: template, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
-                                    **settings.engine_options)
+                                    fleet: fleet, worker: worker, **settings.engine_options)
     end
 
     # Serves until it is stopped and the last answers are sent.

@@ -7,8 +7,9 @@ require_relative "signals"
 module Thruway
   # One process of a cluster.
   class Worker
-    def initialize(index, configuration, application, descriptors)
+    def initialize(index, configuration, application, descriptors, fleet)
       @index = index
+      @fleet = fleet
       @configuration = configuration
       @application = application
       @descriptors = descriptors
@@ -17,7 +18,8 @@ module Thruway
     # Serves until it is told to stop, or the master is gone. `alive` ends with the master; on
     # `says` it tells that it serves. Answers with the exit status.
     def run(alive:, says:)
-      @server = Server.new(@application.load, @configuration, @descriptors)
+      @server = Server.new(@application.load, @configuration, @descriptors,
+                           fleet: @fleet, worker: @index)
       Signals.trap_stop { @server.stop(@configuration.worker_shutdown_seconds) }
       @configuration.run_hooks(:before_worker_boot, @index)
       end_with(alive)

@@ -1,5 +1,6 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
+mod browser;
 mod names;
 mod oracle;
 mod passing;
@@ -77,8 +78,8 @@ fn report(recording: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
 }
 
-/// Calls of strace's class, with how often each was made and failed.
-type Counts = BTreeMap<String, (u64, u64)>;
+/// Calls of strace's class, with how often each was made, and how often it failed with which error.
+type Counts = BTreeMap<String, (u64, BTreeMap<i64, u64>)>;
 
 fn counts(report: &[Value]) -> Counts {
     let calls = report.iter().filter(|line| line["group"] == "call");
@@ -87,9 +88,16 @@ fn counts(report: &[Value]) -> Counts {
     counted
         .map(|line| {
             let name = line["call"].as_str().expect("a name").to_owned();
-            (name, (number(&line["calls"]), number(&line["failed"])))
+            let errors: BTreeMap<i64, u64> =
+                serde_json::from_value(line["errors"].clone()).map(pairs).expect("pairs");
+            assert_eq!(errors.values().sum::<u64>(), number(&line["failed"]), "{name}");
+            (name, (number(&line["calls"]), errors))
         })
         .collect()
+}
+
+fn pairs(pairs: Vec<(i64, u64)>) -> BTreeMap<i64, u64> {
+    pairs.into_iter().collect()
 }
 
 /// The events of a recording.

@@ -11,16 +11,27 @@ use crate::output::{Answer, Failure, print};
 /// Print the completion script for a shell
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
+    /// The shell
     shell: Shell,
 }
 
 impl Completions {
     pub(crate) fn run(self) -> Answer {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Thruway::command(), "thruway", &mut script);
+        clap_complete::generate(self.shell, &mut offered(), "thruway", &mut script);
         print(&script)?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The command without its hidden verbs, which the scripts would offer.
+fn offered() -> Command {
+    let thruway = Thruway::command();
+    let verbs = thruway.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    Command::new("thruway")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(thruway.get_arguments().cloned())
+        .subcommands(verbs.collect::<Vec<_>>())
 }
 
 /// Print the manual page of thruway, or of one verb

@@ -7,6 +7,10 @@ mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
 #[cfg(target_os = "linux")]
+mod pack;
+#[cfg(target_os = "linux")]
+mod run;
+#[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
 mod trace;
@@ -41,6 +45,10 @@ enum Verb {
     Which(which::Which),
     #[cfg(target_os = "linux")]
     Load(load::Load),
+    #[cfg(target_os = "linux")]
+    Run(run::Run),
+    #[cfg(target_os = "linux")]
+    Pack(pack::Pack),
     Completions(manual::Completions),
     Man(manual::Man),
     #[cfg(target_os = "linux")]
@@ -63,6 +71,10 @@ impl Thruway {
             Verb::Which(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Run(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Pack(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(),
             Verb::Man(verb) => verb.run(),
             #[cfg(target_os = "linux")]

@@ -18,6 +18,8 @@ mod plan;
 #[cfg(target_os = "linux")]
 mod posix;
 mod rules;
+#[cfg(test)]
+mod semantics;
 #[cfg(target_os = "linux")]
 mod tree;
 mod watched;

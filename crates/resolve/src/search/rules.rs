@@ -114,13 +114,20 @@ impl Rules {
     /// Whether the search takes place in the `PATH` of the program to be, where that differs.
     #[must_use]
     pub fn searches_child_path(&self) -> bool {
-        matches!(self.kind, Kind::Exec | Kind::Rust)
+        self.kind == Kind::Exec
     }
 
     /// What is searched where there is no `PATH` at all.
     #[must_use]
     pub fn default_path(&self) -> &'static [u8] {
         if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
+    }
+
+    /// Whether the searching program's own folder and those of the system come before its `PATH`, and
+    /// the `PATH` of the program to be before them all: Rust's way on Windows.
+    #[must_use]
+    pub fn searches_own_folders(&self) -> bool {
+        self.kind == Kind::Rust
     }
 
     pub(super) fn starts_in_current(&self) -> bool {
@@ -161,7 +168,8 @@ impl Rules {
     }
 
     /// The folders of a `PATH`, as these rules read it.
-    pub(super) fn split_path<'a>(&self, path: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
+    #[must_use]
+    pub fn split_path<'a>(&self, path: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
         let split = |separator| path.split(move |byte| *byte == separator);
         let not_empty = |entry: &&[u8]| !entry.is_empty();
         match self.kind {

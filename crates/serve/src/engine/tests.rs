@@ -1,8 +1,9 @@
 use super::*;
-use crate::{Address, Events, Payload, Timeouts};
+use crate::{Address, Body, Events, Exchange, Payload, Timeouts};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
+use thruway_http1::response::Terms;
 use thruway_http1::{Request, ResponseHead};
 
 /// What a handler does with every request.
@@ -36,7 +37,7 @@ impl Rig {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
         let listener = Listener::new(&address).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
-        let engine = Engine::new(settings, vec![listener]).unwrap();
+        let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
     }
 

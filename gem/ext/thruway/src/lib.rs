@@ -5,6 +5,7 @@
 //! reached only with the interpreter lock held.
 #![expect(unsafe_code, reason = "Ruby's C API: see ARCHITECTURE.md")]
 
+mod boot;
 mod names;
 mod ruby;
 mod server;
@@ -13,6 +14,7 @@ mod server;
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
     let thruway = ruby::define_module(c"Thruway");
+    boot::define(thruway);
     names::define(thruway);
     server::define(thruway);
 }

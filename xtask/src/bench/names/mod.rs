@@ -139,11 +139,18 @@ fn on_linux(setting: &Setting, program: &Program) -> Result<String, String> {
         ("cold", "thruway"),
         ("watched", "thruway, watched index"),
     ];
+    let start = Grid::measure(setting, program, "start", &techniques)?;
+    let mut table = start.table("A program started on Linux, until it runs", "µs");
+    let watched = start.median("thruway, watched index", 1);
+    let reached = ratio(watched, start.median("`posix_spawnp`, by way of std", 1));
+    table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(reached, 0.7));
+    text.push_str(&(table.text() + "\n"));
     let spawn = Grid::measure(setting, program, "spawn", &techniques)?;
     let mut table = spawn.table("A program started on Linux, and waited for", "µs");
-    let watched = spawn.median("thruway, watched index", 1);
-    let reached = ratio(watched, spawn.median("`posix_spawnp`, by way of std", 1));
-    table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(reached, 0.7));
+    table.note(
+        "Here the program's own time is added, which is the same whoever starts it: that of `/bin/true`, most \
+         of it the C library's, before `main`.",
+    );
     text.push_str(&(table.text() + "\n"));
     Ok(text)
 }

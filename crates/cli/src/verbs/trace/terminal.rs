@@ -80,8 +80,7 @@ impl Page<'_> {
         self.share("names asked for", lookups, Ink::Faint, String::new());
         self.share("  not there", missed, Ink::Waste, String::new());
         if unlinked > 0 {
-            let names = counted(totals.link_names, "name", "names");
-            let note = format!("{names} taken for links");
+            let note = counted(totals.link_names, "name", "names");
             self.share("  \"not a link\"", unlinked, Ink::Waste, note);
         }
         if refused > 0 {
@@ -279,7 +278,7 @@ fn opens(totals: &Totals) -> String {
     let mut text = format!("{} look-ups for each", thousands(each));
     if totals.opened_again > 0 {
         let again = thousands(totals.opened_again);
-        let _ = write!(text, " · {again} of a file that had been opened before");
+        let _ = write!(text, " · {again} of a file for a second time");
     }
     text
 }

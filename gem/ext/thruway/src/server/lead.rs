@@ -139,7 +139,7 @@ impl Server {
 
     /// Waits for events, without the interpreter lock.
     fn wait(&self, lock: Lock, events: &mut Events) -> Result<(), Raised> {
-        let timeout_ms = self.engine.borrow().wait_ms(None);
+        let timeout_ms = self.engine.borrow().begin_wait(None);
         let wait = || {
             self.waiter.wait(events, timeout_ms);
         };

@@ -6,7 +6,8 @@ use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::rc::Rc;
 
 use rb_sys::{VALUE, rb_data_type_t};
-use thruway_serve::{Address, Engine, Listener, Settings, Ticket, Written};
+use thruway_serve::fleet::Member;
+use thruway_serve::{Address, Engine, Fleet, Listener, Settings, Ticket, Written};
 
 use super::baton::Baton;
 use super::context::{Context, Stage};
@@ -18,6 +19,9 @@ use super::{Names, Server, watch};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
+
+/// Workers of one fleet at most.
+const WORKERS_MAX: usize = 1024;
 
 /// How Ruby's collector deals with a server.
 struct DataType(rb_data_type_t);
@@ -39,6 +43,25 @@ static TYPE: DataType = DataType(rb_data_type_t {
     flags: 0,
 });
 
+static FLEET_TYPE: DataType = DataType(rb_data_type_t {
+    wrap_struct_name: c"Thruway::Fleet".as_ptr(),
+    function: rb_sys::rb_data_type_struct__bindgen_ty_1 {
+        dmark: None,
+        dfree: Some(free_fleet),
+        dsize: None,
+        dcompact: None,
+        reserved: [std::ptr::null_mut(); 1],
+    },
+    parent: std::ptr::null(),
+    data: std::ptr::null_mut(),
+    flags: 0,
+});
+
+unsafe extern "C" fn free_fleet(fleet: *mut c_void) {
+    // SAFETY: the pointer is the one that `create_fleet` wrapped, and its object is unreachable.
+    drop(unsafe { Box::from_raw(fleet.cast::<Fleet>()) });
+}
+
 unsafe extern "C" fn mark(server: *mut c_void) {
     // SAFETY: the pointer is the one that `create` wrapped, and nobody has it exclusively.
     let server = unsafe { &*server.cast::<Server>() };
@@ -58,6 +81,7 @@ pub(crate) fn define(thruway: VALUE) {
     let class = unsafe { rb_sys::rb_define_class_under(thruway, c"Engine".as_ptr(), object) };
     // SAFETY: as above: engines are made by `create` alone.
     unsafe { rb_sys::rb_undef_alloc_func(class) };
+    define_fleet(thruway, object);
     define_method(class, Owner::Class, c"create", Method::Two(create));
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
@@ -68,6 +92,16 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Instance, c"write", Method::Two(write));
     define_method(class, Owner::Instance, c"finish", Method::One(finish));
     define_method(class, Owner::Instance, c"abort", Method::One(abort));
+}
+
+/// Defines `Thruway::Fleet`: what the workers of a cluster share, made before they are forked.
+fn define_fleet(thruway: VALUE, object: VALUE) {
+    // SAFETY: called while the extension is loaded; the name ends in NUL.
+    let class = unsafe { rb_sys::rb_define_class_under(thruway, c"Fleet".as_ptr(), object) };
+    // SAFETY: as above: fleets are made by `create` alone.
+    unsafe { rb_sys::rb_undef_alloc_func(class) };
+    define_method(class, Owner::Class, c"create", Method::One(create_fleet));
+    define_method(class, Owner::Instance, c"bury", Method::One(bury));
 }
 
 /// A method by the number of its arguments; the first value is self.
@@ -114,6 +148,17 @@ unsafe fn server_of<'a>(object: VALUE) -> &'a Server {
     unsafe { &*server.cast::<Server>() }
 }
 
+/// The fleet behind an object.
+///
+/// # Safety
+/// As for [`server_of`].
+unsafe fn fleet_of<'a>(object: VALUE) -> &'a Fleet {
+    // SAFETY: as this function's own.
+    let fleet = unsafe { rb_sys::rb_check_typeddata(object, &raw const FLEET_TYPE.0) };
+    // SAFETY: the type was checked, and the object keeps the fleet alive.
+    unsafe { &*fleet.cast::<Fleet>() }
+}
+
 /// Gives Ruby what a function has made, or raises what stopped it.
 fn give(lock: Lock, answer: Result<VALUE, Raised>) -> VALUE {
     match answer {
@@ -121,6 +166,37 @@ fn give(lock: Lock, answer: Result<VALUE, Raised>) -> VALUE {
         // SAFETY: the functions that Ruby calls keep nothing with a destructor until their end.
         Err(raised) => unsafe { raised.resume(lock) },
     }
+}
+
+/// `Fleet.create(workers)`.
+unsafe extern "C" fn create_fleet(class: VALUE, workers: VALUE) -> VALUE {
+    // SAFETY: Ruby calls with the lock held.
+    let lock = unsafe { Lock::assume() };
+    give(
+        lock,
+        lock.protect(|inside| inside.to_unsigned(workers)).and_then(|workers| {
+            let workers = usize::try_from(workers).unwrap_or(0).clamp(1, WORKERS_MAX);
+            match Fleet::new(workers).map_err(|error| lock.string(error.to_string().as_bytes())) {
+                Ok(fleet) => {
+                    let fleet = Box::into_raw(Box::new(fleet)).cast();
+                    let kind = &raw const FLEET_TYPE.0;
+                    // SAFETY: the object owns the fleet from here on.
+                    Ok(unsafe { rb_sys::rb_data_typed_object_wrap(class, fleet, kind) })
+                }
+                Err(message) => lock.protect(|inside| inside.runtime_error(message)),
+            }
+        }),
+    )
+}
+
+/// `fleet.bury(worker)`: it is dead, and gets no connections until another takes its place.
+unsafe extern "C" fn bury(this: VALUE, worker: VALUE) -> VALUE {
+    // SAFETY: called by Ruby.
+    let fleet = unsafe { fleet_of(this) };
+    // SAFETY: `Thruway::Cluster` gives small numbers.
+    let worker = unsafe { rb_sys::FIX2LONG(worker) };
+    fleet.bury(usize::try_from(worker).unwrap_or(0));
+    NIL
 }
 
 /// `Engine.create(helper, options)`: see `Thruway::Server` for the options.
@@ -194,6 +270,9 @@ struct Plan {
     listeners: VALUE,
     /// Pairs of what a path begins with and the folder that is meant.
     sendfile: VALUE,
+    /// A fleet or nil, and which of its workers this is.
+    fleet: VALUE,
+    worker: usize,
     threads: usize,
     numbers: Numbers,
 }
@@ -220,6 +299,8 @@ impl Plan {
             env: at(c"env"),
             listeners: inside.to_array(at(c"listeners")),
             sendfile: inside.to_array(at(c"sendfile")),
+            fleet: at(c"fleet"),
+            worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
@@ -234,7 +315,7 @@ impl Plan {
     }
 
     fn build(&self, lock: Lock, helper: VALUE) -> Result<Box<Server>, String> {
-        let engine = Engine::new(self.numbers.settings(), self.listeners(lock)?)
+        let engine = Engine::new(self.numbers.settings(), self.listeners(lock)?, self.member()?)
             .map_err(|error| error.to_string())?;
         let roots = Rc::<Roots>::default();
         let server = Server {
@@ -257,6 +338,15 @@ impl Plan {
                 .map_err(|error| format!("cannot start a thread: {error}"))?;
         }
         Ok(Box::new(server))
+    }
+
+    fn member(&self) -> Result<Option<Member>, String> {
+        if self.fleet == NIL {
+            return Ok(None);
+        }
+        // SAFETY: `Thruway::Server` gives a fleet or nil, so this does not raise.
+        let fleet = unsafe { fleet_of(self.fleet) };
+        fleet.member(self.worker).map(Some).map_err(|error| error.to_string())
     }
 
     fn listeners(&self, lock: Lock) -> Result<Vec<Listener>, String> {

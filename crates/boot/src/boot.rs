@@ -1,0 +1,403 @@
+//! One process's boot: a pack, what is known of the disk, and what was learned.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+use rustix::fs::{self, AtFlags, CWD};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::code::{CodeFlags, Reason, Sighting, Warnings, is_loadable};
+use crate::folders::{Folders, Probe, now_ns};
+use crate::frozen;
+use crate::kind;
+use crate::learned::{self, Compiled, Learned};
+use crate::load_path::{LoadPath, Resolution};
+use crate::options::{Options, Trust};
+use crate::path;
+use crate::report::Counts;
+
+/// The whole of it. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct Boot {
+    /// How it is to go.
+    pub options: Options,
+    /// What happened, for the report.
+    pub counts: Counts,
+    identity: Vec<u8>,
+    place: Option<PathBuf>,
+    pack: Option<Pack<'static>>,
+    may_write: bool,
+    user: u32,
+    folders: Mutex<Folders>,
+    learned: Mutex<Learned>,
+}
+
+/// What `open` of a path finds.
+#[derive(Debug, Clone, Copy)]
+pub enum Look {
+    /// A regular file that can be read.
+    File(Sighting),
+    /// Nothing.
+    Missing,
+    /// The disk has to be asked in full.
+    Ask,
+}
+
+/// What is known of a file that is to be read.
+#[derive(Debug, Clone, Copy)]
+pub enum Known {
+    /// What it says.
+    Data(&'static [u8]),
+    /// What it says cannot be kept.
+    Unsuited,
+    /// Nothing, and nothing may be learned.
+    Unknown,
+    /// Nothing yet; the file has that stamp now.
+    News(Stamp),
+}
+
+impl Boot {
+    /// Opens the pack, if there is a place for one. What kept it from being used is said in one line.
+    pub fn start(
+        options: Options,
+        identity: &[u8],
+        place: Option<PathBuf>,
+    ) -> (Self, Option<String>) {
+        let opened = place.as_deref().map(|place| PackFile::open_for(place, identity));
+        let (pack, note, may_write) = match opened {
+            None => (None, None, false),
+            Some(Ok(file)) => (Some(file.leak()), None, true),
+            Some(Err(error)) if error.is_not_found() => (None, None, true),
+            Some(Err(error)) => {
+                let may_write = !error.is_other_identity() && !error.is_untrusted();
+                (None, Some(error.to_string()), may_write)
+            }
+        };
+        let is_frozen = options.is_frozen()
+            && pack.zip(place.as_deref()).is_some_and(|(pack, place)| {
+                options.trust == Trust::Image || frozen::is_unchanged(&pack, place)
+            });
+        let boot = Self {
+            counts: Counts::default(),
+            identity: identity.to_vec(),
+            place,
+            pack,
+            // Who asked for a frozen pack wants it to stay as it is.
+            may_write: may_write && !options.is_frozen(),
+            user: rustix::process::geteuid().as_raw(),
+            folders: Mutex::new(Folders::new(pack, is_frozen)),
+            learned: Mutex::default(),
+            options: Options { trust: thawed(options.trust, is_frozen), ..options },
+        };
+        (boot, note)
+    }
+
+    /// The pack's place, if it has one.
+    #[must_use]
+    pub fn place(&self) -> Option<&Path> {
+        self.place.as_deref()
+    }
+
+    /// The pack, if there is one.
+    #[must_use]
+    pub fn pack(&self) -> Option<Pack<'static>> {
+        self.pack
+    }
+
+    /// Whether what Ruby compiles is kept for the next pack.
+    #[must_use]
+    pub fn is_learning(&self) -> bool {
+        self.may_write
+    }
+
+    /// Something may have been made, moved or removed: nothing that is known of folders counts now.
+    pub fn forget(&self) {
+        if let Some(mut folders) = self.folders() {
+            folders.forget();
+        }
+    }
+
+    /// This process has made, moved or removed what is at `path`.
+    pub fn changed(&self, path: &[u8]) {
+        if let Some(mut folders) = self.folders() {
+            folders.changed(path);
+        }
+    }
+
+    /// The load path with these entries; `None` for one that is not a plain string.
+    pub fn load_path<'a>(&self, entries: impl IntoIterator<Item = Option<&'a [u8]>>) -> LoadPath {
+        match self.folders() {
+            Some(mut folders) => LoadPath::new(&mut folders, entries),
+            None => LoadPath::default(),
+        }
+    }
+
+    /// The path of a feature. What is nowhere is looked for again with fresh eyes, so that a file that
+    /// was made since is found.
+    pub fn resolve(&self, load_path: &LoadPath, name: &[u8]) -> Resolution {
+        let Some(mut folders) = self.folders() else { return Resolution::Unknown };
+        let resolution = load_path.resolve(&mut folders, name);
+        if resolution != Resolution::Nowhere || self.options.is_frozen() {
+            return resolution;
+        }
+        folders.afresh(|folders| load_path.resolve(folders, name))
+    }
+
+    /// Whether it is known where in the load path the feature is, or that it is nowhere.
+    #[must_use]
+    pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders() else { return false };
+        load_path.resolve(&mut folders, name) != Resolution::Unknown
+    }
+
+    /// What is at a path that Ruby is about to open for loading.
+    #[must_use]
+    pub fn look(&self, path: &[u8]) -> Look {
+        if !path::is_clean(path) {
+            return Look::Ask;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
+        if entry.is_none() && self.probe(path) == Probe::Absent {
+            return Look::Missing;
+        }
+        match entry {
+            Some(_) if self.options.is_frozen() => Look::File(Sighting { stamp: None, entry }),
+            None if self.options.is_frozen() => Look::Ask,
+            _ => self.look_on_disk(path, entry),
+        }
+    }
+
+    /// The real path of a folder, or of a regular file that is no link; `None` where the disk has to
+    /// be asked in full.
+    #[must_use]
+    pub fn real_path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        if !path::is_clean(path) {
+            return None;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
+        if let (Some(_), true) = (entry, self.options.is_frozen()) {
+            return self.real_path_below(path);
+        }
+        let mut folders = self.folders()?;
+        let id = folders.id(path);
+        folders.real_path(id).map(<[u8]>::to_vec)
+    }
+
+    /// The real path of something in a folder, which itself is no link.
+    #[must_use]
+    pub fn real_path_below(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let (folder, name) = path::split(path)?;
+        let mut folders = self.folders()?;
+        let id = folders.id(folder);
+        folders.real_path(id).map(|real| path::join(real, name))
+    }
+
+    /// The compiled code of a feature.
+    ///
+    /// # Errors
+    /// Why it has to be compiled.
+    pub fn code(
+        &self,
+        path: &[u8],
+        sighting: &Sighting,
+        now: Warnings,
+    ) -> Result<&'static [u8], Reason> {
+        let entry = sighting.entry.ok_or(Reason::NotPacked)?;
+        if !sighting.is_fresh() && !self.has_same_digest(path) {
+            return Err(Reason::Stale);
+        }
+        let flags = CodeFlags::from_bits(entry.flags());
+        if !now.within(flags.silent) {
+            return Err(Reason::MayWarn);
+        }
+        if !self.leads_to_the_same_file(path, flags) {
+            return Err(Reason::Moved);
+        }
+        entry.data().ok_or(Reason::Damaged)
+    }
+
+    /// Keeps what Ruby compiled, if the file is still the one that it began to read.
+    pub fn learn(&self, path: &[u8], before: Stamp, silent: Warnings, code: Vec<u8>) {
+        let Look::File(sighting) = self.look_on_disk(path, None) else { return };
+        let Some(real) = self.real_path_below(path) else { return };
+        if sighting.stamp != Some(before) {
+            return;
+        }
+        let is_real = real == path;
+        let compiled = Compiled {
+            path: path.to_vec(),
+            stamp: before,
+            compiled_ns: now_ns(),
+            flags: CodeFlags { silent, is_real },
+            real_path: (!is_real).then_some(real),
+            code,
+            digest: if self.options.trust == Trust::Digest { digest(path) } else { None },
+        };
+        lock(&self.learned).add(compiled);
+    }
+
+    /// The compiled code of a script with exactly that source.
+    #[must_use]
+    pub fn script(&self, path: &[u8], source: &[u8]) -> Option<&'static [u8]> {
+        let data = self.pack?.find(kind::SCRIPT, path)?.data()?;
+        let (digest, code) = data.split_first_chunk::<16>()?;
+        (*digest == xxh3_128(source).to_le_bytes()).then_some(code)
+    }
+
+    /// Keeps the compiled code of a script with that source.
+    pub fn learn_script(&self, path: &[u8], source: &[u8], code: &[u8]) {
+        let digest = xxh3_128(source).to_le_bytes();
+        lock(&self.learned).add_script(path, digest, code);
+    }
+
+    /// What the YAML file at a path says when it is read in a certain way.
+    #[must_use]
+    pub fn yaml(&self, path: &[u8], variant: &[u8]) -> Known {
+        if !path::is_clean(path) {
+            return Known::Unknown;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
+        let stamp = if self.options.is_frozen() { None } else { self.stamp_of_target(path) };
+        let data = entry.and_then(|entry| entry.data());
+        match (entry, data, stamp) {
+            (Some(entry), Some(data), stamp) if stamp.is_none_or(|now| now == entry.stamp()) => {
+                if data.is_empty() {
+                    Known::Unsuited
+                } else {
+                    Known::Data(data)
+                }
+            }
+            (_, _, Some(stamp)) if self.may_write => Known::News(stamp),
+            _ => Known::Unknown,
+        }
+    }
+
+    /// Keeps what a YAML file says, or that it cannot be kept, if the file still has that stamp.
+    pub fn learn_yaml(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
+        if self.stamp_of_target(path) == Some(stamp) && !stamp.is_racy(now_ns()) {
+            let data = data.unwrap_or_default();
+            lock(&self.learned).add_document(kind::YAML, name(variant, path), stamp, data);
+        }
+    }
+
+    /// What a JSON text says when it is parsed in a certain way.
+    #[must_use]
+    pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
+        self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?.data()
+    }
+
+    /// Keeps what a JSON text says.
+    pub fn learn_json(&self, text: &[u8], variant: &[u8], data: Vec<u8>) {
+        let name = name(variant, &xxh3_128(text).to_le_bytes());
+        lock(&self.learned).add_document(kind::JSON, name, Stamp::default(), data);
+    }
+
+    /// The stamp of the regular file that a path leads to.
+    fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
+        self.counts.stats.add(1);
+        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
+        is_loadable(&stat, self.user).then(|| Stamp::of(&stat))
+    }
+
+    /// Writes the next pack, if there is anything new to put into it.
+    ///
+    /// # Errors
+    /// As of [`thruway_pack::replace`].
+    pub fn finish(&self) -> Result<Option<Written>, Error> {
+        let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
+        let Some(folders) = self.folders() else { return Ok(None) };
+        let learned = lock(&self.learned);
+        // Another process may have replaced the pack since: what it learned is kept too.
+        let newest = PackFile::open_for(place, &self.identity).ok();
+        let mut builder = Builder::new(&self.identity);
+        learned.put_into(&mut builder);
+        let is_news = learned::put_folders(&folders, &mut builder) || !learned.is_empty();
+        if !is_news {
+            return Ok(None);
+        }
+        if let Some(pack) = newest.as_ref().map(PackFile::pack) {
+            learned::keep(&pack, &mut builder);
+        }
+        thruway_pack::replace(place, &builder, now_ns()).map(Some)
+    }
+
+    /// How often the disk was asked about folders.
+    #[must_use]
+    pub fn folder_lookups(&self) -> u64 {
+        self.folders().map_or(0, |folders| folders.lookups)
+    }
+
+    fn look_on_disk(&self, path: &[u8], entry: Option<thruway_pack::Entry<'static>>) -> Look {
+        self.counts.stats.add(1);
+        match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if is_loadable(&stat, self.user) => {
+                Look::File(Sighting { stamp: Some(Stamp::of(&stat)), entry })
+            }
+            _ => Look::Ask,
+        }
+    }
+
+    fn probe(&self, path: &[u8]) -> Probe {
+        self.folders().map_or(Probe::Unknown, |mut folders| folders.probe_path(path))
+    }
+
+    fn has_same_digest(&self, path: &[u8]) -> bool {
+        if self.options.trust != Trust::Digest {
+            return false;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::DIGEST, path));
+        let known = entry.and_then(|entry| entry.data());
+        known.is_some() && known == digest(path).as_ref().map(|digest| &digest[..])
+    }
+
+    /// Whether the path's real path is the one that the code was compiled with (`__dir__`, and what
+    /// `require_relative` starts from).
+    fn leads_to_the_same_file(&self, path: &[u8], flags: CodeFlags) -> bool {
+        let Some(real) = self.real_path_below(path) else { return false };
+        if flags.is_real {
+            return real == path;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::ALIAS, path));
+        entry.and_then(|entry| entry.data()) == Some(&real[..])
+    }
+
+    /// `None` while another thread has them: after a fork that thread may not exist any more.
+    fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
+        match self.folders.try_lock() {
+            Ok(folders) => Some(folders),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A pack that cannot be believed as it stands is validated instead.
+fn thawed(trust: Trust, is_frozen: bool) -> Trust {
+    match trust {
+        Trust::Frozen | Trust::Image if !is_frozen => Trust::Validated,
+        trust => trust,
+    }
+}
+
+/// The name of a document: how it is read, and where it is.
+fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
+    [variant, path].join(&0)
+}
+
+/// 128 bits of XXH3 of the file's content.
+fn digest(path: &[u8]) -> Option<[u8; 16]> {
+    read(path).map(|content| xxh3_128(&content).to_le_bytes())
+}
+
+/// The file's content.
+#[must_use]
+pub fn read(path: &[u8]) -> Option<Vec<u8>> {
+    std::fs::read(OsStr::from_bytes(path)).ok()
+}

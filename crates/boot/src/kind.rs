@@ -1,0 +1,36 @@
+//! The kinds of entries that this crate puts into a pack.
+
+/// A feature: named by its path, its data is its compiled code.
+pub const FEATURE: u32 = 1;
+/// A folder: named by its real path, its data is its [`Listing`](crate::listing::Listing) or empty.
+pub const FOLDER: u32 = 2;
+/// A path that leads through links: its data is the real path.
+pub const ALIAS: u32 = 3;
+/// A feature's source: named by its path, its data is 16 bytes of digest.
+pub const DIGEST: u32 = 4;
+/// A script that is evaluated: named by its path, its data is 16 bytes of digest of its source, and its
+/// compiled code.
+pub const SCRIPT: u32 = 5;
+/// What a YAML file says: named by how it is read, a NUL, and its path; its data is a
+/// [document](crate::document), or empty if what it says cannot be kept.
+pub const YAML: u32 = 6;
+/// What a JSON text says: named by how it is read, a NUL, and its digest; its data is a document.
+pub const JSON: u32 = 7;
+
+/// A folder whose names are in the entry; without it only that it is a folder is known.
+pub const LISTED: u32 = 1;
+
+/// The kind in words, for people.
+#[must_use]
+pub fn name(kind: u32) -> &'static str {
+    match kind {
+        FEATURE => "features",
+        FOLDER => "folders",
+        ALIAS => "links",
+        DIGEST => "digests",
+        SCRIPT => "gemspecs",
+        YAML => "yaml",
+        JSON => "json",
+        _ => "others",
+    }
+}

@@ -1,0 +1,33 @@
+//! Ruby's boot as data: features, load path and compiled code, answered from a pack.
+//!
+//! *Answer the look-ups, let Ruby do the require.* This crate knows which path a feature has, what is
+//! at that path and what it compiles to; what a `require` does with that is Ruby's business alone.
+//! Nothing here calls Ruby.
+//!
+//! Reading order: [`boot`](mod@boot) (the whole of it), [`folders`] (what is known of the disk),
+//! [`load_path`] (from a name to a path), [`code`] (from a path to compiled code), [`learned`] (what
+//! goes into the next pack), [`place`] and [`options`].
+#![forbid(unsafe_code)]
+
+pub mod boot;
+pub mod code;
+pub mod command_line;
+pub mod document;
+pub mod folders;
+mod frozen;
+pub mod inspect;
+pub mod kind;
+pub mod learned;
+pub mod listing;
+pub mod load_path;
+pub mod options;
+pub mod path;
+pub mod place;
+pub mod report;
+
+pub use boot::{Boot, Known, Look, read};
+pub use code::{Reason, Sighting, Warnings};
+pub use command_line::Features;
+pub use load_path::{LoadPath, Resolution};
+pub use options::{Options, Part, Trust};
+pub use place::Surroundings;

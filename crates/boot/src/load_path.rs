@@ -1,0 +1,98 @@
+//! From a feature's name to its file, along the load path.
+
+use crate::folders::{FolderId, Folders, Probe};
+use crate::listing::Stem;
+use crate::path;
+
+/// The folders of a load path, in order.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct LoadPath {
+    /// `None` for an entry that only Ruby can expand: relative, from the home folder, or no string.
+    bases: Vec<Option<FolderId>>,
+}
+
+/// What the load path makes of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resolution {
+    /// The feature's absolute path.
+    Found(Vec<u8>),
+    /// Certainly nowhere in the load path.
+    Nowhere,
+    /// Ruby has to search.
+    Unknown,
+}
+
+impl LoadPath {
+    /// The load path with these entries; `None` for one that is not a plain string.
+    pub fn new<'a>(
+        folders: &mut Folders,
+        entries: impl IntoIterator<Item = Option<&'a [u8]>>,
+    ) -> Self {
+        let base = |entry: Option<&[u8]>| {
+            entry
+                .filter(|path| path::is_clean(path) && path.is_ascii())
+                .map(|path| folders.id(path))
+        };
+        Self { bases: entries.into_iter().map(base).collect() }
+    }
+
+    /// Finds the feature as Ruby does: the first base that has it with `.rb`, and if there is none,
+    /// the first that has it with `.so`. A name that has a suffix is tried as it is first.
+    pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
+        let Some(suffixes) = suffixes(name) else { return Resolution::Unknown };
+        let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
+        // They differ for a name that ends in `.so` only.
+        let stems = [Stem::of(first), Stem::of(&[first, b".rb"].concat())];
+        let mut candidates = Vec::new();
+        for base in &self.bases {
+            match base {
+                Some(base) if stems.iter().any(|stem| folders.may_hold(*base, *stem)) => {
+                    candidates.push(Some(*base));
+                }
+                Some(_) => {}
+                None => candidates.push(None),
+            }
+        }
+        for suffix in suffixes {
+            let mut full_name = name.to_vec();
+            full_name.extend_from_slice(suffix);
+            for base in &candidates {
+                let Some(base) = base else { return Resolution::Unknown };
+                match folders.probe(*base, &full_name) {
+                    Probe::Absent => {}
+                    Probe::File => return found(folders, *base, &full_name),
+                    Probe::Present | Probe::Unknown => return Resolution::Unknown,
+                }
+            }
+        }
+        Resolution::Nowhere
+    }
+}
+
+/// The suffixes that Ruby tries; `None` for a name that it treats in a way of its own.
+fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
+    let plain = name.is_ascii()
+        && !name.contains(&0)
+        && !name.starts_with(b".")
+        && !name.starts_with(b"~")
+        && path::is_clean(&path::join(b"/", name));
+    if !plain {
+        return None;
+    }
+    let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    match last.iter().rposition(|byte| *byte == b'.').map(|dot| &last[dot..]) {
+        Some(b".rb") => Some(&[b""]),
+        Some(b".so") => Some(&[b"", b".rb", b".so"]),
+        // Other platforms' words for a library mean this platform's.
+        Some(b".o" | b".dll" | b".bundle") => None,
+        _ => Some(&[b".rb", b".so"]),
+    }
+}
+
+/// Ruby names a feature by the real path of its base.
+fn found(folders: &mut Folders, base: FolderId, name: &[u8]) -> Resolution {
+    match folders.real_path(base) {
+        Some(real) if real.is_ascii() => Resolution::Found(path::join(real, name)),
+        _ => Resolution::Unknown,
+    }
+}

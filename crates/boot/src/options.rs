@@ -1,0 +1,153 @@
+//! How a boot is to go: what `THRUWAY_BOOT` and `THRUWAY_PACK` say.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// The parts that can be left out one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// Answers to `require`'s look-ups.
+    Lookups,
+    /// Compiled code.
+    Code,
+    /// Compiled gemspecs.
+    Gems,
+    /// What YAML files say.
+    Yaml,
+    /// What JSON files say.
+    Json,
+}
+
+impl Part {
+    /// All parts, in the order in which they are listed.
+    pub const ALL: [Self; 5] = [Self::Lookups, Self::Code, Self::Gems, Self::Yaml, Self::Json];
+
+    /// The part's name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lookups => "lookups",
+            Self::Code => "code",
+            Self::Gems => "gems",
+            Self::Yaml => "yaml",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// When what a pack says is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Trust {
+    /// A file's stamp is compared each time it is used, a folder's once a process.
+    #[default]
+    Validated,
+    /// As validated, but a file with another stamp is read and its digest compared: for machines
+    /// that check the same sources out anew each time.
+    Digest,
+    /// The folders' times are compared once, at the start; after that nothing is asked.
+    Frozen,
+    /// Nothing is compared: the files are part of an image, as the pack is.
+    Image,
+}
+
+/// How a boot is to go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Options {
+    /// The pack, if it is not the application's own.
+    pub pack: Option<PathBuf>,
+    /// When the pack is believed.
+    pub trust: Trust,
+    /// Parts that are left to Ruby.
+    pub without: Vec<Part>,
+    /// Whether a report is printed at exit.
+    pub explain: bool,
+    /// Everything is left to Ruby.
+    pub off: bool,
+}
+
+impl Options {
+    /// Reads the options; words that are not known are left out, since an environment may come from
+    /// another version.
+    #[must_use]
+    pub fn from_environment(words: Option<&OsStr>, pack: Option<&OsStr>) -> Self {
+        let mut options =
+            Self { pack: pack.filter(|p| !p.is_empty()).map(PathBuf::from), ..Self::default() };
+        let words = words.map(OsStr::to_string_lossy).unwrap_or_default();
+        for word in words.split(',') {
+            match word {
+                "off" => options.off = true,
+                "explain" => options.explain = true,
+                "digest" => options.trust = Trust::Digest,
+                "frozen" => options.trust = Trust::Frozen,
+                "trust-image" => options.trust = Trust::Image,
+                word => {
+                    let part = word.strip_prefix("without-");
+                    let part = Part::ALL.into_iter().find(|known| Some(known.name()) == part);
+                    options.without.extend(part);
+                }
+            }
+        }
+        options
+    }
+
+    /// The words for the environment, such that [`from_environment`](Self::from_environment) reads
+    /// the same options; empty for the default ones.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut words = Vec::new();
+        match self.trust {
+            Trust::Validated => {}
+            Trust::Digest => words.push("digest".to_owned()),
+            Trust::Frozen => words.push("frozen".to_owned()),
+            Trust::Image => words.push("trust-image".to_owned()),
+        }
+        words.extend(self.without.iter().map(|part| format!("without-{}", part.name())));
+        words.extend(self.explain.then(|| "explain".to_owned()));
+        words.extend(self.off.then(|| "off".to_owned()));
+        words.join(",")
+    }
+
+    /// Whether a part is used.
+    #[must_use]
+    pub fn has(&self, part: Part) -> bool {
+        !self.without.contains(&part)
+    }
+
+    /// Whether the disk is asked about nothing that the pack knows.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        matches!(self.trust, Trust::Frozen | Trust::Image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &str) -> Options {
+        Options::from_environment(Some(OsStr::new(words)), None)
+    }
+
+    #[test]
+    fn options_are_read_as_they_were_written() {
+        for trust in [Trust::Validated, Trust::Digest, Trust::Frozen, Trust::Image] {
+            let options =
+                Options { trust, without: Part::ALL.to_vec(), explain: true, ..Options::default() };
+            assert_eq!(read(&options.words()), options);
+        }
+        assert_eq!(Options::default().words(), "");
+        assert!(read("off").off);
+    }
+
+    #[test]
+    fn unknown_words_are_left_out() {
+        assert_eq!(read("fly,without-wings,,explain").words(), "explain");
+    }
+
+    #[test]
+    fn an_empty_pack_is_none() {
+        assert_eq!(Options::from_environment(None, Some(OsStr::new(""))), Options::default());
+        let options = Options::from_environment(None, Some(OsStr::new("/a.pack")));
+        assert_eq!(options.pack, Some("/a.pack".into()));
+    }
+}

@@ -1,0 +1,105 @@
+//! Where an application's pack is kept.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// What marks the folder of an application.
+const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
+
+/// What the place depends on, besides the disk.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    /// `BUNDLE_GEMFILE`: whoever starts Ruby knows where the application is.
+    pub gemfile: Option<PathBuf>,
+    /// `XDG_CACHE_HOME`, where it is absolute.
+    pub cache_home: Option<PathBuf>,
+    /// `HOME`.
+    pub home: Option<PathBuf>,
+}
+
+impl Surroundings {
+    /// Those of this process, taken from `variable`.
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Self {
+            gemfile: absolute("BUNDLE_GEMFILE"),
+            cache_home: absolute("XDG_CACHE_HOME"),
+            home: absolute("HOME"),
+        }
+    }
+
+    /// The application that `start` lies in: the folder of the Gemfile, or the nearest folder above
+    /// with a Gemfile or a `config.ru`, or `start` itself.
+    #[must_use]
+    pub fn application(&self, start: &Path) -> PathBuf {
+        if let Some(folder) = self.gemfile.as_deref().and_then(Path::parent) {
+            return folder.to_owned();
+        }
+        let is_marked = |folder: &&Path| MARKS.iter().any(|mark| is_file(&folder.join(mark)));
+        start.ancestors().find(is_marked).unwrap_or(start).to_owned()
+    }
+
+    /// The pack of the application in `folder`, for a program of that identity.
+    ///
+    /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
+    /// do; else in the user's cache. The identity is part of the name, so that two versions of Ruby
+    /// do not take turns at replacing one file. `None` without a folder to keep it in.
+    #[must_use]
+    pub fn pack(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
+        let program = xxh3_64(identity);
+        let own = folder.join("tmp");
+        if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir()) {
+            return Some(own.join(format!("cache/thruway/{program:016x}.thruway-pack")));
+        }
+        let home = self.home.as_ref().map(|home| home.join(".cache"));
+        let cache = self.cache_home.clone().or(home)?.join("thruway");
+        let application = xxh3_64(folder.as_os_str().as_bytes());
+        Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|stat| stat.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_application_is_the_nearest_marked_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("app/models");
+        std::fs::create_dir_all(&deep).unwrap();
+        let surroundings = Surroundings::default();
+        assert_eq!(surroundings.application(&deep), deep);
+        std::fs::write(folder.path().join("Gemfile"), "").unwrap();
+        assert_eq!(surroundings.application(&deep), folder.path());
+        let gemfile = Some("/other/Gemfile".into());
+        let surroundings = Surroundings { gemfile, ..Surroundings::default() };
+        assert_eq!(surroundings.application(&deep), Path::new("/other"));
+    }
+
+    #[test]
+    fn the_pack_is_kept_with_the_application_or_in_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = Surroundings::default();
+        assert_eq!(none.pack(folder.path(), b"a"), None);
+        let home = Surroundings { home: Some("/home/a".into()), ..Surroundings::default() };
+        let pack = home.pack(folder.path(), b"a").unwrap();
+        assert!(pack.starts_with("/home/a/.cache/thruway"), "{pack:?}");
+        std::fs::create_dir(folder.path().join("tmp")).unwrap();
+        let pack = home.pack(folder.path(), b"a").unwrap();
+        assert!(pack.starts_with(folder.path().join("tmp/cache/thruway")), "{pack:?}");
+        assert_ne!(home.pack(folder.path(), b"b").unwrap(), pack);
+    }
+
+    #[test]
+    fn a_relative_environment_is_left_out() {
+        let surroundings = Surroundings::from_environment(|name| Some(format!("./{name}").into()));
+        assert!(surroundings.home.is_none() && surroundings.gemfile.is_none());
+    }
+}

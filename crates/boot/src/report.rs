@@ -1,0 +1,83 @@
+//! What came from the pack and what did not, and why.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::code::Reason;
+
+/// Most features that a report names one by one.
+const NAMED_MAX: usize = 10_000;
+
+/// A number that any thread may add to.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds to it.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The number so far.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What happened in this process.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Names whose file was found without a search.
+    pub resolved: Count,
+    /// Names that Ruby had to search for.
+    pub searched: Count,
+    /// Calls of Ruby's that were answered instead of the kernel.
+    pub answered: Count,
+    /// Features whose compiled code came from the pack.
+    pub from_pack: Count,
+    /// Features that Ruby compiled.
+    pub compiled: Count,
+    /// Times a file was asked for its stamp.
+    pub stats: Count,
+    reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
+}
+
+impl Counts {
+    /// A feature was left to Ruby.
+    pub fn left(&self, path: &[u8], reason: Reason, keep_name: bool) {
+        self.compiled.add(1);
+        let Ok(mut reasons) = self.reasons.try_lock() else { return };
+        let names = reasons.entry(reason).or_default();
+        if keep_name && names.len() < NAMED_MAX {
+            names.push(path.to_vec());
+        }
+    }
+
+    /// The report, a line a fact.
+    #[must_use]
+    pub fn report(&self, folder_lookups: u64) -> String {
+        let mut report = format!(
+            "thruway: {} features from the pack, {} compiled\n\
+             thruway: {} names found without a search, {} searched for by Ruby\n\
+             thruway: {} look-ups answered; the disk was asked {} times about files, {} about folders\n",
+            self.from_pack.value(),
+            self.compiled.value(),
+            self.resolved.value(),
+            self.searched.value(),
+            self.answered.value(),
+            self.stats.value(),
+            folder_lookups,
+        );
+        if let Ok(reasons) = self.reasons.try_lock() {
+            for (reason, names) in reasons.iter() {
+                for name in names {
+                    let name = String::from_utf8_lossy(name);
+                    report.push_str(&format!("thruway: {}: {name}\n", reason.words()));
+                }
+            }
+        }
+        report
+    }
+}

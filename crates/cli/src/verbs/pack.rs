@@ -1,0 +1,210 @@
+//! `thruway pack`: build, look at and verify the packs that `thruway run` uses.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use thruway_boot::inspect::{Inspection, inspect, verify};
+use thruway_boot::{Options, Trust};
+
+use super::run::{absolute, accelerated, command};
+use crate::output::{Answer, Failure, print};
+
+/// Most entries that are named in a table; JSON names all of them.
+const NAMED_MAX: usize = 20;
+
+/// Build, look at or verify a pack
+#[derive(Debug, Args)]
+pub(crate) struct Pack {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Build(Build),
+    Info(Info),
+    Verify(Verify),
+}
+
+/// Run a command and make a pack of what its Ruby loaded
+///
+/// The pack is made from nothing, and replaces the file only if the command succeeds. It holds digests
+/// too, so that it may be used where stamps differ (thruway run --digest).
+#[derive(Debug, Args)]
+struct Build {
+    /// The pack
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// Show what a pack holds, and what of it is stale
+#[derive(Debug, Args)]
+struct Info {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The pack
+    #[arg(value_name = "FILE")]
+    pack: PathBuf,
+}
+
+/// Check every byte of a pack; the exit status is 1 if one is damaged
+#[derive(Debug, Args)]
+struct Verify {
+    /// The pack
+    #[arg(value_name = "FILE")]
+    pack: PathBuf,
+}
+
+impl Pack {
+    pub(crate) fn run(self) -> Answer {
+        match self.task {
+            Task::Build(build) => build.run(),
+            Task::Info(info) => info.run(),
+            Task::Verify(verify) => verify.run(),
+        }
+    }
+}
+
+impl Build {
+    fn run(self) -> Answer {
+        let output = absolute(&self.output)?;
+        let new = output.with_added_extension("new");
+        remove(&new)?;
+        let options =
+            Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
+        let status =
+            accelerated(command(&self.command), &options).status().map_err(Failure::new)?;
+        if !status.success() {
+            remove(&new)?;
+            return Err(Failure::new(format_args!("the command failed ({status})"))
+                .hint("the pack is as it was"));
+        }
+        if std::fs::metadata(&new).is_err() {
+            return Err(Failure::new("the command left no pack")
+                .hint("no Ruby of this version ran, or all of its files are newer than 20 ms"));
+        }
+        std::fs::rename(&new, &output).map_err(|error| {
+            Failure::new(format_args!("cannot write {}: {error}", output.display()))
+        })?;
+        print(inspection(&output)?.table().as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Removes a file that may not be there.
+fn remove(path: &Path) -> Result<(), Failure> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::new(format_args!("cannot remove {}: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Info {
+    fn run(self) -> Answer {
+        let inspection = inspection(&self.pack)?;
+        let text = if self.json { inspection.json() } else { inspection.table() };
+        print(text.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Verify {
+    fn run(self) -> Answer {
+        let (entries, damages) = verify(&self.pack).map_err(Failure::new)?;
+        if damages.is_empty() {
+            print(format!("{entries} entries, all whole\n").as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let lines = damages.iter().map(|damage| format!("damaged: {damage}\n"));
+        print(lines.collect::<String>().as_bytes())?;
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+/// An inspection as it is shown.
+struct Shown(Inspection);
+
+fn inspection(path: &Path) -> Result<Shown, Failure> {
+    inspect(path).map(Shown).map_err(|error| {
+        let missing = error.is_not_found();
+        let failure = Failure::new(error);
+        if missing {
+            failure.hint("thruway pack build -o FILE -- COMMAND makes one")
+        } else {
+            failure
+        }
+    })
+}
+
+impl Shown {
+    fn table(&self) -> String {
+        let Self(pack) = self;
+        let mut table = format!("{:<12} {:>8} {:>12} {:>8}\n", "", "entries", "bytes", "stale");
+        for kind in &pack.kinds {
+            let (entries, bytes, stale) = (kind.entries, kind.bytes, kind.stale);
+            table.push_str(&format!("{:<12} {entries:>8} {bytes:>12} {stale:>8}\n", kind.name));
+        }
+        table.push_str(&format!("\n{} bytes, written {} ago\n", pack.bytes, self.age()));
+        pack.identity.lines().for_each(|line| table.push_str(&format!("{line}\n")));
+        for name in pack.stale.iter().take(NAMED_MAX) {
+            table.push_str(&format!("stale: {}\n", String::from_utf8_lossy(name)));
+        }
+        if let Some(more) = pack.stale.len().checked_sub(NAMED_MAX + 1) {
+            table.push_str(&format!("stale: {} more\n", more + 1));
+        }
+        table
+    }
+
+    fn json(&self) -> String {
+        let Self(pack) = self;
+        let kinds = pack.kinds.iter().map(|kind| {
+            json!({
+                "name": kind.name,
+                "entries": kind.entries,
+                "bytes": kind.bytes,
+                "stale": kind.stale,
+            })
+        });
+        let stale = pack.stale.iter().map(|name| String::from_utf8_lossy(name));
+        let document = json!({
+            "identity": pack.identity,
+            "bytes": pack.bytes,
+            "written_ns": pack.written_ns,
+            "age_seconds": self.age_seconds(),
+            "kinds": kinds.collect::<Vec<_>>(),
+            "stale": stale.collect::<Vec<_>>(),
+        });
+        format!("{document:#}\n")
+    }
+
+    fn age_seconds(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let written = u128::try_from(self.0.written_ns).unwrap_or(0);
+        u64::try_from(since.as_nanos().saturating_sub(written) / 1_000_000_000).unwrap_or(u64::MAX)
+    }
+
+    /// The age in its largest unit.
+    fn age(&self) -> String {
+        match self.age_seconds() {
+            seconds @ 0..60 => format!("{seconds} s"),
+            seconds @ 60..3600 => format!("{} min", seconds / 60),
+            seconds @ 3600..86400 => format!("{} h", seconds / 3600),
+            seconds => format!("{} d", seconds / 86400),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `thruway run`: any command, with Ruby's boot answered from a pack.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use thruway_boot::{Options, Part, Trust};
+use thruway_spawn::Command;
+
+use crate::output::{Answer, Failure};
+
+/// Run a command with Ruby's boot answered from a pack
+///
+/// The command takes the place of this process: signals, exit status, streams and process group are
+/// its own. Every Ruby that it starts finds its features in the application's pack instead of searching
+/// for them; whatever the pack does not know goes into the next one when that Ruby ends. Programs that
+/// are not Ruby are not touched.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    boot: BootOptions,
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// How Ruby is to boot.
+#[derive(Debug, Args)]
+pub(crate) struct BootOptions {
+    /// The pack [default: the application's own, in tmp/cache/thruway or the user's cache]
+    #[arg(long, value_name = "FILE")]
+    pack: Option<PathBuf>,
+    /// Check the folders' times once at the start, and the files not at all: for images
+    #[arg(long, conflicts_with = "digest")]
+    frozen: bool,
+    /// As --frozen, without any check: pack and files are of one image
+    #[arg(long, conflicts_with = "digest")]
+    trust_image: bool,
+    /// Compare a file's content where its stamp differs: for machines that check out anew each time
+    #[arg(long)]
+    digest: bool,
+    /// Leave a part to Ruby
+    #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
+    without: Vec<String>,
+    /// Say at the end what came from the pack, what did not, and why
+    #[arg(long)]
+    explain: bool,
+}
+
+fn parts() -> PossibleValuesParser {
+    PossibleValuesParser::new(Part::ALL.map(Part::name))
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Answer {
+        let options = self.boot.options()?;
+        let command = accelerated(command(&self.command), &options);
+        Err(Failure::new(command.replace()))
+    }
+}
+
+impl BootOptions {
+    fn options(&self) -> Result<Options, Failure> {
+        let trust = match (self.trust_image, self.frozen, self.digest) {
+            (true, ..) => Trust::Image,
+            (_, true, _) => Trust::Frozen,
+            (_, _, true) => Trust::Digest,
+            _ => Trust::Validated,
+        };
+        let has = |part: &Part| self.without.iter().any(|name| name == part.name());
+        let pack = self.pack.as_deref().map(absolute).transpose()?;
+        let without = Part::ALL.into_iter().filter(has).collect();
+        Ok(Options { pack, trust, without, explain: self.explain, off: false })
+    }
+}
+
+/// A command that may change its folder still means the same file.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::new(format_args!("no current folder: {error}")))
+}
+
+/// The command as it was given.
+pub(crate) fn command(words: &[OsString]) -> Command {
+    let (name, arguments) =
+        words.split_first().map_or((OsString::new(), &[][..]), |(name, rest)| (name.clone(), rest));
+    Command::new(name).args(arguments)
+}
+
+/// The command in an environment in which Ruby loads the boot before anything else.
+pub(crate) fn accelerated(command: Command, options: &Options) -> Command {
+    let Some(gem) = Gem::find() else {
+        Failure::new("the gem is not beside this program, so Ruby boots as always")
+            .hint("cargo x gem --release builds it")
+            .show();
+        return command;
+    };
+    let mut command = gem.preload(command);
+    match options.words() {
+        words if words.is_empty() => command = command.env_remove("THRUWAY_BOOT"),
+        words => command = command.env("THRUWAY_BOOT", words),
+    }
+    match &options.pack {
+        Some(pack) => command.env("THRUWAY_PACK", pack),
+        None => command,
+    }
+}
+
+/// Where the gem's files are.
+struct Gem {
+    /// Holds `thruway/run.rb`.
+    library: PathBuf,
+    /// Holds a folder for each version of Ruby, with the extension for it.
+    extensions: PathBuf,
+}
+
+impl Gem {
+    /// Beside this program, or in the checkout that it was built in.
+    fn find() -> Option<Self> {
+        let program = std::env::current_exe().ok()?;
+        let folder = program.parent()?;
+        let up = |levels: usize| folder.ancestors().nth(levels);
+        let places = [
+            Some(folder.join("gem")),
+            up(2).map(|checkout| checkout.join("gem/lib")),
+            up(1).map(|prefix| prefix.join("lib/thruway")),
+        ];
+        let with = |file: &str| {
+            let has = |place: &&PathBuf| std::fs::metadata(place.join(file)).is_ok();
+            places.iter().flatten().find(has).cloned()
+        };
+        Some(Self { library: with("thruway/run.rb")?, extensions: with("thruway/thruway.so")? })
+    }
+
+    /// The file is required twice: see there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it
+    /// can be had by a name without.
+    fn preload(&self, command: Command) -> Command {
+        let file = self.library.join("thruway/run.rb");
+        let has_space = file.as_os_str().as_encoded_bytes().iter().any(u8::is_ascii_whitespace);
+        let (file, command) = if has_space {
+            let library = joined(self.library.as_os_str(), ":", std::env::var_os("RUBYLIB"));
+            (OsString::from("thruway/run"), command.env("RUBYLIB", library))
+        } else {
+            (file.into_os_string(), command)
+        };
+        let mut words = OsString::from("--disable=gems");
+        for _ in 0..2 {
+            words.push(" -r");
+            words.push(&file);
+        }
+        command
+            .env("RUBYOPT", joined(&words, " ", std::env::var_os("RUBYOPT")))
+            .env("THRUWAY_EXTENSIONS", self.extensions.join("thruway"))
+    }
+}
+
+fn joined(first: &OsStr, separator: &str, rest: Option<OsString>) -> OsString {
+    let mut joined = first.to_owned();
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        joined.push(separator);
+        joined.push(rest);
+    }
+    joined
+}

@@ -1,0 +1,85 @@
+//! Why a file is not a pack that can be used.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A file that is not used as a pack, and why.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    System { doing: &'static str, error: std::io::Error },
+    NotAFile,
+    OwnedByAnother { uid: u32 },
+    WritableByOthers { mode: u32 },
+    NotAPack,
+    OtherFormat(u32),
+    OtherIdentity,
+    Damaged(&'static str),
+    TooLarge,
+}
+
+impl Error {
+    pub(crate) fn new(path: &Path, kind: Kind) -> Self {
+        Self { path: path.to_owned(), kind }
+    }
+
+    pub(crate) fn system(
+        path: &Path,
+        doing: &'static str,
+        error: impl Into<std::io::Error>,
+    ) -> Self {
+        Self::new(path, Kind::System { doing, error: error.into() })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is just no such file: a pack that has not been written yet.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(&self.kind, Kind::System { error, .. } if error.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// Whether the pack is whole but was made for another program (a Ruby of another version, say).
+    #[must_use]
+    pub fn is_other_identity(&self) -> bool {
+        matches!(self.kind, Kind::OtherIdentity)
+    }
+
+    /// Whether the file is left alone because somebody else could have written it.
+    #[must_use]
+    pub fn is_untrusted(&self) -> bool {
+        matches!(self.kind, Kind::OwnedByAnother { .. } | Kind::WritableByOthers { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.kind {
+            Kind::System { doing, error } => write!(formatter, "cannot {doing} {path}: {error}"),
+            Kind::NotAFile => write!(formatter, "{path} is not a regular file"),
+            Kind::OwnedByAnother { uid } => {
+                write!(formatter, "{path} belongs to user {uid}, neither to this one nor to root")
+            }
+            Kind::WritableByOthers { mode } => {
+                write!(formatter, "{path} can be written by others (mode {:04o})", mode & 0o7777)
+            }
+            Kind::NotAPack => write!(formatter, "{path} is not a pack"),
+            Kind::OtherFormat(format) => write!(formatter, "{path} is a pack of format {format}"),
+            Kind::OtherIdentity => write!(formatter, "{path} was made for another program"),
+            Kind::Damaged(part) => write!(formatter, "{path} is damaged: {part}"),
+            Kind::TooLarge => write!(formatter, "{path} would be too large for a pack"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,280 @@
+//! Packs on disk: which files are trusted, and how one is replaced.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use thruway_sys::map::ReadOnlyMap;
+
+use crate::error::Kind;
+use crate::pack::Layout;
+use crate::{Builder, Error, Pack};
+
+/// A pack that stays mapped while this value lives, whatever happens to its name.
+#[derive(Debug)]
+pub struct PackFile {
+    path: PathBuf,
+    map: ReadOnlyMap,
+    layout: Layout,
+    inode: (u64, u64),
+}
+
+/// What became of a new pack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It is in its place.
+    Replaced {
+        /// Its size in bytes.
+        bytes: usize,
+    },
+    /// Another process is replacing the same pack at this moment; this one has been left out.
+    Busy,
+}
+
+impl PackFile {
+    /// Maps the pack at `path`.
+    ///
+    /// The file is trusted if it belongs to this user or to root, and no group or other user may
+    /// write it; this is asked of the opened file, not of its name.
+    ///
+    /// # Errors
+    /// It is missing, may not be trusted, or is not a pack of this format.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|errno| Error::system(path, "open", errno))?;
+        let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
+        trust(&stat).map_err(|kind| Error::new(path, kind))?;
+        let map = ReadOnlyMap::new(&File::from(file))
+            .map_err(|error| Error::system(path, "map", error))?;
+        let layout = Layout::of(&map).map_err(|kind| Error::new(path, kind))?;
+        Ok(Self { path: path.to_owned(), map, layout, inode: (stat.st_dev, stat.st_ino) })
+    }
+
+    /// As [`open`](Self::open), and only if the pack has that identity.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or the identity differs ([`Error::is_other_identity`]).
+    pub fn open_for(path: &Path, identity: &[u8]) -> Result<Self, Error> {
+        let file = Self::open(path)?;
+        if file.pack().identity() == identity {
+            Ok(file)
+        } else {
+            Err(Error::new(path, Kind::OtherIdentity))
+        }
+    }
+
+    /// Its contents.
+    #[must_use]
+    pub fn pack(&self) -> Pack<'_> {
+        Pack::new(&self.map, self.layout)
+    }
+
+    /// Keeps the map until the process ends, for contents that are used to the very end.
+    #[must_use]
+    pub fn leak(self) -> Pack<'static> {
+        let map: &'static ReadOnlyMap = Box::leak(Box::new(self.map));
+        Pack::new(map, self.layout)
+    }
+
+    /// The file's path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Device and inode: what tells this pack from the one that replaced it.
+    #[must_use]
+    pub fn inode(&self) -> (u64, u64) {
+        self.inode
+    }
+}
+
+fn trust(stat: &Stat) -> Result<(), Kind> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Kind::NotAFile);
+    }
+    let user = rustix::process::geteuid().as_raw();
+    if stat.st_uid != user && stat.st_uid != 0 {
+        return Err(Kind::OwnedByAnother { uid: stat.st_uid });
+    }
+    if stat.st_mode & 0o022 != 0 {
+        return Err(Kind::WritableByOthers { mode: stat.st_mode });
+    }
+    Ok(())
+}
+
+/// Writes a new pack and puts it at `path` in one step; folders on the way are made.
+///
+/// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename: a reader
+/// finds the old pack or the new one, whole. The partial file is locked while it is written, so
+/// that of many processes one writes at a time and the others are told [`Written::Busy`]; whatever
+/// a killed process left of it is overwritten by the next. The new file may be read by all and
+/// written by nobody, so that nothing edits it in place while others have it mapped.
+///
+/// # Errors
+/// The folder may not be written, the disk is full, or a limit of [`layout`](crate::layout) is
+/// exceeded. The old pack is still in its place then.
+pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Written, Error> {
+    let bytes = builder.finish(now_ns).ok_or_else(|| Error::new(path, Kind::TooLarge))?;
+    let partial = partial(path);
+    let failed = |doing| move |error: std::io::Error| Error::system(path, doing, error);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+    }
+    let Some(mut file) = lock(&partial).map_err(failed("write"))? else {
+        return Ok(Written::Busy);
+    };
+    let written = fill(&mut file, &bytes).and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        // What is left of it is of no use; if it stays, the next writer overwrites it.
+        let _ = std::fs::remove_file(&partial);
+    }
+    written.map_err(failed("write"))?;
+    Ok(Written::Replaced { bytes: bytes.len() })
+}
+
+/// The name that a pack has while it is written.
+fn partial(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
+
+/// Opens the partial file for this process alone; `None` if another one has it.
+fn lock(partial: &Path) -> std::io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
+    match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    // Between open and lock, the file's last owner may have renamed it into its place.
+    let (locked, named) = (fs::fstat(&file)?, fs::lstat(partial));
+    let is_same = named.is_ok_and(|named| named.st_ino == locked.st_ino);
+    Ok(is_same.then(|| File::from(file)))
+}
+
+fn fill(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.write_all(bytes)?;
+    fs::fchmod(&*file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Item, Stamp};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn builder(text: &str) -> Builder<'_> {
+        let mut builder = Builder::new(b"id");
+        builder.insert(1, b"a".as_slice(), Item::new(Stamp::default(), text.as_bytes()));
+        builder
+    }
+
+    fn text(file: &PackFile) -> String {
+        let data = file.pack().find(1, b"a").unwrap().data().unwrap();
+        String::from_utf8(data.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_pack_is_written_with_its_folder_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tmp/cache/a.pack");
+        let written = replace(&path, &builder("one"), 0).unwrap();
+        let file = PackFile::open_for(&path, b"id").unwrap();
+        assert_eq!(written, Written::Replaced { bytes: file.pack().bytes() });
+        assert_eq!(text(&file), "one");
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_mapped_pack_outlives_its_replacement() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        replace(&path, &builder("one"), 0).unwrap();
+        let old = PackFile::open(&path).unwrap();
+        replace(&path, &builder("two"), 0).unwrap();
+        let new = PackFile::open(&path).unwrap();
+        assert_eq!((text(&old).as_str(), text(&new).as_str()), ("one", "two"));
+        assert_ne!(old.inode(), new.inode());
+    }
+
+    #[test]
+    fn another_identity_is_told_from_other_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        assert!(PackFile::open(&path).unwrap_err().is_not_found());
+        replace(&path, &builder("one"), 0).unwrap();
+        assert!(PackFile::open_for(&path, b"other").unwrap_err().is_other_identity());
+    }
+
+    #[test]
+    fn a_pack_that_others_may_write_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        replace(&path, &builder("one"), 0).unwrap();
+        for mode in [0o664, 0o646] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = PackFile::open(&path).unwrap_err();
+            assert!(error.is_untrusted(), "{error}");
+        }
+        assert!(PackFile::open(folder.path()).unwrap_err().to_string().contains("not a regular"));
+    }
+
+    #[test]
+    fn a_partial_file_that_was_left_behind_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        std::fs::write(partial(&path), vec![0; 100_000]).unwrap();
+        replace(&path, &builder("one"), 0).unwrap();
+        assert_eq!(text(&PackFile::open(&path).unwrap()), "one");
+        assert!(std::fs::metadata(partial(&path)).is_err());
+    }
+
+    #[test]
+    fn a_writer_does_not_wait_for_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        let held = lock(&partial(&path)).unwrap().unwrap();
+        assert_eq!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);
+        drop(held);
+        assert_ne!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);
+    }
+
+    #[test]
+    fn many_writers_leave_one_whole_pack() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        let texts: Vec<_> = (0..8).map(|n| n.to_string().repeat(50_000)).collect();
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        replace(&path, &builder(text), 0).unwrap();
+                    }
+                });
+            }
+            for _ in 0..200 {
+                match PackFile::open(&path) {
+                    Ok(file) => assert!(texts.contains(&text(&file))),
+                    Err(error) => assert!(error.is_not_found(), "{error}"),
+                }
+            }
+        });
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let error = replace(&folder.path().join("file/a.pack"), &builder("one"), 0).unwrap_err();
+        assert!(error.to_string().starts_with("cannot make the folder of "), "{error}");
+    }
+}

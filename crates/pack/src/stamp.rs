@@ -1,0 +1,71 @@
+//! A file's stamp: what changes when the file does.
+
+use rustix::fs::Stat;
+
+/// Size, times and inode of a file when an entry was made from it.
+///
+/// Two equal stamps mean an unchanged file: whoever changes bytes, or puts another file in its
+/// place, changes the change time, and programs cannot set that one back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Stamp {
+    /// Size in bytes.
+    pub size: u64,
+    /// When the content changed: nanoseconds since 1970. Programs may set it to anything.
+    pub mtime_ns: i64,
+    /// When content, name or permissions changed: nanoseconds since 1970, set by the kernel.
+    pub ctime_ns: i64,
+    /// The inode number.
+    pub inode: u64,
+}
+
+impl Stamp {
+    /// The stamp of what was stat'ed.
+    #[must_use]
+    pub fn of(stat: &Stat) -> Self {
+        Self {
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            inode: stat.st_ino,
+        }
+    }
+
+    /// Whether the content could change at `now_ns` or later without the stamp showing it.
+    ///
+    /// The kernel's clock for file times advances in ticks, of 10 ms at most. A stamp that is younger
+    /// than two of them may be shared by another content: git calls such files "racily clean".
+    #[must_use]
+    pub fn is_racy(&self, now_ns: i64) -> bool {
+        const TICKS_NS: i64 = 20_000_000;
+        now_ns.saturating_sub(self.ctime_ns.max(self.mtime_ns)) < TICKS_NS
+    }
+}
+
+fn nanoseconds(seconds: i64, fraction: impl TryInto<i64>) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(fraction.try_into().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_of_the_stat_is_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "12345").unwrap();
+        let stat = rustix::fs::stat(file.path()).unwrap();
+        let stamp = Stamp::of(&stat);
+        assert_eq!((stamp.size, stamp.inode), (5, stat.st_ino));
+        assert_eq!(stamp.mtime_ns / 1_000_000_000, stat.st_mtime);
+        assert!(stamp.ctime_ns >= stamp.mtime_ns);
+    }
+
+    #[test]
+    fn a_file_that_was_just_written_is_racy() {
+        let stamp = Stamp { mtime_ns: 1_000_000_000, ctime_ns: 1_000_000_000, ..Stamp::default() };
+        assert!(stamp.is_racy(1_010_000_000));
+        assert!(!stamp.is_racy(1_020_000_000));
+        let future = Stamp { mtime_ns: i64::MAX, ..stamp };
+        assert!(future.is_racy(1_020_000_000));
+    }
+}

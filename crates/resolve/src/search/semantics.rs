@@ -1,0 +1,152 @@
+//! docs/semantics.md as a test: each cell that names it as a source has rows in `tests/vectors/search.tsv`,
+//! and each of those holds, on Linux in a tree, on Windows on the disk.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::{Lister, Places, Plan, Rules, Search};
+use crate::expand::Flavour;
+use crate::vectors::rows;
+
+const PAGE: &str = include_str!("../../../../docs/semantics.md");
+const VECTORS: &str = include_str!("../../../../tests/vectors/search.tsv");
+
+/// The columns that are about our rules.
+const RULES: [&str; 4] = ["exec", "cmd", "zig", "rust"];
+
+/// Rows that a search alone cannot show: `crates/spawn/tests`, `tests/it/which.rs` and the lister of NT
+/// have their tests.
+const STARTED: [&str; 5] = [
+    "`NoDefaultCurrentDirectoryInExePath`",
+    "file that may not be run",
+    "which `PATH`",
+    "file that is no program",
+    "folder that cannot be read",
+];
+
+fn rules(text: &str) -> Rules {
+    const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS";
+    match text {
+        "exec" => Rules::exec(),
+        "cmd" => Rules::cmd(PATH_EXT),
+        "cmd +current" => Rules::cmd(PATH_EXT).current_first(true),
+        "zig" => Rules::zig(PATH_EXT),
+        "zig -current" => Rules::zig(PATH_EXT).current_first(false),
+        "rust" => Rules::rust(),
+        other => panic!("whose rules are {other}?"),
+    }
+}
+
+fn make(root: &Path, file: &str) {
+    let name = file.trim_end_matches(['/', '!', '>']);
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    match file.as_bytes().last() {
+        Some(b'/') => fs::create_dir(path).unwrap(),
+        Some(b'>') => link_to_itself(&path),
+        last => {
+            fs::write(&path, "").unwrap();
+            set_runnable(&path, last != Some(&b'!'));
+        }
+    }
+}
+
+#[cfg(unix)]
+fn link_to_itself(path: &Path) {
+    std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+}
+
+#[cfg(unix)]
+fn set_runnable(path: &Path, is_runnable: bool) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = if is_runnable { 0o755 } else { 0o644 };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[cfg(windows)]
+fn link_to_itself(_: &Path) {
+    unreachable!("only a row of POSIX has one");
+}
+
+#[cfg(windows)]
+fn set_runnable(_: &Path, _: bool) {}
+
+/// Who searches below `root`, and what `@` is there.
+#[cfg(target_os = "linux")]
+fn lister(root: &Path, flavour: Flavour) -> (impl Lister, String) {
+    let at = if flavour == Flavour::Posix { "" } else { "C:" };
+    (super::Tree::new(root, flavour).unwrap(), at.into())
+}
+
+#[cfg(windows)]
+fn lister(root: &Path, _: Flavour) -> (impl Lister, String) {
+    let at = root.display().to_string();
+    (super::Nt::new(super::nt::System::default(), at.clone().into_bytes(), Vec::new()), at)
+}
+
+fn found(plan: &Plan, lister: &mut impl Lister) -> String {
+    let found: Result<Vec<_>, _> = Search::new(plan, lister).collect();
+    let Ok(found) = found else { return "!".into() };
+    let paths = found.into_iter().map(|found| String::from_utf8(found.path).unwrap());
+    let paths = paths.collect::<Vec<_>>().join(" ");
+    if paths.is_empty() { "-".into() } else { paths }
+}
+
+fn check(row: &[String]) {
+    let [_, kind, files, path, name, expected] = row else { panic!("six columns: {row:?}") };
+    let rules = rules(kind);
+    if rules.flavour() == Flavour::Posix && cfg!(windows) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    files.split(' ').for_each(|file| make(folder.path(), file));
+    let (mut lister, at) = lister(folder.path(), rules.flavour());
+    let path = path.replace('@', &at);
+    let path = if path == "-" { rules.default_path() } else { path.as_bytes() };
+    let places = Places { path, before: &[] };
+    let plan = Plan::new(&rules, name.as_bytes(), &places).unwrap();
+    assert_eq!(found(&plan, &mut lister), expected.replace('@', &at), "{row:?}");
+}
+
+fn vectors() -> Vec<Vec<String>> {
+    let text = |column: Vec<u8>| String::from_utf8(column).unwrap();
+    rows(VECTORS).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
+}
+
+#[test]
+fn every_row_of_the_vectors_holds() {
+    vectors().iter().for_each(|row| check(row));
+}
+
+/// The cells of the first table that say "t": the row's name and the column's rules.
+fn cells_that_are_tested() -> BTreeSet<(String, &'static str)> {
+    let table = PAGE.split("## Finding a command\n").nth(1).expect("the table's heading");
+    let lines = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut tested = BTreeSet::new();
+    for line in lines {
+        let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        assert_eq!(cells.len(), 6, "{line}");
+        for (cell, rules) in cells[1..].iter().zip(RULES) {
+            let source = cell.rsplit_once('(').map_or("", |(_, source)| source);
+            if source.trim_end_matches(')').split(", ").any(|letter| letter == "t") {
+                tested.insert((cells[0].to_owned(), rules));
+            }
+        }
+    }
+    tested
+}
+
+#[test]
+fn every_cell_that_is_said_to_be_tested_is() {
+    let kind = |text: &str| *RULES.iter().find(|rules| text.starts_with(**rules)).unwrap();
+    let vectors: BTreeSet<_> =
+        vectors().iter().map(|row| (row[0].clone(), kind(&row[1]))).collect();
+    let told = cells_that_are_tested();
+    assert!(told.len() > 50);
+    let is_here = |(row, _): &&(String, &str)| !STARTED.contains(&row.as_str());
+    let untested: Vec<_> = told.difference(&vectors).filter(is_here).collect();
+    assert!(untested.is_empty(), "without a vector: {untested:?}");
+    let untold: Vec<_> = vectors.difference(&told).collect();
+    assert!(untold.is_empty(), "not said on the page: {untold:?}");
+}

@@ -1,0 +1,125 @@
+//! How much connections have been served lately, and how many of them at all.
+
+/// Connections are active that have had a turn in this epoch or in the last one.
+const EPOCH_MS: u64 = 256;
+
+/// What a connection has got of the service lately: its turns, of which half are forgotten with each
+/// epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) turns: u32,
+    /// The epoch of its last turn; zero if it had none.
+    pub(crate) epoch: u32,
+}
+
+/// The active ones among the connections that are here.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    epoch: u32,
+    /// Connections whose last turn was in this epoch.
+    now: u64,
+    /// Connections whose last turn was in the epoch before.
+    before: u64,
+}
+
+impl Activity {
+    /// Active connections.
+    pub(crate) fn count(&self) -> u64 {
+        self.now + self.before
+    }
+
+    /// Time has passed.
+    pub(crate) fn advance(&mut self, now_ms: u64) {
+        let epoch = epoch_of(now_ms);
+        if epoch != self.epoch {
+            let is_next = epoch == self.epoch.wrapping_add(1);
+            self.before = if is_next { self.now } else { 0 };
+            (self.epoch, self.now) = (epoch, 0);
+        }
+    }
+
+    /// A connection here has its turn.
+    pub(crate) fn note_turn(&mut self, share: &mut Share) {
+        if share.epoch != self.epoch {
+            self.leave(*share);
+            share.turns >>= self.epoch.wrapping_sub(share.epoch).min(31);
+            share.epoch = self.epoch;
+            self.enter(*share);
+        }
+        share.turns = share.turns.saturating_add(1);
+    }
+
+    /// A connection is here now.
+    pub(crate) fn enter(&mut self, share: Share) {
+        if let Some(count) = self.count_of(share) {
+            *count += 1;
+        }
+    }
+
+    /// A connection is here no more.
+    pub(crate) fn leave(&mut self, share: Share) {
+        if let Some(count) = self.count_of(share) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whether a connection is active.
+    pub(crate) fn is_active(&self, share: Share) -> bool {
+        share.epoch != 0 && self.epoch.wrapping_sub(share.epoch) <= 1
+    }
+
+    fn count_of(&mut self, share: Share) -> Option<&mut u64> {
+        match self.epoch.wrapping_sub(share.epoch) {
+            _ if share.epoch == 0 => None,
+            0 => Some(&mut self.now),
+            1 => Some(&mut self.before),
+            _ => None,
+        }
+    }
+}
+
+/// The number of the epoch, never zero.
+fn epoch_of(now_ms: u64) -> u32 {
+    u32::try_from(now_ms / EPOCH_MS % u64::from(u32::MAX)).map_or(1, |epoch| epoch + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_once_while_they_are_active() {
+        let mut activity = Activity::default();
+        let mut shares = [Share::default(); 3];
+        activity.advance(5 * EPOCH_MS);
+        shares.iter_mut().for_each(|share| (0..4).for_each(|_| activity.note_turn(share)));
+        assert_eq!((activity.count(), shares[0].turns), (3, 4));
+        activity.advance(6 * EPOCH_MS);
+        activity.note_turn(&mut shares[0]);
+        assert_eq!((activity.count(), shares[0].turns), (3, 3));
+        activity.advance(7 * EPOCH_MS);
+        assert_eq!(activity.count(), 1, "the others have had no turn for an epoch");
+        assert!(activity.is_active(shares[0]) && !activity.is_active(shares[1]));
+        activity.advance(9 * EPOCH_MS);
+        assert_eq!(activity.count(), 0);
+    }
+
+    #[test]
+    fn whoever_moves_is_counted_where_it_is() {
+        let (mut here, mut there) = (Activity::default(), Activity::default());
+        let (mut moved, idle) = (Share::default(), Share::default());
+        here.advance(EPOCH_MS);
+        here.note_turn(&mut moved);
+        for now_ms in [EPOCH_MS, 2 * EPOCH_MS, 3 * EPOCH_MS] {
+            here.advance(now_ms);
+            there.advance(now_ms);
+            here.leave(moved);
+            there.enter(moved);
+            std::mem::swap(&mut here, &mut there);
+            let expected = u64::from(now_ms < 3 * EPOCH_MS);
+            assert_eq!((here.count(), there.count()), (expected, 0));
+        }
+        here.leave(idle);
+        assert_eq!(here.count(), 0);
+    }
+}

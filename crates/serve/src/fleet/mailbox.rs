@@ -1,0 +1,178 @@
+//! How a connection moves from one worker to another: its socket, and what is known of it.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use crate::activity::Share;
+use crate::connection::Connection;
+use crate::{Error, Peer};
+
+/// Bytes of a letter.
+const LETTER_BYTES: usize = 40;
+
+/// Where a worker gets connections.
+#[derive(Debug)]
+pub(super) struct Mailbox(OwnedFd);
+
+/// Where others put them.
+#[derive(Debug)]
+pub(super) struct Outlet(OwnedFd);
+
+/// The two ends of a worker's mailbox. Letters in it outlive the worker.
+pub(super) fn pair() -> Result<(Mailbox, Outlet), Error> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (inbox, outlet) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|errno| Error::system("make a mailbox", errno))?;
+    Ok((Mailbox(inbox), Outlet(outlet)))
+}
+
+impl Outlet {
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// Sends a connection, of which the sender keeps its own socket until it drops it.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the mailbox is full.
+    pub(super) fn send(&self, connection: &Connection) -> Result<(), Errno> {
+        let letter = write_letter(connection);
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut attached = SendAncillaryBuffer::new(&mut room);
+        let sockets = [connection.socket.as_fd()];
+        attached.push(SendAncillaryMessage::ScmRights(&sockets));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.0, &[IoSlice::new(&letter)], &mut attached, flags).map(|_| ())
+    }
+}
+
+impl Mailbox {
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    /// The next connection that was sent here, if there is one.
+    pub(super) fn receive(&self, now_ms: u64) -> Option<Connection> {
+        let mut letter = [0; LETTER_BYTES];
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut attached = RecvAncillaryBuffer::new(&mut room);
+        let mut slices = [IoSliceMut::new(&mut letter)];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        recvmsg(&self.0, &mut slices, &mut attached, flags).ok()?;
+        let socket = attached.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+            _ => None,
+        })?;
+        Some(read_letter(&letter, socket, now_ms))
+    }
+}
+
+impl AsFd for Mailbox {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Listener (2), port (2), address (16), its family (1), freshness (1), padding (2), served turns (4) and
+/// their epoch (8), and what began the wait (4): all little-endian, between processes of one binary.
+fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
+    let (family, address, port) = match connection.peer {
+        Peer::Unix => (0, [0; 16], 0),
+        Peer::Tcp(peer) => match peer.ip() {
+            IpAddr::V4(address) => (4, address.to_ipv6_mapped().octets(), peer.port()),
+            IpAddr::V6(address) => (6, address.octets(), peer.port()),
+        },
+    };
+    let mut letter = [0; LETTER_BYTES];
+    letter[0..2].copy_from_slice(&connection.listener.to_le_bytes());
+    letter[2..4].copy_from_slice(&port.to_le_bytes());
+    letter[4..20].copy_from_slice(&address);
+    letter[20] = family;
+    letter[21] = u8::from(connection.is_fresh);
+    letter[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
+    letter[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
+    letter[32..40].copy_from_slice(&connection.since_ms.to_le_bytes());
+    letter
+}
+
+fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Connection {
+    let word = |at: usize| {
+        let bytes = [letter[at], letter[at + 1], letter[at + 2], letter[at + 3]];
+        u32::from_le_bytes(bytes)
+    };
+    let half = |at: usize| u16::from_le_bytes([letter[at], letter[at + 1]]);
+    let mut address = [0; 16];
+    address.copy_from_slice(&letter[4..20]);
+    let address = Ipv6Addr::from(address);
+    let peer = match letter[20] {
+        0 => Peer::Unix,
+        4 => {
+            let address = address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED);
+            Peer::Tcp(SocketAddr::new(IpAddr::V4(address), half(2)))
+        }
+        _ => Peer::Tcp(SocketAddr::new(IpAddr::V6(address), half(2))),
+    };
+    let since_ms = u64::from(word(32)) | u64::from(word(36)) << 32;
+    Connection {
+        is_fresh: letter[21] == 1,
+        share: Share { turns: word(24), epoch: word(28) },
+        since_ms: since_ms.min(now_ms),
+        ..Connection::new(socket, peer, half(0), now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_connection_arrives_as_it_was_sent() {
+        let (mailbox, outlet) = pair().unwrap();
+        assert!(mailbox.receive(9).is_none());
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
+        let mut connection = Connection::new(near.into(), peer, 3, 7);
+        connection.is_fresh = false;
+        connection.share = Share { turns: 70_000, epoch: 80_000 };
+        outlet.send(&connection).unwrap();
+        drop(connection);
+        let got = mailbox.receive(9).unwrap();
+        assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
+        assert_eq!((got.share.turns, got.share.epoch), (70_000, 80_000));
+        UnixStream::from(got.socket).write_all(b"same socket").unwrap();
+        let mut text = String::new();
+        far.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "same socket");
+    }
+
+    #[test]
+    fn addresses_of_both_families_survive() {
+        for peer in ["127.0.0.1:80", "[::1]:80"] {
+            let (near, _far) = UnixStream::pair().unwrap();
+            let peer = Peer::Tcp(peer.parse().unwrap());
+            let letter = write_letter(&Connection::new(near.into(), peer, 0, 0));
+            let (near, _far) = UnixStream::pair().unwrap();
+            assert_eq!(read_letter(&letter, near.into(), 0).peer, peer);
+        }
+    }
+
+    #[test]
+    fn a_full_mailbox_says_so_and_loses_nothing() {
+        let (mailbox, outlet) = pair().unwrap();
+        let (near, _far) = UnixStream::pair().unwrap();
+        let connection = Connection::new(near.into(), Peer::Unix, 0, 0);
+        let sent = (0..10_000).take_while(|_| outlet.send(&connection).is_ok()).count();
+        assert!((10..10_000).contains(&sent), "{sent}");
+        assert_eq!(std::iter::from_fn(|| mailbox.receive(0)).count(), sent);
+    }
+}

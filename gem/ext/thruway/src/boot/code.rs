@@ -1,0 +1,156 @@
+//! `RubyVM::InstructionSequence.load_iseq`: compiled code from the pack, or Ruby's own for the next
+//! one.
+//!
+//! Ruby asks for a feature's compiled code before it reads the source. Where there is none, it
+//! compiles, and says so (`script_compiled`): the code that it made is what goes into the pack, so
+//! labels, line numbers and everything else are those of a plain `require`.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use rb_sys::VALUE;
+use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
+use thruway_pack::Stamp;
+
+use super::interpose;
+use super::search::{self, PathMark};
+use super::vm::{self, NIL};
+
+/// Whether the compile options are still those of the pack.
+static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
+/// The categories of warnings that are on.
+static CATEGORIES: AtomicU8 = AtomicU8::new(0);
+/// The hook that sees what Ruby compiled, once there is something to learn.
+static HOOK: OnceLock<()> = OnceLock::new();
+
+/// A feature that Ruby is compiling on this thread.
+#[derive(Debug, Clone, Copy)]
+struct Compiling {
+    path: PathMark,
+    stamp: Stamp,
+    warnings: Warnings,
+    writes: u64,
+}
+
+thread_local! {
+    static COMPILING: Cell<Option<Compiling>> = const { Cell::new(None) };
+}
+
+pub(super) fn install() {
+    vm::define_singleton_method_1(vm::instruction_sequence(), c"load_iseq", load_iseq);
+    vm::watch_compile_options(options_changed);
+    categories_changed();
+    vm::watch_warning_categories(categories_changed);
+}
+
+/// Called by Ruby for every file that it is about to compile.
+unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
+    let seen = search::current().seen;
+    search::end();
+    let Some(boot) = super::boot() else { return NIL };
+    // SAFETY: Ruby passes a frozen String that stays on its stack.
+    let Some(bytes) = (unsafe { vm::plain_bytes(path) }) else { return NIL };
+    let mark = PathMark::of(bytes);
+    let sighting = match seen {
+        Some((seen, sighting)) if seen == mark => sighting,
+        _ => match boot.look(bytes) {
+            Look::File(sighting) => sighting,
+            Look::Missing | Look::Ask => return left(boot, bytes, Reason::NotRegular),
+        },
+    };
+    let warnings = warnings();
+    match code(boot, bytes, &sighting, warnings) {
+        Ok(code) => code,
+        Err(reason) => {
+            watch(boot, mark, &sighting, warnings, reason);
+            left(boot, bytes, reason)
+        }
+    }
+}
+
+fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
+    boot.counts.left(path, reason, boot.options.explain);
+    NIL
+}
+
+fn code(
+    boot: &Boot,
+    path: &[u8],
+    sighting: &Sighting,
+    warnings: Warnings,
+) -> Result<VALUE, Reason> {
+    if let Some(reason) = compiled_otherwise() {
+        return Err(reason);
+    }
+    let code = boot.code(path, sighting, warnings)?;
+    let code = vm::load_code(code).ok_or(Reason::Refused)?;
+    boot.counts.from_pack.add(1);
+    Ok(code)
+}
+
+/// Why code would not be compiled now as it was for the pack.
+fn compiled_otherwise() -> Option<Reason> {
+    if vm::measures_coverage() {
+        return Some(Reason::Coverage);
+    }
+    (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
+}
+
+/// Whether code would be compiled now in another way than it was for the pack.
+pub(super) fn is_compiled_otherwise() -> bool {
+    compiled_otherwise().is_some()
+}
+
+/// Remembers what is about to be compiled, if it can be learned.
+fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
+    let depends_on_the_run = matches!(reason, Reason::Coverage | Reason::CompileOption);
+    let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
+    if depends_on_the_run || !vm::warns_on_stderr() {
+        return;
+    }
+    HOOK.get_or_init(|| {
+        interpose::count_writes();
+        vm::on_script_compiled(compiled);
+    });
+    let writes = interpose::writes();
+    COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
+}
+
+/// Called by Ruby after it compiled anything.
+unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
+    let Some(compiling) = COMPILING.take() else { return };
+    // Something was said: a warning, most likely, which a later boot has to give again.
+    if interpose::writes() != Some(compiling.writes) {
+        return;
+    }
+    let (Some(boot), Some((path, code))) = (super::boot(), vm::compiled_code(trace_point)) else {
+        return;
+    };
+    let Some(code) = binary_of(code, path) else { return };
+    // SAFETY: both Strings are on this stack, and no Ruby code runs while the slices live.
+    let (path, code) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(code) });
+    if PathMark::of(path) == compiling.path {
+        boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
+    }
+}
+
+/// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby
+/// raises the error later.
+fn binary_of(code: VALUE, path: VALUE) -> Option<VALUE> {
+    let is_sound = vm::has_lines(code) || vm::compiles(path);
+    if is_sound { vm::to_binary(code) } else { None }
+}
+
+/// What Ruby would say while it compiles.
+fn warnings() -> Warnings {
+    Warnings { level: vm::verbosity(), categories: CATEGORIES.load(Ordering::Relaxed) }
+}
+
+fn options_changed() {
+    HAS_SAME_OPTIONS.store(vm::has_same_compile_options(), Ordering::Relaxed);
+}
+
+fn categories_changed() {
+    CATEGORIES.store(vm::warning_categories(), Ordering::Relaxed);
+}

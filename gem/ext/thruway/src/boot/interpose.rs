@@ -1,0 +1,436 @@
+//! libruby's own calls into libc, answered while it searches for a feature.
+//!
+//! The import table of the object that holds libruby (the library, or a program that was linked with
+//! it) is pointed at the functions below. Each of them hands the call on as it came, unless this
+//! thread is in the middle of a [search](super::search) and the answer is known. No other object's
+//! calls are touched, nothing is left in the environment, and a child that is started by `exec` knows
+//! nothing of it. Where an import table cannot be changed, Ruby just goes on asking the kernel.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use libc::{FILE, iovec, mode_t, pid_t, size_t, ssize_t, stat};
+use thruway_boot::Look;
+use thruway_sys::imports::Object;
+
+use super::search::{self, PathMark, Phase};
+
+/// What `rb_file_load_ok` opens candidates with, and nothing else in libruby does during a search.
+const CANDIDATE: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+
+/// The descriptor that a search holds for a file that was not opened. Ruby only stats and closes it.
+/// It is below `NOFILE`, which Ruby takes for used anyhow (`rb_update_max_fd`), and above stderr,
+/// where Ruby changes flags.
+pub(super) const FAKE_DESCRIPTOR: c_int = 255;
+
+/// How often libruby wrote to any descriptor: a compiler that had something to say did.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+/// Whether they are counted.
+static COUNTS_WRITES: AtomicBool = AtomicBool::new(false);
+
+/// Whether `documents` wants to know which JSON files are opened.
+static NOTES_JSON_FILES: AtomicBool = AtomicBool::new(false);
+
+/// A function of libc's that libruby imports, and what stands in its place.
+struct Import {
+    name: &'static CStr,
+    original: AtomicPtr<c_void>,
+    replacement: fn() -> *mut c_void,
+}
+
+macro_rules! imports {
+    ($($place:ident $name:literal $function:ident;)*) => {
+        $(static $place: Import = Import {
+            name: $name,
+            original: AtomicPtr::new(std::ptr::null_mut()),
+            replacement: || $function as *mut c_void,
+        };)*
+        static IMPORTS: &[&Import] = &[$(&$place),*];
+    };
+}
+
+imports! {
+    OPEN c"open" open;
+    FSTAT c"fstat" fstat;
+    CLOSE c"close" close;
+    REALPATH c"realpath" realpath;
+    STAT c"stat" stat_path;
+    WRITE c"write" write;
+    WRITEV c"writev" writev;
+    FWRITE c"fwrite" fwrite;
+    MKDIR c"mkdir" mkdir;
+    RMDIR c"rmdir" rmdir;
+    UNLINK c"unlink" unlink;
+    RENAME c"rename" rename;
+    SYMLINK c"symlink" symlink;
+    LINK c"link" link;
+    WAITPID c"waitpid" waitpid;
+}
+
+/// Points libruby's imports here.
+///
+/// # Errors
+/// Its object cannot be found, its imports have other names, or its import table cannot be written.
+pub(super) fn install(libruby: *const ()) -> io::Result<()> {
+    let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
+    let has = |import: &Import| !object.slots(import.name).is_empty();
+    // A candidate's descriptor is made up, so whoever uses it must be answered too.
+    if ![&OPEN, &FSTAT, &CLOSE].into_iter().all(has) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    for import in IMPORTS {
+        for slot in object.slots(import.name) {
+            let target = slot.target();
+            let original = if object.holds(target.cast()) { import.look_up() } else { target };
+            if original.is_null() {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            import.original.store(original, Ordering::Release);
+            // SAFETY: the replacement has the signature of the function of that name, hands on what
+            // it does not answer, and is part of an extension, which Ruby never unloads.
+            unsafe { slot.replace((import.replacement)()) }?;
+        }
+    }
+    Ok(())
+}
+
+/// Begins to count what libruby writes.
+pub(super) fn count_writes() {
+    COUNTS_WRITES.store(true, Ordering::Relaxed);
+}
+
+/// Begins to tell `documents` of every JSON file that is opened.
+pub(super) fn note_json_files() {
+    NOTES_JSON_FILES.store(true, Ordering::Relaxed);
+}
+
+/// How often libruby wrote since counting began; `None` if it cannot be seen.
+pub(super) fn writes() -> Option<u64> {
+    let is_seen = |import: &Import| !import.original.load(Ordering::Relaxed).is_null();
+    let all = [&WRITE, &FWRITE].into_iter().all(is_seen);
+    all.then(|| WRITES.load(Ordering::Relaxed))
+}
+
+impl Import {
+    /// The function itself, for an object that binds lazily and has not called it yet.
+    fn look_up(&self) -> *mut c_void {
+        // SAFETY: the name ends in NUL.
+        unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) }
+    }
+
+    /// # Safety
+    /// `F` is the type of the function of that name, and the import was installed.
+    unsafe fn function<F: Copy>(&self) -> F {
+        let original = self.original.load(Ordering::Acquire);
+        // SAFETY: as this function's own; a function pointer is as large as any other.
+        unsafe { std::mem::transmute_copy::<*mut c_void, F>(&original) }
+    }
+}
+
+type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;
+type OnDescriptor = unsafe extern "C" fn(c_int) -> c_int;
+type OnPath = unsafe extern "C" fn(*const c_char) -> c_int;
+type OnPaths = unsafe extern "C" fn(*const c_char, *const c_char) -> c_int;
+type Mkdir = unsafe extern "C" fn(*const c_char, mode_t) -> c_int;
+type Fstat = unsafe extern "C" fn(c_int, *mut stat) -> c_int;
+type Stat = unsafe extern "C" fn(*const c_char, *mut stat) -> c_int;
+type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
+type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
+type Writev = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
+type Fwrite = unsafe extern "C" fn(*const c_void, size_t, size_t, *mut FILE) -> size_t;
+type Waitpid = unsafe extern "C" fn(pid_t, *mut c_int, c_int) -> pid_t;
+
+/// `open` takes its mode as a variable argument, which is passed like any other on the platforms whose
+/// import tables we know. It is handed on whether it was given or not.
+unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    if flags == CANDIDATE && search::phase() == Phase::Opening {
+        // SAFETY: callers of open pass a path.
+        if let Some(answer) = open_candidate(unsafe { bytes(path) }) {
+            return answer;
+        }
+    } else if flags & libc::O_CREAT != 0 {
+        // SAFETY: as above.
+        changed(unsafe { bytes(path) });
+    }
+    if NOTES_JSON_FILES.load(Ordering::Relaxed) {
+        // SAFETY: as above.
+        super::documents::opened(unsafe { bytes(path) });
+    }
+    // SAFETY: the type is open's.
+    let open = unsafe { OPEN.function::<Open>() };
+    // SAFETY: handed on as it came.
+    unsafe { open(path, flags, mode) }
+}
+
+/// What Ruby gets for a candidate: a descriptor that stands for the file, or "not found".
+fn open_candidate(path: &[u8]) -> Option<c_int> {
+    let mut search = search::current();
+    let mark = PathMark::of(path);
+    let boot = super::boot()?;
+    let look = match search.seen {
+        Some((seen, sighting)) if seen == mark => Look::File(sighting),
+        _ => boot.look(path),
+    };
+    match look {
+        Look::File(sighting) => {
+            search.seen = Some((mark, sighting));
+            search::set(search);
+            search::advance(Phase::Opened);
+            answered(Some(FAKE_DESCRIPTOR))
+        }
+        // What was not there when its folder was looked at may be there now.
+        Look::Missing if search.is_settled || boot.options.is_frozen() => {
+            set_errno(libc::ENOENT);
+            answered(Some(-1))
+        }
+        Look::Missing | Look::Ask => None,
+    }
+}
+
+unsafe extern "C" fn fstat(descriptor: c_int, result: *mut stat) -> c_int {
+    if descriptor == FAKE_DESCRIPTOR && search::phase() == Phase::Opened {
+        // SAFETY: callers of fstat pass a place for the result.
+        unsafe { write_stat(result, libc::S_IFREG | 0o444) };
+        return 0;
+    }
+    // SAFETY: the type is fstat's.
+    let fstat = unsafe { FSTAT.function::<Fstat>() };
+    // SAFETY: handed on as it came.
+    unsafe { fstat(descriptor, result) }
+}
+
+unsafe extern "C" fn close(descriptor: c_int) -> c_int {
+    if descriptor == FAKE_DESCRIPTOR && search::phase() == Phase::Opened {
+        search::advance(Phase::Found);
+        return 0;
+    }
+    // SAFETY: the type is close's.
+    let close = unsafe { CLOSE.function::<OnDescriptor>() };
+    // SAFETY: handed on as it came.
+    unsafe { close(descriptor) }
+}
+
+unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut c_char {
+    if search::phase() != Phase::Idle && result.is_null() {
+        // SAFETY: callers of realpath pass a path.
+        if let Some(real_path) = real_path_of(unsafe { bytes(path) }) {
+            return allocated(&real_path);
+        }
+    }
+    // SAFETY: the type is realpath's.
+    let realpath = unsafe { REALPATH.function::<Realpath>() };
+    // SAFETY: handed on as it came.
+    unsafe { realpath(path, result) }
+}
+
+/// The real path of a folder of the load path, or of the file that was found.
+fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
+    let mut search = search::current();
+    let mark = PathMark::of(path);
+    let boot = super::boot()?;
+    let real_path = match (search::phase(), search.seen) {
+        (Phase::Opening, _) => boot.real_path(path)?,
+        (Phase::Found, Some((seen, _))) if seen == mark => boot.real_path_below(path)?,
+        _ => return None,
+    };
+    search.real_path = Some(PathMark::of(&real_path));
+    search::set(search);
+    answered(Some(real_path))
+}
+
+/// Ruby stats a real path once more, only to see whether it is there.
+unsafe extern "C" fn stat_path(path: *const c_char, result: *mut stat) -> c_int {
+    if search::phase() != Phase::Idle {
+        // SAFETY: callers of stat pass a path.
+        let mark = PathMark::of(unsafe { bytes(path) });
+        if search::current().real_path == Some(mark) {
+            // SAFETY: callers of stat pass a place for the result.
+            unsafe { write_stat(result, libc::S_IFREG | 0o444) };
+            return 0;
+        }
+    }
+    // SAFETY: the type is stat's.
+    let stat = unsafe { STAT.function::<Stat>() };
+    // SAFETY: handed on as it came.
+    unsafe { stat(path, result) }
+}
+
+unsafe extern "C" fn write(descriptor: c_int, data: *const c_void, length: size_t) -> ssize_t {
+    wrote();
+    // SAFETY: the type is write's.
+    let write = unsafe { WRITE.function::<Write>() };
+    // SAFETY: handed on as it came.
+    unsafe { write(descriptor, data, length) }
+}
+
+unsafe extern "C" fn writev(descriptor: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+    wrote();
+    // SAFETY: the type is writev's.
+    let writev = unsafe { WRITEV.function::<Writev>() };
+    // SAFETY: handed on as it came.
+    unsafe { writev(descriptor, parts, count) }
+}
+
+/// How Ruby writes warnings of its compiler.
+unsafe extern "C" fn fwrite(
+    data: *const c_void,
+    size: size_t,
+    count: size_t,
+    stream: *mut FILE,
+) -> size_t {
+    wrote();
+    // SAFETY: the type is fwrite's.
+    let fwrite = unsafe { FWRITE.function::<Fwrite>() };
+    // SAFETY: handed on as it came.
+    unsafe { fwrite(data, size, count, stream) }
+}
+
+unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+    // SAFETY: the type is mkdir's.
+    let mkdir = unsafe { MKDIR.function::<Mkdir>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { mkdir(path, mode) };
+    // SAFETY: callers of mkdir pass a path.
+    changed(unsafe { bytes(path) });
+    result
+}
+
+unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
+    // SAFETY: the type is rmdir's.
+    let rmdir = unsafe { RMDIR.function::<OnPath>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { rmdir(path) };
+    // SAFETY: callers of rmdir pass a path.
+    changed(unsafe { bytes(path) });
+    result
+}
+
+unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the type is unlink's.
+    let unlink = unsafe { UNLINK.function::<OnPath>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { unlink(path) };
+    // SAFETY: callers of unlink pass a path.
+    changed(unsafe { bytes(path) });
+    result
+}
+
+unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the type is rename's.
+    let rename = unsafe { RENAME.function::<OnPaths>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { rename(from, to) };
+    // SAFETY: callers of rename pass two paths.
+    changed(unsafe { bytes(from) });
+    // SAFETY: as above.
+    changed(unsafe { bytes(to) });
+    result
+}
+
+unsafe extern "C" fn symlink(target: *const c_char, path: *const c_char) -> c_int {
+    // SAFETY: the type is symlink's.
+    let symlink = unsafe { SYMLINK.function::<OnPaths>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { symlink(target, path) };
+    // SAFETY: callers of symlink pass two paths.
+    changed(unsafe { bytes(path) });
+    result
+}
+
+unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the type is link's.
+    let link = unsafe { LINK.function::<OnPaths>() };
+    // SAFETY: handed on as it came.
+    let result = unsafe { link(from, to) };
+    // SAFETY: callers of link pass two paths.
+    changed(unsafe { bytes(to) });
+    result
+}
+
+/// A child that has ended may have made anything.
+unsafe extern "C" fn waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t {
+    // SAFETY: the type is waitpid's.
+    let waitpid = unsafe { WAITPID.function::<Waitpid>() };
+    // SAFETY: handed on as it came.
+    let ended = unsafe { waitpid(child, status, options) };
+    if ended > 0
+        && let Some(boot) = super::boot()
+    {
+        boot.forget();
+    }
+    ended
+}
+
+/// This process made, moved or removed something.
+fn changed(path: &[u8]) {
+    if let Some(boot) = super::boot() {
+        let errno = errno();
+        boot.changed(path);
+        set_errno(errno);
+    }
+}
+
+fn wrote() {
+    if COUNTS_WRITES.load(Ordering::Relaxed) {
+        WRITES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn answered<T>(answer: T) -> T {
+    if let Some(boot) = super::boot() {
+        boot.counts.answered.add(1);
+    }
+    answer
+}
+
+/// # Safety
+/// `path` is a string that ends in NUL and outlives the slice, or null.
+unsafe fn bytes<'a>(path: *const c_char) -> &'a [u8] {
+    if path.is_null() {
+        return b"";
+    }
+    // SAFETY: as this function's own.
+    unsafe { CStr::from_ptr(path) }.to_bytes()
+}
+
+/// # Safety
+/// `result` is valid for writing a `stat`.
+unsafe fn write_stat(result: *mut stat, mode: mode_t) {
+    // SAFETY: a stat is plain numbers, for which zero is valid.
+    let mut answer = unsafe { std::mem::zeroed::<stat>() };
+    answer.st_mode = mode;
+    answer.st_nlink = 1;
+    // SAFETY: as this function's own.
+    unsafe { result.write(answer) };
+    answered(());
+}
+
+/// A copy that the caller frees with `free`, as it does with realpath's own result.
+fn allocated(path: &[u8]) -> *mut c_char {
+    // SAFETY: malloc may be called with any size.
+    let copy = unsafe { libc::malloc(path.len() + 1) }.cast::<u8>();
+    if copy.is_null() {
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the copy is valid for one byte more than the path.
+    unsafe { copy.copy_from_nonoverlapping(path.as_ptr(), path.len()) };
+    // SAFETY: as above.
+    unsafe { copy.wrapping_add(path.len()).write(0) };
+    copy.cast()
+}
+
+fn errno() -> c_int {
+    // SAFETY: the place is this thread's own, and valid while it runs.
+    unsafe { errno_place().read() }
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: the place is this thread's own, and valid while it runs.
+    unsafe { errno_place().write(errno) };
+}
+
+fn errno_place() -> *mut c_int {
+    // SAFETY: may be called at any time.
+    unsafe { libc::__errno_location() }
+}

@@ -1,0 +1,152 @@
+//! `require "thruway/boot"`: Ruby's own `require`, with its look-ups answered and its code supplied.
+//!
+//! Reading order: [`require`] (a name becomes a path before Ruby searches), [`interpose`] (what Ruby
+//! still asks libc is answered), [`code`] (compiled code is handed over, or learned).
+
+mod code;
+mod documents;
+mod gems;
+mod interpose;
+mod load_path;
+mod objects;
+mod require;
+mod search;
+mod take_over;
+mod values;
+mod vm;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rb_sys::VALUE;
+use thruway_boot::{Boot, Options, Part, Surroundings};
+use thruway_sys::imports::Object;
+
+use crate::ruby;
+
+/// The one boot of this process, and the process that it belongs to: a forked child goes on using it,
+/// but what is written at exit is written once.
+static BOOT: OnceLock<(Boot, u32)> = OnceLock::new();
+
+pub(crate) fn define(thruway: VALUE) {
+    let module = vm::define_module_under(thruway, c"Boot");
+    vm::define_singleton_method_1(module, c"start", start);
+    vm::define_singleton_method_3(module, c"take_over", take_over::take_over);
+    vm::define_singleton_method_0(module, c"running?", is_running);
+    vm::define_singleton_method_0(module, c"pack", pack);
+}
+
+/// The boot, once it has started.
+fn boot() -> Option<&'static Boot> {
+    BOOT.get().map(|(boot, _)| boot)
+}
+
+/// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
+/// `true` the first time.
+unsafe extern "C" fn start(_module: VALUE, folder: VALUE) -> VALUE {
+    // SAFETY: Ruby calls with the lock held; may raise, and nothing with a destructor lives yet.
+    let folder = unsafe { ruby::to_string(folder) };
+    // SAFETY: the String is on this stack, and nothing below changes it.
+    vm::boolean(start_in(unsafe { ruby::bytes(folder) }))
+}
+
+/// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
+/// with Ruby.
+fn start_in(folder: &[u8]) -> bool {
+    let variable = |name: &str| std::env::var_os(name);
+    let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
+    let options = Options::from_environment(words.as_deref(), pack.as_deref());
+    // Another copy of this extension may have been here before.
+    if options.off || !vm::mark_as_started() {
+        return false;
+    }
+    let identity = identity();
+    let surroundings = Surroundings::from_environment(variable);
+    let folder = Path::new(OsStr::from_bytes(folder));
+    let place = options.pack.clone();
+    let place = place.or_else(|| surroundings.pack(&surroundings.application(folder), &identity));
+    let (boot, note) = Boot::start(options, &identity, place);
+    if let Some(note) = note {
+        say(&note);
+    }
+    if BOOT.set((boot, std::process::id())).is_err() {
+        return false;
+    }
+    install();
+    true
+}
+
+fn install() {
+    let Some(boot) = boot() else { return };
+    if let Err(error) = interpose::install(rb_sys::rb_f_require as *const ()) {
+        say(&format!("look-ups are left to Ruby: {error}"));
+    }
+    require::install();
+    if boot.options.has(Part::Code) {
+        code::install();
+    }
+    gems::install();
+    documents::install_yaml();
+    documents::install_json();
+    vm::at_exit(finish);
+}
+
+/// What compiled code depends on, besides its source: Ruby as it describes itself, its compile options,
+/// the encoding of file names, and the build of libruby, since a security update keeps the version.
+fn identity() -> Vec<u8> {
+    let mut identity = Vec::new();
+    for line in [vm::description(), vm::compile_options(), vm::file_name_encoding()] {
+        // SAFETY: the String is on this stack, and nothing changes it meanwhile.
+        identity.extend_from_slice(line.map_or(b"", |line| unsafe { ruby::bytes(line) }));
+        identity.push(b'\n');
+    }
+    let object = Object::containing(rb_sys::rb_f_require as *const ());
+    let build = object.and_then(|object| object.build_id()).unwrap_or_default();
+    let build: String = build.iter().map(|byte| format!("{byte:02x}")).collect();
+    identity.extend_from_slice(format!("build {build}").as_bytes());
+    identity
+}
+
+/// Writes what was learned, and the report if one is wanted.
+unsafe extern "C" fn finish(_: VALUE) {
+    let Some((boot, process)) = BOOT.get() else { return };
+    if *process != std::process::id() {
+        return;
+    }
+    if let Err(error) = boot.finish() {
+        say(&error.to_string());
+    }
+    if boot.options.explain {
+        write_to_stderr(boot.counts.report(boot.folder_lookups()).as_bytes());
+    }
+}
+
+/// A closed stderr leaves nobody to tell.
+fn write_to_stderr(text: &[u8]) {
+    let _ = std::io::stderr().write_all(text);
+}
+
+/// One line to whoever started the program, which goes on in any case. What follows from the first
+/// note is not worth a second.
+fn say(note: &str) {
+    static HAS_SAID: AtomicBool = AtomicBool::new(false);
+    if !HAS_SAID.swap(true, Ordering::Relaxed) {
+        write_to_stderr(format!("thruway: note: {note}\n").as_bytes());
+    }
+}
+
+unsafe extern "C" fn is_running(_module: VALUE) -> VALUE {
+    vm::boolean(boot().is_some())
+}
+
+/// `Thruway::Boot.pack`: the path of the pack, whether there is one yet or not.
+unsafe extern "C" fn pack(_module: VALUE) -> VALUE {
+    match boot().and_then(Boot::place) {
+        Some(place) => ruby::utf8_string(place.as_os_str().as_bytes()),
+        None => vm::NIL,
+    }
+}

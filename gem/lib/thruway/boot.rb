@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+require "thruway/thruway"
+
+module Thruway
+  # Ruby's boot from a pack: `require` is answered instead of searched for. See docs/verbs/run.md.
+  module Boot
+    # The folder of the file that requires this one, or the current one.
+    def self.caller_folder
+      files = caller_locations.map(&:absolute_path)
+      file = files.find { |path| path&.start_with?("/") && path != __FILE__ }
+      file ? File.dirname(file) : Dir.pwd
+    end
+    private_class_method :caller_folder
+
+    start(caller_folder)
+  end
+end

@@ -1,0 +1,129 @@
+//! What a feature costs Ruby, and what a whole application does.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// All of Rails, loaded at once.
+const RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../benches/boot/rails_all");
+
+/// How many features the second program has more than the first.
+const MORE: i64 = 100;
+
+/// Everything that a search asks: names, descriptors, and who is asking. Memory is another matter.
+const ASKED: &str = "trace=%file,%desc,%creds";
+
+/// The four shapes: what the first feature that is loaded is, and where each is.
+const SHAPES: [(&str, Shape); 4] = [
+    ("empty", |folder, number, _| feature(&folder.join("lib"), number, "")),
+    ("50 folders", |folder, number, _| {
+        feature(&folder.join(format!("lib{}", number % 50)), number, "")
+    }),
+    ("nested", |folder, number, _| feature(&folder.join("lib/a/b/c/d"), number, "")),
+    ("chain", |folder, number, last| {
+        let next = format!("require 'f{}'\n", number + 1);
+        feature(&folder.join("lib"), number, if number == last { "" } else { &next });
+    }),
+];
+
+type Shape = fn(&Path, i64, i64);
+
+fn feature(folder: &Path, number: i64, text: &str) {
+    fs::create_dir_all(folder).expect("it is made");
+    fs::write(folder.join(format!("f{number}.rb")), text).expect("it is written");
+}
+
+/// A program of that shape with so many features.
+fn program(name: &str, shape: Shape, features: i64) -> TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    (1..=features).for_each(|number| shape(folder.path(), number, features));
+    let numbers = if name == "chain" { "1..1".to_owned() } else { format!("1..{features}") };
+    let require = match name {
+        "nested" => "require_relative \"lib/a/b/c/d/f#{n}\"",
+        _ => "require \"f#{n}\"",
+    };
+    let bases = "$:.unshift(*Dir[\"#{__dir__}/lib*\"].sort)";
+    let main = format!("{bases}\n({numbers}).each {{ |n| {require} }}\n");
+    fs::write(folder.path().join("main.rb"), main).expect("it is written");
+    age();
+    folder
+}
+
+/// What was written a moment ago is not learned.
+fn age() {
+    std::thread::sleep(std::time::Duration::from_millis(40));
+}
+
+/// How many calls Ruby makes, with `thruway run` or without. What memory costs is left out.
+fn calls(what: &str, folder: &Path, run: Option<&[&str]>, script: &str) -> i64 {
+    let table = folder.with_extension("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-e", what, "-o"]).arg(&table);
+    if let Some(options) = run {
+        strace.args([env!("CARGO_BIN_EXE_thruway"), "run", "--pack"]);
+        strace.arg(pack(folder)).args(options).arg("--");
+    }
+    let output = strace.args(["ruby", script]).current_dir(folder).output();
+    let output = output.expect("scripts/setup installs strace");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = fs::read_to_string(&table).expect("strace writes it");
+    let _ = fs::remove_file(table);
+    text.lines().filter_map(row).sum()
+}
+
+/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+fn row(line: &str) -> Option<i64> {
+    let cells: Vec<_> = line.split_whitespace().collect();
+    let is_counted = !matches!(*cells.last()?, "mmap" | "total");
+    if is_counted { cells.get(3)?.parse().ok() } else { None }
+}
+
+fn pack(folder: &Path) -> std::path::PathBuf {
+    folder.with_extension("pack")
+}
+
+/// Boots once, so that the pack knows everything.
+fn learn(folder: &Path, script: &str) {
+    let mut run = Command::new(env!("CARGO_BIN_EXE_thruway"));
+    run.args(["run", "--pack"]).arg(pack(folder)).args(["--", "ruby", script]);
+    assert!(run.current_dir(folder).output().expect("it starts").status.success());
+}
+
+#[test]
+fn a_feature_costs_nothing_frozen_and_one_call_validated() {
+    for (name, shape) in SHAPES {
+        let (few, many) = (program(name, shape, MORE), program(name, shape, 2 * MORE));
+        let marginal = |run: Option<&[&str]>| {
+            let calls = |folder: &TempDir| calls(ASKED, folder.path(), run, "main.rb");
+            calls(&many) - calls(&few)
+        };
+        [&few, &many].into_iter().for_each(|folder| learn(folder.path(), "main.rb"));
+        assert!(marginal(None) > 20 * MORE, "{name}: Ruby searches");
+        assert_eq!(marginal(Some(&[])), MORE, "{name}, validated");
+        for frozen in ["--frozen", "--trust-image"] {
+            assert_eq!(marginal(Some(&[frozen])), 0, "{name}, {frozen}");
+        }
+        [few, many].iter().for_each(|folder| fs::remove_file(pack(folder.path())).unwrap());
+    }
+}
+
+#[test]
+fn rails_boots_within_its_budget() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["main.rb", "Gemfile", "config/database.yml", "config/storage.yml"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("it is made");
+        fs::copy(Path::new(RAILS).join(name), path).expect("it is copied");
+    }
+    age();
+    (0..2).for_each(|_| learn(folder.path(), "main.rb"));
+    let files = |run| calls("trace=%file", folder.path(), run, "main.rb");
+    let (plain, validated, frozen) = (files(None), files(Some(&[])), files(Some(&["--frozen"])));
+    fs::remove_file(pack(folder.path())).unwrap();
+    println!("plain {plain}, validated {validated}, frozen {frozen}");
+    assert!(plain > 60_000, "{plain}");
+    assert!(validated <= 8_600, "{validated}");
+    assert!(frozen <= 6_500, "{frozen}");
+}

@@ -1,0 +1,120 @@
+//! `thruway pack`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::program::Program;
+use crate::{stderr, stdout, thruway};
+
+fn program() -> Program {
+    Program::new(&[("main.rb", "require 'a'\nputs 'ran'\n"), ("lib/a.rb", "A = 1\n")])
+}
+
+/// `thruway pack build` of the program.
+fn build(program: &Program, pack: &Path) -> Output {
+    let mut command = thruway();
+    command.args(["pack", "build", "-o"]).arg(pack).args(["--", "ruby", "-I"]);
+    command.arg(program.path("lib")).arg(program.path("main.rb")).output().expect("it starts")
+}
+
+fn pack(arguments: &[&str], pack: &Path) -> Output {
+    thruway().arg("pack").args(arguments).arg(pack).output().expect("it starts")
+}
+
+#[test]
+fn a_pack_is_built_shown_verified_and_used() {
+    let program = program();
+    let built = build(&program, &program.pack());
+    assert!(built.status.success(), "{}", stderr(&built));
+    assert!(stdout(&built).starts_with("ran\n"), "{}", stdout(&built));
+    let shown = pack(&["info"], &program.pack());
+    assert!(stdout(&shown).contains("features"), "{}", stdout(&shown));
+    assert!(!stdout(&shown).contains("stale: "), "{}", stdout(&shown));
+    let verified = pack(&["verify"], &program.pack());
+    assert!(stdout(&verified).ends_with(" entries, all whole\n"), "{}", stdout(&verified));
+    let used = program.run(&["--explain"]);
+    assert!(stderr(&used).contains(" from the pack, 0 compiled"), "{}", stderr(&used));
+}
+
+#[test]
+fn what_is_stale_is_named() {
+    let program = program();
+    build(&program, &program.pack());
+    program.write("lib/a.rb", "A = 2\n");
+    let shown = pack(&["info"], &program.pack());
+    let line = format!("stale: {}\n", program.path("lib/a.rb").display());
+    assert!(stdout(&shown).contains(&line), "{}", stdout(&shown));
+    let document = pack(&["info", "--json"], &program.pack());
+    let document: serde_json::Value = serde_json::from_str(stdout(&document)).unwrap();
+    assert_eq!(document["stale"].as_array().map(Vec::len), Some(1), "{document:#}");
+    let features = document["kinds"].as_array().unwrap();
+    let features = features.iter().find(|kind| kind["name"] == "features").unwrap();
+    assert_eq!(features["stale"], 1);
+}
+
+#[test]
+fn a_checkout_with_other_times_uses_the_pack_by_its_digests() {
+    let program = program();
+    build(&program, &program.pack());
+    for file in ["main.rb", "lib/a.rb"] {
+        let text = fs::read_to_string(program.path(file)).unwrap();
+        fs::remove_file(program.path(file)).unwrap();
+        program.write(file, &text);
+    }
+    let compiled = |options| {
+        let output = program.run_with(&copy_of(&program.pack()), options);
+        stderr(&output).lines().filter(|line| line.contains("changed since: ")).count()
+    };
+    assert_eq!((compiled(&["--explain"]), compiled(&["--explain", "--digest"])), (1, 0));
+    program.write("lib/a.rb", "A = 3\n");
+    assert_eq!(compiled(&["--explain", "--digest"]), 1);
+}
+
+/// A pack that a boot may replace while the original stays as it is.
+fn copy_of(pack: &Path) -> std::path::PathBuf {
+    let copy = pack.with_extension("copy");
+    let _ = fs::remove_file(&copy);
+    fs::copy(pack, &copy).expect("it is copied");
+    copy
+}
+
+#[test]
+fn a_flipped_bit_is_found() {
+    let program = program();
+    build(&program, &program.pack());
+    let mut bytes = fs::read(program.pack()).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let damaged = program.path("damaged.pack");
+    fs::write(&damaged, bytes).unwrap();
+    let verified = pack(&["verify"], &damaged);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(stdout(&verified).starts_with("damaged: "), "{}", stdout(&verified));
+}
+
+#[test]
+fn a_command_that_fails_leaves_the_pack_as_it_was() {
+    let program = program();
+    build(&program, &program.pack());
+    let before = fs::read(program.pack()).unwrap();
+    program.write("main.rb", "require 'a'\nexit 3\n");
+    let built = build(&program, &program.pack());
+    assert_eq!(built.status.code(), Some(2));
+    assert!(stderr(&built).contains("the pack is as it was"), "{}", stderr(&built));
+    assert_eq!(fs::read(program.pack()).unwrap(), before);
+    let left = fs::read_dir(program.pack().parent().unwrap()).unwrap().count();
+    assert_eq!(left, 2, "the program and the pack");
+}
+
+#[test]
+fn what_is_no_pack_is_said_to_be_none() {
+    let program = program();
+    for (path, words) in [("main.rb", "not a pack"), ("nowhere", "No such file")] {
+        let shown = pack(&["info"], &program.path(path));
+        assert_eq!(shown.status.code(), Some(2));
+        assert!(stderr(&shown).contains(words), "{}", stderr(&shown));
+    }
+    let built = thruway().args(["pack", "build", "-o"]).arg(program.pack()).arg("true").output();
+    assert!(stderr(&built.unwrap()).contains("the command left no pack"));
+}
