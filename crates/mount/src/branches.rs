@@ -99,7 +99,7 @@ impl Branches {
     pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<Merged>> {
         let dropped = self.write().remove(&id.0)?;
         for part in &dropped.parts {
-            self.places.remove(place_key(id, part.branch));
+            self.places.remove((id, part.branch));
         }
         Some(dropped)
     }
@@ -108,10 +108,7 @@ impl Branches {
     pub(crate) fn drop_folders(&self) {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
-            folder
-                .parts
-                .iter()
-                .for_each(|part| self.places.remove(place_key(folder.id, part.branch)));
+            folder.parts.iter().for_each(|part| self.places.remove((folder.id, part.branch)));
         }
     }
 
@@ -126,7 +123,7 @@ impl Branches {
             Opener::Held(place) => return Ok(Arc::clone(place)),
             Opener::Handle(handle) => handle,
         };
-        let key = place_key(id, part.branch);
+        let key = (id, part.branch);
         if let Some(place) = self.places.get(key) {
             return Ok(place);
         }
@@ -195,9 +192,4 @@ impl Merged {
     pub(crate) fn write_index(&self) -> RwLockWriteGuard<'_, Built> {
         self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// A folder's slot and a branch in one number.
-fn place_key(id: InodeId, branch: u16) -> InodeId {
-    InodeId((id.0 & 0xffff_ffff) << 16 | u64::from(branch))
 }

@@ -8,13 +8,33 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use crate::id_map::IdMap;
+use crate::id_map::MixedMap;
 use crate::inodes::{InodeId, lock};
 
 /// Locks; more than there are processors, so that they rarely meet.
 const SHARDS: usize = 16;
 
-type Generation = IdMap<Arc<OwnedFd>>;
+/// What a descriptor is of: an inode, or what one branch contributes to a folder. The whole number of
+/// the inode tells it from one that had its slot before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    id: InodeId,
+    branch: u16,
+}
+
+impl From<InodeId> for Owner {
+    fn from(id: InodeId) -> Self {
+        Self { id, branch: 0 }
+    }
+}
+
+impl From<(InodeId, u16)> for Owner {
+    fn from((id, branch): (InodeId, u16)) -> Self {
+        Self { id, branch }
+    }
+}
+
+type Generation = MixedMap<Owner, Arc<OwnedFd>>;
 
 #[derive(Debug)]
 pub(crate) struct Descriptors {
@@ -35,25 +55,28 @@ impl Descriptors {
         Self { shards, young_max: (descriptors_max / SHARDS / 2).max(1) }
     }
 
-    pub(crate) fn get(&self, id: InodeId) -> Option<Arc<OwnedFd>> {
-        let mut shard = lock(self.shard(id));
-        if let Some(found) = shard.young.get(&id.0) {
+    pub(crate) fn get(&self, owner: impl Into<Owner>) -> Option<Arc<OwnedFd>> {
+        let owner = owner.into();
+        let mut shard = lock(self.shard(owner));
+        if let Some(found) = shard.young.get(&owner) {
             return Some(Arc::clone(found));
         }
-        let found = shard.old.remove(&id.0)?;
-        shard.put(id, Arc::clone(&found), self.young_max);
+        let found = shard.old.remove(&owner)?;
+        shard.put(owner, Arc::clone(&found), self.young_max);
         Some(found)
     }
 
-    pub(crate) fn put(&self, id: InodeId, descriptor: Arc<OwnedFd>) {
-        let closed = lock(self.shard(id)).put(id, descriptor, self.young_max);
+    pub(crate) fn put(&self, owner: impl Into<Owner>, descriptor: Arc<OwnedFd>) {
+        let owner = owner.into();
+        let closed = lock(self.shard(owner)).put(owner, descriptor, self.young_max);
         // Closed when the lock is no longer held.
         drop(closed);
     }
 
-    pub(crate) fn remove(&self, id: InodeId) {
-        let mut shard = lock(self.shard(id));
-        let removed = (shard.young.remove(&id.0), shard.old.remove(&id.0));
+    pub(crate) fn remove(&self, owner: impl Into<Owner>) {
+        let owner = owner.into();
+        let mut shard = lock(self.shard(owner));
+        let removed = (shard.young.remove(&owner), shard.old.remove(&owner));
         drop(shard);
         drop(removed);
     }
@@ -67,16 +90,16 @@ impl Descriptors {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the number will do")]
-    fn shard(&self, id: InodeId) -> &Mutex<Shard> {
-        &self.shards[id.0 as usize % SHARDS]
+    fn shard(&self, owner: Owner) -> &Mutex<Shard> {
+        &self.shards[owner.id.0 as usize % SHARDS]
     }
 }
 
 impl Shard {
-    fn put(&mut self, id: InodeId, descriptor: Arc<OwnedFd>, young_max: usize) -> Generation {
+    fn put(&mut self, owner: Owner, descriptor: Arc<OwnedFd>, young_max: usize) -> Generation {
         let full = self.young.len() >= young_max;
         let closed = if full { self.turn() } else { Generation::default() };
-        self.young.insert(id.0, descriptor);
+        self.young.insert(owner, descriptor);
         closed
     }
 

@@ -5,7 +5,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 
 /// A map by the number of an inode. The numbers are ours, so nobody can choose them to collide.
-pub(crate) type IdMap<T> = HashMap<u64, T, BuildHasherDefault<Mixer>>;
+pub(crate) type IdMap<T> = MixedMap<u64, T>;
+
+/// A map by something that begins with such a number.
+pub(crate) type MixedMap<K, T> = HashMap<K, T, BuildHasherDefault<Mixer>>;
 
 /// Spreads numbers that count upwards.
 #[derive(Debug, Default)]
