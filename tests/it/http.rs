@@ -37,6 +37,11 @@ impl Server {
         self.child.id()
     }
 
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(mut self) {
+        self.child.wait().expect("it was started");
+    }
+
     pub(crate) fn connect(&self) -> Client<TcpStream> {
         let stream = TcpStream::connect(self.address()).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("it is a valid time");
