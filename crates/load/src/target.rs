@@ -88,7 +88,7 @@ impl Url {
             several => several.iter().find(answers).or(several.first()),
         };
         first.map(|address| Address::Tcp(*address)).ok_or_else(|| {
-            Error::system(format!("find {host}"), std::io::Error::other("it has no address"))
+            Error::system(format!("find {host}"), io::Error::other("it has no address"))
         })
     }
 }
