@@ -5,6 +5,7 @@ mod load;
 mod measure;
 mod names;
 mod serve;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,8 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-idle", serve::crowd::idle),
     ("serve-trickle", serve::crowd::trickle),
     ("serve-original", serve::original::per_connection),
+    ("trace-slowdown", trace::slowdown),
+    ("trace-long", trace::long),
 ];
 
 impl Bench {
