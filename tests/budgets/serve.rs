@@ -84,7 +84,7 @@ fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
     client.socket().shutdown(Shutdown::Write).expect("the connection is open");
     assert!(client.is_closed());
     end_traced(server.pid());
-    server.wait();
+    let _ = server.wait();
     fs::read_to_string(table).expect("strace counted").lines().filter_map(row).collect()
 }
 

@@ -64,7 +64,7 @@ fn an_application_is_served_without_a_wrong_byte_while_workers_are_killed() {
     let killed = AtomicU64::new(0);
     let tally = soak(&server, &["/list", "/file"], || {
         if let [worker, ..] = workers(server.pid())[..] {
-            end(worker, "KILL");
+            kill(worker);
             killed.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -79,8 +79,7 @@ fn an_application_is_served_without_a_wrong_byte_while_workers_are_killed() {
     eventually(|| most(&server) <= most(&fresh));
     assert_eq!(descriptors(server.pid()), descriptors(fresh.pid()));
     for server in [server, fresh] {
-        end(server.pid(), "TERM");
-        server.wait();
+        assert!(server.stop("-TERM").success());
     }
 }
 
@@ -214,8 +213,9 @@ fn descriptors(process: u32) -> usize {
         .map_or(usize::MAX, Iterator::count)
 }
 
-fn end(process: u32, signal: &str) {
-    let _ = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
+fn kill(process: u32) {
+    let killed = Command::new("kill").args(["-KILL", &process.to_string()]).status();
+    assert!(killed.expect("kill is installed").success());
 }
 
 /// Xorshift: clients that are the same on every machine.
