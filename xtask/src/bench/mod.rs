@@ -49,7 +49,8 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("load", load::run),
-    ("names", names::run),
+    ("names-linux", names::linux),
+    ("names-wine", names::wine),
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),

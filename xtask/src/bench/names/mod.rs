@@ -15,30 +15,33 @@ use program::Program;
 /// Where the program that is looked for lies.
 const PLACES: [(&str, &str); 3] = [("first", "1st"), ("deep", "197th"), ("miss", "none")];
 
-pub(super) fn run(setting: &Setting) -> Result<String, String> {
+const METHOD: &str = "One process for all contenders of a system, pinned to one processor together with all \
+                      that it starts. 211 folders of 40 files.\n\n";
+
+const NO_WINE: &str = "Not measured for Windows: this machine has no Wine.\n\n";
+
+pub(super) fn linux(setting: &Setting) -> Result<String, String> {
     let linux = Program::of_linux(setting)?;
-    let mut text = String::from(
-        "One process for all contenders of a system, pinned to one processor together with all that it \
-         starts. 211 folders of 40 files.\n\n",
-    );
-    let (wine, windows) = match Wine::installed(&setting.root)? {
-        Some(wine) => {
-            let windows = Program::of_windows(&wine)?;
-            (Some(wine), Some(windows))
-        }
-        None => {
-            text.push_str("Not measured for Windows: this machine has no Wine.\n\n");
-            (None, None)
-        }
-    };
+    let wine = Wine::installed(&setting.root)?;
+    let windows = wine.as_ref().map(Program::of_windows).transpose()?;
+    let mut text = METHOD.to_owned();
+    if windows.is_none() {
+        text.push_str(NO_WINE);
+    }
     text.push_str(&expansion(setting, &linux, windows.as_ref())?);
     text.push_str(&ruby::expansion(setting)?);
     text.push_str(&on_linux(setting, &linux)?);
-    if let Some(windows) = &windows {
-        text.push_str(&under_wine(setting, windows)?);
-    }
-    drop(wine);
     Ok(text)
+}
+
+pub(super) fn wine(setting: &Setting) -> Result<String, String> {
+    match Wine::installed(&setting.root)? {
+        Some(wine) => {
+            let windows = Program::of_windows(&wine)?;
+            Ok(METHOD.to_owned() + &under_wine(setting, &windows)?)
+        }
+        None => Ok(METHOD.to_owned() + NO_WINE),
+    }
 }
 
 /// A row for each technique, a column for each place: medians of what `program` answers.
