@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD};
@@ -19,6 +20,10 @@ use crate::options::{Options, Trust};
 use crate::path;
 use crate::report::Counts;
 
+/// How much of the pack's code stays in memory after it was loaded: a call for each feature would cost
+/// more than a page that is read twice.
+const LOADED_BYTES_MAX: usize = 1 << 20;
+
 /// The whole of it. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Boot {
@@ -28,7 +33,10 @@ pub struct Boot {
     pub counts: Counts,
     identity: Vec<u8>,
     place: Option<PathBuf>,
+    file: Option<&'static PackFile>,
     pack: Option<Pack<'static>>,
+    /// Bytes of code that were loaded since their memory was given back.
+    loaded_bytes: AtomicUsize,
     may_write: bool,
     user: u32,
     folders: Mutex<Folders>,
@@ -67,7 +75,7 @@ impl Boot {
         place: Option<PathBuf>,
     ) -> (Self, Option<String>) {
         let opened = place.as_deref().map(|place| PackFile::open_for(place, identity));
-        let (pack, note, may_write) = match opened {
+        let (file, note, may_write) = match opened {
             None => (None, None, false),
             Some(Ok(file)) => (Some(file.leak()), None, true),
             Some(Err(error)) if error.is_not_found() => (None, None, true),
@@ -76,6 +84,7 @@ impl Boot {
                 (None, Some(error.to_string()), may_write)
             }
         };
+        let pack = file.map(PackFile::pack);
         let is_frozen = options.is_frozen()
             && pack.zip(place.as_deref()).is_some_and(|(pack, place)| {
                 options.trust == Trust::Image || frozen::is_unchanged(&pack, place)
@@ -84,7 +93,9 @@ impl Boot {
             counts: Counts::default(),
             identity: identity.to_vec(),
             place,
+            file,
             pack,
+            loaded_bytes: AtomicUsize::new(0),
             // Who asked for a frozen pack wants it to stay as it is.
             may_write: may_write && !options.is_frozen(),
             user: rustix::process::geteuid().as_raw(),
@@ -217,6 +228,15 @@ impl Boot {
             return Err(Reason::Moved);
         }
         entry.data().ok_or(Reason::Damaged)
+    }
+
+    /// Ruby has made its own form of that code. What it was made from needs no memory any more.
+    pub fn loaded(&self, code: &[u8]) {
+        let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();
+        if let (Some(file), true) = (self.file, sum >= LOADED_BYTES_MAX) {
+            self.loaded_bytes.store(0, Ordering::Relaxed);
+            file.release_data();
+        }
     }
 
     /// Keeps what Ruby compiled, if the file is still the one that it began to read.

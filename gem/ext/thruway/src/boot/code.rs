@@ -83,8 +83,9 @@ fn code(
     if let Some(reason) = compiled_otherwise() {
         return Err(reason);
     }
-    let code = boot.code(path, sighting, warnings)?;
-    let code = vm::load_code(code).ok_or(Reason::Refused)?;
+    let bytes = boot.code(path, sighting, warnings)?;
+    let code = vm::load_code(bytes).ok_or(Reason::Refused)?;
+    boot.loaded(bytes);
     boot.counts.from_pack.add(1);
     Ok(code)
 }
