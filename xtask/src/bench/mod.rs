@@ -6,6 +6,7 @@ mod load;
 mod measure;
 mod names;
 mod serve;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -59,12 +60,15 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-sleeping", serve::rack::sleeping),
     ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
-    ("serve-fairness", serve::fairness::worst),
+    ("serve-fairness", serve::fairness::within),
+    ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
     ("serve-small", serve::files::small),
     ("serve-idle", serve::crowd::idle),
     ("serve-trickle", serve::crowd::trickle),
     ("serve-original", serve::original::per_connection),
+    ("trace-slowdown", trace::slowdown),
+    ("trace-long", trace::long),
 ];
 
 impl Bench {
