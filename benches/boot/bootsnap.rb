@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# As `require "bootsnap/setup"`, where BENCH_BOOTSNAP names the folder of a cache. It is loaded twice:
-# before bundler/setup, which hides the gems that a Gemfile does not name, and after it.
+# As `require "bootsnap/setup"`, where BENCH_BOOTSNAP names the folder of a cache. It is loaded
+# twice: before bundler/setup, which hides the gems that a Gemfile does not name, and after it.
 if ENV["BENCH_BOOTSNAP"] && defined?(Bootsnap)
   Bootsnap.setup(
     cache_dir: ENV.fetch("BENCH_BOOTSNAP"),

@@ -15,7 +15,7 @@ use crate::folders::{Folders, Probe, now_ns};
 use crate::frozen;
 use crate::kind;
 use crate::learned::{self, Compiled, Learned};
-use crate::load_path::{LoadPath, Resolution};
+use crate::load_path::{self, LoadPath, Resolution};
 use crate::options::{Options, Trust};
 use crate::path;
 use crate::report::Counts;
@@ -162,6 +162,16 @@ impl Boot {
     pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
         let Some(mut folders) = self.folders() else { return false };
         load_path.resolve(&mut folders, name) != Resolution::Unknown
+    }
+
+    /// Whether a gem's folder may hold a feature of that name; `false` is certain.
+    #[must_use]
+    pub fn may_hold(&self, folder: &[u8], name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders().filter(|_| path::is_clean(folder)) else {
+            return true;
+        };
+        let base = folders.id(folder);
+        load_path::may_hold(&mut folders, base, name)
     }
 
     /// What is at a path that Ruby is about to open for loading.
@@ -322,26 +332,32 @@ impl Boot {
         is_loadable(&stat, self.user).then(|| Stamp::of(&stat))
     }
 
-    /// Writes the next pack, if there is anything new to put into it.
+    /// Writes the next pack, if there is anything new to put into it. It may be called again: what was
+    /// learned since goes into the pack after that.
     ///
     /// # Errors
     /// As of [`thruway_pack::replace`].
     pub fn finish(&self) -> Result<Option<Written>, Error> {
         let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
         let Some(folders) = self.folders() else { return Ok(None) };
-        let learned = lock(&self.learned);
+        let mut learned = lock(&self.learned);
         // Another process may have replaced the pack since: what it learned is kept too.
         let newest = PackFile::open_for(place, &self.identity).ok();
         let mut builder = Builder::new(&self.identity);
         learned.put_into(&mut builder);
-        let is_news = learned::put_folders(&folders, &mut builder) || !learned.is_empty();
-        if !is_news {
+        let has_folders =
+            learned::put_folders(&folders, &mut builder) && !learned.has_been_written();
+        if !has_folders && learned.is_empty() {
             return Ok(None);
         }
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned::keep(&pack, &mut builder);
         }
-        thruway_pack::replace(place, &builder, now_ns()).map(Some)
+        let written = thruway_pack::replace(place, &builder, now_ns())?;
+        if matches!(written, Written::Replaced { .. }) {
+            learned.forget();
+        }
+        Ok(Some(written))
     }
 
     /// How often the disk was asked about folders.
