@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
+use crate::http::Server;
 use crate::program::Program;
 use crate::{stderr, stdout, thruway};
 
@@ -175,6 +176,51 @@ fn a_full_disk_costs_one_note() {
     assert!(said.starts_with("thruway: note: cannot write "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(fs::metadata(program.pack().with_added_extension("partial")).is_err());
+}
+
+#[test]
+fn a_gem_is_found_by_what_it_holds_now() {
+    let gemspec = "Gem::Specification.new { |s| s.name = 'near'; s.version = '1'; s.summary = '-'; \
+                   s.authors = ['-']; s.files = []; s.require_paths = ['lib'] }\n";
+    let main = "Gem.paths = { 'GEM_HOME' => \"#{__dir__}/home\", 'GEM_PATH' => '' }\n\
+                %w[nowhere near/none].each do |name|\n\
+                require name\nrescue LoadError => e\nputs e.message\nend\n\
+                late = \"#{__dir__}/home/gems/near-1/lib/late.rb\"\n\
+                File.write(late, 'puts :late')\nrequire 'late'\nFile.unlink(late)\n\
+                require 'near'\nputs Gem.loaded_specs.keys, $LOADED_FEATURES.last(2)\n";
+    let program = Program::new(&[
+        ("main.rb", main),
+        ("home/specifications/near-1.gemspec", gemspec),
+        ("home/gems/near-1/lib/near.rb", "puts :near\n"),
+    ]);
+    for _ in 0..2 {
+        program.same(&[]);
+        assert!(stdout(&program.run(&[])).contains("late\nnear\n"));
+    }
+}
+
+#[test]
+fn a_server_keeps_its_pack_with_the_application() {
+    let rackup = "$:.unshift(\"#{__dir__}/lib\")\nrequire 'x'\nrun ->(_) { [200, {}, [X]] }\n";
+    let files = [("config.ru", rackup), ("lib/x.rb", "X = 'served'\n"), ("tmp/kept", "")];
+    let program = Program::new(&files);
+    let cache = tempfile::tempdir().unwrap();
+    let serve = || {
+        let mut thruway = thruway();
+        thruway
+            .args(["serve", "-p", "0"])
+            .arg(program.path(""))
+            .env("XDG_CACHE_HOME", cache.path());
+        assert_eq!(Server::start(&mut thruway).get("/", "").text(), "served");
+        let packs = fs::read_dir(program.path("tmp/cache/thruway"));
+        packs.into_iter().flatten().map(|pack| fs::read(pack.unwrap().path()).unwrap()).next()
+    };
+    let feature = program.path("lib/x.rb").into_os_string().into_encoded_bytes();
+    let has_feature = |pack: &[u8]| pack.windows(feature.len()).any(|name| name == feature);
+    assert!((0..2).all(|_| has_feature(&serve().unwrap())), "the first server has written it");
+    fs::remove_dir_all(program.path("tmp")).unwrap();
+    assert_eq!(serve(), None);
+    assert_eq!(fs::read_dir(cache.path()).unwrap().count(), 0, "nothing is written elsewhere");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 # All of Rails, loaded at once, with the gems that Bundler chooses.
 ENV["RAILS_ENV"] = "production"
 ENV["BUNDLE_GEMFILE"] = "#{__dir__}/Gemfile"
+load ENV["BENCH_PRELUDE"] if ENV["BENCH_PRELUDE"]
 require "bundler/setup"
+load ENV["BENCH_PRELUDE"] if ENV["BENCH_PRELUDE"]
 require "logger"
 require "rails/all"
 

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD};
@@ -14,10 +15,14 @@ use crate::folders::{Folders, Probe, now_ns};
 use crate::frozen;
 use crate::kind;
 use crate::learned::{self, Compiled, Learned};
-use crate::load_path::{LoadPath, Resolution};
+use crate::load_path::{self, LoadPath, Resolution};
 use crate::options::{Options, Trust};
 use crate::path;
 use crate::report::Counts;
+
+/// How much of the pack's code stays in memory after it was loaded: a call for each feature would cost
+/// more than a page that is read twice.
+const LOADED_BYTES_MAX: usize = 1 << 20;
 
 /// The whole of it. All methods may be called from any thread.
 #[derive(Debug)]
@@ -28,7 +33,10 @@ pub struct Boot {
     pub counts: Counts,
     identity: Vec<u8>,
     place: Option<PathBuf>,
+    file: Option<&'static PackFile>,
     pack: Option<Pack<'static>>,
+    /// Bytes of code that were loaded since their memory was given back.
+    loaded_bytes: AtomicUsize,
     may_write: bool,
     user: u32,
     folders: Mutex<Folders>,
@@ -67,7 +75,7 @@ impl Boot {
         place: Option<PathBuf>,
     ) -> (Self, Option<String>) {
         let opened = place.as_deref().map(|place| PackFile::open_for(place, identity));
-        let (pack, note, may_write) = match opened {
+        let (file, note, may_write) = match opened {
             None => (None, None, false),
             Some(Ok(file)) => (Some(file.leak()), None, true),
             Some(Err(error)) if error.is_not_found() => (None, None, true),
@@ -76,6 +84,7 @@ impl Boot {
                 (None, Some(error.to_string()), may_write)
             }
         };
+        let pack = file.map(PackFile::pack);
         let is_frozen = options.is_frozen()
             && pack.zip(place.as_deref()).is_some_and(|(pack, place)| {
                 options.trust == Trust::Image || frozen::is_unchanged(&pack, place)
@@ -84,7 +93,9 @@ impl Boot {
             counts: Counts::default(),
             identity: identity.to_vec(),
             place,
+            file,
             pack,
+            loaded_bytes: AtomicUsize::new(0),
             // Who asked for a frozen pack wants it to stay as it is.
             may_write: may_write && !options.is_frozen(),
             user: rustix::process::geteuid().as_raw(),
@@ -153,6 +164,16 @@ impl Boot {
         load_path.resolve(&mut folders, name) != Resolution::Unknown
     }
 
+    /// Whether a gem's folder may hold a feature of that name; `false` is certain.
+    #[must_use]
+    pub fn may_hold(&self, folder: &[u8], name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders().filter(|_| path::is_clean(folder)) else {
+            return true;
+        };
+        let base = folders.id(folder);
+        load_path::may_hold(&mut folders, base, name)
+    }
+
     /// What is at a path that Ruby is about to open for loading.
     #[must_use]
     pub fn look(&self, path: &[u8]) -> Look {
@@ -217,6 +238,15 @@ impl Boot {
             return Err(Reason::Moved);
         }
         entry.data().ok_or(Reason::Damaged)
+    }
+
+    /// Ruby has made its own form of that code. What it was made from needs no memory any more.
+    pub fn loaded(&self, code: &[u8]) {
+        let sum = self.loaded_bytes.fetch_add(code.len(), Ordering::Relaxed) + code.len();
+        if let (Some(file), true) = (self.file, sum >= LOADED_BYTES_MAX) {
+            self.loaded_bytes.store(0, Ordering::Relaxed);
+            file.release_data();
+        }
     }
 
     /// Keeps what Ruby compiled, if the file is still the one that it began to read.
@@ -302,26 +332,32 @@ impl Boot {
         is_loadable(&stat, self.user).then(|| Stamp::of(&stat))
     }
 
-    /// Writes the next pack, if there is anything new to put into it.
+    /// Writes the next pack, if there is anything new to put into it. It may be called again: what was
+    /// learned since goes into the pack after that.
     ///
     /// # Errors
     /// As of [`thruway_pack::replace`].
     pub fn finish(&self) -> Result<Option<Written>, Error> {
         let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
         let Some(folders) = self.folders() else { return Ok(None) };
-        let learned = lock(&self.learned);
+        let mut learned = lock(&self.learned);
         // Another process may have replaced the pack since: what it learned is kept too.
         let newest = PackFile::open_for(place, &self.identity).ok();
         let mut builder = Builder::new(&self.identity);
         learned.put_into(&mut builder);
-        let is_news = learned::put_folders(&folders, &mut builder) || !learned.is_empty();
-        if !is_news {
+        let has_folders =
+            learned::put_folders(&folders, &mut builder) && !learned.has_been_written();
+        if !has_folders && learned.is_empty() {
             return Ok(None);
         }
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned::keep(&pack, &mut builder);
         }
-        thruway_pack::replace(place, &builder, now_ns()).map(Some)
+        let written = thruway_pack::replace(place, &builder, now_ns())?;
+        if matches!(written, Written::Replaced { .. }) {
+            learned.forget();
+        }
+        Ok(Some(written))
     }
 
     /// How often the disk was asked about folders.

@@ -21,6 +21,7 @@ pub struct Learned {
     /// By kind and name.
     documents: HashMap<(u32, Vec<u8>), (Stamp, Vec<u8>)>,
     bytes: usize,
+    has_been_written: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +80,17 @@ impl Learned {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.features.is_empty() && self.scripts.is_empty() && self.documents.is_empty()
+    }
+
+    /// It is in a pack now, and needs no memory.
+    pub fn forget(&mut self) {
+        *self = Self { has_been_written: true, ..Self::default() };
+    }
+
+    /// Whether a part of what this boot learned is in a pack already.
+    #[must_use]
+    pub fn has_been_written(&self) -> bool {
+        self.has_been_written
     }
 
     fn has_room(&mut self, bytes: usize) -> bool {

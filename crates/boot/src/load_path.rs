@@ -40,9 +40,7 @@ impl LoadPath {
     /// the first that has it with `.so`. A name that has a suffix is tried as it is first.
     pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
         let Some(suffixes) = suffixes(name) else { return Resolution::Unknown };
-        let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
-        // They differ for a name that ends in `.so` only.
-        let stems = [Stem::of(first), Stem::of(&[first, b".rb"].concat())];
+        let stems = stems(name);
         let mut candidates = Vec::new();
         for base in &self.bases {
             match base {
@@ -67,6 +65,18 @@ impl LoadPath {
         }
         Resolution::Nowhere
     }
+}
+
+/// Whether the folder may hold a file of that name, as it is or with `.rb` or `.so` behind it; `false`
+/// is certain.
+pub(crate) fn may_hold(folders: &mut Folders, base: FolderId, name: &[u8]) -> bool {
+    suffixes(name).is_none() || stems(name).iter().any(|stem| folders.may_hold(base, *stem))
+}
+
+/// What a base holds one of if the feature is below it. They differ for a name that has a suffix.
+fn stems(name: &[u8]) -> [Stem; 2] {
+    let first = name.split(|byte| *byte == b'/').next().unwrap_or(name);
+    [Stem::of(first), Stem::of(&[first, b".rb"].concat())]
 }
 
 /// The suffixes that Ruby tries; `None` for a name that it treats in a way of its own.

@@ -74,9 +74,13 @@ impl PackFile {
 
     /// Keeps the map until the process ends, for contents that are used to the very end.
     #[must_use]
-    pub fn leak(self) -> Pack<'static> {
-        let map: &'static ReadOnlyMap = Box::leak(Box::new(self.map));
-        Pack::new(map, self.layout)
+    pub fn leak(self) -> &'static Self {
+        Box::leak(Box::new(self))
+    }
+
+    /// Gives the memory of all data back to the system; what is read again comes from the file again.
+    pub fn release_data(&self) {
+        self.map.release(self.layout.data_at());
     }
 
     /// The file's path.

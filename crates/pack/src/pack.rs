@@ -50,6 +50,11 @@ impl Layout {
         }
         Ok(layout)
     }
+
+    /// Where the data begins.
+    pub(crate) fn data_at(&self) -> usize {
+        self.sections.data
+    }
 }
 
 impl<'a> Pack<'a> {

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A private, read-only map of a whole file.
 ///
@@ -42,6 +42,19 @@ impl ReadOnlyMap {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, length })
     }
+
+    /// Gives the memory of everything from byte `from` on back to the system. What is read again comes
+    /// from the file again, so this is about memory alone; where it fails, the memory stays in use.
+    pub fn release(&self, from: usize) {
+        if from >= self.length {
+            return;
+        }
+        let from = from.next_multiple_of(rustix::param::page_size());
+        let length = self.length.saturating_sub(from);
+        let start = self.start.as_ptr().wrapping_add(from);
+        // SAFETY: the range lies in this map, whose pages were never written and are the file's own.
+        let _ = unsafe { madvise(start.cast(), length, Advice::LinuxDontNeed) };
+    }
 }
 
 impl Deref for ReadOnlyMap {
@@ -73,6 +86,29 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"from a name to its bytes").unwrap();
         assert_eq!(&*ReadOnlyMap::new(&file).unwrap(), b"from a name to its bytes");
+    }
+
+    #[test]
+    fn what_was_released_is_read_again() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let map = ReadOnlyMap::new(&file).unwrap();
+        assert_eq!(&*map, bytes);
+        map.release(5000);
+        assert_eq!(&map[..5000], &bytes[..5000]);
+        assert_eq!(resident_bytes(&map), 8192, "the page with byte 5000 stays");
+        map.release(200_000);
+        assert_eq!(&*map, bytes);
+    }
+
+    /// How much of the map is in memory.
+    fn resident_bytes(map: &ReadOnlyMap) -> usize {
+        let start = map.as_ptr() as usize;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&format!("{start:x}-")));
+        let line = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
     }
 
     #[test]

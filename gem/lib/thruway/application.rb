@@ -20,9 +20,9 @@ module Thruway
                         hint: "name a config.ru, or a folder that has one")
     end
 
-    # Loads the application, once.
+    # Loads the application, once. What its boot has learned is kept now: a server may be killed.
     def load
-      @load ||= @given || Builder.load(@rackup)
+      @load ||= (@given || Builder.load(@rackup)).tap { Boot.save }
     rescue Failure
       raise
     rescue ScriptError, StandardError => e

@@ -1,5 +1,6 @@
 //! `cargo x bench`: times, as ratios to peers in one run. They are reports, never assertions.
 
+mod boot;
 mod document;
 mod load;
 mod measure;
@@ -48,6 +49,10 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
+    ("boot-synthetic", boot::synthetic),
+    ("boot-commands", boot::commands),
+    ("boot-rails", boot::rails),
+    ("boot-redmine", boot::redmine),
     ("load", load::run),
     ("names-linux", names::linux),
     ("names-wine", names::wine),

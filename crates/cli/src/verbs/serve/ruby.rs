@@ -9,9 +9,13 @@ use std::process::Command;
 use super::Serve;
 use crate::output::{Answer, Failure};
 
-/// What Ruby runs. A gem that does not load is told of in one line.
+/// What Ruby runs. What comes after the boot has started comes from the application's pack. A gem that
+/// does not load is told of in one line.
 const START: &str = r#"
 begin
+  require "thruway/thruway"
+  application = ENV.delete("THRUWAY_APPLICATION")
+  Thruway::Boot.start(application) if application
   require "thruway/cli"
 rescue LoadError => e
   $stderr.write("thruway: the gem does not load: #{e.message.lines.first.chomp}\n\nhint: #{ENV["THRUWAY_HINT"]}\n")
@@ -33,6 +37,9 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     for folder in beside {
         ruby.arg("-I").arg(folder);
     }
+    if let Some(folder) = folder_with_pack(&serve.target) {
+        ruby.env("THRUWAY_APPLICATION", folder);
+    }
     ruby.env("THRUWAY_HINT", hint).args(["-e", START, "--"]).args(arguments(serve, started_us));
     let error = ruby.exec();
     let failure = Failure::new(format_args!("cannot start ruby: {error}"));
@@ -40,6 +47,15 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         ErrorKind::NotFound => failure.hint("an application needs Ruby 3.1 or later on PATH"),
         _ => failure,
     })
+}
+
+/// The application's folder, if its pack has a place: a `tmp` of its own, or the one that `THRUWAY_PACK`
+/// names. A server writes nowhere else unasked.
+fn folder_with_pack(target: &Path) -> Option<PathBuf> {
+    let target = std::path::absolute(target).ok()?;
+    let folder = if target.is_dir() { target } else { target.parent()?.to_owned() };
+    let has_place = folder.join("tmp").is_dir() || std::env::var_os("THRUWAY_PACK").is_some();
+    has_place.then_some(folder)
 }
 
 /// The options that are given, in their long form.

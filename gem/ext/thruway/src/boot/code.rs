@@ -13,9 +13,9 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
 use thruway_pack::Stamp;
 
-use super::interpose;
 use super::search::{self, PathMark};
 use super::vm::{self, NIL};
+use super::{interpose, iseq, method};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -38,10 +38,10 @@ thread_local! {
 }
 
 pub(super) fn install() {
-    vm::define_singleton_method_1(vm::instruction_sequence(), c"load_iseq", load_iseq);
-    vm::watch_compile_options(options_changed);
+    method::define_singleton_method_1(iseq::instruction_sequence(), c"load_iseq", load_iseq);
+    iseq::watch_compile_options(options_changed);
     categories_changed();
-    vm::watch_warning_categories(categories_changed);
+    iseq::watch_warning_categories(categories_changed);
 }
 
 /// Called by Ruby for every file that it is about to compile.
@@ -83,15 +83,16 @@ fn code(
     if let Some(reason) = compiled_otherwise() {
         return Err(reason);
     }
-    let code = boot.code(path, sighting, warnings)?;
-    let code = vm::load_code(code).ok_or(Reason::Refused)?;
+    let bytes = boot.code(path, sighting, warnings)?;
+    let code = iseq::load_code(bytes).ok_or(Reason::Refused)?;
+    boot.loaded(bytes);
     boot.counts.from_pack.add(1);
     Ok(code)
 }
 
 /// Why code would not be compiled now as it was for the pack.
 fn compiled_otherwise() -> Option<Reason> {
-    if vm::measures_coverage() {
+    if iseq::measures_coverage() {
         return Some(Reason::Coverage);
     }
     (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
@@ -106,12 +107,12 @@ pub(super) fn is_compiled_otherwise() -> bool {
 fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
     let depends_on_the_run = matches!(reason, Reason::Coverage | Reason::CompileOption);
     let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
-    if depends_on_the_run || !vm::warns_on_stderr() {
+    if depends_on_the_run || !iseq::warns_on_stderr() {
         return;
     }
     HOOK.get_or_init(|| {
         interpose::count_writes();
-        vm::on_script_compiled(compiled);
+        iseq::on_script_compiled(compiled);
     });
     let writes = interpose::writes();
     COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
@@ -124,7 +125,7 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     if interpose::writes() != Some(compiling.writes) {
         return;
     }
-    let (Some(boot), Some((path, code))) = (super::boot(), vm::compiled_code(trace_point)) else {
+    let (Some(boot), Some((path, code))) = (super::boot(), iseq::compiled_code(trace_point)) else {
         return;
     };
     let Some(code) = binary_of(code, path) else { return };
@@ -138,19 +139,19 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
 /// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby
 /// raises the error later.
 fn binary_of(code: VALUE, path: VALUE) -> Option<VALUE> {
-    let is_sound = vm::has_lines(code) || vm::compiles(path);
-    if is_sound { vm::to_binary(code) } else { None }
+    let is_sound = iseq::has_lines(code) || iseq::compiles(path);
+    if is_sound { iseq::to_binary(code) } else { None }
 }
 
 /// What Ruby would say while it compiles.
 fn warnings() -> Warnings {
-    Warnings { level: vm::verbosity(), categories: CATEGORIES.load(Ordering::Relaxed) }
+    Warnings { level: iseq::verbosity(), categories: CATEGORIES.load(Ordering::Relaxed) }
 }
 
 fn options_changed() {
-    HAS_SAME_OPTIONS.store(vm::has_same_compile_options(), Ordering::Relaxed);
+    HAS_SAME_OPTIONS.store(iseq::has_same_compile_options(), Ordering::Relaxed);
 }
 
 fn categories_changed() {
-    CATEGORIES.store(vm::warning_categories(), Ordering::Relaxed);
+    CATEGORIES.store(iseq::warning_categories(), Ordering::Relaxed);
 }

@@ -12,7 +12,7 @@ use thruway_boot::{Boot, Known, Part};
 
 use super::objects::{decode, encode};
 use super::vm::{self, NIL};
-use super::{interpose, values};
+use super::{interpose, method, values};
 
 /// Smaller texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
@@ -27,20 +27,20 @@ const PATH_BYTES: usize = 512;
 
 /// Psych is there.
 pub(super) fn install_yaml() {
-    let methods: [(_, vm::Variadic); 3] = [
+    let methods: [(_, method::Variadic); 3] = [
         (c"load_file", load_file),
         (c"safe_load_file", safe_load_file),
         (c"unsafe_load_file", unsafe_load_file),
     ];
     if super::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
-        vm::prepend_to_singleton(&[c"Psych"], &methods);
+        method::prepend_to_singleton(&[c"Psych"], &methods);
     }
 }
 
 /// JSON is there.
 pub(super) fn install_json() {
     if super::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
-        vm::prepend_to_singleton(&[c"JSON"], &[(c"parse", parse)]);
+        method::prepend_to_singleton(&[c"JSON"], &[(c"parse", parse)]);
         interpose::note_json_files();
     }
 }

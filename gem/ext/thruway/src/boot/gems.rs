@@ -1,16 +1,16 @@
-//! `Gem::Specification.load`: the code of gemspecs comes compiled.
+//! `Gem::Specification`: the code of gemspecs comes compiled, and a gem that does not hold a feature says
+//! so without asking the disk.
 //!
 //! RubyGems reads a gemspec and evaluates it; every start of Ruby does that for all default gems.
 //! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
 //! the one that was compiled; so nothing has to be asked of the disk.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Part};
 
-use super::vm;
-use super::{code, interpose};
+use super::{code, interpose, iseq, method, values, vm};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
 /// they are evaluated.
@@ -20,8 +20,61 @@ const WRITTEN_BY_RUBYGEMS: &[u8] = b"# -*- encoding: utf-8 -*-\n# stub: ";
 pub(super) fn install() {
     let wanted = super::boot().is_some_and(|boot| boot.options.has(Part::Gems));
     if let (true, Some(class)) = (wanted, vm::constant_at(&[c"Gem", c"Specification"])) {
-        vm::define_private_singleton_method(class, c"eval", eval);
+        method::define_private_singleton_method(class, c"eval", eval);
+        method::prepend_private(&[c"Gem", c"BasicSpecification"], c"have_file?", have_file);
     }
+}
+
+/// `have_file?(name, suffixes)`: RubyGems asks it of every gem when a feature is not in the load path.
+unsafe extern "C" fn have_file(count: c_int, arguments: *const VALUE, gem: VALUE) -> VALUE {
+    // SAFETY: Ruby passes as many arguments as it says.
+    let arguments = unsafe { vm::arguments(count, arguments) };
+    if may_have_file(gem, arguments).unwrap_or(true) {
+        vm::call_super(arguments)
+    } else {
+        vm::boolean(false)
+    }
+}
+
+/// Whether the gem may hold such a file; `None` if it is not known.
+fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
+    let (boot, [name, suffixes]) = (super::boot()?, arguments) else { return None };
+    let folders = folders_of(gem)?;
+    // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
+    let name = unsafe { vm::plain_bytes(*name) }?;
+    let is_usual = |suffix: &VALUE| {
+        // SAFETY: as above: the Array holds the String.
+        let suffix = unsafe { vm::plain_bytes(*suffix) };
+        suffix.is_some_and(|suffix| matches!(suffix, b"" | b".rb" | b".so"))
+    };
+    // SAFETY: RubyGems passes an Array of its own, which is not changed meanwhile.
+    if !unsafe { vm::elements(*suffixes) }.iter().all(is_usual) {
+        return None;
+    }
+    // SAFETY: the Array is the gem's, and nobody else knows it.
+    let folders = unsafe { vm::elements(folders) }.iter();
+    // SAFETY: the Strings are in the Array, and nobody changes them.
+    let mut folders = folders.map(|folder| unsafe { vm::plain_bytes(*folder) });
+    Some(folders.any(|folder| folder.is_none_or(|folder| boot.may_hold(folder, name))))
+}
+
+/// The folders in which the gem's features are, as an Array that the gem keeps where no Ruby code sees it.
+fn folders_of(gem: VALUE) -> Option<VALUE> {
+    const NAME: &CStr = c"thruway_folders";
+    if let Some(known) = vm::hidden(gem, NAME) {
+        return Some(known);
+    }
+    let (gems, own) = (vm::send(gem, c"gems_dir", &[])?, vm::send(gem, c"full_name", &[])?);
+    let folders = vm::new_array();
+    let paths = vm::send(gem, c"raw_require_paths", &[])?;
+    for path in (0..).map_while(|place| values::element(paths, place)) {
+        values::push(folders, vm::join_paths(&[gems, own, path])?);
+    }
+    if vm::ask(gem, c"have_extensions?", &[]) {
+        values::push(folders, vm::send(gem, c"extension_dir", &[])?);
+    }
+    vm::hide(gem, NAME, folders)?;
+    Some(folders)
 }
 
 unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) -> VALUE {
@@ -30,7 +83,7 @@ unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) 
     if let [source, _binding, path] = *arguments
         && let Some(code) = compiled(source, path)
     {
-        return vm::evaluate(code);
+        return iseq::evaluate(code);
     }
     vm::eval(arguments)
 }
@@ -44,7 +97,7 @@ fn compiled(source: VALUE, path: VALUE) -> Option<VALUE> {
         return None;
     }
     match boot.script(name, text) {
-        Some(code) => vm::load_code(code),
+        Some(code) => iseq::load_code(code),
         None => learn(boot, source, path),
     }
 }
@@ -52,16 +105,16 @@ fn compiled(source: VALUE, path: VALUE) -> Option<VALUE> {
 /// Compiles the gemspec for the next pack, if it says nothing of where it is evaluated, and if Ruby has
 /// nothing to say about it.
 fn learn(boot: &Boot, source: VALUE, path: VALUE) -> Option<VALUE> {
-    if !boot.is_learning() || !vm::warns_on_stderr() {
+    if !boot.is_learning() || !iseq::warns_on_stderr() {
         return None;
     }
     interpose::count_writes();
     let writes = interpose::writes()?;
-    let code = vm::compile(source, path)?;
-    if interpose::writes() != Some(writes) || vm::refers_to_self(code) {
+    let code = iseq::compile(source, path)?;
+    if interpose::writes() != Some(writes) || iseq::refers_to_self(code) {
         return None;
     }
-    let binary = vm::to_binary(code)?;
+    let binary = iseq::to_binary(code)?;
     // SAFETY: all stay on this stack, and no Ruby code runs while the slices live.
     let (text, binary) = (unsafe { vm::plain_bytes(source) }?, unsafe { vm::plain_bytes(binary) }?);
     // SAFETY: as above.

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use libc::{FILE, iovec, mode_t, pid_t, size_t, ssize_t, stat};
-use thruway_boot::Look;
+use thruway_boot::{Look, Part, path};
 use thruway_sys::imports::Object;
 
 use super::search::{self, PathMark, Phase};
@@ -144,7 +144,7 @@ type Waitpid = unsafe extern "C" fn(pid_t, *mut c_int, c_int) -> pid_t;
 /// `open` takes its mode as a variable argument, which is passed like any other on the platforms whose
 /// import tables we know. It is handed on whether it was given or not.
 unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    if flags == CANDIDATE && search::phase() == Phase::Opening {
+    if flags == CANDIDATE {
         // SAFETY: callers of open pass a path.
         if let Some(answer) = open_candidate(unsafe { bytes(path) }) {
             return answer;
@@ -165,9 +165,13 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
 
 /// What Ruby gets for a candidate: a descriptor that stands for the file, or "not found".
 fn open_candidate(path: &[u8]) -> Option<c_int> {
+    let boot = super::boot().filter(|boot| boot.options.has(Part::Lookups))?;
+    if search::phase() != Phase::Opening {
+        let is_missing = is_encoding(path) && matches!(boot.look(path), Look::Missing);
+        return is_missing.then(not_found);
+    }
     let mut search = search::current();
     let mark = PathMark::of(path);
-    let boot = super::boot()?;
     let look = match search.seen {
         Some((seen, sighting)) if seen == mark => Look::File(sighting),
         _ => boot.look(path),
@@ -180,12 +184,21 @@ fn open_candidate(path: &[u8]) -> Option<c_int> {
             answered(Some(FAKE_DESCRIPTOR))
         }
         // What was not there when its folder was looked at may be there now.
-        Look::Missing if search.is_settled || boot.options.is_frozen() => {
-            set_errno(libc::ENOENT);
-            answered(Some(-1))
-        }
+        Look::Missing if search.is_settled || boot.options.is_frozen() => Some(not_found()),
         Look::Missing | Look::Ask => None,
     }
+}
+
+fn not_found() -> c_int {
+    set_errno(libc::ENOENT);
+    answered(-1)
+}
+
+/// Whether Ruby is looking for one of its encodings, which it does in every folder of the load path,
+/// and without `require`. Nobody makes one while a program runs.
+fn is_encoding(path: &[u8]) -> bool {
+    let folder = path::split(path).filter(|_| path.ends_with(b".so")).map(|(folder, _)| folder);
+    folder.is_some_and(|folder| folder.ends_with(b"/enc") || folder.ends_with(b"/enc/trans"))
 }
 
 unsafe extern "C" fn fstat(descriptor: c_int, result: *mut stat) -> c_int {

@@ -7,7 +7,9 @@ mod code;
 mod documents;
 mod gems;
 mod interpose;
+mod iseq;
 mod load_path;
+mod method;
 mod objects;
 mod require;
 mod search;
@@ -34,10 +36,11 @@ static BOOT: OnceLock<(Boot, u32)> = OnceLock::new();
 
 pub(crate) fn define(thruway: VALUE) {
     let module = vm::define_module_under(thruway, c"Boot");
-    vm::define_singleton_method_1(module, c"start", start);
-    vm::define_singleton_method_3(module, c"take_over", take_over::take_over);
-    vm::define_singleton_method_0(module, c"running?", is_running);
-    vm::define_singleton_method_0(module, c"pack", pack);
+    method::define_singleton_method_1(module, c"start", start);
+    method::define_singleton_method_3(module, c"take_over", take_over::take_over);
+    method::define_singleton_method_0(module, c"running?", is_running);
+    method::define_singleton_method_0(module, c"pack", pack);
+    method::define_singleton_method_0(module, c"save", save);
 }
 
 /// The boot, once it has started.
@@ -61,7 +64,7 @@ fn start_in(folder: &[u8]) -> bool {
     let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
     let options = Options::from_environment(words.as_deref(), pack.as_deref());
     // Another copy of this extension may have been here before.
-    if options.off || !vm::mark_as_started() {
+    if options.off || !iseq::mark_as_started() {
         return false;
     }
     let identity = identity();
@@ -99,7 +102,7 @@ fn install() {
 /// the encoding of file names, and the build of libruby, since a security update keeps the version.
 fn identity() -> Vec<u8> {
     let mut identity = Vec::new();
-    for line in [vm::description(), vm::compile_options(), vm::file_name_encoding()] {
+    for line in [vm::description(), iseq::compile_options(), vm::file_name_encoding()] {
         // SAFETY: the String is on this stack, and nothing changes it meanwhile.
         identity.extend_from_slice(line.map_or(b"", |line| unsafe { ruby::bytes(line) }));
         identity.push(b'\n');
@@ -117,11 +120,24 @@ unsafe extern "C" fn finish(_: VALUE) {
     if *process != std::process::id() {
         return;
     }
-    if let Err(error) = boot.finish() {
-        say(&error.to_string());
-    }
+    write_pack(boot);
     if boot.options.explain {
         write_to_stderr(boot.counts.report(boot.folder_lookups()).as_bytes());
+    }
+}
+
+/// `Thruway::Boot.save`: writes what was learned so far, whichever process learned it. A server has
+/// booted long before it ends, and its workers may be killed.
+unsafe extern "C" fn save(_module: VALUE) -> VALUE {
+    if let Some(boot) = boot() {
+        write_pack(boot);
+    }
+    vm::NIL
+}
+
+fn write_pack(boot: &Boot) {
+    if let Err(error) = boot.finish() {
+        say(&error.to_string());
     }
 }
 

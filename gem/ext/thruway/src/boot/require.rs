@@ -6,6 +6,7 @@ use thruway_boot::{Boot, Look, Part, Resolution};
 use super::documents;
 use super::gems;
 use super::load_path;
+use super::method;
 use super::search::{self, PathMark, Search};
 use super::take_over;
 use super::vm;
@@ -16,9 +17,9 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Puts our methods in the place of Ruby's own. Whatever RubyGems, Bundler or Zeitwerk have put on top
 /// of those stays on top.
 pub(super) fn install() {
-    vm::quietly(|| {
-        vm::replace_require(require);
-        vm::replace_kernel_function(c"require_relative", require_relative);
+    method::quietly(|| {
+        method::replace_require(require);
+        method::replace_kernel_function(c"require_relative", require_relative);
     });
 }
 

@@ -1,0 +1,213 @@
+//! Compiled code, and what its compiler goes by: options, warnings, coverage.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use rb_sys::VALUE;
+
+use super::method::{define_singleton_method_1, quietly};
+use super::vm::{Kept, NIL, TRUE, ask, class, elements, global, id, is_true, kept, send, symbol};
+
+/// A hook that Ruby calls for a trace point.
+pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
+
+unsafe extern "C" {
+    /// What `Coverage` has collected; false while it does not run. Exported, but in no header.
+    fn rb_get_coverages() -> VALUE;
+}
+
+/// A setter of Ruby's that is watched: the Method itself, and whom to tell that it was called.
+struct Watched {
+    setter: OnceLock<Kept>,
+    told: OnceLock<fn()>,
+}
+
+/// `RubyVM::InstructionSequence.compile_option=`
+static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
+/// `Warning.[]=`
+static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
+/// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
+static COMPILE_OPTIONS: OnceLock<Option<Kept>> = OnceLock::new();
+
+/// `RubyVM::InstructionSequence`.
+pub(super) fn instruction_sequence() -> VALUE {
+    class(c"RubyVM::InstructionSequence")
+}
+
+/// The code as an object that can be run. Ruby reads the bytes in place, and only here.
+pub(super) fn load_code(code: &'static [u8]) -> Option<VALUE> {
+    let length = code.len().try_into().ok()?;
+    // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
+    let string = unsafe { rb_sys::rb_str_new_static(code.as_ptr().cast::<c_char>(), length) };
+    send(instruction_sequence(), c"load_from_binary", &[string])
+}
+
+/// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.
+pub(super) fn compile(source: VALUE, path: VALUE) -> Option<VALUE> {
+    const FIRST_LINE: VALUE = 3; // the number 1
+    send(instruction_sequence(), c"compile", &[source, path, path, FIRST_LINE])
+}
+
+/// The binary form of code.
+pub(super) fn to_binary(code: VALUE) -> Option<VALUE> {
+    send(code, c"to_binary", &[])
+}
+
+/// Whether code does anything: the empty file and nothing but comments have no lines.
+pub(super) fn has_lines(code: VALUE) -> bool {
+    let lines = send(code, c"trace_points", &[]);
+    // SAFETY: the Array is on this stack, and no Ruby code runs while the slice lives.
+    lines.is_some_and(|lines| !unsafe { elements(lines) }.is_empty())
+}
+
+/// Whether the file at that path has no syntax error.
+pub(super) fn compiles(path: VALUE) -> bool {
+    let mut compiles = false;
+    quietly(|| compiles = send(instruction_sequence(), c"compile_file", &[path]).is_some());
+    compiles
+}
+
+/// Whether code uses `self`, or may use a local variable of where it is evaluated: a name that is not
+/// known when it is compiled becomes a call of `self`'s method.
+pub(super) fn refers_to_self(code: VALUE) -> bool {
+    let text = send(code, c"disasm", &[]);
+    // SAFETY: the String is on this stack, and no Ruby code runs while the slice lives.
+    let text = text.map(|text| unsafe { crate::ruby::bytes(text) });
+    text.is_none_or(|text| text.windows(7).any(|word| word == b"putself"))
+}
+
+/// Runs code at the top, and answers with its value. What it raises goes on.
+pub(super) fn evaluate(code: VALUE) -> VALUE {
+    // SAFETY: it is code; nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_funcallv(code, id(c"eval"), 0, std::ptr::null()) }
+}
+
+/// The path and the code of what a `script_compiled` event tells of; `None` for `eval`.
+pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
+    if ask(trace_point, c"eval_script", &[]) {
+        return None;
+    }
+    let code = send(trace_point, c"instruction_sequence", &[])?;
+    Some((send(code, c"path", &[])?, code))
+}
+
+/// Calls `hook` after every file that Ruby compiles from now on.
+pub(super) fn on_script_compiled(hook: Hook) {
+    let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
+    // SAFETY: the hook has the type that Ruby calls, and needs no data.
+    let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
+    // SAFETY: it is a TracePoint.
+    unsafe { rb_sys::rb_tracepoint_enable(kept(trace_point).value()) };
+}
+
+pub(super) fn measures_coverage() -> bool {
+    // SAFETY: the lock is held.
+    is_true(unsafe { rb_get_coverages() })
+}
+
+/// What `$VERBOSE` says: nil is 0, false 1, true 2.
+pub(super) fn verbosity() -> u8 {
+    // SAFETY: may be called at any time.
+    let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
+    // SAFETY: the place is valid for the whole process.
+    let verbose = unsafe { place.read() };
+    if verbose == NIL { 0 } else { 1 + u8::from(is_true(verbose)) }
+}
+
+/// The categories of warnings that are on, one bit each.
+pub(super) fn warning_categories() -> u8 {
+    const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
+    let is_on = |category: &CStr| ask(class(c"Warning"), c"[]", &[symbol(category)]);
+    let bits = CATEGORIES.iter().enumerate();
+    bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
+}
+
+/// Whether a warning becomes a write of libruby's: nobody handles warnings in another way, and
+/// `$stderr` is the one that Ruby began with.
+pub(super) fn warns_on_stderr() -> bool {
+    let warning = class(c"Warning");
+    // SAFETY: it is an object.
+    let singleton = unsafe { rb_sys::rb_singleton_class(warning) };
+    // SAFETY: the number is a symbol's.
+    let is_basic = unsafe { rb_sys::rb_method_basic_definition_p(singleton, id(c"warn")) } != 0;
+    // SAFETY: set when Ruby starts; `STDERR` is a constant that is there from the start.
+    let object = unsafe { rb_sys::rb_cObject };
+    // SAFETY: as above.
+    let stderr = unsafe { rb_sys::rb_const_get(object, id(c"STDERR")) };
+    is_basic && global(c"$stderr") == stderr
+}
+
+/// Marks this Ruby as one whose boot has started; `false` if it was marked before. The mark is
+/// a variable that no Ruby code can see.
+pub(super) fn mark_as_started() -> bool {
+    let (class, mark) = (instruction_sequence(), id(c"thruway"));
+    // SAFETY: the class is live.
+    let is_marked = is_true(unsafe { rb_sys::rb_ivar_defined(class, mark) });
+    // SAFETY: as above, and it is not frozen.
+    unsafe { rb_sys::rb_ivar_set(class, mark, TRUE) };
+    !is_marked
+}
+
+/// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
+pub(super) fn watch_compile_options(told: fn()) {
+    COMPILE_OPTIONS.get_or_init(|| compile_options().map(kept));
+    let class = instruction_sequence();
+    if COMPILE_OPTION.watch(class, c"compile_option=", told) {
+        quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
+    }
+}
+
+/// Calls `told` after `Warning.[]=`.
+pub(super) fn watch_warning_categories(told: fn()) {
+    let warning = class(c"Warning");
+    if WARNING_CATEGORY.watch(warning, c"[]=", told) {
+        let define = crate::ruby::define_singleton_method_2;
+        quietly(|| define(warning, c"[]=", set_warning_category));
+    }
+}
+
+/// Whether the compile options are as they were when they began to be watched.
+pub(super) fn has_same_compile_options() -> bool {
+    let before = COMPILE_OPTIONS.get().copied().flatten();
+    match (compile_options(), before) {
+        (Some(now), Some(before)) => ask(now, c"==", &[before.value()]),
+        _ => false,
+    }
+}
+
+/// `RubyVM::InstructionSequence.compile_option.inspect`.
+pub(super) fn compile_options() -> Option<VALUE> {
+    send(send(instruction_sequence(), c"compile_option", &[])?, c"inspect", &[])
+}
+
+unsafe extern "C" fn set_compile_option(_class: VALUE, options: VALUE) -> VALUE {
+    // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
+    unsafe { COMPILE_OPTION.call(&[options]) }
+}
+
+unsafe extern "C" fn set_warning_category(_class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
+    // SAFETY: the setter takes two arguments, and nothing with a destructor lives here if it raises.
+    unsafe { WARNING_CATEGORY.call(&[category, is_on]) }
+}
+
+impl Watched {
+    /// Puts the setter aside; whoever asks defines another one that calls it.
+    fn watch(&self, receiver: VALUE, name: &CStr, told: fn()) -> bool {
+        let Some(setter) = send(receiver, c"method", &[symbol(name)]) else { return false };
+        self.told.set(told).is_ok() && self.setter.set(kept(setter)).is_ok()
+    }
+
+    /// Calls the setter, and tells of it.
+    ///
+    /// # Safety
+    /// The setter takes that many arguments, and no value with a destructor is alive in the caller.
+    unsafe fn call(&self, arguments: &[VALUE]) -> VALUE {
+        let (Some(setter), Some(told)) = (self.setter.get(), self.told.get()) else { return NIL };
+        let count = arguments.len() as c_int;
+        // SAFETY: as this function's own.
+        let result = unsafe { rb_sys::rb_method_call(count, arguments.as_ptr(), setter.value()) };
+        told();
+        result
+    }
+}

@@ -1,0 +1,184 @@
+//! Who boots a program, and one boot.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::program::Program;
+use super::report::Report;
+use crate::bench::Setting;
+use crate::bench::measure;
+
+/// What a program boots with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Plain,
+    /// Debian's bootsnap, its cache warm.
+    Bootsnap,
+    /// The one that is given by `--peer bootsnap-new=DIR`.
+    NewBootsnap,
+    Thruway,
+    ThruwayFrozen,
+    /// Debian's bootsnap, its cache empty.
+    BootsnapCold,
+    /// `thruway run` while it learns.
+    ThruwayCold,
+}
+
+/// A way, and what it needs.
+#[derive(Debug)]
+pub(super) struct Contender {
+    pub(super) way: Way,
+    pub(super) name: &'static str,
+    /// Where another bootsnap is.
+    library: Option<PathBuf>,
+}
+
+/// A program that is about to be booted, with a folder for caches.
+pub(super) struct Boot<'a> {
+    program: &'a Program,
+    root: &'a Path,
+    scratch: PathBuf,
+}
+
+impl Way {
+    pub(super) const WARM: [Self; 5] =
+        [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::ThruwayFrozen];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::Bootsnap,
+        Self::NewBootsnap,
+        Self::Thruway,
+        Self::ThruwayFrozen,
+        Self::BootsnapCold,
+        Self::ThruwayCold,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Bootsnap => "bootsnap",
+            Self::NewBootsnap => "newer bootsnap",
+            Self::Thruway => "thruway",
+            Self::ThruwayFrozen => "thruway, frozen",
+            Self::BootsnapCold => "bootsnap, first boot",
+            Self::ThruwayCold => "thruway, first boot",
+        }
+    }
+
+    fn is_bootsnap(self) -> bool {
+        matches!(self, Self::Bootsnap | Self::NewBootsnap | Self::BootsnapCold)
+    }
+
+    fn is_thruway(self) -> bool {
+        matches!(self, Self::Thruway | Self::ThruwayFrozen | Self::ThruwayCold)
+    }
+
+    fn is_cold(self) -> bool {
+        matches!(self, Self::BootsnapCold | Self::ThruwayCold)
+    }
+}
+
+impl Contender {
+    /// Those of `ways` that are at hand.
+    pub(super) fn all(setting: &Setting, ways: &[Way]) -> Vec<Self> {
+        let library = setting.peers.get("bootsnap-new");
+        let is_at_hand = |way: &&Way| **way != Way::NewBootsnap || library.is_some();
+        let ways = ways.iter().copied().filter(|way| is_at_hand(&way));
+        ways.map(|way| Self {
+            way,
+            name: way.name(),
+            library: library.filter(|_| way == Way::NewBootsnap).cloned(),
+        })
+        .collect()
+    }
+}
+
+impl<'a> Boot<'a> {
+    pub(super) fn new(setting: &'a Setting, program: &'a Program) -> Result<Self, String> {
+        let scratch = setting.root.join("target/bench/boot/caches").join(program.name);
+        match fs::remove_dir_all(&scratch) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(format!("{}: {error}", scratch.display()));
+            }
+            _ => {}
+        }
+        fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
+        Ok(Self { program, root: &setting.root, scratch })
+    }
+
+    /// Boots until there is nothing more to learn.
+    pub(super) fn warm(&self, contender: &Contender) -> Result<(), String> {
+        let boots = if contender.way.is_cold() { 1 } else { 2 };
+        (0..boots).try_for_each(|_| self.report(contender).map(|_| ()))
+    }
+
+    /// Boots once.
+    pub(super) fn report(&self, contender: &Contender) -> Result<Report, String> {
+        if contender.way.is_cold() {
+            self.forget(contender);
+        }
+        let written = self.scratch.join("report");
+        let mut command = self.command(contender, Vec::new());
+        let hook = self.root.join("benches/boot/report.rb");
+        command.env("RUBYOPT", format!("-r{}", hook.display())).env("BENCH_REPORT", &written);
+        let wall = measure::wall(&mut command)?;
+        let text = fs::read_to_string(&written).unwrap_or_default();
+        let report = Report::read(wall.as_secs_f64() * 1000.0, &text);
+        report.ok_or_else(|| format!("{command:?} left no report"))
+    }
+
+    /// How many calls that name a file one boot makes, by strace.
+    pub(super) fn file_calls(&self, contender: &Contender) -> Result<u64, String> {
+        if contender.way.is_cold() {
+            self.forget(contender);
+        }
+        let table = self.scratch.join("calls");
+        let strace = ["strace", "-f", "-c", "-e", "trace=%file", "-o"].map(OsString::from);
+        let above = strace.into_iter().chain([table.clone().into()]).collect();
+        measure::wall(&mut self.command(contender, above))?;
+        let text = fs::read_to_string(&table).unwrap_or_default();
+        let total = text.lines().find(|line| line.ends_with(" total"));
+        let calls = total.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+        calls.ok_or_else(|| format!("strace said: {text}"))
+    }
+
+    fn forget(&self, contender: &Contender) {
+        // What is not there need not go, and a cache that stays shows in the figures.
+        let _ = fs::remove_dir_all(self.cache(contender));
+    }
+
+    /// A frozen pack is the one that was learned before.
+    fn cache(&self, contender: &Contender) -> PathBuf {
+        let way = if contender.way == Way::ThruwayFrozen { Way::Thruway } else { contender.way };
+        self.scratch.join(way.name().replace(", ", "-"))
+    }
+
+    /// The program's start, below another program if there is one.
+    fn command(&self, contender: &Contender, above: Vec<OsString>) -> Command {
+        let mut words = above;
+        let cache = self.cache(contender);
+        if contender.way.is_thruway() {
+            words.push(self.root.join("target/release/thruway").into());
+            words.extend(["run", "--pack"].map(OsString::from));
+            words.push(cache.join("pack").into());
+            words.extend((contender.way == Way::ThruwayFrozen).then(|| "--frozen".into()));
+            words.push("--".into());
+        }
+        words.extend(self.program.words.iter().map(OsString::from));
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(&self.program.folder)
+            .envs(self.program.environment.clone());
+        command.env("BENCH_PRELUDE", self.root.join("benches/boot/bootsnap.rb"));
+        if contender.way.is_bootsnap() {
+            command.env("BENCH_BOOTSNAP", cache);
+        }
+        if let Some(library) = &contender.library {
+            command.env("RUBYLIB", library);
+        }
+        command
+    }
+}

@@ -1,0 +1,127 @@
+//! `thruway run` against plain Ruby and bootsnap: what a boot takes.
+
+mod contender;
+mod program;
+mod report;
+
+use super::Setting;
+use super::serve::table::{Table, at_most, ratio};
+use contender::{Boot, Contender, Way};
+use program::Program;
+use report::{Report, Reports};
+
+/// A feature costs as little where there is nothing else than features.
+pub(super) fn synthetic(setting: &Setting) -> Result<String, String> {
+    let programs = program::synthetic(setting)?;
+    tables(setting, &programs, &Way::WARM, |table, reports| {
+        table.target("thruway ≤ 1.00 × bootsnap", at_most(wall(reports, Way::Thruway), 1.0));
+    })
+}
+
+/// What a developer starts all day long, in a Rails application.
+pub(super) fn commands(setting: &Setting) -> Result<String, String> {
+    tables(setting, &program::commands(setting)?, &Way::WARM, |_, _| {})
+}
+
+/// Everything that Rails is made of.
+pub(super) fn rails(setting: &Setting) -> Result<String, String> {
+    tables(setting, &[program::rails(setting)?], &Way::ALL, |table, reports| {
+        let of_plain = reports.ratio(Way::Thruway, Way::Plain, |report| report.wall_ms);
+        table.target("thruway ≤ 0.40 × plain", at_most(of_plain, 0.40));
+        table.target("thruway ≤ 0.75 × bootsnap", at_most(wall(reports, Way::Thruway), 0.75));
+        let calls = reports.calls(Way::Thruway);
+        table.target("thruway ≤ 8000 file system calls", at_most(calls, 8000.0));
+        memory_and_learning(table, reports);
+    })
+}
+
+/// A large application as Debian packages it.
+pub(super) fn redmine(setting: &Setting) -> Result<String, String> {
+    let programs: Vec<_> = program::redmine(setting)?.into_iter().collect();
+    tables(setting, &programs, &Way::ALL, |table, reports| {
+        table.target("thruway ≤ 0.80 × bootsnap", at_most(wall(reports, Way::Thruway), 0.80));
+        memory_and_learning(table, reports);
+    })
+}
+
+fn memory_and_learning(table: &mut Table, reports: &Reports) {
+    let memory = reports.ratio(Way::Thruway, Way::Bootsnap, |report| report.resident_mb);
+    table.target("memory ≤ 1.02 × bootsnap", at_most(memory, 1.02));
+    let learning = reports.ratio(Way::ThruwayCold, Way::Plain, |report| report.wall_ms);
+    table.target("first boot ≤ 1.25 × plain", at_most(learning, 1.25));
+}
+
+/// Wall time as a share of bootsnap's.
+fn wall(reports: &Reports, way: Way) -> Option<f64> {
+    reports.ratio(way, Way::Bootsnap, |report| report.wall_ms)
+}
+
+/// A table for each program, each with its verdicts.
+fn tables(
+    setting: &Setting,
+    programs: &[Program],
+    ways: &[Way],
+    judge: impl Fn(&mut Table, &Reports),
+) -> Result<String, String> {
+    let mut texts = Vec::new();
+    for program in programs {
+        let boot = Boot::new(setting, program)?;
+        let reports = measured(setting, &boot, ways)?;
+        let mut table = Table::new(program.title, &COLUMNS);
+        reports
+            .iter()
+            .for_each(|contender| table.row(contender.name(), &cells(contender, &reports)));
+        judge(&mut table, &reports);
+        texts.push(table.text());
+    }
+    Ok(texts.join("\n\n"))
+}
+
+const COLUMNS: [&str; 8] = [
+    "",
+    "wall, ms",
+    "÷ plain",
+    "÷ bootsnap",
+    "user, ms",
+    "system, ms",
+    "file system calls",
+    "memory, MB",
+];
+
+/// Every contender boots until its cache is warm, then all boot once a round, then calls are counted.
+fn measured(setting: &Setting, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports, String> {
+    let mut contenders = Vec::new();
+    for contender in Contender::all(setting, ways) {
+        boot.warm(&contender)?;
+        contenders.push((contender, Vec::<Report>::new()));
+    }
+    for _ in 0..setting.rounds {
+        for (contender, reports) in &mut contenders {
+            reports.push(boot.report(contender)?);
+        }
+    }
+    let mut reports = Reports::default();
+    for (contender, all) in contenders {
+        let calls = boot.file_calls(&contender)?;
+        reports.push(contender, all, calls);
+    }
+    Ok(reports)
+}
+
+fn cells(one: &report::Reported, all: &Reports) -> Vec<String> {
+    let wall = one.series(|report| report.wall_ms);
+    let share = |way| {
+        let share = ratio(Some(wall.median()), all.median(way, |report| report.wall_ms));
+        share.map_or_else(String::new, |share| format!("{share:.2}"))
+    };
+    let median = |of: fn(&Report) -> f64| format!("{:.0}", one.series(of).median());
+    vec![
+        format!("{:.0} ± {:.0} %", wall.median(), wall.spread() * 100.0),
+        share(Way::Plain),
+        share(Way::Bootsnap),
+        median(|report| report.user_ms),
+        median(|report| report.system_ms),
+        one.calls.to_string(),
+        median(|report| report.resident_mb),
+    ]
+}

@@ -1,0 +1,162 @@
+//! What is booted: made where it has to be made, below `target/bench/boot`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::bench::Setting;
+
+/// Where Debian puts Redmine.
+const REDMINE: &str = "/usr/share/redmine";
+
+/// A program, and how it is started.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// Names its folder of caches.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    pub(super) folder: PathBuf,
+    pub(super) words: Vec<&'static str>,
+    pub(super) environment: Vec<(&'static str, String)>,
+}
+
+/// Where feature `number` of a shape is, and what it says.
+type Shape = fn(u32) -> (String, String);
+
+/// The four shapes: name, title, how many features, how the program requires them, and the features.
+const SHAPES: [(&str, &str, u32, &str, Shape); 4] = [
+    ("empty", "`core_require_empty`: 1000 empty features in one folder", 1000, EACH, |n| {
+        (format!("lib/f{n}.rb"), String::new())
+    }),
+    ("folders", "1000 empty features, 20 in each of 50 folders", 1000, EACH, |n| {
+        (format!("lib{}/f{n}.rb", n % 50), String::new())
+    }),
+    ("nested", "`core_require_nested`: 100 features, each a folder deeper", 100, FIRST, |n| {
+        (
+            format!("lib/{}f{n}.rb", "d/".repeat(n as usize - 1)),
+            next(n, 100, "require_relative 'd/f"),
+        )
+    }),
+    ("chain", "200 features, each of which requires the next", 200, FIRST, |n| {
+        (format!("lib/f{n}.rb"), next(n, 200, "require 'f"))
+    }),
+];
+
+const EACH: &str = "(1..1000).each { |number| require \"f#{number}\" }";
+const FIRST: &str = "require \"f1\"";
+
+/// The next feature's require, but for the last.
+fn next(number: u32, last: u32, require: &str) -> String {
+    if number == last { String::new() } else { format!("{require}{}'\n", number + 1) }
+}
+
+pub(super) fn synthetic(setting: &Setting) -> Result<Vec<Program>, String> {
+    let program = |(name, title, features, requires, shape)| {
+        let folder =
+            made(setting, name, |folder| features_below(folder, features, requires, shape))?;
+        Ok(Program { name, title, folder, words: vec!["ruby", "main.rb"], environment: Vec::new() })
+    };
+    SHAPES.into_iter().map(program).collect()
+}
+
+/// The example application, with bootsnap where it is wanted.
+pub(super) fn commands(setting: &Setting) -> Result<Vec<Program>, String> {
+    let application = setting.root.join("examples/rails_app");
+    let boot = setting.root.join("benches/boot/config_boot.rb");
+    let folder = made(setting, "application", |folder| {
+        copy(&application, folder)?;
+        fs::create_dir_all(folder.join("tmp"))?;
+        fs::copy(&boot, folder.join("config/boot.rb")).map(|_| ())
+    })?;
+    let program = |name, title, words: &[&'static str]| Program {
+        name,
+        title,
+        folder: folder.clone(),
+        words: words.to_vec(),
+        environment: vec![("RAILS_ENV", "development".into())],
+    };
+    Ok(vec![
+        program(
+            "runner",
+            "`rails runner 0`, in development",
+            &["ruby", "bin/rails", "runner", "0"],
+        ),
+        program("tasks", "`rake -T`, in development", &["rake", "-T"]),
+        program("environment", "`rake environment`, in development", &["rake", "environment"]),
+    ])
+}
+
+pub(super) fn rails(setting: &Setting) -> Result<Program, String> {
+    let original = setting.root.join("benches/boot/rails_all");
+    Ok(Program {
+        name: "rails",
+        title: "Rails: all of it, loaded at once, in production",
+        folder: made(setting, "rails", |folder| copy(&original, folder))?,
+        words: vec!["ruby", "main.rb"],
+        environment: Vec::new(),
+    })
+}
+
+/// Nothing where it is not installed.
+pub(super) fn redmine(setting: &Setting) -> Result<Option<Program>, String> {
+    let folder = PathBuf::from(REDMINE);
+    if !folder.join("config/environment.rb").is_file() {
+        return Ok(None);
+    }
+    let start = setting.root.join("benches/boot/redmine.rb");
+    let script =
+        made(setting, "redmine", |folder| fs::copy(&start, folder.join("main.rb")).map(|_| ()))?;
+    Ok(Some(Program {
+        name: "redmine",
+        title: "Redmine, in production",
+        folder,
+        words: vec!["ruby", "-e", "load ENV.fetch(\"BENCH_MAIN\")"],
+        environment: vec![
+            ("RAILS_ENV", "production".into()),
+            ("BENCH_MAIN", script.join("main.rb").display().to_string()),
+        ],
+    }))
+}
+
+/// A folder with what `make` puts there, and nothing else.
+fn made(
+    setting: &Setting,
+    name: &str,
+    make: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<PathBuf, String> {
+    let folder = setting.root.join("target/bench/boot").join(name);
+    let cleared = match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => fs::create_dir_all(&folder),
+    };
+    let done = cleared.and_then(|()| make(&folder));
+    done.map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+fn features_below(folder: &Path, features: u32, requires: &str, shape: Shape) -> io::Result<()> {
+    for (path, text) in (1..=features).map(shape) {
+        let path = folder.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        fs::write(path, text)?;
+    }
+    let prelude = "load ENV.fetch(\"BENCH_PRELUDE\")";
+    let bases = "$LOAD_PATH.unshift(*Dir[\"#{__dir__}/lib*\"].sort)";
+    let main = [prelude, bases, prelude, requires, ""].join("\n");
+    fs::write(folder.join("main.rb"), main)
+}
+
+/// Copies all files below a folder, but for those of an application's own `tmp` and `log`.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if !entry.file_type()?.is_dir() {
+            fs::copy(source, target)?;
+        } else if entry.file_name() != "tmp" && entry.file_name() != "log" {
+            fs::create_dir_all(&target)?;
+            copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
