@@ -54,6 +54,13 @@ struct Folder {
     is_ours: bool,
 }
 
+impl Folder {
+    /// Nothing that was known of it counts.
+    fn forget(&mut self) {
+        (self.checked, self.is_ours, self.names) = (0, true, Names::NotRead);
+    }
+}
+
 /// What a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -133,11 +140,16 @@ impl Folders {
             return self.forget();
         };
         // A frozen pack would be believed when the folder is asked about for the first time.
-        let parent =
+        let known =
             if self.is_frozen { Some(self.id(parent)) } else { self.ids.get(parent).copied() };
-        if let Some(parent) = parent {
-            let folder = &mut self.folders[parent.0 as usize];
-            (folder.checked, folder.is_ours, folder.names) = (0, true, Names::NotRead);
+        if let Some(parent) = known {
+            if self.is_frozen {
+                self.check(parent, 0);
+            }
+            if let State::Folder(real) = self.folders[parent.0 as usize].state {
+                self.folders[real.0 as usize].forget();
+            }
+            self.folders[parent.0 as usize].forget();
         }
     }
 
