@@ -7,6 +7,7 @@ mod check;
 mod fuzz;
 mod gem;
 mod layers;
+mod prove;
 mod rubyspec;
 mod windows;
 
@@ -30,6 +31,7 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Fuzz(fuzz::Fuzz),
+    Prove(prove::Prove),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
+        Task::Prove(proof) => proof.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };

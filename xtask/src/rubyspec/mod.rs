@@ -35,10 +35,7 @@ pub(crate) struct RubySpec {
 
 impl RubySpec {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        let mut gem = Command::new(crate::cargo());
-        crate::succeed(gem.current_dir(root).args(["x", "gem"]).env("RUBY", &self.ruby))?;
-        let mut program = Command::new(crate::cargo());
-        crate::succeed(program.current_dir(root).args(["build", "--package", "thruway-cli"]))?;
+        crate::prove::build(root, &self.ruby)?;
         let suite = self.suite(root)?;
         suite.judge("plain", &suite.specs(None)?)?;
         let fixtures = suite.learn()?;
