@@ -5,6 +5,7 @@ mod load;
 mod measure;
 mod names;
 mod serve;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,18 +49,22 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("load", load::run),
-    ("names", names::run),
+    ("names-linux", names::linux),
+    ("names-wine", names::wine),
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),
     ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
-    ("serve-fairness", serve::fairness::worst),
+    ("serve-fairness", serve::fairness::within),
+    ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
     ("serve-small", serve::files::small),
     ("serve-idle", serve::crowd::idle),
     ("serve-trickle", serve::crowd::trickle),
     ("serve-original", serve::original::per_connection),
+    ("trace-slowdown", trace::slowdown),
+    ("trace-long", trace::long),
 ];
 
 impl Bench {
