@@ -58,6 +58,7 @@ class AutoloadTest < Minitest::Test
     }
     program(files) do |program|
       said = assert_same(program)
+      skip "zeitwerk is not installed" if said.err.include?("such file -- zeitwerk")
       assert_predicate said.status, :success?, said.err
       assert_empty program.compiled
     end
