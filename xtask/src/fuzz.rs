@@ -1,4 +1,4 @@
-//! `cargo x fuzz`: random names, compared with what the systems themselves answer, and random requests.
+//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests; forged packs.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use clap::Args;
 
 use crate::windows::{Wine, missing};
 
-/// Compare the expansion of random names with the standard library, Ruby and Windows, and hold random
-/// request heads to their rules
+/// Compare the expansion of random names with the standard library, Ruby and Windows; hold random
+/// request heads to their rules; read forged packs
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
     /// How many of each
@@ -30,6 +30,9 @@ impl Fuzz {
         let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
         let mut posix = Command::new(crate::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
+        let reader = ["test", "--release", "--package", "thruway-pack", "--test", "reader"];
+        let mut packs = Command::new(crate::cargo());
+        self.succeed(packs.current_dir(root).args(reader))?;
         let mut gem = Command::new(crate::cargo());
         self.succeed(gem.current_dir(root).args(["x", "gem", "--release"]))?;
         self.succeed(Command::new("ruby").current_dir(root).args(RUBY))?;

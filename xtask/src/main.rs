@@ -7,6 +7,8 @@ mod check;
 mod fuzz;
 mod gem;
 mod layers;
+mod prove;
+mod rubyspec;
 mod soak;
 mod windows;
 
@@ -31,6 +33,9 @@ enum Task {
     Windows(windows::Windows),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
+    Prove(prove::Prove),
+    #[command(name = "rubyspec")]
+    RubySpec(rubyspec::RubySpec),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
         Task::Windows(windows) => windows.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
+        Task::Prove(proof) => proof.run(&root()),
+        Task::RubySpec(specs) => specs.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

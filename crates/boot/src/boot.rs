@@ -133,8 +133,12 @@ impl Boot {
 
     /// This process has made, moved or removed what is at `path`.
     pub fn changed(&self, path: &[u8]) {
-        if let Some(mut folders) = self.folders() {
-            folders.changed(path);
+        let Some(mut folders) = self.folders() else { return };
+        match std::env::current_dir() {
+            Ok(here) if !path.starts_with(b"/") => {
+                folders.changed(&path::join(here.as_os_str().as_bytes(), path));
+            }
+            _ => folders.changed(path),
         }
     }
 
@@ -256,6 +260,7 @@ impl Boot {
         if sighting.stamp != Some(before) {
             return;
         }
+        self.list_folder_of(path);
         let is_real = real == path;
         let compiled = Compiled {
             path: path.to_vec(),
@@ -267,6 +272,14 @@ impl Boot {
             digest: if self.options.trust == Trust::Digest { digest(path) } else { None },
         };
         lock(&self.learned).add(compiled);
+    }
+
+    /// A frozen pack sees by its folder's time that a file was exchanged, if it knows its names.
+    fn list_folder_of(&self, path: &[u8]) {
+        if let (Some((folder, _)), Some(mut folders)) = (path::split(path), self.folders()) {
+            let id = folders.id(folder);
+            folders.names(id);
+        }
     }
 
     /// The compiled code of a script with exactly that source.

@@ -50,6 +50,15 @@ struct Folder {
     names: Names,
     /// When the names were read, in nanoseconds since 1970.
     read_ns: i64,
+    /// Whether this process has made, moved or removed something in it: no pack knows of that.
+    is_ours: bool,
+}
+
+impl Folder {
+    /// Nothing that was known of it counts.
+    fn forget(&mut self) {
+        (self.checked, self.is_ours, self.names) = (0, true, Names::NotRead);
+    }
 }
 
 /// What a path is.
@@ -130,8 +139,17 @@ impl Folders {
         else {
             return self.forget();
         };
-        if let Some(parent) = self.ids.get(parent) {
-            self.folders[parent.0 as usize].checked = 0;
+        // A frozen pack would be believed when the folder is asked about for the first time.
+        let known =
+            if self.is_frozen { Some(self.id(parent)) } else { self.ids.get(parent).copied() };
+        if let Some(parent) = known {
+            if self.is_frozen {
+                self.check(parent, 0);
+            }
+            if let State::Folder(real) = self.folders[parent.0 as usize].state {
+                self.folders[real.0 as usize].forget();
+            }
+            self.folders[parent.0 as usize].forget();
         }
     }
 
@@ -149,6 +167,7 @@ impl Folders {
             stamp: Stamp::default(),
             names: Names::NotRead,
             read_ns: 0,
+            is_ours: false,
         });
         id
     }
@@ -284,6 +303,9 @@ impl Folders {
             return None;
         }
         let (pack, folder) = (self.pack?, &mut self.folders[id.0 as usize]);
+        if folder.is_ours {
+            return None;
+        }
         if let Some(entry) = pack.find(kind::FOLDER, &folder.path) {
             folder.stamp = entry.stamp();
             return Some(State::Folder(id));
@@ -324,7 +346,9 @@ impl Folders {
             }
         }
         let folder = &mut self.folders[id.0 as usize];
-        if folder.stamp != stamp {
+        // Names that were read a moment after a change may lack the next one.
+        let may_lack = matches!(folder.names, Names::Read(_)) && stamp.is_racy(folder.read_ns);
+        if folder.stamp != stamp || may_lack {
             folder.stamp = stamp;
             folder.names = Names::NotRead;
         }

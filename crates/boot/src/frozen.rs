@@ -1,33 +1,68 @@
 //! Whether a whole pack can be believed without asking about each file: the one check of `--frozen`.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD};
+use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::folders::read_folder;
 use crate::kind;
 use crate::listing::{Listing, NameKind};
+use crate::path;
 
-/// Whether every folder of the pack is as it was: it has its time, or the same names.
+/// Whether every folder of the pack is as it was: it has its time, or the same names and in them
+/// features of the same size and time; and whether every path that ran through links still leads to
+/// the same place.
 ///
 /// A time that was cut to whole seconds is right as well, since image layers keep no more. Names are
 /// read where the time differs, because whoever puts a pack into a folder changes that one's time.
 pub(crate) fn is_unchanged(pack: &Pack<'_>, place: &Path) -> bool {
     let folders = pack.entries().filter(|entry| entry.kind() == kind::FOLDER);
-    folders.into_iter().all(|entry| has_its_time(&entry) || has_its_names(&entry, place))
+    let (listed, others): (Vec<_>, Vec<_>) =
+        folders.partition(|entry| entry.flags() & kind::LISTED != 0);
+    let (same, changed): (Vec<_>, Vec<_>) = listed.into_iter().partition(has_its_time);
+    let same: HashSet<_> = same.iter().map(Entry::name).collect();
+    let is_in_same = |path| path::split(path).is_some_and(|(folder, _)| same.contains(folder));
+    others.iter().all(|entry| stamp(entry.name(), FileType::Directory).is_some())
+        && changed.iter().all(|entry| has_its_names(entry, place))
+        && pack.entries().all(|entry| match entry.kind() {
+            kind::ALIAS => leads_to_its_place(&entry),
+            kind::FEATURE => is_in_same(entry.name()) || has_its_size_and_time(&entry),
+            _ => true,
+        })
 }
 
-/// A folder whose names are not in the pack only has to be there.
+/// A folder's size says nothing.
 fn has_its_time(entry: &Entry<'_>) -> bool {
-    let stat = fs::statat(CWD, entry.name(), AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| {
-        let (now, then) = (Stamp::of(&stat).mtime_ns, entry.stamp().mtime_ns);
-        let is_listed = entry.flags() & kind::LISTED != 0;
-        !is_listed || now == then || now == then - then.rem_euclid(1_000_000_000)
-    })
+    stamp(entry.name(), FileType::Directory).is_some_and(|now| is_same_time(now, entry.stamp()))
+}
+
+fn has_its_size_and_time(feature: &Entry<'_>) -> bool {
+    stamp(feature.name(), FileType::RegularFile)
+        .is_some_and(|now| is_same_time(now, feature.stamp()) && now.size == feature.stamp().size)
+}
+
+fn is_same_time(now: Stamp, then: Stamp) -> bool {
+    let (now, then) = (now.mtime_ns, then.mtime_ns);
+    now == then || now == then - then.rem_euclid(1_000_000_000)
+}
+
+/// The stamp of what is at a path, if it is of that type.
+fn stamp(path: &[u8], file_type: FileType) -> Option<Stamp> {
+    let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    (FileType::from_raw_mode(stat.st_mode) == file_type).then(|| Stamp::of(&stat))
+}
+
+fn leads_to_its_place(alias: &Entry<'_>) -> bool {
+    let inode = |path: &[u8]| {
+        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    let place = alias.data().and_then(inode);
+    place.is_some() && place == inode(alias.name())
 }
 
 fn has_its_names(entry: &Entry<'_>, place: &Path) -> bool {
@@ -90,6 +125,65 @@ mod tests {
         std::fs::remove_file(folder.join("b.rb")).unwrap();
         std::fs::remove_file(folder.join("a.rb")).unwrap();
         assert!(!is_unchanged(&pack, &place), "one that is gone does, too");
+    }
+
+    #[test]
+    fn a_feature_is_looked_at_itself_if_its_folder_does_not_show_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.rb");
+        std::fs::write(&file, "").unwrap();
+        let stamp = Stamp::of(&fs::stat(&file).unwrap());
+        let mut builder = Builder::new(b"");
+        let name = file.as_os_str().as_bytes();
+        builder.insert(kind::FEATURE, name, thruway_pack::Item::new(stamp, Vec::new()));
+        let bytes = builder.finish(0).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
+        assert!(is_unchanged(&pack, Path::new("/a.pack")));
+        std::fs::write(&file, "1").unwrap();
+        assert!(!is_unchanged(&pack, Path::new("/a.pack")), "another size");
+    }
+
+    #[test]
+    fn a_file_that_another_one_replaced_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, new) = (folder.path().join("a.rb"), folder.path().join("new"));
+        std::fs::write(&file, "1").unwrap();
+        let bytes = pack_of(folder.path());
+        let mut builder = Builder::new(b"");
+        let pack = Pack::from_bytes(&bytes).unwrap();
+        pack.entries().for_each(|entry| builder.keep(&entry));
+        let stamp = Stamp::of(&fs::stat(&file).unwrap());
+        let name = file.as_os_str().as_bytes();
+        builder.insert(kind::FEATURE, name, thruway_pack::Item::new(stamp, Vec::new()));
+        let bytes = builder.finish(0).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
+        assert!(is_unchanged(&pack, Path::new("/a.pack")));
+        set_time(folder.path(), 7);
+        assert!(is_unchanged(&pack, Path::new("/a.pack")), "the folder's time alone is nothing");
+        std::fs::write(&new, "2").unwrap();
+        std::fs::rename(&new, &file).unwrap();
+        assert!(!is_unchanged(&pack, Path::new("/a.pack")));
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, one, two) =
+            (folder.path().join("link"), folder.path().join("one"), folder.path().join("two"));
+        [&one, &two].into_iter().for_each(|made| std::fs::create_dir(made).unwrap());
+        std::os::unix::fs::symlink("one", &link).unwrap();
+        let mut folders = Folders::new(None, false);
+        let id = folders.id(link.as_os_str().as_bytes());
+        assert_eq!(folders.real_path(id), Some(one.as_os_str().as_bytes()));
+        let mut builder = Builder::new(b"");
+        put_folders(&folders, &mut builder);
+        let bytes = builder.finish(0).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
+        assert!(is_unchanged(&pack, Path::new("/a.pack")));
+        std::fs::remove_file(&link).unwrap();
+        assert!(!is_unchanged(&pack, Path::new("/a.pack")), "it is gone");
+        std::os::unix::fs::symlink("two", &link).unwrap();
+        assert!(!is_unchanged(&pack, Path::new("/a.pack")), "it leads elsewhere");
     }
 
     #[test]

@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+require "booting"
+
+# Features that do something unusual when they are loaded.
+class FeaturesTest < Minitest::Test
+  include Booting
+
+  COUNTED = "$count = ($count || 0) + 1\nsleep 0.01\nmodule Feature%d; def self.n = %d; end\n"
+  TELL = "puts $LOADED_FEATURES, $LOAD_PATH\n"
+
+  def counted(numbers)
+    numbers.to_h { |number| ["f#{number}.rb", format(COUNTED, number, number)] }
+  end
+
+  def test_eight_threads_require_the_same_feature
+    said = assert_same_program(<<~RUBY, **counted([1]))
+      results = Array.new(8) { Thread.new { require "f1" } }.map(&:value)
+      p results.count(true), results.size, $count, Feature1.n
+      #{TELL}
+    RUBY
+    assert(said.out.start_with?("1\n8\n1\n1\n"), said.out)
+  end
+
+  def test_eight_threads_require_features_in_different_orders
+    assert_same_program(<<~RUBY, **counted(1..20))
+      orders = Array.new(8) { |seed| (1..20).to_a.shuffle(random: Random.new(seed)) }
+      threads = orders.map { |order| Thread.new { order.count { |n| require "f\#{n}" } } }
+      p threads.sum(&:value), $count, (1..20).sum { |n| Object.const_get("Feature\#{n}").n }
+      puts $LOADED_FEATURES.sort, $LOAD_PATH
+    RUBY
+  end
+
+  def test_features_that_require_each_other
+    circle = { "a.rb" => "puts :a\nrequire 'b'\nputs :a_again\n",
+               "b.rb" => "puts :b\np require('a')" }
+    [[], ["-w"]].each do |switches|
+      said = assert_same_program("require 'a'\n#{TELL}", switches: switches, **circle)
+      assert_equal !switches.empty?, said.err.include?("circular require considered harmful")
+    end
+  end
+
+  def test_a_feature_that_raises_is_loaded_again
+    assert_same_program(<<~RUBY, "bad.rb" => "puts :begun\nraise 'no' unless $now\n")
+      2.times { require "bad" rescue p $!, $!.backtrace }
+      $now = true
+      p require("bad"), require("bad")
+      #{TELL}
+    RUBY
+  end
+
+  def test_a_feature_that_throws_or_exits
+    libraries = { "throws.rb" => "throw :out, 7\n", "exits.rb" => "at_exit { p 1 }\nexit 3\n" }
+    said = assert_same_program(<<~RUBY, **libraries)
+      p catch(:out) { require "throws" }
+      #{TELL}
+      require "exits"
+    RUBY
+    assert_equal 3, said.status.exitstatus
+  end
+
+  def test_a_thread_that_is_killed_while_it_loads
+    assert_same_program(<<~RUBY, "slow.rb" => "$begun << 1\nsleep unless $now\nSLOW = 1\n")
+      $begun = Queue.new
+      loading = Thread.new { require "slow" }
+      $begun.pop
+      waiting = Thread.new { require "slow" }
+      Thread.pass until waiting.stop?
+      $now = true
+      loading.kill.join
+      p waiting.value, SLOW, $begun.size
+      #{TELL}
+    RUBY
+  end
+
+  SYNTAX_ERRORS = [
+    "def x\n  1 +\nend\n", "class a; end", "x = = 1", "end", "'never closed", "<<~A\n", "1.times {",
+    "break", "return 1 = 2", "\xff\xfe", "# encoding: nonsense\n1", "retry", "yield", "$1 = 2",
+    "@1", "def f(a, a) = 1", "__END__", "", "=begin\n", "{", "1\n\0\n2"
+  ].freeze
+
+  def test_syntax_errors_are_the_same_bytes
+    wrong = SYNTAX_ERRORS.each_with_index.to_h { |text, number| ["wrong#{number}.rb", text.b] }
+    said = assert_same_program(<<~RUBY, **wrong)
+      #{SYNTAX_ERRORS.size}.times do |number|
+        [["require", "wrong\#{number}"], ["load", "wrong\#{number}.rb"]].each do |method, name|
+          p send(method, name)
+        rescue Exception => e
+          p e.class, e.message, e.backtrace
+        end
+      end
+      #{TELL}
+    RUBY
+    assert_operator said.out.scan("SyntaxError").size, :>, 20
+  end
+
+  def test_backtraces_labels_and_lines
+    said = assert_same_program(<<~RUBY, "deep.rb" => <<~FEATURE)
+      require "deep"
+      begin
+        Deep.new.call { raise "here" }
+      rescue => e
+        puts e.full_message(highlight: false)
+        puts e.backtrace_locations.map { |line| [line.label, line.absolute_path] }
+      end
+      p Deep.instance_method(:call).source_location, Deep::FILE, Deep::WHERE, Deep::DIR
+      p Object.const_source_location(:Deep), Deep::AT.map(&:to_s)
+    RUBY
+      class Deep
+        FILE, DIR, WHERE = __FILE__, __dir__, [__LINE__, __method__, __ENCODING__]
+        AT = caller_locations(0)
+        def call = [1].each { |n| yield n }
+      end
+    FEATURE
+    assert_includes said.out, "block in <main>"
+  end
+
+  def test_magic_comments_data_and_begin_blocks
+    assert_same_program(<<~RUBY, "magic.rb" => <<~FEATURE, "latin.rb" => LATIN)
+      require "magic"
+      require "latin"
+      load "magic.rb"
+      p Magic.text.frozen?, Magic.text.encoding, Latin.text.encoding, Latin.text.bytes
+    RUBY
+      # frozen_string_literal: true
+      BEGIN { puts :first }
+      END { puts :last }
+      module Magic; def self.text = "a"; end
+      p defined?(DATA), __LINE__
+      __END__
+      not code
+    FEATURE
+  end
+  LATIN = "# encoding: iso-8859-1\nmodule Latin; def self.text = \"\xe4\"; end\n".b.freeze
+
+  def test_load_in_a_module_and_again
+    assert_same_program(<<~RUBY, "part.rb" => "PART = [self.to_s, Module.nesting.size]\np PART\n")
+      load "part.rb", true
+      p defined?(PART)
+      own = Module.new
+      load "part.rb", own rescue p $!
+      load "part.rb"
+      load "part.rb"
+      load File.join(__dir__, "lib/part.rb")
+      #{TELL}
+    RUBY
+  end
+end

@@ -1,0 +1,169 @@
+# frozen_string_literal: true
+
+require "booting"
+
+# Where features are, and by which names they are asked for.
+class FilesTest < Minitest::Test
+  include Booting
+
+  TELL = "puts $LOADED_FEATURES, $LOAD_PATH\n"
+  WHERE = "puts \"\#{__FILE__} \#{__dir__} \#{__method__.inspect}\"\n"
+
+  def test_every_way_to_edit_the_load_path
+    files = %w[one two three four].to_h { |name| ["#{name}/same.rb", "puts __FILE__\n"] }
+    files["main.rb"] = <<~RUBY
+      again = -> { $LOADED_FEATURES.reject! { |path| path.end_with?("/same.rb") }; require "same" }
+      $LOAD_PATH.unshift("\#{__dir__}/one") && again.()
+      $:.concat(["\#{__dir__}/two"]) && again.()
+      $LOAD_PATH[0] = "\#{__dir__}/three"
+      again.()
+      $LOAD_PATH.first.sub!("three", "four") rescue p $!.class
+      again.()
+      $LOAD_PATH.map! { |path| path.sub("three", "two") } && again.()
+      $LOAD_PATH.insert(1, "\#{__dir__}/one").rotate! && again.()
+      $LOAD_PATH.replace(["one", "\#{__dir__}/four"].concat($LOAD_PATH)) && again.()
+      Dir.chdir("two") { $LOAD_PATH[0] = "../three"; again.() }
+      path = Object.new.tap { |object| object.define_singleton_method(:to_path) { "four" } }
+      $LOAD_PATH.unshift(path) && again.()
+      ENV["HOME"] = "\#{__dir__}/one"
+      $LOAD_PATH.unshift("~") && again.()
+      $LOAD_PATH.clear
+      begin; again.(); rescue LoadError => e; p e.message, e.path; end
+      puts $LOADED_FEATURES
+    RUBY
+    program(files) { |program| assert_equal 10, assert_same(program).out.scan("same.rb").size }
+  end
+
+  def test_the_loaded_features_are_rubys_own
+    assert_same_program(<<~RUBY, "a.rb" => "puts :a\n", "b.rb" => "puts :b\n")
+      require "a"
+      $LOADED_FEATURES.delete("\#{__dir__}/lib/a.rb")
+      p require("a"), require("a")
+      $LOADED_FEATURES << "b.rb"
+      p require("b"), require("b.rb"), require("\#{__dir__}/lib/b")
+      $".unshift($".pop)
+      p require("\#{__dir__}/lib/b.rb")
+      #{TELL}
+    RUBY
+  end
+
+  def test_all_spellings_of_a_name
+    names = %w[a a.rb ./lib/a lib/../lib/a ./lib//a sub/../a sub/./b sub//b b.c b.c.rb a.so a.o
+               e.rb.rb .hidden ~/nowhere]
+    libraries = %w[a.rb sub/b.rb b.c.rb e.rb.rb .hidden.rb a.so.rb].to_h { |name| [name, WHERE] }
+    assert_same_program(<<~RUBY, **libraries)
+      #{names}.each do |name|
+        p [name, require(name)]
+      rescue LoadError => e
+        p e.message, e.path, e.backtrace
+      end
+      [nil, 7, :a, "", "a\\0b", "a" * 5000].each { |name| require(name) rescue p $! }
+      begin; require "a" * 5000; rescue LoadError, SystemCallError => e; p e.class; end
+      #{TELL}
+    RUBY
+  end
+
+  def test_names_beyond_ascii
+    names = ["ä", "日本", "\xff\xfe"]
+    files = names.to_h { |name| ["lib/#{name}.rb".b, WHERE] }
+    files["lib/ü/in.rb"] = WHERE
+    files["main.rb"] = <<~RUBY
+      names = #{names.map { |name| name.b.unpack1("H*") }}.map { |hex| [hex].pack("H*") }
+      names.each do |name|
+        p require(name), require(name.dup.force_encoding("UTF-8"))
+      rescue StandardError, LoadError => e
+        p e.class, e.message
+      end
+      $LOAD_PATH.unshift("\#{__dir__}/lib/ü")
+      p require("in")
+      puts $LOADED_FEATURES.map(&:b)
+    RUBY
+    program(files) { |program| assert_same(program) }
+  end
+
+  def test_linked_folders_and_files
+    files = { "real/lib/gem.rb" => "require_relative \"gem/part\"\n#{WHERE}",
+              "real/lib/gem/part.rb" => WHERE }
+    files["main.rb"] = <<~RUBY
+      $LOAD_PATH.unshift("\#{__dir__}/link/lib")
+      p require("gem"), require("\#{__dir__}/real/lib/gem"), require("\#{__dir__}/link/lib/gem.rb")
+      p require("file"), require_relative("lib/file")
+      load "\#{__dir__}/link/lib/gem/part.rb"
+      p begin; require("dangling"); rescue LoadError; $!.message; end
+      p begin; require("around"); rescue LoadError, SystemCallError; $!.message; end
+      #{TELL}
+    RUBY
+    program(files) do |program|
+      File.symlink("real", "#{program.folder}/link")
+      File.symlink("../real/lib/gem/part.rb", "#{program.folder}/lib/file.rb")
+      File.symlink("nothing", "#{program.folder}/lib/dangling.rb")
+      File.symlink("around.rb", "#{program.folder}/lib/around.rb")
+      program.age
+      assert_same(program)
+      # The link leads elsewhere: everything is found there.
+      FileUtils.cp_r("#{program.folder}/real", "#{program.folder}/other")
+      program.write("other/lib/gem.rb", "puts :other\n")
+      File.unlink("#{program.folder}/link")
+      File.symlink("other", "#{program.folder}/link")
+      program.age
+      [[], [], ["--digest"], ["--frozen"]].each do |options|
+        assert_said program.plain, program.run(*options), options.join
+      end
+    end
+  end
+
+  MAKES = <<~RUBY
+    begin; require "made"; rescue LoadError => e; puts e.message; end
+    File.write("lib/made.rb", "puts :made\n")
+    p require("made"), File.unlink("lib/made.rb")
+    Dir.mkdir("lib/new")
+    File.write("lib/new/first.rb", "puts :first\n")
+    p require("new/first"), require("there")
+    File.rename("lib/new/first.rb", "lib/new/second.rb")
+    p require("new/second"), begin; require("new/third"); rescue LoadError; $!.message; end
+    File.unlink("lib/new/second.rb")
+    Dir.rmdir("lib/new")
+    #{TELL}
+  RUBY
+
+  def test_what_a_program_makes_is_found_however_frozen_the_pack_is
+    program("main.rb" => "require 'there'", "lib/there.rb" => "puts :there\n") do |program|
+      program.run
+      program.write("main.rb", MAKES)
+      [["--trust-image"], ["--frozen"], ["--digest"], [], []].each do |options|
+        assert_said program.plain, program.run(*options), options.join
+      end
+    end
+  end
+
+  def test_what_a_child_makes_is_found
+    program("main.rb" => <<~RUBY, "lib/there.rb" => "") do |program|
+      begin; require "made"; rescue LoadError => e; puts e.message; end
+      system("echo 'puts :made' > lib/made.rb")
+      p require("there"), require("made")
+      `rm lib/made.rb`
+      $LOADED_FEATURES.pop
+      begin; require "made"; rescue LoadError => e; puts e.message; end
+    RUBY
+      plain = program.plain
+      [[], [], ["--digest"]].each { |options|
+        assert_said plain, program.run(*options), options.join
+      }
+    end
+  end
+
+  def test_unreadable_and_odd_files
+    files = { "lib/folder.rb/x" => "", "lib/late/folder.rb" => WHERE, "main.rb" => <<~RUBY }
+      $LOAD_PATH << "\#{__dir__}/lib/late"
+      p require("folder")
+      begin; require "pipe"; rescue LoadError, SystemCallError => e; p e.class, e.message; end
+      begin; load __dir__; rescue LoadError, SystemCallError => e; p e.class, e.message; end
+      begin; load "nothing"; rescue LoadError => e; p e.message, e.path; end
+      #{TELL}
+    RUBY
+    program(files) do |program|
+      assert system("mkfifo", "#{program.folder}/lib/notpipe.rb")
+      assert_same(program)
+    end
+  end
+end

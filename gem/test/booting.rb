@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "minitest/autorun"
+require "open3"
+require "tmpdir"
+
+# Programs that are run by Ruby as it is and below `thruway run`, and must say the same.
+module Booting
+  THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
+  # In order: what learns comes first.
+  MODES = [[], [], ["--digest"], ["--trust-image"]].freeze
+  RUBY = ENV.fetch("RUBY", "ruby")
+  # Which cases a random test tries.
+  SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
+  # A program that takes longer hangs.
+  PATIENCE_SECONDS = 60
+
+  # What a program said, and how it ended.
+  Said = Struct.new(:out, :err, :status) do
+    def to_s
+      "#{status.exitstatus || status.termsig}\n-- stdout\n#{out}\n-- stderr\n#{err}"
+    end
+  end
+
+  # Files in a folder of their own, `main.rb` among them and `lib` in the load path; the pack is
+  # outside.
+  class Program
+    attr_reader :folder, :pack
+
+    def initialize(files)
+      @around = Dir.mktmpdir("boot")
+      @folder = "#{@around}/app"
+      @pack = "#{@around}/program.pack"
+      FileUtils.mkdir_p("#{folder}/lib")
+      files.each { |name, text| write(name, text) }
+      age
+    end
+
+    def write(name, text)
+      path = "#{folder}/#{name}"
+      FileUtils.mkdir_p(File.dirname(path))
+      File.binwrite(path, text)
+    end
+
+    # What was written a moment ago is not learned.
+    def age
+      sleep 0.04
+    end
+
+    def plain(*switches)
+      ruby([], switches)
+    end
+
+    def run(*options, switches: [], pack: @pack)
+      ruby([THRUWAY, "run", "--pack", pack, *options, "--"], switches)
+    end
+
+    # What of the program `--explain` says that Ruby compiled.
+    def compiled(*options)
+      own = /: #{Regexp.escape(folder)}\/(.*)$/
+      run("--explain", *options).err.lines.filter_map { |line| line[own, 1] }
+    end
+
+    def remove
+      FileUtils.rm_rf(@around)
+    end
+
+    private
+
+    def ruby(below, switches)
+      words = ["timeout", PATIENCE_SECONDS.to_s, *below, RUBY, "-Ilib", *switches, "main.rb"]
+      Said.new(*Open3.capture3(*words, chdir: folder, binmode: true))
+    end
+  end
+
+  # How many cases a random test tries.
+  def self.cases(few)
+    Integer(ENV.fetch("THRUWAY_CASES", few))
+  end
+
+  # A program of those files for the length of a block.
+  def program(files)
+    program = Program.new(files)
+    yield program
+  ensure
+    program&.remove
+  end
+
+  # The program says the same in every mode as plain. Answers with what it said.
+  def assert_same(program, switches: [])
+    plain = program.plain(*switches)
+    MODES.each do |options|
+      run = program.run(*options, switches: switches)
+      assert_said plain, run, "below thruway run #{options.join(" ")}"
+    end
+    plain
+  end
+
+  # Both say the same bytes; shows from where on they do not.
+  def assert_said(plain, run, how)
+    return pass if plain.to_s == run.to_s
+
+    lines = [plain, run].map { |said| said.to_s.lines }
+    from = lines[0].zip(lines[1]).index { |one, other| one != other } || lines[0].size
+    shown = lines.map { |all| all[[from - 3, 0].max, 12].join.scrub }
+    flunk "#{how}\n-- plain\n#{shown[0]}\n-- with the pack\n#{shown[1]}"
+  end
+
+  # As `assert_same`, for a program of one file and its libraries.
+  def assert_same_program(main, switches: [], **libraries)
+    files = libraries.transform_keys { |name| "lib/#{name}" }
+    program({ "main.rb" => main, **files }) { |made| assert_same(made, switches: switches) }
+  end
+end
