@@ -20,6 +20,9 @@ mod program;
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
+mod setup;
+#[cfg(target_os = "linux")]
+mod soak;
 #[cfg(target_os = "linux")]
 mod trace;
 mod which;

@@ -16,12 +16,13 @@ fn site() -> (TempDir, Server) {
     let root = folder.path().join("site");
     fs::create_dir_all(root.join("sub/deep")).expect("it is written");
     fs::create_dir_all(root.join("bare")).expect("it is written");
-    let files: [(&str, &[u8]); 9] = [
+    let files: [(&str, &[u8]); 10] = [
         ("index.html", b"<h1>home</h1>"),
         ("a.txt", b"0123456789"),
         ("script.js", b"let a = 1;"),
         ("script.js.gz", b"(gzip)"),
         ("script.js.br", b"(brotli)"),
+        ("script.js.zst", b"(zstd)"),
         ("sub/index.html", b"sub"),
         ("bare/<b>.txt", b""),
         (".secret", b"no"),
@@ -98,6 +99,8 @@ fn a_compressed_variant_goes_to_whoever_takes_it() {
     assert_eq!((best.text(), best.field("content-encoding")), ("(brotli)", Some("br")));
     let rated = server.get("/script.js", "Accept-Encoding: gzip, br;q=0.5\r\n");
     assert_eq!((rated.text(), rated.field("content-encoding")), ("(gzip)", Some("gzip")));
+    let zstd = server.get("/script.js", "Accept-Encoding: zstd, gzip;q=0.1\r\n");
+    assert_eq!((zstd.text(), zstd.field("content-encoding")), ("(zstd)", Some("zstd")));
     assert_eq!(rated.field("content-type"), plain.field("content-type"));
     assert_ne!(rated.field("etag"), plain.field("etag"));
 }
@@ -255,6 +258,29 @@ fn a_unix_socket_is_served_too() {
     let _server = Server::start(thruway().arg("serve").arg(site).args(["-b", &bind]));
     let mut client = Client::unix(&socket);
     assert_eq!(client.request("GET", "/a.txt", "").text(), "0123456789");
+}
+
+#[test]
+fn a_signal_ends_the_server_when_what_was_begun_is_sent() {
+    let (folder, _server) = site();
+    let socket = folder.path().join("socket");
+    let bind = format!("unix://{}", socket.display());
+    let site = folder.path().join("site");
+    fs::write(site.join("large.bin"), vec![7; 20 << 20]).unwrap();
+    for signal in ["-TERM", "-INT"] {
+        let server =
+            Server::start(thruway().arg("serve").arg(&site).args(["-b", &bind, "-w", "2"]));
+        let mut idle = Client::unix(&socket);
+        assert_eq!(idle.request("GET", "/a.txt", "").status, 200);
+        let mut client = Client::unix(&socket);
+        client.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.wait_for_answer();
+        let stopped = std::thread::spawn(move || server.stop(signal));
+        assert!(idle.is_closed());
+        assert!(client.response(false).body == vec![7; 20 << 20]);
+        assert!(stopped.join().unwrap().success());
+        assert!(socket.metadata().is_err());
+    }
 }
 
 #[test]

@@ -49,13 +49,15 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("load", load::run),
-    ("names", names::run),
+    ("names-linux", names::linux),
+    ("names-wine", names::wine),
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),
     ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
-    ("serve-fairness", serve::fairness::worst),
+    ("serve-fairness", serve::fairness::within),
+    ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
     ("serve-small", serve::files::small),
     ("serve-idle", serve::crowd::idle),
