@@ -12,6 +12,8 @@ mod mount;
 mod names;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
+mod trace;
 
 /// Who mounts changes the table of mounts, which a watched index follows: one at a time.
 #[cfg(target_os = "linux")]

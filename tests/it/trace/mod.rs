@@ -2,6 +2,7 @@
 
 mod browser;
 mod names;
+mod odd;
 mod oracle;
 mod passing;
 mod report;

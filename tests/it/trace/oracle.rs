@@ -71,7 +71,7 @@ fn failure(line: &str) -> Option<(&str, i64)> {
     Some((name, number.unwrap_or_else(|| panic!("{error} is not in the list: {line}"))))
 }
 
-const ERRORS: [(i64, &str); 16] = [
+const ERRORS: [(i64, &str); 17] = [
     (1, "EPERM"),
     (2, "ENOENT"),
     (4, "EINTR"),
@@ -84,6 +84,7 @@ const ERRORS: [(i64, &str); 16] = [
     (21, "EISDIR"),
     (22, "EINVAL"),
     (34, "ERANGE"),
+    (36, "ENAMETOOLONG"),
     (38, "ENOSYS"),
     (40, "ELOOP"),
     (95, "EOPNOTSUPP"),
@@ -189,6 +190,39 @@ for thread in threads: thread.join()
 #[test]
 fn python_with_threads() {
     assert_equal(Command::new("python3").args(["-c", THREADS]));
+}
+
+#[test]
+fn python_with_many_imports() {
+    const IMPORTS: &str =
+        "import asyncio, email.mime.text, http.server, json, unittest, xml.dom.minidom";
+    assert_equal(Command::new("python3").args(["-c", IMPORTS]));
+}
+
+/// As version managers have it: it looks for a file that names the version in every folder above.
+const SHIM: &str = r#"#!/bin/sh
+folder=$PWD
+until [ -e "$folder/.version" ] || [ -z "$folder" ]; do folder=${folder%/*}; done
+for candidate in 1 2 3; do [ -x "$SHIMS/versions/$candidate/true" ] && exec "$SHIMS/versions/$candidate/true"; done
+exec /bin/true
+"#;
+
+#[test]
+fn a_version_managers_shim() {
+    let place = Place::new();
+    let shim = place.file("shims/true", SHIM);
+    place.file("a/b/c/d/file", "");
+    Command::new("chmod").arg("+x").arg(&shim).status().expect("chmod starts");
+    let mut shell = Command::new("sh");
+    shell.current_dir(place.path().join("a/b/c/d")).env("SHIMS", place.path().join("shims"));
+    assert_equal(shell.arg("-c").arg(format!("for i in 1 2 3 4 5; do {}; done", shim.display())));
+}
+
+#[test]
+fn names_of_ten_thousand_bytes() {
+    const ASK: &str =
+        "import os\nfor n in 255, 256, 4095, 4096, 10000: os.path.exists('/' + 'x' * n)";
+    assert_equal(Command::new("python3").args(["-S", "-c", ASK]));
 }
 
 #[test]

@@ -12,7 +12,9 @@ mod report;
 mod search;
 mod timeline;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+
+use hashbrown::DefaultHashBuilder;
 
 use crate::call::{CALLS, Kind};
 use crate::event::{Called, Deed, Event};
@@ -29,6 +31,9 @@ pub use report::{
     CallCount, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix, Totals,
 };
 pub use timeline::Moment;
+
+/// With a hash that is fast on small keys: some are looked up for every call.
+type HashMap<K, V> = std::collections::HashMap<K, V, DefaultHashBuilder>;
 
 /// Counts what comes.
 #[derive(Debug)]
@@ -139,9 +144,9 @@ impl Analysis {
             bases: Bases::default(),
             calls: vec![CallTally::default(); CALLS.len()],
             tally: Tally::default(),
-            suffixes: HashMap::new(),
-            threads: HashMap::new(),
-            processes: HashMap::new(),
+            suffixes: HashMap::default(),
+            threads: HashMap::default(),
+            processes: HashMap::default(),
             programs: vec![ProgramTally::default()],
             timeline: Timeline::default(),
         }
@@ -233,15 +238,13 @@ impl Analysis {
 
     fn suffix(&mut self, path: &[u8], answer: Answer) {
         let suffix = suffix(path);
-        if self.suffixes.len() >= SUFFIXES_MAX && !self.suffixes.contains_key(suffix) {
-            return;
-        }
-        if !self.suffixes.contains_key(suffix) {
-            self.suffixes.insert(suffix.to_vec(), SuffixTally::default());
-        }
+        let missed = u64::from(answer == Answer::Missed);
+        let found = u64::from(answer == Answer::Found);
         if let Some(tally) = self.suffixes.get_mut(suffix) {
-            tally.missed += u64::from(answer == Answer::Missed);
-            tally.found += u64::from(answer == Answer::Found);
+            tally.missed += missed;
+            tally.found += found;
+        } else if self.suffixes.len() < SUFFIXES_MAX {
+            self.suffixes.insert(suffix.to_vec(), SuffixTally { missed, found });
         }
     }
 

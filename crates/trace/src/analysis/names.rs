@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// How many names are kept apart: 64 bytes each with their text, so at most 64 MiB. What is asked of
+/// How many names are kept apart: 72 bytes each with their text, so at most 72 MiB. What is asked of
 /// further names counts for the folder that they are in.
 const NAMES_MAX: usize = 1 << 20;
 
@@ -32,6 +32,8 @@ struct Node {
     parent: Name,
     /// Where the component's text lies.
     text: (u32, u16),
+    /// Of its path, for a table that grows.
+    hash: u64,
     counts: Counts,
 }
 
@@ -82,7 +84,7 @@ impl Counts {
 
 impl Default for Names {
     fn default() -> Self {
-        let root = Node { parent: Name::ROOT, text: (0, 0), counts: Counts::default() };
+        let root = Node { parent: Name::ROOT, text: (0, 0), hash: 0, counts: Counts::default() };
         Self {
             nodes: vec![root],
             text: Vec::new(),
@@ -120,14 +122,8 @@ impl Names {
         let text = (self.text.len() as u32, length as u16);
         self.text.extend_from_slice(&component[..length]);
         let name = Name(self.nodes.len() as u32);
-        self.nodes.push(Node { parent, text, counts: Counts::default() });
-        // Only a table that grows hashes its names again.
-        let Self { nodes, text, hasher, .. } = self;
-        self.table.insert_unique(hash, name, |name| {
-            let mut path = Vec::new();
-            write_path(nodes, text, *name, &mut path);
-            hasher.hash_one(path.as_slice())
-        });
+        self.nodes.push(Node { parent, text, hash, counts: Counts::default() });
+        self.table.insert_unique(hash, name, |name| self.nodes[name.index()].hash);
         name
     }
 

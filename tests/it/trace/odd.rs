@@ -1,0 +1,84 @@
+//! What is rare: names that are no text or too long, folders that cannot be written, programs with
+//! set-user-ID bits.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Place, has, trace};
+use crate::{stderr, stdout, thruway};
+
+#[test]
+fn names_that_are_no_text_are_in_every_report() {
+    if !has("python3") {
+        return;
+    }
+    const SHOWN: &str = "/mark/\u{fffd}";
+    let place = Place::new();
+    let at = |name: &str| place.path().join(name).display().to_string();
+    let (recording, page, events) = (at("recording"), at("page"), at("events"));
+    let ask = "import os\nfor i in range(500): os.path.exists(b'/mark/\\xff')";
+    let mut python = Command::new("python3");
+    python.args(["-S", "-c", ask]);
+    let options = ["-o", &recording, "--html", &page, "--perfetto", &events];
+    let output = trace(&options, &mut python);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains(SHOWN), "{}", stderr(&output));
+    for (options, file) in [(&["--all"][..], None), (&["--json"], None), (&[], Some(&page))] {
+        let shown = thruway().args(["trace", "--from", &recording]).args(options).output();
+        let shown = shown.expect("thruway starts");
+        let text = file.map_or_else(
+            || stdout(&shown).to_owned(),
+            |file| std::fs::read_to_string(file).expect("a page is text"),
+        );
+        assert!(text.contains('\u{fffd}'), "{options:?}");
+    }
+    let text = std::fs::read_to_string(&events).expect("events are text");
+    let events: Value = serde_json::from_str(&text).expect("JSON");
+    let events = events["traceEvents"].as_array().expect("a list");
+    assert_eq!(events.iter().filter(|event| event["args"]["name"] == SHOWN).count(), 500);
+}
+
+#[test]
+fn nothing_is_written_where_the_command_runs() {
+    // Nobody, not even root, can make a file in /proc.
+    let mut pwd = Command::new("pwd");
+    pwd.current_dir("/proc");
+    let output = trace(&[], &mut pwd);
+    assert_eq!((stdout(&output), output.status.code()), ("/proc\n", Some(0)));
+    let output = trace(&["-o", "recording"], &mut pwd);
+    assert_eq!((stdout(&output), output.status.code()), ("", Some(2)));
+    assert!(
+        stderr(&output).starts_with("thruway: cannot write recording: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// Runs a program that tells who it is, with root's set-user-ID bit, as somebody who is not root;
+/// with `thruway trace` before it, or without.
+fn identity(place: &Place, tracer: &[&str]) -> Option<String> {
+    let program = place.path().join("id");
+    std::fs::copy("/usr/bin/id", &program).expect("it is copied");
+    for (path, mode) in [(place.path(), 0o755), (&program, 0o4755)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).ok()?;
+    }
+    let mut somebody = Command::new("setpriv");
+    somebody.args(["--reuid=65534", "--clear-groups"]).args(tracer).arg(program).arg("-u");
+    let output = somebody.output().ok().filter(|output| output.status.success())?;
+    Some(stdout(&output).to_owned())
+}
+
+#[test]
+fn a_set_user_id_program_runs_without_the_privilege() {
+    let place = Place::new();
+    let thruway = env!("CARGO_BIN_EXE_thruway");
+    let traced = identity(&place, &[thruway, "trace", "--"]);
+    match (identity(&place, &[]).as_deref(), traced) {
+        (Some("0\n"), Some(traced)) => assert_eq!(traced, "65534\n"),
+        _ => eprintln!(
+            "skipped: this takes root, a file system with such bits, and a readable binary"
+        ),
+    }
+}
