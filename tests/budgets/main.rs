@@ -10,6 +10,8 @@ mod load;
 #[cfg(test)]
 mod mount;
 mod names;
+#[cfg(target_os = "linux")]
+mod serve;
 
 /// Who mounts changes the table of mounts, which a watched index follows: one at a time.
 #[cfg(target_os = "linux")]

@@ -38,9 +38,14 @@ impl Server {
     }
 
     /// Asks it to stop, and waits until it has.
-    pub(crate) fn stop(mut self, signal: &str) -> ExitStatus {
+    pub(crate) fn stop(self, signal: &str) -> ExitStatus {
         let kill = Command::new("kill").args([signal, &self.pid().to_string()]).status();
         assert!(kill.expect("kill starts").success());
+        self.wait()
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(mut self) -> ExitStatus {
         self.child.wait().expect("it ends")
     }
 

@@ -6,6 +6,10 @@ use std::process::{Command, Output, Stdio};
 use crate::{run, stderr, stdout, thruway};
 use server::{HELLO, Next, Server, write};
 
+/// Ends when one connection has had its thousand, and the others have given up: it takes as long on
+/// a busy machine.
+const UNTIL_GIVEN_UP: [&str; 4] = ["-n", "1000", "--timeout", "3"];
+
 /// Runs `thruway load` on `server` with `options`.
 fn load(server: &Server, options: &[&str]) -> Output {
     let output = thruway().arg("load").arg(server.url("/")).args(options).output();
@@ -28,7 +32,7 @@ fn a_run_is_reported_with_each_connections_share() {
 #[test]
 fn an_unfair_server_is_told_by_the_exit_status() {
     let starving = Server::starving(1);
-    let output = load(&starving, &["-c", "4", "-d", "0.5", "--fair", "0.9"]);
+    let output = load(&starving, &[&["-c", "4", "--fair", "0.9"], &UNTIL_GIVEN_UP[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("\nunfair: Jain 0."), "{}", stdout(&output));
     assert!(stdout(&output).contains("; 3 starved\n"), "{}", stdout(&output));
@@ -54,8 +58,6 @@ fn a_timetable_is_kept_by_all_connections_together() {
     let output = load(&server, &["--rate", "400", "-c", "4", "-n", "80", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["total"]["requests"], &json["total"]["failed"]), (&80.into(), &0.into()));
-    let shares = json["connections"].as_array().unwrap().iter().map(|one| &one["requests"]);
-    assert_eq!(shares.collect::<Vec<_>>(), [20; 4]);
     // The last is due 79 / 400 s after the first, however fast the answers are.
     assert!(json["seconds"].as_f64().unwrap() > 79.0 / 400.0);
     for options in [&["--mix", "greedy=1"][..], &["--rate", "0"], &["--rate", "often"]] {
@@ -67,7 +69,7 @@ fn a_timetable_is_kept_by_all_connections_together() {
 #[test]
 fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
     let starving = Server::starving(1);
-    let mix = ["--mix", "greedy=2,polite=2", "-d", "0.5", "--fair", "0.1"];
+    let mix = [&["--mix", "greedy=2,polite=2", "--fair", "0.1"], &UNTIL_GIVEN_UP[..]].concat();
     let output = load(&starving, &mix);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     let json = load(&Server::starving(1), &[&mix[..], &["--json"]].concat());

@@ -20,8 +20,9 @@ mod program;
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
-#[cfg(target_os = "linux")]
 mod setup;
+#[cfg(target_os = "linux")]
+mod soak;
 #[cfg(target_os = "linux")]
 mod trace;
 mod which;

@@ -16,12 +16,13 @@ fn site() -> (TempDir, Server) {
     let root = folder.path().join("site");
     fs::create_dir_all(root.join("sub/deep")).expect("it is written");
     fs::create_dir_all(root.join("bare")).expect("it is written");
-    let files: [(&str, &[u8]); 9] = [
+    let files: [(&str, &[u8]); 10] = [
         ("index.html", b"<h1>home</h1>"),
         ("a.txt", b"0123456789"),
         ("script.js", b"let a = 1;"),
         ("script.js.gz", b"(gzip)"),
         ("script.js.br", b"(brotli)"),
+        ("script.js.zst", b"(zstd)"),
         ("sub/index.html", b"sub"),
         ("bare/<b>.txt", b""),
         (".secret", b"no"),
@@ -98,6 +99,8 @@ fn a_compressed_variant_goes_to_whoever_takes_it() {
     assert_eq!((best.text(), best.field("content-encoding")), ("(brotli)", Some("br")));
     let rated = server.get("/script.js", "Accept-Encoding: gzip, br;q=0.5\r\n");
     assert_eq!((rated.text(), rated.field("content-encoding")), ("(gzip)", Some("gzip")));
+    let zstd = server.get("/script.js", "Accept-Encoding: zstd, gzip;q=0.1\r\n");
+    assert_eq!((zstd.text(), zstd.field("content-encoding")), ("(zstd)", Some("zstd")));
     assert_eq!(rated.field("content-type"), plain.field("content-type"));
     assert_ne!(rated.field("etag"), plain.field("etag"));
 }

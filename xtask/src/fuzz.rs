@@ -1,4 +1,4 @@
-//! `cargo x fuzz`: random names, compared with what the systems themselves answer.
+//! `cargo x fuzz`: random names, compared with what the systems themselves answer, and random requests.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,13 +7,14 @@ use clap::Args;
 
 use crate::windows::{Wine, missing};
 
-/// Compare the expansion of random names with the standard library, Ruby and Windows
+/// Compare the expansion of random names with the standard library, Ruby and Windows, and hold random
+/// request heads to their rules
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
-    /// How many names for each
+    /// How many of each
     #[arg(long, default_value_t = 1_000_000)]
     cases: u64,
-    /// Which names
+    /// Which ones
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
@@ -24,6 +25,8 @@ const RUBY: [&str; 5] =
 
 impl Fuzz {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let heads = ["test", "--release", "--package", "thruway-http1", "--test", "head"];
+        self.succeed(Command::new(crate::cargo()).current_dir(root).args(heads))?;
         let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
         let mut posix = Command::new(crate::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;

@@ -111,7 +111,7 @@ fn a_starving_server_is_convicted() {
     let server = Server::starving(4);
     let report = ran(&Plan {
         requests: None,
-        duration: Some(Duration::from_millis(500)),
+        duration: Some(Duration::from_secs(2)),
         ..plan(&server, 10, 0)
     });
     let fairness = report.total.fairness;

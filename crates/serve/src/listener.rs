@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_nodelay};
+use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_congestion, set_tcp_nodelay};
 use rustix::net::{
     AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
     connect, getsockname, listen, socket_with,
@@ -19,6 +19,10 @@ use crate::Error;
 
 /// Connections that may wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;
+
+/// The congestion control between two programs of one machine: the one that every kernel has, without
+/// timers. Others, such as BBR, pace their packets, and a timer a packet costs more than its bytes.
+const LOCAL_CONGESTION_CONTROL: &str = "reno";
 
 /// Where a server listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -169,6 +173,10 @@ impl Listener {
         set_socket_reuseaddr(&socket, true).map_err(failed)?;
         // What is accepted inherits it: answers leave at once.
         set_tcp_nodelay(&socket, true).map_err(failed)?;
+        if first.ip().is_loopback() {
+            // A machine that has its own rules for this keeps them.
+            let _ = set_tcp_congestion(&socket, LOCAL_CONGESTION_CONTROL);
+        }
         bind(&socket, &first).map_err(failed)?;
         listen(&socket, BACKLOG).map_err(failed)?;
         let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
@@ -250,6 +258,17 @@ mod tests {
         for wrong in ["80", "tcp://:80", "tcp://a", "tcp://a:b", "ssl://a:80", "unix://a?umask=1"] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_local_listener_accepts_is_not_paced() {
+        use rustix::net::sockopt::{tcp_congestion, tcp_nodelay};
+        let listener = Listener::new(&local()).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (socket, _) = listener.accept().unwrap().unwrap();
+        assert_eq!(tcp_congestion(&socket).unwrap(), LOCAL_CONGESTION_CONTROL);
+        assert!(tcp_nodelay(&socket).unwrap());
     }
 
     #[test]

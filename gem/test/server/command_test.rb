@@ -264,4 +264,18 @@ class CommandTest < Minitest::Test
     assert_equal "#{pid} false", get.body
     assert_predicate stop(pid), :success?
   end
+
+  def test_rails_starts_the_server_by_its_name
+    application = File.expand_path("../../../examples/rails_app", __dir__)
+    library = %w[../../../target/debug/gem ../../lib].map { |path| File.expand_path(path, __dir__) }
+    out, said = IO.pipe
+    pid = spawn({ "RUBYLIB" => library.join(":") }, "bin/rails", "server", "-u", "thruway",
+                "-b", "127.0.0.1", "-p", "0", "-e", "production", "-P", File.join(@folder, "pid"),
+                chdir: application, out: said, err: File::NULL)
+    said.close
+    @pids << pid
+    Timeout.timeout(120) { @address = out.gets[%r{^serving .* on (http://\S+)}, 1] until @address }
+    assert_equal "up\n", get("/up").body
+    assert_predicate stop(pid, "INT"), :success?
+  end
 end

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Address, Body, Events, Exchange, Payload, Timeouts};
+use crate::{Address, Body, Events, Exchange, Payload, QUANTUM_BYTES, Timeouts};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -344,5 +344,47 @@ fn everybody_gets_the_same_number_of_turns() {
         client.set_nonblocking(true).unwrap();
         let length = client.read(&mut [0; 4096]).unwrap();
         assert!(length < 200, "one answer and not more: {length} bytes");
+    }
+}
+
+/// Answers with a file of 32 quanta; the path `/short` with a word.
+fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    if request.path() == b"/short" {
+        return exchange.answer_text(200, "short");
+    }
+    let file = tempfile::tempfile().unwrap();
+    let length = 32 * QUANTUM_BYTES as u64;
+    file.set_len(length).unwrap();
+    let (head, promise) = head_of(Some(length));
+    let payload = Payload::File { file: file.into(), offset: 0, length };
+    exchange.answer(Answer { head: &head, promise, payload });
+}
+
+/// What came in so far.
+fn received(client: &mut TcpStream) -> usize {
+    client.set_nonblocking(true).unwrap();
+    let (mut count, mut buffer) = (0, vec![0; 1 << 20]);
+    while let Ok(bytes) = client.read(&mut buffer) {
+        count += bytes;
+    }
+    count
+}
+
+#[test]
+fn a_long_body_leaves_in_one_quantum_while_somebody_waits_for_something_short() {
+    for (other, is_alone) in [(&b""[..], true), (b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n", false)]
+    {
+        let mut rig = Rig::new(long);
+        let (mut first, mut second) = (rig.connect(), rig.connect());
+        rig.run_until(|rig| rig.engine.connections() == 2);
+        first.write_all(GET).unwrap();
+        second.write_all(other).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        rig.engine.poll(&mut Events::new(), Some(0));
+        assert!(rig.engine.turn(&mut rig.handler));
+        std::thread::sleep(Duration::from_millis(50));
+        let bytes = received(&mut first);
+        let got_more = bytes > QUANTUM_BYTES + 1000;
+        assert_eq!(got_more, is_alone, "{bytes} bytes in the first turn");
     }
 }

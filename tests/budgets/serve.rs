@@ -1,0 +1,104 @@
+//! What a request costs the server: one read and one write for a short Rack application; for a file its
+//! look-ups, and no copy of it.
+
+#[expect(dead_code, reason = "its other tests need more of it")]
+#[path = "../it/http.rs"]
+mod http;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Shutdown;
+use std::path::Path;
+use std::process::Command;
+
+use http::Server;
+
+/// Calls by name, as `strace -c` counts them.
+type Calls = BTreeMap<String, i64>;
+
+/// How many requests more the second run makes than the first.
+const MORE: i64 = 200;
+
+/// The looks at what has happened: how many there are depends on who is faster, client or server.
+const LOOKS: [&str; 2] = ["epoll_pwait", "epoll_pwait2"];
+
+/// Looks for each request, at most: one before it, and one that finds nothing after it.
+const LOOKS_MAX: i64 = 2;
+
+/// Left out: memory, which Ruby's collector asks for in its time, and what a debug build asks of each
+/// descriptor before it closes it.
+const LEFT_OUT: [&str; 7] = ["brk", "fcntl", "madvise", "mmap", "mprotect", "munmap", "total"];
+
+/// Other calls, such as those for locks and clocks, of which no request can be the cause: they are fewer.
+const ONCE: i64 = MORE / 2;
+
+#[test]
+fn a_request_of_a_short_application_is_one_read_and_one_write() {
+    let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
+    let options = ["-w", "0", "-t", "1", "-e", "production"];
+    assert_costs(Path::new(application), &options, "/", &[("recvfrom", 1), ("sendto", 1)]);
+}
+
+#[test]
+fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a.txt"), [b'x'; 10_240]).expect("it is written");
+    let calls = [
+        ("recvfrom", 1),
+        ("openat2", 1),
+        ("fstat", 1),
+        ("sendto", 1),
+        ("sendfile", 1),
+        ("close", 1),
+    ];
+    assert_costs(folder.path(), &["-w", "1"], "/a.txt", &calls);
+}
+
+/// Each request makes the `golden` calls and no others.
+fn assert_costs(target: &Path, options: &[&str], path: &str, golden: &[(&str, i64)]) {
+    let before = calls(target, options, path, MORE);
+    let mut more = calls(target, options, path, 2 * MORE);
+    before.into_iter().for_each(|(name, count)| *more.entry(name).or_default() -= count);
+    more.retain(|name, count| *count != 0 && !LEFT_OUT.contains(&name.as_str()));
+    let looks: i64 = LOOKS.iter().filter_map(|name| more.remove(*name)).sum();
+    assert!(looks <= LOOKS_MAX * MORE + ONCE, "{looks} looks");
+    for (name, count) in golden {
+        assert_eq!(more.remove(*name), Some(count * MORE), "{name}; besides: {more:?}");
+    }
+    assert!(more.values().sum::<i64>() < ONCE, "besides: {more:?}");
+}
+
+/// The calls of a server that answers so many requests, one after the other.
+fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = folder.path().join("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-c", "-o"]).arg(&table);
+    strace.args([env!("CARGO_BIN_EXE_thruway"), "serve"]).arg(target).args(options);
+    let server = Server::start(strace.args(["-p", "0"]));
+    let mut client = server.connect();
+    for _ in 0..requests {
+        assert_eq!(client.request("GET", path, "").status, 200);
+    }
+    // The server closes its end when it has done everything else.
+    client.socket().shutdown(Shutdown::Write).expect("the connection is open");
+    assert!(client.is_closed());
+    end_traced(server.pid());
+    let _ = server.wait();
+    fs::read_to_string(table).expect("strace counted").lines().filter_map(row).collect()
+}
+
+/// Ends the server that `strace` has started; strace ends with it.
+fn end_traced(strace: u32) {
+    let children = fs::read_to_string(format!("/proc/{strace}/task/{strace}/children"));
+    let children = children.expect("strace runs");
+    let server = children.split_whitespace().next().expect("it has started the server");
+    let killed = Command::new("kill").args(["-TERM", server]).status();
+    assert!(killed.expect("kill is installed").success());
+}
+
+/// `% time, seconds, usecs/call, calls, [errors,] syscall`.
+fn row(line: &str) -> Option<(String, i64)> {
+    let cells: Vec<_> = line.split_whitespace().collect();
+    Some(((*cells.last()?).to_owned(), cells.get(3)?.parse().ok()?))
+}

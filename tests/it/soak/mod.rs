@@ -1,0 +1,3 @@
+//! Bad company for a while, a file a verb.
+
+mod serve;
