@@ -157,15 +157,15 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
     table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(share(&start), 0.7));
     table.note(
         "The target is judged here: this is the time of the call, which returns when the program runs, and \
-         all that whoever starts it can save.",
+         where a search can be saved.",
     );
     let mut text = table.text() + "\n\n";
     let mut table = spawn.table("A program started on Linux, and waited for", "µs");
-    let waited = share(&spawn).unwrap_or(f64::NAN);
-    table.note(&format!(
-        "Watched ÷ `posix_spawnp`, 197th: {waited:.2}. Here the time of the program itself, `true`, is part of \
-         every row: loading the C library takes longer than all searches.",
-    ));
+    table.target("the same, waited for", at_most(share(&spawn), 0.7));
+    table.note(
+        "Here the time of the program itself, `true`, is part of every row: loading the C library takes longer \
+         than all searches.",
+    );
     text.push_str(&(table.text() + "\n\n"));
     Ok(text)
 }
