@@ -34,5 +34,5 @@ pub(super) fn expansion(setting: &Setting) -> Result<String, String> {
         table.row(what, &[cell(&pair[0]), cell(&pair[1]), format!("{quotient:.2}")]);
     }
     table.target("each faster than Ruby's", at_most(Some(slowest), 1.0));
-    Ok(table.text() + "\n")
+    Ok(table.text() + "\n\n")
 }
