@@ -3,6 +3,7 @@
 mod document;
 mod load;
 mod measure;
+mod mount;
 mod names;
 mod serve;
 
@@ -49,6 +50,12 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("load", load::run),
     ("names", names::run),
+    ("mount-data", mount::data::run),
+    ("mount-calls", mount::calls::run),
+    ("mount-tree", mount::tree::handling),
+    ("mount-compile", mount::tree::compiling),
+    ("mount-union", mount::union::run),
+    ("mount-memory", mount::memory::run),
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),
