@@ -7,6 +7,7 @@ mod check;
 mod fuzz;
 mod gem;
 mod layers;
+mod suites;
 mod windows;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Fuzz(fuzz::Fuzz),
+    Suites(suites::Suites),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
+        Task::Suites(suites) => suites.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

@@ -28,7 +28,7 @@ const COMPILE: [Step; 3] = [
     Step { name: "copy", script: "cp -r \"$1\" tree", at_most: None },
     Step {
         name: "compile",
-        script: "make -s -j2 CFLAGS=-O0 -C tree lib zstd",
+        script: "CFLAGS=-O0 make -s -j2 -C tree lib zstd",
         at_most: Some(1.03),
     },
     Step { name: "rm", script: "rm -rf tree", at_most: None },
