@@ -105,7 +105,9 @@ fn pjdfstest(program: &Path, place: &Place) -> Result<(), String> {
     let differ: Vec<_> = expected
         .iter()
         .filter(|(case, verdict)| said.get(*case) != Some(verdict) && !is_excused(case))
-        .map(|(case, verdict)| format!("{case}: {verdict} beside, {:?} on the mount", said.get(case)))
+        .map(|(case, verdict)| {
+            format!("{case}: {verdict} beside, {:?} on the mount", said.get(case))
+        })
         .collect();
     if differ.is_empty() && passed > 300 { Ok(()) } else { Err(differ.join("\n")) }
 }
