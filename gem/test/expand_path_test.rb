@@ -59,6 +59,11 @@ class ExpandPathTest < Minitest::Test
     assert_equal ["D:/表/a", Encoding::Windows_31J], [expanded.encode("UTF-8"), expanded.encoding]
   end
 
+  def test_ruby_has_the_last_word_on_encodings
+    name = "a\xE3".dup.force_encoding("US-ASCII")
+    [nil, "/", "/é", "~"].each { |base| assert_same_answer name, base }
+  end
+
   def test_a_home_that_is_no_absolute_path_is_refused_in_rubys_words
     ["relative", "", nil].each do |home|
       in_surroundings("/", home) do

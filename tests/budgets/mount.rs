@@ -92,9 +92,10 @@ impl Mounted {
         requests
     }
 
-    /// Holds what `act` costs to the golden count.
+    /// Holds what `act` costs to the golden count. What the kernel knows of a file that has just changed
+    /// holds for a second, which may pass on a busy machine, so questions for attributes are by chance.
     fn costs(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
-        self.compare(what, golden, act, &[]);
+        self.compare(what, golden, act, &["getattr"]);
     }
 
     /// The same for something that changes a file. What the kernel writes by itself is told to us as if
@@ -184,7 +185,7 @@ fn what_a_listing_asks() {
     let first = [("lookup", 1), ("opendir", 1), ("readdirplus", 1), ("readdir", 1)];
     mounted.costs("a listing, first", &first, || assert_eq!(count(&folder), 100));
     // The times of the folder, of which reading it has changed one.
-    mounted.costs("a listing, again", &[("getattr", 1)], || assert_eq!(count(&folder), 100));
+    mounted.compare("a listing, again", &[("getattr", 1)], || assert_eq!(count(&folder), 100), &[]);
     mounted.costs("attributes of all that was listed", &[], || {
         let all = fs::read_dir(&folder).unwrap().flatten();
         assert_eq!(all.filter(|entry| is_there(&entry.path())).count(), 100);
@@ -221,7 +222,6 @@ fn what_a_policy_adds() {
     let folder = mounted.target("folder");
     count(&folder);
     // Folders are opened through the daemon, too, and their names are not kept.
-    let listing =
-        [("getattr", 1), ("opendir", 1), ("readdirplus", 1), ("readdir", 1), ("releasedir", 1)];
+    let listing = [("opendir", 1), ("readdirplus", 1), ("readdir", 1), ("releasedir", 1)];
     mounted.costs("a listing, again", &listing, || assert_eq!(count(&folder), 100));
 }

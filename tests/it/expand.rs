@@ -28,6 +28,26 @@ fn a_relative_base_starts_at_the_current_folder() {
     assert_eq!(stdout(&expand.output().unwrap()).trim_end(), expected.to_str().unwrap());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_current_folder_that_is_gone_matters_only_to_names_that_start_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let expand = |arguments: &[&str]| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "mkdir gone && cd gone && rmdir ../gone && exec \"$@\"", "sh"]);
+        shell.arg(thruway().get_program()).arg("expand").args(arguments);
+        shell.current_dir(&folder).output().unwrap()
+    };
+    assert_eq!(stdout(&expand(&["/a/../b"])), "/b\n");
+    assert_eq!(stdout(&expand(&["--base", "/x", "a"])), "/x/a\n");
+    assert_eq!(stdout(&expand(&["--ruby", "--home", "/h", "~/a", "/b"])), "/h/a\n/b\n");
+    for lost in [["--base", "x", "a"].as_slice(), &["--ruby", "/a", "b"]] {
+        let output = expand(lost);
+        assert!(stderr(&output).starts_with("thruway: no current folder: "), "{lost:?}");
+        assert_eq!((stdout(&output), output.status.code()), ("", Some(2)));
+    }
+}
+
 #[test]
 fn windows_names_are_expanded_everywhere() {
     let names =
@@ -53,7 +73,8 @@ fn ruby_adds_the_home_and_turns_the_slashes() {
 #[cfg(unix)]
 #[test]
 fn ruby_knows_the_homes_of_local_users() {
-    assert_eq!(expanded(&["--ruby", "~root/a"]), "/root/a\n");
+    let shell = std::process::Command::new("sh").args(["-c", "echo ~daemon/a"]).output().unwrap();
+    assert_eq!(expanded(&["--ruby", "~daemon/a"]), stdout(&shell));
     let output = run(&["expand", "--ruby", "~no_such_user"]);
     assert_eq!(
         stderr(&output),

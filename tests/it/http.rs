@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// How long a test waits for what must come; it is never a measure.
@@ -35,6 +35,13 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub(crate) fn stop(mut self, signal: &str) -> ExitStatus {
+        let kill = Command::new("kill").args([signal, &self.pid().to_string()]).status();
+        assert!(kill.expect("kill starts").success());
+        self.child.wait().expect("it ends")
     }
 
     pub(crate) fn connect(&self) -> Client<TcpStream> {
@@ -140,6 +147,11 @@ impl<S: Read + Write> Client<S> {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).expect("the connection ends well");
         rest
+    }
+
+    /// Waits for the first bytes of an answer, and leaves them to be read.
+    pub(crate) fn wait_for_answer(&mut self) {
+        assert!(!self.stream.fill_buf().expect("the server answers").is_empty());
     }
 
     /// Whether the server has closed the connection.

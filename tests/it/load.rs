@@ -49,6 +49,34 @@ fn json_holds_the_same_numbers() {
 }
 
 #[test]
+fn a_timetable_is_kept_by_all_connections_together() {
+    let server = Server::answering(HELLO);
+    let output = load(&server, &["--rate", "400", "-c", "4", "-n", "80", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["total"]["requests"], &json["total"]["failed"]), (&80.into(), &0.into()));
+    let shares = json["connections"].as_array().unwrap().iter().map(|one| &one["requests"]);
+    assert_eq!(shares.collect::<Vec<_>>(), [20; 4]);
+    // The last is due 79 / 400 s after the first, however fast the answers are.
+    assert!(json["seconds"].as_f64().unwrap() > 79.0 / 400.0);
+    for options in [&["--mix", "greedy=1"][..], &["--rate", "0"], &["--rate", "often"]] {
+        let refused = load(&server, &[&["--rate", "1"], options].concat());
+        assert_eq!(refused.status.code(), Some(2), "{options:?}");
+    }
+}
+
+#[test]
+fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
+    let starving = Server::starving(1);
+    let mix = ["--mix", "greedy=2,polite=2", "-d", "0.5", "--fair", "0.1"];
+    let output = load(&starving, &mix);
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    let json = load(&Server::starving(1), &[&mix[..], &["--json"]].concat());
+    assert_eq!(json.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(report["total"]["fairness"]["starved"].as_u64().unwrap() >= 1, "{report}");
+}
+
+#[test]
 fn ctrl_c_ends_the_run_with_its_report() {
     use std::os::unix::process::ExitStatusExt;
     let (told, begun) = std::sync::mpsc::channel();

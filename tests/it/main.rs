@@ -21,6 +21,8 @@ mod run;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
+mod setup;
+#[cfg(target_os = "linux")]
 mod trace;
 mod which;
 

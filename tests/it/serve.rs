@@ -258,6 +258,29 @@ fn a_unix_socket_is_served_too() {
 }
 
 #[test]
+fn a_signal_ends_the_server_when_what_was_begun_is_sent() {
+    let (folder, _server) = site();
+    let socket = folder.path().join("socket");
+    let bind = format!("unix://{}", socket.display());
+    let site = folder.path().join("site");
+    fs::write(site.join("large.bin"), vec![7; 20 << 20]).unwrap();
+    for signal in ["-TERM", "-INT"] {
+        let server =
+            Server::start(thruway().arg("serve").arg(&site).args(["-b", &bind, "-w", "2"]));
+        let mut idle = Client::unix(&socket);
+        assert_eq!(idle.request("GET", "/a.txt", "").status, 200);
+        let mut client = Client::unix(&socket);
+        client.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.wait_for_answer();
+        let stopped = std::thread::spawn(move || server.stop(signal));
+        assert!(idle.is_closed());
+        assert!(client.response(false).body == vec![7; 20 << 20]);
+        assert!(stopped.join().unwrap().success());
+        assert!(socket.metadata().is_err());
+    }
+}
+
+#[test]
 fn an_idle_client_costs_no_other_one_anything() {
     let (_folder, server) = site();
     let mut idle: Vec<_> = (0..200).map(|_| server.connect()).collect();

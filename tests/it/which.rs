@@ -57,6 +57,11 @@ mod linux {
         let denied = which(&["--path", &path, "note"]);
         assert_eq!(stderr(&denied), format!("thruway: {path}/note may not be run\n"));
         assert_eq!(denied.status.code(), Some(1));
+        let once = which(&["--count", "--path", &path, "tool"]);
+        assert_eq!(stdout(&once), format!("{path}/tool\n1 look-up\n"));
+        let empty = which(&["--path", &path, ""]);
+        assert_eq!(stderr(&empty), "thruway: an empty name is no command\n");
+        assert_eq!(empty.status.code(), Some(1));
     }
 
     #[test]

@@ -2,14 +2,26 @@
 //!
 //! A line `$ COMMAND` is run by `sh` at the top of the checkout, with `thruway` on PATH; the lines
 //! below it, up to the next command, are its stdout and stderr. `[..]` stands for any text within a
-//! line, and a line `...` for any number of lines.
+//! line, and a line `...` for any number of lines. In a block that begins with `console figures`,
+//! all numbers, units and bars may be others. A command that ends with `&` runs until the block
+//! ends. Port 9292 stands for one that is free.
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// One block.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Session {
+    exchanges: Vec<Exchange>,
+    figures_vary: bool,
+}
 
 /// One command and what it must print.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,19 +30,20 @@ struct Exchange {
     expected: Vec<String>,
 }
 
+/// A command in the background. It is killed when the value is dropped, with all that it started.
+struct Job {
+    child: Child,
+    /// Kept open: a server may have more to say.
+    _output: Lines<BufReader<ChildStdout>>,
+}
+
 #[test]
 fn every_console_block_prints_what_it_shows() {
     let mut exchanges_run = 0;
     for page in pages() {
-        for exchange in exchanges(&fs::read_to_string(&page).unwrap()) {
-            let printed = exchange.run();
-            let place = format!("{}: $ {}", page.display(), exchange.command);
-            let expected = exchange.expected.join("\n");
-            assert!(
-                matches(&exchange.expected, &printed),
-                "{place}\n{expected}\n--- but\n{printed:#?}"
-            );
-            exchanges_run += 1;
+        for session in sessions(&fs::read_to_string(&page).unwrap()) {
+            session.run(&page);
+            exchanges_run += session.exchanges.len();
         }
     }
     assert!(exchanges_run > 0, "the README has a transcript");
@@ -57,33 +70,118 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn exchanges(page: &str) -> Vec<Exchange> {
-    let mut exchanges: Vec<Exchange> = Vec::new();
+fn sessions(page: &str) -> Vec<Session> {
+    let mut sessions = Vec::new();
     let mut inside = false;
     for line in page.lines() {
-        if line.starts_with("```") {
-            inside = line == "```console";
-        } else if let (true, Some(command)) = (inside, line.strip_prefix("$ ")) {
-            exchanges.push(Exchange { command: command.to_owned(), expected: Vec::new() });
-        } else if let (true, Some(exchange)) = (inside, exchanges.last_mut()) {
+        if let Some(kind) = line.strip_prefix("```") {
+            inside = kind.split(' ').next() == Some("console");
+            if inside {
+                let figures_vary = kind.ends_with(" figures");
+                sessions.push(Session { figures_vary, ..Session::default() });
+            }
+        } else if let (true, Some(session)) = (inside, sessions.last_mut()) {
+            session.take(line);
+        }
+    }
+    sessions
+}
+
+impl Session {
+    fn take(&mut self, line: &str) {
+        if let Some(command) = line.strip_prefix("$ ") {
+            self.exchanges.push(Exchange { command: command.to_owned(), expected: Vec::new() });
+        } else if let Some(exchange) = self.exchanges.last_mut() {
             exchange.expected.push(line.to_owned());
         }
     }
-    exchanges
+
+    fn run(&self, page: &Path) {
+        let port = free_port();
+        let mut jobs = Vec::new();
+        for Exchange { command, expected } in &self.exchanges {
+            let asked = command.replace("9292", &port);
+            let mut printed = match asked.strip_suffix(" &") {
+                None => run(&asked),
+                Some(asked) => {
+                    let (job, printed) = Job::start(asked, expected.len());
+                    jobs.push(job);
+                    printed
+                }
+            };
+            printed.iter_mut().for_each(|line| *line = line.replace(&port, "9292"));
+            let (mut expected, shown) = (expected.clone(), format!("{printed:#?}"));
+            if self.figures_vary {
+                expected.iter_mut().for_each(|line| *line = without_figures(line));
+                printed.iter_mut().for_each(|line| *line = without_figures(line));
+            }
+            let place = format!("{}: $ {command}", page.display());
+            let wanted = expected.join("\n");
+            assert!(matches(&expected, &printed), "{place}\n{wanted}\n--- but\n{shown}");
+        }
+    }
 }
 
-impl Exchange {
-    fn run(&self) -> Vec<String> {
-        let binary = Path::new(env!("CARGO_BIN_EXE_thruway"));
-        let mut path = OsString::from(binary.parent().expect("it lies in a folder"));
-        path.push(":");
-        path.push(std::env::var_os("PATH").unwrap_or_default());
-        let script = format!("exec 2>&1\n{}", self.command);
-        let mut sh = Command::new("sh");
-        sh.current_dir(root()).env("PATH", path).env("NO_COLOR", "1").args(["-c", &script]);
-        let output = sh.output().expect("sh starts");
-        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+/// `sh` at the top of the checkout, with the binary first on its PATH.
+fn sh(command: &str) -> Command {
+    let binary = Path::new(env!("CARGO_BIN_EXE_thruway"));
+    let mut path = OsString::from(binary.parent().expect("it lies in a folder"));
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    let script = format!("exec 2>&1\n{command}");
+    let mut sh = Command::new("sh");
+    sh.current_dir(root()).env("PATH", path).env("NO_COLOR", "1").args(["-c", &script]);
+    sh
+}
+
+/// Everything that a command prints.
+fn run(command: &str) -> Vec<String> {
+    let output = sh(command).output().expect("sh starts");
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").port().to_string()
+}
+
+impl Job {
+    /// Starts a command, and waits for the lines that it is to print.
+    fn start(command: &str, lines: usize) -> (Self, Vec<String>) {
+        let mut sh = sh(&format!("exec {command}"));
+        let mut child = sh.process_group(0).stdout(Stdio::piped()).spawn().expect("sh starts");
+        let mut output = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+        let printed = output.by_ref().take(lines).map_while(Result::ok).collect();
+        (Self { child, _output: output }, printed)
     }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// A line in which every number is 0, without units, bars and the spaces that align them.
+fn without_figures(line: &str) -> String {
+    const UNITS: [&str; 9] = ["ns", "µs", "ms", "s", "B/s", "KB/s", "MB/s", "GB/s", "/s"];
+    let is_bar = |word: &str| word.chars().all(|c| ('▁'..='█').contains(&c));
+    let plain = |word: &str| {
+        let mut plain = String::new();
+        for c in word.chars() {
+            match c {
+                '0'..='9' if plain.ends_with('0') => {}
+                '0'..='9' => plain.push('0'),
+                ',' | '.' if plain.ends_with('0') => {}
+                other => plain.push(other),
+            }
+        }
+        plain
+    };
+    let words = line.split_whitespace().filter(|word| !UNITS.contains(word) && !is_bar(word));
+    words.map(plain).collect::<Vec<_>>().join(" ")
 }
 
 /// Whether the lines match, `...` standing for any number of them.
@@ -121,8 +219,18 @@ fn elisions_stand_for_text_and_for_lines() {
 }
 
 #[test]
+fn figures_may_be_others_and_words_may_not() {
+    let same = |a: &str, b: &str| without_figures(a) == without_figures(b);
+    assert!(same("  p50 70.1 µs   max 1,024 ms  ▁▂█", "  p50 9 ms   max 3.07 s  ███"));
+    assert!(same("ready in 84 ms)", "ready in 1084 ms)"));
+    assert!(!same("10 pending", "10 starved"));
+    assert!(!same("one", ""));
+}
+
+#[test]
 fn only_console_blocks_are_read() {
-    let page = "$ no\n```console\n$ yes\nout\n```\n```sh\n$ no\n```\n";
-    let expected = Exchange { command: "yes".into(), expected: vec!["out".into()] };
-    assert_eq!(exchanges(page), [expected]);
+    let page = "$ no\n```console\n$ yes\nout\n```\n```sh\n$ no\n```\n```console figures\n```\n";
+    let exchange = Exchange { command: "yes".into(), expected: vec!["out".into()] };
+    let plain = Session { exchanges: vec![exchange], figures_vary: false };
+    assert_eq!(sessions(page), [plain, Session { exchanges: vec![], figures_vary: true }]);
 }

@@ -1,7 +1,8 @@
 //! Whom to ask: a URL, and the address that it leads to.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 
 use crate::Error;
@@ -74,10 +75,8 @@ impl Url {
     /// An unknown host, or one that is another machine unless `allow_remote`.
     pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let found = (host, self.port)
-            .to_socket_addrs()
+        let addresses = addresses(host, self.port)
             .map_err(|error| Error::system(format!("find {host}"), error))?;
-        let addresses: Vec<_> = found.collect();
         for address in &addresses {
             if !allow_remote && !is_loopback(address.ip()) {
                 return Err(Error::remote(host, address.ip()));
@@ -89,7 +88,7 @@ impl Url {
             several => several.iter().find(answers).or(several.first()),
         };
         first.map(|address| Address::Tcp(*address)).ok_or_else(|| {
-            Error::system(format!("find {host}"), std::io::Error::other("it has no address"))
+            Error::system(format!("find {host}"), io::Error::other("it has no address"))
         })
     }
 }
@@ -109,6 +108,15 @@ fn split_port(authority: &str) -> Option<(&str, u16)> {
         }
         None => Some((authority, 80)),
     }
+}
+
+/// `localhost` is this machine whatever a resolver says (RFC 6761, section 6.3), and if there is none.
+fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    if host.eq_ignore_ascii_case("localhost") {
+        let here = [IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST)];
+        return Ok(here.map(|address| SocketAddr::new(address, port)).to_vec());
+    }
+    Ok((host, port).to_socket_addrs()?.collect())
 }
 
 fn is_loopback(address: IpAddr) -> bool {

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::{Engine, Error, Events, Fleet, Handler, Listener, Settings, Waker};
+
+/// How often a server that ends looks whether its threads have.
+const END_POLL: Duration = Duration::from_millis(10);
 
 /// Engines that run, each in a thread of its own.
 #[derive(Debug)]
@@ -44,17 +48,18 @@ impl Server {
         Ok(server)
     }
 
-    /// Accepts nothing more, and ends when the answers that were begun are sent.
-    pub fn stop(&self) {
+    /// Accepts nothing more.
+    fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Waits until the server has stopped.
-    pub fn join(self) {
-        for thread in self.threads {
-            // A thread that panicked has said so already.
-            let _ = thread.join();
+    /// Stops, and waits until the answers that were begun are sent, `limit` at most.
+    pub fn end(self, limit: Duration) {
+        self.stop();
+        let begun = Instant::now();
+        while begun.elapsed() < limit && !self.threads.iter().all(JoinHandle::is_finished) {
+            std::thread::sleep(END_POLL);
         }
     }
 }

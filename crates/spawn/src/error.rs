@@ -110,6 +110,7 @@ impl fmt::Display for Error {
             Kind::Search(error) => write!(formatter, "cannot start {name}: {error}")?,
             Kind::Candidates { tried, folders } => {
                 match (tried.iter().find(|one| !one.is_missing()), folders) {
+                    _ if self.name.is_empty() => write!(formatter, "an empty name is no command")?,
                     (Some(one), _) => write!(formatter, "cannot start {one}")?,
                     (None, 1) => write!(formatter, "{name} not found in 1 folder")?,
                     (None, folders) => write!(formatter, "{name} not found in {folders} folders")?,

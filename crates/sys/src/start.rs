@@ -8,11 +8,19 @@
 //! Between `clone` and `execve` the new process runs on memory that belongs to this one: no
 //! allocation, no lock, no destructor, no panic.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+mod plan;
+mod signals;
+mod texts;
+
+use std::ffi::{CStr, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+
+use plan::{Plan, errno};
+use signals::BlockedSignals;
+pub use texts::Texts;
 
 /// What is started, and how.
 #[derive(Debug)]
@@ -41,51 +49,6 @@ pub struct Candidates<'a, 'parts> {
     pub count: usize,
     /// Bytes of the longest.
     pub longest: usize,
-}
-
-/// Texts as the kernel takes them, each with a NUL at its end, in one piece of memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Texts {
-    bytes: Vec<u8>,
-    starts: Vec<usize>,
-}
-
-impl Texts {
-    /// No texts, with room for `texts` of `bytes` in all.
-    #[must_use]
-    pub fn with_capacity(texts: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), starts: Vec::with_capacity(texts) }
-    }
-
-    /// Adds a text that is made of `parts`; `false` if it holds a NUL, and is not added.
-    #[must_use]
-    pub fn push(&mut self, parts: &[&[u8]]) -> bool {
-        if parts.iter().any(|part| part.contains(&0)) {
-            return false;
-        }
-        self.starts.push(self.bytes.len());
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-        self.bytes.push(0);
-        true
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
-    }
-
-    /// A pointer to each, and one that is null, as in `argv`. They point into these texts.
-    fn pointers(&self) -> Vec<*const c_char> {
-        let pointer = |start: &usize| self.bytes[*start..].as_ptr().cast();
-        self.starts.iter().map(pointer).chain([ptr::null()]).collect()
-    }
 }
 
 /// A process that was started and has not been waited for.
@@ -177,121 +140,6 @@ impl Start<'_> {
     }
 }
 
-/// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
-struct Plan<'a, 'c, 'parts> {
-    candidates: Candidates<'c, 'parts>,
-    /// Room for the candidate that is tried.
-    path: Vec<u8>,
-    arguments: Vec<*const c_char>,
-    environment: Vec<*const c_char>,
-    /// `/bin/sh`, the candidate, and the arguments: for a script that names no interpreter.
-    script: Vec<*const c_char>,
-    folder: *const c_char,
-    stdio: [c_int; 3],
-    group: Option<c_int>,
-    passed_over: &'a [c_int],
-    mask: Option<libc::sigset_t>,
-    /// With room for all candidates.
-    errors: Vec<c_int>,
-    failed_step: Option<(Step, c_int)>,
-    /// Copies of descriptors that would be overwritten before they are used.
-    _copies: Vec<OwnedFd>,
-}
-
-impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
-    fn new(start: &Start<'a>, candidates: Candidates<'c, 'parts>) -> io::Result<Self> {
-        let arguments = start.arguments.pointers();
-        let mut script = vec![c"/bin/sh".as_ptr(), ptr::null()];
-        script.extend(arguments.iter().skip(1));
-        let mut copies = Vec::new();
-        let mut stdio = [-1; 3];
-        for (number, given) in stdio.iter_mut().zip(start.stdio) {
-            *number = given.map_or(Ok(-1), |given| above_stdio(given, &mut copies))?;
-        }
-        Ok(Self {
-            path: Vec::with_capacity(candidates.longest + 1),
-            errors: Vec::with_capacity(candidates.count),
-            candidates,
-            script,
-            arguments,
-            environment: start.environment.pointers(),
-            folder: start.folder.map_or(ptr::null(), CStr::as_ptr),
-            stdio,
-            group: start.group,
-            passed_over: start.passed_over,
-            mask: None,
-            failed_step: None,
-            _copies: copies,
-        })
-    }
-
-    /// All steps, then the candidates. Returns only on failure. Runs in the new process.
-    fn run(&mut self) {
-        if let Err(failed) = self.prepare() {
-            self.failed_step = Some(failed);
-            return;
-        }
-        while let Some(parts) = self.candidates.parts.next() {
-            self.path.clear();
-            parts.iter().for_each(|part| self.path.extend_from_slice(part));
-            let error = if self.path.contains(&0) { libc::EINVAL } else { self.execute() };
-            self.errors.push(error);
-            if !self.passed_over.contains(&error) {
-                return;
-            }
-        }
-    }
-
-    fn prepare(&self) -> Result<(), (Step, c_int)> {
-        if let Some(group) = self.group {
-            // SAFETY: plain numbers.
-            check(Step::Group, unsafe { libc::setpgid(0, group) })?;
-        }
-        for (target, source) in (0..).zip(self.stdio).filter(|(_, source)| *source >= 0) {
-            // SAFETY: plain numbers; the source is open, and is none of 0, 1 and 2.
-            check(Step::Stdio, unsafe { libc::dup2(source, target) })?;
-        }
-        if !self.folder.is_null() {
-            // SAFETY: the folder's name ends in NUL and outlives the plan.
-            check(Step::Folder, unsafe { libc::chdir(self.folder) })?;
-        }
-        self.restore_signals();
-        Ok(())
-    }
-
-    /// Handlers go before the mask is opened: one of them, run here, would see this process's memory.
-    fn restore_signals(&self) {
-        if let Some(mask) = &self.mask {
-            (1..=64).filter(|signal| has_handler(*signal)).for_each(set_default);
-            set_default(libc::SIGPIPE);
-            set_mask(mask);
-        } else {
-            set_default(libc::SIGPIPE);
-        }
-    }
-
-    fn execute(&mut self) -> c_int {
-        self.path.push(0);
-        let program = self.path.as_ptr().cast();
-        let error = execve(program, &self.arguments, &self.environment);
-        if error != libc::ENOEXEC {
-            return error;
-        }
-        self.script[1] = program;
-        execve(self.script[0], &self.script, &self.environment)
-    }
-
-    /// What was written down; nothing, if the program runs.
-    fn failure(&self) -> Option<Failure> {
-        if let Some((step, errno)) = self.failed_step {
-            return Some(Failure::Step(step, io::Error::from_raw_os_error(errno)));
-        }
-        let all = self.errors.len() == self.candidates.count;
-        let ended = self.errors.last().is_some_and(|errno| !self.passed_over.contains(errno));
-        (all || ended).then(|| Failure::Candidates(self.errors.clone()))
-    }
-}
-
 /// What the new process runs, on its own stack.
 extern "C" fn run_in_child(plan: *mut c_void) -> c_int {
     // SAFETY: `spawn` passes its plan, and waits until this process has left its memory.
@@ -299,81 +147,6 @@ extern "C" fn run_in_child(plan: *mut c_void) -> c_int {
     plan.run();
     // SAFETY: it ends this process only, and runs nothing of this memory on the way out.
     unsafe { libc::_exit(127) }
-}
-
-/// The number of `given`, or of a copy of it that lies above the three that are about to be replaced.
-fn above_stdio(given: BorrowedFd<'_>, copies: &mut Vec<OwnedFd>) -> io::Result<c_int> {
-    if given.as_raw_fd() > libc::STDERR_FILENO {
-        return Ok(given.as_raw_fd());
-    }
-    let copy = rustix::io::fcntl_dupfd_cloexec(given, libc::STDERR_FILENO + 1)?;
-    let number = copy.as_raw_fd();
-    copies.push(copy);
-    Ok(number)
-}
-
-/// Runs a program in place of this one; the error number if that fails.
-fn execve(
-    program: *const c_char,
-    arguments: &[*const c_char],
-    environment: &[*const c_char],
-) -> c_int {
-    // SAFETY: all strings end in NUL, both arrays in null, and all outlive the plan.
-    unsafe { libc::execve(program, arguments.as_ptr(), environment.as_ptr()) };
-    errno()
-}
-
-fn check(step: Step, result: c_int) -> Result<(), (Step, c_int)> {
-    if result < 0 { Err((step, errno())) } else { Ok(()) }
-}
-
-/// The error number of the last call. It takes no lock and allocates nothing.
-fn errno() -> c_int {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// Whether this process would run a function of its own on `signal`.
-fn has_handler(signal: c_int) -> bool {
-    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: it only reads the action, into room for one.
-    let result = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: zeroes are a valid action (the default), and sigaction writes whole ones.
-    let handler = unsafe { action.assume_init() }.sa_sigaction;
-    result == 0 && handler != libc::SIG_DFL && handler != libc::SIG_IGN
-}
-
-fn set_default(signal: c_int) {
-    // SAFETY: the default action runs nothing of this program.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
-}
-
-fn set_mask(mask: &libc::sigset_t) {
-    // SAFETY: the mask was read by the same function.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
-}
-
-/// All signals wait until this is dropped.
-struct BlockedSignals {
-    before: libc::sigset_t,
-}
-
-impl BlockedSignals {
-    fn new() -> Self {
-        let mut all = MaybeUninit::uninit();
-        // SAFETY: it fills the whole set.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        let mut before = MaybeUninit::zeroed();
-        // SAFETY: `all` is filled, and there is room for the mask that was set.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: it has written the mask; zeroes, the empty mask, would be valid too.
-        Self { before: unsafe { before.assume_init() } }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        set_mask(&self.before);
-    }
 }
 
 /// Room for the few calls that the new process makes.
@@ -476,14 +249,6 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_made_of_parts_and_holds_no_nul() {
-        let mut texts = Texts::default();
-        assert!(texts.push(&[b"a", b"=", b"b"]) && texts.push(&[b""]));
-        assert!(!texts.push(&[b"a\0b"]));
-        assert_eq!((texts.bytes.as_slice(), texts.len()), (b"a=b\0\0".as_slice(), 2));
-    }
-
-    #[test]
     fn the_first_candidate_that_starts_is_started() {
         let (output, status) = run("echo $0 $A; exit 3", None, None);
         assert_eq!((output.as_str(), status), ("sh 1\n", 3 << 8));
@@ -549,16 +314,6 @@ mod tests {
         run(&format!("echo 'exit $1' > {path}; chmod 755 {path}"), None, None);
         let parts = Parts::new(&[script.to_str().unwrap()], &["script", "7"]);
         assert_eq!(wait(&parts.spawn(&parts.start()).unwrap()), 7 << 8);
-    }
-
-    #[test]
-    fn a_descriptor_that_is_about_to_be_replaced_is_copied() {
-        let mut copies = Vec::new();
-        let copy = above_stdio(io::stderr().as_fd(), &mut copies).unwrap();
-        assert!(copy > 2 && copies[0].as_raw_fd() == copy);
-        let (reader, _) = io::pipe().unwrap();
-        let same = above_stdio(reader.as_fd(), &mut copies).unwrap();
-        assert_eq!((same, copies.len()), (reader.as_raw_fd(), 1));
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::record::Record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot(usize);
 
+/// What the table says of a thread that is traced and has no slot.
+const NO_SLOT: u32 = SLOTS_MAX as u32;
+
 /// The shared memory.
 #[derive(Debug)]
 pub(crate) struct Area {
@@ -32,6 +35,11 @@ impl Slot {
     /// All but the tracer's.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         (1..SLOTS_MAX).map(Self)
+    }
+
+    /// Its number, as the stub knows it.
+    pub(crate) fn number(self) -> u32 {
+        u32::try_from(self.0).unwrap_or(0)
     }
 
     fn head(self, field: usize) -> usize {
@@ -119,7 +127,7 @@ impl Area {
             self.memory.word64(slot.head(layout::BUSY)).store(0, Relaxed);
             self.memory.word64(layout::SLOTS_USED).fetch_max(slot.0 as u64, Release);
         }
-        self.enter(thread, slot.map_or(SLOTS_MAX, |slot| slot.0));
+        self.enter(thread, slot.map_or(NO_SLOT, Slot::number));
     }
 
     /// A thread is not traced any more.
@@ -127,11 +135,10 @@ impl Area {
         self.enter(thread, 0);
     }
 
-    fn enter(&self, thread: i32, slot: usize) {
+    fn enter(&self, thread: i32, slot: u32) {
         if let Ok(thread) = usize::try_from(thread)
             && thread < layout::THREADS
         {
-            let slot = u32::try_from(slot).unwrap_or(0);
             self.memory.word32(layout::TABLE + 4 * thread).store(slot, Release);
         }
     }

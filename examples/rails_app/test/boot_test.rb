@@ -9,15 +9,21 @@ require "timeout"
 # The application from a fresh checkout, booted by one command and asked over the network.
 class BootTest < Minitest::Test
   APPLICATION = File.expand_path("..", __dir__)
-  LISTENING = %r{Listening on http://127\.0\.0\.1:(\d+)}
-  BOOT_SECONDS_MAX = 120
+  BINARY = File.expand_path("../../../target/debug/thruway", __dir__)
+  # What Puma says, and what Thruway says.
+  LISTENING = %r{(?:Listening|serving .*) on http://127\.0\.0\.1:(\d+)}
+  BOOT_SECONDS_MAX = 60
 
   def self.puma(*options)
     ["puma", "-b", "tcp://127.0.0.1:0", "-t", "2:2", *options, "config.ru"]
   end
 
+  def self.thruway(*options)
+    [BINARY, "serve", ".", "-b", "tcp://127.0.0.1:0", "-t", "2", *options]
+  end
+
   def test_production_boots_without_any_preparation
-    serve(self.class.puma("-e", "production", "-w", "2")) do |http|
+    serve(self.class.thruway("-e", "production", "-w", "2")) do |http|
       assert_match "Halfway house", get(http, "/").body
       assert_match "Nobody stops on it", get(http, "/stops/3").body
       assert_equal "up\n", get(http, "/up").body
@@ -31,25 +37,51 @@ class BootTest < Minitest::Test
   end
 
   def test_development_boots_too
-    serve(self.class.puma("-e", "development")) do |http|
+    serve(self.class.thruway("-e", "development")) do |http|
       assert_match "Halfway house", get(http, "/").body
       assert_match "this page is broken", get(http, "/broken", 500).body
     end
   end
 
+  def test_it_is_no_server_s_own
+    serve(self.class.puma("-e", "production", "-w", "2")) do |http|
+      assert_match "Halfway house", get(http, "/").body
+    end
+  end
+
+  def test_a_slow_page_keeps_nobody_waiting
+    serve(self.class.thruway("-e", "production", "-w", "1")) do |http|
+      order = []
+      slow = Thread.new do
+        Net::HTTP.get(http.address, "/slow?seconds=3", http.port)
+        order << "slow"
+      end
+      Thread.pass until slow.status == "sleep"
+      assert_match "Halfway house", get(http, "/").body
+      order << "fast"
+      slow.join
+      assert_equal %w[fast slow], order
+    end
+  end
+
   def test_the_map_is_sent_here_or_named_for_the_server_to_send
     map = File.binread(File.join(APPLICATION, "db/road.svg"))
-    serve(self.class.puma("-e", "production")) do |http|
+    serve(self.class.thruway("-e", "production")) do |http|
       assert_equal map, get(http, "/download").body
     end
-    serve(self.class.puma("-e", "production"), "SENDFILE_HEADER" => "X-Sendfile") do |http|
+    with_header = { "SENDFILE_HEADER" => "X-Sendfile" }
+    serve(self.class.puma("-e", "production"), with_header) do |http|
       answer = get(http, "/download")
       assert_equal ["#{@copy}/db/road.svg", ""], [answer["x-sendfile"], answer.body]
+    end
+    serve(self.class.thruway("-e", "production", "--sendfile", "db"), with_header) do |http|
+      answer = get(http, "/download")
+      assert_equal [nil, map], [answer["x-sendfile"], answer.body]
     end
   end
 
   def test_a_note_is_left_and_one_that_is_too_long_is_not
-    serve(self.class.puma("-e", "production", "-w", "2")) do |http|
+    serve(self.class.thruway("-e", "production", "-w", "2")) do |http|
       assert_equal "302", leave_note(http, "a quiet place").code
       assert_match "a quiet place", get(http, "/stops/5").body
       refused = leave_note(http, "x" * 141)

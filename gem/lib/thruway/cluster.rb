@@ -76,7 +76,11 @@ module Thruway
     end
 
     def start_workers
-      @places.each { |place| start(place) if place.pid.nil? && place.due <= now }
+      @places.each do |place|
+        break if @stopping
+
+        start(place) if place.pid.nil? && place.due <= now
+      end
     end
 
     def start(place)

@@ -18,6 +18,9 @@ module Thruway
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30
     }.freeze
 
+    # What a machine can be asked for in earnest: more is a slip of the finger.
+    LIMITS = { workers: 0..1024, threads: 1..1024 }.freeze
+
     attr_reader :options, :hooks, :binds, :sendfile
 
     def initialize
@@ -28,6 +31,16 @@ module Thruway
     end
 
     DEFAULTS.each_key { |name| define_method(name) { @options.fetch(name, DEFAULTS[name]) } }
+
+    # Refuses what cannot be meant.
+    def check
+      LIMITS.each do |name, limits|
+        count = public_send(name)
+        next if limits.cover?(count)
+
+        raise Failure, "cannot start #{count} #{name}: it must be #{limits.min} to #{limits.max}"
+      end
+    end
 
     def lowlevel_error_handler
       @options[:lowlevel_error_handler]

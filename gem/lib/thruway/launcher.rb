@@ -36,6 +36,7 @@ module Thruway
 
     def prepare
       configuration = @configuration
+      configuration.check
       ENV["RACK_ENV"] = configuration.environment
       directory = configuration.options[:directory]
       Dir.chdir(directory) if directory

@@ -2,6 +2,9 @@
 
 # Names: lexical expansion that never touches the disk.
 module Thruway
+  FILE_EXPAND_PATH = File.method(:expand_path)
+  private_constant :FILE_EXPAND_PATH
+
   # The absolute form of `path`, relative to `base` or to the current folder.
   #
   # With the flavour `:posix` it is what `File.expand_path` answers on POSIX: `~` and `~user`,
@@ -13,6 +16,9 @@ module Thruway
     when :windows then expand_in_utf8(File.path(path), base && File.path(base))
     else raise ArgumentError, "no flavour #{flavour.inspect}: it is :posix or :windows"
     end
+  rescue Encoding::CompatibilityError
+    # Which encodings go together depends on Ruby's version: 3.3 takes more than 3.1.
+    flavour == :posix ? FILE_EXPAND_PATH.call(path, base) : raise
   end
 
   # Windows' rules are about characters, and an encoding may hide a `\` in one of them.

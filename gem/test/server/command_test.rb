@@ -176,6 +176,49 @@ class CommandTest < Minitest::Test
     assert_includes refusal(hello, "-p", "0", "-C", "none.rb"), "cannot read #{Dir.pwd}/none.rb"
   end
 
+  def test_what_cannot_be_meant_is_refused
+    hello = write("config.ru", HELLO)
+    assert_includes refusal(hello, "-w", "100000"), "100000 is not in 0..=1024"
+    assert_includes refusal(hello, "-t", "0"), "cannot start 0 threads: it must be 1 to 1024\n"
+    write("config/puma.rb", "workers 2000")
+    assert_includes refusal(@folder), "cannot start 2000 workers: it must be 0 to 1024\n"
+  end
+
+  def test_a_socket_file_is_taken_over_from_the_dead_only
+    write("config.ru", HELLO)
+    socket = File.join(@folder, "app.sock")
+    arguments = ["-b", "unix://#{socket}", "-w", "1"]
+    first = start(*arguments, port: [])
+    assert_includes refusal(@folder, *arguments), "cannot listen on unix://#{socket}: Address alr"
+    worker = get.body.to_i
+    stop(first, "KILL")
+    eventually { !File.directory?("/proc/#{worker}") }
+    assert_path_exists socket
+    start(*arguments, port: [])
+    assert_equal 200, get.status
+    File.write(File.join(@folder, "plain"), "kept")
+    said = refusal(@folder, "-b", "unix://#{@folder}/plain")
+    assert_includes said, "cannot listen on unix://#{@folder}/plain: "
+    assert_equal "kept", File.read(File.join(@folder, "plain"))
+  end
+
+  def test_a_pidfile_that_cannot_be_written_is_told_in_one_line
+    hello = write("config.ru", HELLO)
+    assert_includes refusal(hello, "-p", "0", "--pidfile", "#{@folder}/none/pid"),
+                    "cannot write the pidfile: No such file or directory"
+  end
+
+  def test_an_upload_that_cannot_be_kept_is_a_507_and_the_server_goes_on
+    write("config.ru", "run ->(env) { [200, {}, [env['rack.input'].read.size.to_s]] }")
+    ENV["TMPDIR"] = File.join(@folder, "none")
+    start
+    upload = { method: "POST", body: "x" * 2_000_000 }
+    assert_equal 507, get("/", **upload).status
+    assert_equal "5", get("/", method: "POST", body: "short").body
+  ensure
+    ENV.delete("TMPDIR")
+  end
+
   def test_an_application_that_raises_at_boot_is_told_in_one_line
     broken = write("config.ru", "run 1\nraise 'no road'\n")
     [[], %w[-w 2], %w[-w 2 -C lazy.rb]].each do |arguments|

@@ -4,17 +4,17 @@ use std::process::Command;
 
 use super::{Place, events, has, trace};
 
-/// The names that a Python program asks for, in folder `work` of a fresh place: those that contain
-/// `mark`, each once, without the place's own path.
+/// The names that a Python program asks for, started in a fresh folder called `place`: those that
+/// contain `mark`, each once, without what is above that folder.
 fn names(program: &str) -> Vec<Vec<String>> {
     let all = ["stub", "ptrace"].map(|backend| {
         let place = Place::new();
-        place.file("work/sub/deep/file", "");
-        place.file("work/other/file", "");
+        place.file("place/sub/deep/file", "");
+        place.file("place/other/file", "");
         let root = place.path().canonicalize_for_test();
         let recording = place.path().join("recording");
         let mut python = Command::new("python3");
-        python.current_dir(place.path().join("work")).args(["-S", "-c", program]);
+        python.current_dir(place.path().join("place")).args(["-S", "-c", program]);
         let options = ["--backend", backend, "-o", recording.to_str().expect("text")];
         trace(&options, &mut python);
         let mut names = Vec::new();
@@ -56,7 +56,7 @@ fn assert_names(program: &str, expected: &[&str]) {
 fn relative_to_the_current_folder() {
     assert_names(
         "ask('mark'); os.chdir('sub'); ask('mark'); os.chdir('..'); ask('./mark'); ask('/mark')",
-        &["/work/mark", "/work/sub/mark", "/work/mark", "/mark"],
+        &["/place/mark", "/place/sub/mark", "/place/mark", "/mark"],
     );
 }
 
@@ -65,7 +65,7 @@ fn relative_to_a_descriptor() {
     assert_names(
         "fd = os.open('sub', os.O_RDONLY); ask('mark', fd); ask('/mark', fd); os.close(fd)\n\
          fd = os.open('other', os.O_RDONLY); ask('deep/../mark', fd)",
-        &["/work/sub/mark", "/mark", "/work/other/deep/../mark"],
+        &["/place/sub/mark", "/mark", "/place/other/deep/../mark"],
     );
 }
 
@@ -75,7 +75,7 @@ fn relative_to_a_duplicate() {
         "import fcntl; fd = os.open('sub', os.O_RDONLY)\n\
          ask('mark1', os.dup(fd)); os.dup2(fd, 40); ask('mark2', 40)\n\
          ask('mark3', fcntl.fcntl(fd, fcntl.F_DUPFD, 50)); ask('mark4', fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 60))",
-        &["/work/sub/mark1", "/work/sub/mark2", "/work/sub/mark3", "/work/sub/mark4"],
+        &["/place/sub/mark1", "/place/sub/mark2", "/place/sub/mark3", "/place/sub/mark4"],
     );
 }
 
@@ -83,7 +83,7 @@ fn relative_to_a_duplicate() {
 fn after_fchdir() {
     assert_names(
         "fd = os.open('sub', os.O_RDONLY); os.fchdir(fd); ask('mark'); os.chdir('deep'); ask('mark')",
-        &["/work/sub/mark", "/work/sub/deep/mark"],
+        &["/place/sub/mark", "/place/sub/deep/mark"],
     );
 }
 
@@ -94,7 +94,7 @@ fn in_a_child_that_moves_alone() {
          child = os.fork()\n\
          if child == 0: os.chdir('other'); ask('mark-child'); ask('mark-fd', fd); os._exit(0)\n\
          os.waitpid(child, 0); ask('mark-parent')",
-        &["/work/other/mark-child", "/work/sub/mark-fd", "/work/mark-parent"],
+        &["/place/other/mark-child", "/place/sub/mark-fd", "/place/mark-parent"],
     );
 }
 
@@ -104,7 +104,7 @@ fn in_threads_that_move_together() {
         "import threading\n\
          def move(): os.chdir('sub'); ask('mark-thread')\n\
          thread = threading.Thread(target=move); thread.start(); thread.join(); ask('mark-main')",
-        &["/work/sub/mark-thread", "/work/sub/mark-main"],
+        &["/place/sub/mark-thread", "/place/sub/mark-main"],
     );
 }
 
@@ -112,7 +112,7 @@ fn in_threads_that_move_together() {
 fn in_a_program_that_was_started() {
     assert_names(
         "os.chdir('sub'); os.execv('/bin/sh', ['sh', '-c', 'test -e mark; cd deep; test -e mark'])",
-        &["/work/sub/mark", "/work/sub/deep/mark"],
+        &["/place/sub/mark", "/place/sub/deep/mark"],
     );
 }
 
@@ -122,7 +122,7 @@ fn two_names_of_one_call() {
         "one = os.open('sub', os.O_RDONLY); two = os.open('other', os.O_RDONLY)\n\
          try: os.rename('mark1', 'mark2', src_dir_fd=one, dst_dir_fd=two)\n\
          except OSError: pass",
-        &["/work/sub/mark1", "/work/other/mark2"],
+        &["/place/sub/mark1", "/place/other/mark2"],
     );
 }
 

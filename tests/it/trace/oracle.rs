@@ -2,8 +2,10 @@
 //! end: same command, same environment.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use super::{Counts, Place, counts, has, report, trace};
 
@@ -197,8 +199,12 @@ fn node() {
 #[test]
 fn git_status() {
     let place = Place::new();
+    // git looks again into files that are as young as its index.
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
     for n in 0..20 {
-        place.file(&format!("folder{}/file{n}", n % 4), "x");
+        let file = place.file(&format!("folder{}/file{n}", n % 4), "x");
+        let file = File::options().write(true).open(file).expect("it opens");
+        file.set_modified(long_ago).expect("it takes a time");
     }
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");

@@ -6,6 +6,7 @@ mod measure;
 mod mount;
 mod names;
 mod serve;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,24 +50,28 @@ type Benchmark = fn(&Setting) -> Result<String, String>;
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("load", load::run),
-    ("names", names::run),
     ("mount-data", mount::data::run),
     ("mount-calls", mount::calls::run),
     ("mount-tree", mount::tree::handling),
     ("mount-compile", mount::tree::compiling),
     ("mount-union", mount::union::run),
     ("mount-memory", mount::memory::run),
+    ("names-linux", names::linux),
+    ("names-wine", names::wine),
     ("serve-short", serve::rack::short),
     ("serve-pipelined", serve::rack::pipelined),
     ("serve-sleeping", serve::rack::sleeping),
     ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
-    ("serve-fairness", serve::fairness::worst),
+    ("serve-fairness", serve::fairness::within),
+    ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
     ("serve-small", serve::files::small),
     ("serve-idle", serve::crowd::idle),
     ("serve-trickle", serve::crowd::trickle),
     ("serve-original", serve::original::per_connection),
+    ("trace-slowdown", trace::slowdown),
+    ("trace-long", trace::long),
 ];
 
 impl Bench {

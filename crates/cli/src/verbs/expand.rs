@@ -1,6 +1,7 @@
 //! `thruway expand`: the absolute form of a name, without touching the disk.
 
 use std::ffi::OsString;
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -53,7 +54,8 @@ enum Version {
 /// What the names are expanded in.
 struct Setting {
     flavour: Flavour,
-    current: Vec<u8>,
+    adds_ruby: bool,
+    current: io::Result<Vec<u8>>,
     base: Option<Vec<u8>>,
     home: Option<Vec<u8>>,
     drive_bases: Vec<Vec<u8>>,
@@ -62,27 +64,28 @@ struct Setting {
 
 impl Expand {
     pub(crate) fn run(self) -> Answer {
-        let setting = self.setting()?;
+        let setting = self.setting();
         let mut lines = Vec::new();
         for name in &self.names {
             let name = native::bytes(name);
-            lines.extend(if self.ruby { setting.ruby(&name)? } else { setting.expand(&name) });
+            lines.extend(if self.ruby { setting.ruby(&name)? } else { setting.expand(&name)? });
             lines.push(b'\n');
         }
         print(&lines)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn setting(&self) -> Result<Setting, Failure> {
+    fn setting(&self) -> Setting {
         let owned = |text: &OsString| native::bytes(text).into_owned();
         let flavour = match self.flavour {
             None => Flavour::HOST,
             Some(System::Posix) => Flavour::Posix,
             Some(System::Windows) => Flavour::Windows,
         };
-        Ok(Setting {
+        Setting {
             flavour,
-            current: current(flavour)?,
+            adds_ruby: self.ruby,
+            current: current(flavour),
             base: self.base.as_ref().map(owned),
             home: self.home.clone().or_else(home).as_ref().map(owned),
             drive_bases: native::drive_bases(),
@@ -90,28 +93,46 @@ impl Expand {
                 Version::Ten => Devices::Windows10,
                 Version::Eleven => Devices::Windows11,
             },
-        })
+        }
     }
 }
 
 impl Setting {
-    fn expand(&self, name: &[u8]) -> Vec<u8> {
-        let base = self.base.as_ref().unwrap_or(&self.current);
-        match self.flavour {
+    fn expand(&self, name: &[u8]) -> Result<Vec<u8>, Failure> {
+        let current = self.current(name)?;
+        let base = self.base.as_deref().unwrap_or(current);
+        Ok(match self.flavour {
             Flavour::Windows => {
                 let drive_bases = self.drive_bases();
                 let outer =
-                    Place { base: &self.current, drive_bases: &drive_bases, devices: self.devices };
+                    Place { base: current, drive_bases: &drive_bases, devices: self.devices };
                 let base = outer.expand(base);
                 Place { base: &base, ..outer }.expand(name)
             }
-            _ => expand(self.flavour, name, &expand(self.flavour, base, &self.current)),
+            _ => expand(self.flavour, name, &expand(self.flavour, base, current)),
+        })
+    }
+
+    /// The current folder. One that is gone matters only to a name that starts there.
+    fn current(&self, name: &[u8]) -> Result<&[u8], Failure> {
+        match &self.current {
+            Ok(current) => Ok(current),
+            Err(_) if self.starts_elsewhere(name) => Ok(b"/"),
+            Err(error) => Err(Failure::new(format_args!("no current folder: {error}"))),
         }
+    }
+
+    /// Whether `name` or the base is absolute, by the rules of POSIX: on Windows nobody can remove the
+    /// current folder.
+    fn starts_elsewhere(&self, name: &[u8]) -> bool {
+        let is_absolute =
+            |path: &[u8]| path.starts_with(b"/") || (self.adds_ruby && path.starts_with(b"~"));
+        is_absolute(name) || self.base.as_deref().is_some_and(is_absolute)
     }
 
     fn ruby(&self, name: &[u8]) -> Result<Vec<u8>, Failure> {
         let surroundings = ruby::Surroundings {
-            current: &self.current,
+            current: self.current(name)?,
             home: self.home.as_deref(),
             home_of: &home_of,
             drive_bases: &self.drive_bases(),
@@ -131,13 +152,12 @@ impl Setting {
 }
 
 /// The current folder; by another system's rules there is none, so its root.
-fn current(flavour: Flavour) -> Result<Vec<u8>, Failure> {
+fn current(flavour: Flavour) -> io::Result<Vec<u8>> {
     if flavour != Flavour::HOST {
         let root: &[u8] = if flavour == Flavour::Windows { br"C:\" } else { b"/" };
         return Ok(root.to_vec());
     }
-    let folder = std::env::current_dir()
-        .map_err(|error| Failure::new(format_args!("no current folder: {error}")))?;
+    let folder = std::env::current_dir()?;
     Ok(native::bytes(folder.as_os_str()).into_owned())
 }
 

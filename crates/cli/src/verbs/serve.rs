@@ -27,8 +27,8 @@ pub(crate) struct Serve {
     bind: Vec<String>,
     /// How many processes serve an application [default: 0, one without a supervisor], or how many
     /// threads a folder [default: one for each processor]
-    #[arg(short, long, value_name = "N")]
-    workers: Option<usize>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    workers: Option<u16>,
     /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     threads: Option<String>,

@@ -167,7 +167,8 @@ impl Which {
                 lines.push(b'\n');
             }
             if self.count {
-                lines.extend(format!("{} look-ups\n", outcome.lookups).into_bytes());
+                let plural = if outcome.lookups == 1 { "" } else { "s" };
+                lines.extend(format!("{} look-up{plural}\n", outcome.lookups).into_bytes());
             }
         }
         print(&lines)?;
@@ -191,6 +192,7 @@ impl Outcome {
     fn explain(&self) {
         let name = text(&self.name);
         match (self.denied.first(), self.bases) {
+            _ if self.name.is_empty() => Failure::new("an empty name is no command"),
             (Some(path), _) => Failure::new(format_args!("{} may not be run", text(path))),
             (None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
             (None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),

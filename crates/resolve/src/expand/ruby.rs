@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn every_vector_of_ruby_on_posix_gives_its_answer() {
-        let home_of = |user: &[u8]| (user == b"root").then(|| b"/root".to_vec());
+        let home_of = |user: &[u8]| (user == b"daemon").then(|| b"/usr/sbin".to_vec());
         let surroundings = Surroundings {
             home: Some(b"/home/ruby"),
             home_of: &home_of,

@@ -42,10 +42,9 @@ impl Bases {
         let mut seen = HashSet::with_capacity(folders.size_hint().0);
         let mut bases = Self::default();
         for folder in folders {
-            if !seen.contains(&folder) {
+            if seen.insert(folder.clone()) {
                 bases.text.extend_from_slice(&folder);
                 bases.ends.push(bases.text.len());
-                seen.insert(folder);
             }
         }
         bases

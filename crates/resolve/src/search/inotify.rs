@@ -5,7 +5,7 @@
 //! its way are watched too. A mount hides a folder without a word of inotify's; the table of mounts
 //! tells it, and is asked in the same call.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,6 +17,7 @@ use rustix::fs::{CWD, readlinkat, statfs};
 use rustix::io::Errno;
 
 use super::Watch;
+use super::interests::{Interests, Onward};
 use super::posix::KEEP_STAMPS;
 
 /// Links that one path may lead through, as in the kernel.
@@ -33,14 +34,7 @@ pub struct Inotify {
     /// Who wants to know of what, by watch.
     interests: HashMap<i32, Interests>,
     /// The watches of each base.
-    watches: HashMap<usize, HashSet<i32>>,
-}
-
-/// Bases that go through a folder by an entry of it, or that are the folder.
-#[derive(Debug, Default)]
-struct Interests {
-    through: HashMap<Vec<u8>, HashSet<usize>>,
-    is: HashSet<usize>,
+    watches: HashMap<usize, Vec<(i32, Onward)>>,
 }
 
 impl Inotify {
@@ -72,11 +66,10 @@ impl Inotify {
                 continue;
             }
             // What is no folder, or gone, is told by the folder that it is in.
-            let interests = match self.watch_folder(number, &folder) {
+            match self.watch_folder(number, &folder, Some(component.clone())) {
                 Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
-                interests => interests?,
-            };
-            interests.through.entry(component.clone()).or_default().insert(number);
+                watched => watched?,
+            }
             let length = folder.len();
             if !folder.ends_with(b"/") {
                 folder.push(b'/');
@@ -99,15 +92,13 @@ impl Inotify {
                 Err(errno) => return Err(errno),
             }
         }
-        match self.watch_folder(number, &folder) {
-            Ok(interests) => _ = interests.is.insert(number),
-            Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(errno) => return Err(errno),
+        match self.watch_folder(number, &folder, None) {
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(()),
+            watched => watched,
         }
-        Ok(())
     }
 
-    fn watch_folder(&mut self, number: usize, folder: &[u8]) -> Result<&mut Interests, Errno> {
+    fn watch_folder(&mut self, number: usize, folder: &[u8], onward: Onward) -> Result<(), Errno> {
         let changes = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVED_FROM
@@ -122,18 +113,17 @@ impl Inotify {
             return Err(Errno::NOTSUP);
         }
         let watch = inotify::add_watch(&self.events, folder, changes)?;
-        self.watches.entry(number).or_default().insert(watch);
-        Ok(self.interests.entry(watch).or_default())
+        self.interests.entry(watch).or_default().insert(number, onward.clone());
+        self.watches.entry(number).or_default().push((watch, onward));
+        Ok(())
     }
 
     /// Forgets what was watched for a base alone.
     fn unwatch(&mut self, number: usize) {
-        for watch in self.watches.remove(&number).unwrap_or_default() {
+        for (watch, onward) in self.watches.remove(&number).unwrap_or_default() {
             let Some(interests) = self.interests.get_mut(&watch) else { continue };
-            interests.is.remove(&number);
-            interests.through.values_mut().for_each(|numbers| _ = numbers.remove(&number));
-            interests.through.retain(|_, numbers| !numbers.is_empty());
-            if interests.is.is_empty() && interests.through.is_empty() {
+            interests.remove(number, onward);
+            if interests.is_empty() {
                 self.interests.remove(&watch);
                 // A folder that is gone has taken its watch along.
                 let _ = inotify::remove_watch(&self.events, watch);
@@ -171,13 +161,10 @@ impl Inotify {
                 Some(name) => {
                     // What may be done with an entry is asked when it is looked at.
                     let is_listed = !event.events().contains(ReadFlags::ATTRIB);
-                    numbers.extend(interests.is.iter().filter(|_| is_listed));
-                    numbers.extend(interests.through.get(name.to_bytes()).into_iter().flatten());
+                    numbers.extend(interests.is().filter(|_| is_listed));
+                    numbers.extend(interests.through(name.to_bytes()));
                 }
-                None => {
-                    numbers.extend(&interests.is);
-                    numbers.extend(interests.through.values().flatten());
-                }
+                None => numbers.extend(interests.all()),
             }
         }
     }

@@ -11,6 +11,8 @@
 mod bases;
 #[cfg(target_os = "linux")]
 mod inotify;
+#[cfg(any(target_os = "linux", windows))]
+mod interests;
 mod lister;
 mod listings;
 pub mod nt;

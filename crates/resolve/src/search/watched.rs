@@ -5,6 +5,7 @@
 //! never older than the question.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::listings::{Entries, hits_among, listed};
 use super::{Bases, Folders, Hits, Lister, Trouble, Wanted};
@@ -68,9 +69,12 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         let is_watched = self.watch.watch(number, base);
         let entries = if is_watched { self.list(number) } else { None };
         let old = std::mem::replace(&mut self.entries[number], entries);
-        for (name, _) in old.iter().flatten() {
-            if let Some(holders) = self.holders.get_mut(name) {
-                holders.retain(|holder| *holder != number);
+        for (name, _) in old.into_iter().flatten() {
+            if let Entry::Occupied(mut holders) = self.holders.entry(name) {
+                holders.get_mut().retain(|holder| *holder != number);
+                if holders.get().is_empty() {
+                    holders.remove();
+                }
             }
         }
         for (name, _) in self.entries[number].iter().flatten() {
@@ -79,7 +83,6 @@ impl<F: Folders, W: Watch> Watched<F, W> {
                 holders.insert(place, number);
             }
         }
-        self.holders.retain(|_, holders| !holders.is_empty());
     }
 
     /// A folder that is not there holds nothing; one that cannot be listed is not known.
@@ -93,7 +96,8 @@ impl<F: Folders, W: Watch> Watched<F, W> {
 
     /// Whether the base is worth a look: it is not watched, or holds an entry of such a name.
     fn may_hold(&self, number: usize, names: &[&[usize]]) -> bool {
-        self.entries[number].is_none() || names.iter().any(|holders| holders.contains(&number))
+        self.entries[number].is_none()
+            || names.iter().any(|holders| holders.binary_search(&number).is_ok())
     }
 }
 

@@ -30,6 +30,7 @@ core::arch::global_asm!(
     SHAPES = const layout::SHAPES,
     COOKIE = const layout::COOKIE,
     FOREIGN = const layout::FOREIGN,
+    OWNER = const layout::OWNER,
     READ_WRITE_CLOEXEC = const libc::O_RDWR | libc::O_CLOEXEC,
     OPEN = const libc::SYS_open,
     AREA_BYTES = const layout::AREA_BYTES,

@@ -27,12 +27,15 @@ pub mod layout {
     pub const SHAPES: usize = 0xe00;
     /// How many numbers have a shape; no call beyond goes through the stub.
     pub const SHAPES_MAX: usize = 512;
+    /// The only thread of the program, in four bytes, and its slot in four; zeros where there may be
+    /// others.
+    pub const OWNER: usize = 0x1000;
     /// Where patched call sites jump to.
-    pub const TRAMPOLINES: usize = 0x1000;
+    pub const TRAMPOLINES: usize = OWNER + TRAMPOLINE_BYTES;
     /// Room for one of them.
     pub const TRAMPOLINE_BYTES: usize = 48;
     /// How many there can be in one program.
-    pub const TRAMPOLINES_MAX: usize = 0x2000 / TRAMPOLINE_BYTES;
+    pub const TRAMPOLINES_MAX: usize = (PRIVATE_BYTES - TRAMPOLINES) / TRAMPOLINE_BYTES;
     /// The part that is private to a program.
     pub const PRIVATE_BYTES: usize = 0x3000;
     /// The thread that records, as a word that the kernel marks at its end.
@@ -96,6 +99,6 @@ pub mod layout {
 
 const _: () =
     assert!(layout::FOREIGN + 8 == layout::COOKIE && layout::COOKIE + 8 == layout::SHAPES);
-const _: () = assert!(layout::SHAPES + layout::SHAPES_MAX == layout::TRAMPOLINES);
+const _: () = assert!(layout::SHAPES + layout::SHAPES_MAX == layout::OWNER);
 // The stub's displacements have 32 bits.
 const _: () = assert!(layout::AREA_BYTES < 1 << 30);

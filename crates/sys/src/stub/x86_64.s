@@ -42,12 +42,17 @@ thruway_stub:
     # without room for the longest record, the tracer notes the call.
     cmp     byte ptr [r15 + {FOREIGN}], 0
     jne     stopped
+    mov     r14d, [r15 + {OWNER}]
+    mov     ebp, [r15 + {OWNER} + 4]
+    test    r14d, r14d
+    jnz     slot_known
     mov     eax, {GETTID}
     syscall
     cmp     eax, {THREADS}
     jae     stopped
     mov     r14d, eax
     mov     ebp, [r15 + r14 * 4 + {TABLE}]
+slot_known:
     lea     eax, [rbp - 1]
     cmp     eax, {SLOTS_MAX} - 1
     jae     stopped

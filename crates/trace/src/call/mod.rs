@@ -71,124 +71,64 @@ use Kind::{
     ReadLink, Remove, Rename, Status, Unshare,
 };
 
-const fn file(name: &'static str, kind: Kind, first: Argument) -> Call {
-    Call { name, is_file_class: true, kind, names: [first, No] }
-}
-
-const fn two(name: &'static str, kind: Kind, first: Argument, second: Argument) -> Call {
-    Call { name, is_file_class: true, kind, names: [first, second] }
-}
-
-const fn aside(name: &'static str, kind: Kind) -> Call {
-    Call { name, is_file_class: false, kind, names: [No, No] }
+/// Builds the table: the calls of a class and a kind, and where they have their names.
+macro_rules! calls {
+    ($($class:ident $kind:ident $names:tt: $($name:literal)+;)+) => {
+        &[$($(Call { name: $name, is_file_class: $class, kind: $kind, names: $names }),+),+]
+    };
 }
 
 /// Every call that is recorded. The order is not significant; recordings hold names.
-pub static CALLS: &[Call] = &[
-    file("open", Open, Plain(0)),
-    file("openat", Open, At(0, 1)),
-    file("openat2", Open, At(0, 1)),
-    file("creat", Open, Plain(0)),
-    file("open_tree", Open, At(0, 1)),
-    file("open_tree_attr", Open, At(0, 1)),
-    file("stat", Status, Plain(0)),
-    file("lstat", Status, Plain(0)),
-    file("stat64", Status, Plain(0)),
-    file("lstat64", Status, Plain(0)),
-    file("oldstat", Status, Plain(0)),
-    file("oldlstat", Status, Plain(0)),
-    file("newfstatat", Status, At(0, 1)),
-    file("fstatat64", Status, At(0, 1)),
-    file("statx", Status, At(0, 1)),
-    file("statfs", Status, Plain(0)),
-    file("statfs64", Status, Plain(0)),
-    file("getxattr", Status, Plain(0)),
-    file("lgetxattr", Status, Plain(0)),
-    file("listxattr", Status, Plain(0)),
-    file("llistxattr", Status, Plain(0)),
-    file("getxattrat", Status, At(0, 1)),
-    file("listxattrat", Status, At(0, 1)),
-    file("file_getattr", Status, At(0, 1)),
-    file("name_to_handle_at", Status, At(0, 1)),
-    file("access", Access, Plain(0)),
-    file("faccessat", Access, At(0, 1)),
-    file("faccessat2", Access, At(0, 1)),
-    file("readlink", ReadLink, Plain(0)),
-    file("readlinkat", ReadLink, At(0, 1)),
-    file("execve", Execute, Plain(0)),
-    file("execveat", Execute, At(0, 1)),
-    file("uselib", Execute, Plain(0)),
-    file("chdir", ChangeDirectory, Plain(0)),
-    file("chroot", ChangeRoot, Plain(0)),
-    two("pivot_root", ChangeRoot, Plain(0), Plain(1)),
-    file("mkdir", Make, Plain(0)),
-    file("mkdirat", Make, At(0, 1)),
-    file("mknod", Make, Plain(0)),
-    file("mknodat", Make, At(0, 1)),
+pub static CALLS: &[Call] = calls! {
+    FILE Open [Plain(0), No]: "open" "creat";
+    FILE Open [At(0, 1), No]: "openat" "openat2" "open_tree" "open_tree_attr";
+    FILE Status [Plain(0), No]:
+        "stat" "lstat" "stat64" "lstat64" "oldstat" "oldlstat" "statfs" "statfs64" "getxattr"
+        "lgetxattr" "listxattr" "llistxattr";
+    FILE Status [At(0, 1), No]:
+        "newfstatat" "fstatat64" "statx" "getxattrat" "listxattrat" "file_getattr"
+        "name_to_handle_at";
+    FILE Access [Plain(0), No]: "access";
+    FILE Access [At(0, 1), No]: "faccessat" "faccessat2";
+    FILE ReadLink [Plain(0), No]: "readlink";
+    FILE ReadLink [At(0, 1), No]: "readlinkat";
+    FILE Execute [Plain(0), No]: "execve" "uselib";
+    FILE Execute [At(0, 1), No]: "execveat";
+    FILE ChangeDirectory [Plain(0), No]: "chdir";
+    FILE ChangeRoot [Plain(0), No]: "chroot";
+    FILE ChangeRoot [Plain(0), Plain(1)]: "pivot_root";
+    FILE Make [Plain(0), No]: "mkdir" "mknod";
+    FILE Make [At(0, 1), No]: "mkdirat" "mknodat";
     // What a symbolic link says is not looked up when it is made.
-    file("symlink", Make, Plain(1)),
-    file("symlinkat", Make, At(1, 2)),
-    file("rmdir", Remove, Plain(0)),
-    file("unlink", Remove, Plain(0)),
-    file("unlinkat", Remove, At(0, 1)),
-    two("link", Rename, Plain(0), Plain(1)),
-    two("linkat", Rename, At(0, 1), At(2, 3)),
-    two("rename", Rename, Plain(0), Plain(1)),
-    two("renameat", Rename, At(0, 1), At(2, 3)),
-    two("renameat2", Rename, At(0, 1), At(2, 3)),
-    file("truncate", Change, Plain(0)),
-    file("truncate64", Change, Plain(0)),
-    file("chmod", Change, Plain(0)),
-    file("fchmodat", Change, At(0, 1)),
-    file("fchmodat2", Change, At(0, 1)),
-    file("chown", Change, Plain(0)),
-    file("lchown", Change, Plain(0)),
-    file("chown32", Change, Plain(0)),
-    file("lchown32", Change, Plain(0)),
-    file("fchownat", Change, At(0, 1)),
-    file("utime", Change, Plain(0)),
-    file("utimes", Change, Plain(0)),
-    file("futimesat", Change, At(0, 1)),
-    file("utimensat", Change, At(0, 1)),
-    file("utimensat_time64", Change, At(0, 1)),
-    file("setxattr", Change, Plain(0)),
-    file("lsetxattr", Change, Plain(0)),
-    file("setxattrat", Change, At(0, 1)),
-    file("removexattr", Change, Plain(0)),
-    file("lremovexattr", Change, Plain(0)),
-    file("removexattrat", Change, At(0, 1)),
-    file("file_setattr", Change, At(0, 1)),
-    file("getcwd", Other, No),
-    file("inotify_add_watch", Other, Plain(1)),
-    file("fanotify_mark", Other, At(3, 4)),
-    file("mount", Other, Plain(1)),
-    file("umount", Other, Plain(0)),
-    file("umount2", Other, Plain(0)),
-    file("mount_setattr", Other, At(0, 1)),
-    two("move_mount", Other, At(0, 1), At(2, 3)),
-    file("fsconfig", Other, No),
-    file("fspick", Other, At(0, 1)),
-    file("acct", Other, Plain(0)),
-    file("swapon", Other, Plain(0)),
-    file("swapoff", Other, Plain(0)),
-    file("quotactl", Other, Plain(1)),
-    aside("fchdir", ChangeDirectory),
-    aside("getdents", List),
-    aside("getdents64", List),
-    aside("dup", Duplicate),
-    aside("dup2", Duplicate),
-    aside("dup3", Duplicate),
-    aside("fcntl", Duplicate),
-    aside("fcntl64", Duplicate),
-    aside("unshare", Unshare),
-    aside("setns", Unshare),
+    FILE Make [Plain(1), No]: "symlink";
+    FILE Make [At(1, 2), No]: "symlinkat";
+    FILE Remove [Plain(0), No]: "rmdir" "unlink";
+    FILE Remove [At(0, 1), No]: "unlinkat";
+    FILE Rename [Plain(0), Plain(1)]: "link" "rename";
+    FILE Rename [At(0, 1), At(2, 3)]: "linkat" "renameat" "renameat2";
+    FILE Change [Plain(0), No]:
+        "truncate" "truncate64" "chmod" "chown" "lchown" "chown32" "lchown32" "utime" "utimes"
+        "setxattr" "lsetxattr" "removexattr" "lremovexattr";
+    FILE Change [At(0, 1), No]:
+        "fchmodat" "fchmodat2" "fchownat" "futimesat" "utimensat" "utimensat_time64" "setxattrat"
+        "removexattrat" "file_setattr";
+    FILE Other [No, No]: "getcwd" "fsconfig";
+    FILE Other [Plain(1), No]: "inotify_add_watch" "mount" "quotactl";
+    FILE Other [At(3, 4), No]: "fanotify_mark";
+    FILE Other [Plain(0), No]: "umount" "umount2" "acct" "swapon" "swapoff";
+    FILE Other [At(0, 1), No]: "mount_setattr" "fspick";
+    FILE Other [At(0, 1), At(2, 3)]: "move_mount";
+    ASIDE ChangeDirectory [No, No]: "fchdir";
+    ASIDE List [No, No]: "getdents" "getdents64";
+    ASIDE Duplicate [No, No]: "dup" "dup2" "dup3" "fcntl" "fcntl64";
+    ASIDE Unshare [No, No]: "unshare" "setns";
     // What the recorder itself notes: see `record`.
-    aside("(fork)", Other),
-    aside("(exit)", Other),
-    aside("(program)", Other),
-    aside("(signal)", Other),
-    aside("(unknown)", Other),
-];
+    ASIDE Other [No, No]: "(fork)" "(exit)" "(program)" "(signal)" "(unknown)";
+};
+
+/// What strace's class `%file` holds, and what is recorded besides.
+const FILE: bool = true;
+const ASIDE: bool = false;
 
 impl Call {
     /// The call of that name.

@@ -153,6 +153,10 @@ impl<'a> Tracer<'a> {
         {
             injector.patch_ahead(id, parent);
         }
+        #[cfg(target_arch = "x86_64")]
+        if flags & flag::SHARES_MEMORY != 0 && parent.program.borrow().has_owner {
+            program::set_owner(id, &mut parent.program.borrow_mut(), None);
+        }
         let mut made = parent.child(flags);
         if event == event::VFORK {
             parent.is_suspended = true;
@@ -164,6 +168,13 @@ impl<'a> Tracer<'a> {
         }
         self.note(&Record::notice(Notice::Fork, id, ticks(), [child.unsigned_abs(), flags]));
         self.adopt(child, made);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(thread) = self.threads.get(&child)
+            && thread.program.borrow().has_owner
+        {
+            // It has its parent's memory, and so its parent as the owner.
+            program::set_owner(child, &mut thread.program.borrow_mut(), thread.slot);
+        }
         if self.early.remove(&child) {
             ptrace::resume(child, Resume::Run, 0)?;
         }
@@ -238,6 +249,9 @@ impl<'a> Tracer<'a> {
         match Injector::place(base, back) {
             Place::Program if call.shape().is_some() && !area.is_busy(slot) => {
                 let may_patch = call.is_always_recorded() && self.is_alone(thread);
+                if Rc::strong_count(&thread.program) == 1 && !thread.program.borrow().has_owner {
+                    program::set_owner(id, &mut thread.program.borrow_mut(), thread.slot);
+                }
                 Injector::redirect(id, thread, base, number, back, may_patch)?;
                 Ok(true)
             }

@@ -165,6 +165,17 @@ impl Injector {
     }
 }
 
+/// Saves the stub the question which thread it runs in, because there is only this one; with `None`
+/// it asks again. Nobody may be running there meanwhile.
+pub(super) fn set_owner(id: i32, program: &mut Program, slot: Option<Slot>) {
+    let owner = slot.map_or([0; 2], |slot| [id.unsigned_abs(), slot.number()]);
+    if let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) {
+        let bytes = owner.map(u32::to_ne_bytes);
+        let written = memory.write_all_at(bytes.as_flattened(), base + layout::OWNER as u64);
+        program.has_owner = written.is_ok() && slot.is_some();
+    }
+}
+
 /// Lets the tracer note all calls of a program whose thread ids are not ours.
 pub(super) fn disable_stub(id: i32, thread: &Thread) {
     if let (Some(base), Ok(memory)) = (thread.program.borrow().known_base(), memory(id)) {

@@ -45,6 +45,8 @@ pub(super) struct Program {
     pub(super) sites: HashSet<u64>,
     /// How many trampolines are in use.
     pub(super) trampolines: usize,
+    /// Whether the stub knows the only thread.
+    pub(super) has_owner: bool,
 }
 
 /// A call that has begun.

@@ -36,6 +36,13 @@ pub(in crate::bench) struct Scenario<'a> {
     pub(in crate::bench) options: &'a [&'a str],
 }
 
+impl<'a> Scenario<'a> {
+    /// `examples/rack_hello`, as most tables ask for it: two workers of two threads.
+    pub(in crate::bench) fn rack(path: &'a str, options: &'a [&'a str]) -> Self {
+        Self { app: App::Rack, workers: 2, threads: 2, path, options }
+    }
+}
+
 /// What one server showed, a run a round.
 pub(in crate::bench) struct Measured {
     pub(in crate::bench) server: &'static Server,

@@ -18,7 +18,7 @@ const SETTLE_SECONDS: u64 = 8;
 /// Memory of 10,000 keep-alive connections that have had one answer each.
 pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
-    let scenario = Scenario { app: App::Rack, workers: 2, threads: 2, path: "/", options: &[] };
+    let scenario = Scenario::rack("/", &[]);
     let columns = ["server", "MB without", "MB with", "MB more", "answered"];
     let title = "10,000 idle keep-alive connections after one answer each, `-w 2 -t 2`";
     let mut table = Table::new(title, &columns);
@@ -46,11 +46,10 @@ pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
 pub(in crate::bench) fn trickle(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(2.0);
-    let scenario = Scenario { app: App::Rack, workers: 2, threads: 2, path: "/", options: &[] };
     let alone = ["--mix", "polite=1", "-d", &seconds];
     let beside = ["--mix", "polite=1,trickle=100", "-d", &seconds];
-    let alone = arena.rounds(Scenario { options: &alone, ..scenario })?;
-    let beside = arena.rounds(Scenario { options: &beside, ..scenario })?;
+    let alone = arena.rounds(Scenario::rack("/", &alone))?;
+    let beside = arena.rounds(Scenario::rack("/", &beside))?;
     let columns = ["server", "alone p99 ms", "beside 100 p99 ms", "ms more", "polite requests"];
     let title = "A polite client beside 100 that send a byte every 100 ms, `-w 2 -t 2`";
     let mut table = Table::new(title, &columns);

@@ -11,7 +11,7 @@ pub(in crate::bench) fn large(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
-    let scenario = |app, path| Scenario { app, workers: 2, threads: 2, path, options: &options };
+    let scenario = |app, path| Scenario { app, ..Scenario::rack(path, &options) };
     let from_app = arena.rounds(scenario(App::Rack, "/file"))?;
     let from_folder = arena.rounds(scenario(App::Folder, "/9m"))?;
     let columns = ["server", "from", "GB/s", "±", "CPU ms a request", "Jain", "lost"];
@@ -30,13 +30,8 @@ pub(in crate::bench) fn large(setting: &Setting) -> Result<String, String> {
 pub(in crate::bench) fn small(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(1.0);
-    let all = arena.rounds(Scenario {
-        app: App::Folder,
-        workers: 2,
-        threads: 2,
-        path: "/10k",
-        options: &["-c", "10", "-d", &seconds],
-    })?;
+    let options = ["-c", "10", "-d", &seconds];
+    let all = arena.rounds(Scenario { app: App::Folder, ..Scenario::rack("/10k", &options) })?;
     let columns = ["server", "requests/s", "±", "CPU µs a request", "p99 ms", "Jain", "lost"];
     let mut table = Table::new("10 KB file from a folder, 10 connections, 2 workers", &columns);
     for measured in &all {

@@ -20,7 +20,7 @@ pub(in crate::bench) fn per_connection(setting: &Setting) -> Result<String, Stri
         let title = format!("{title}: requests completed per connection, `-w 2 -t 2`, {seconds} s");
         let mut table = Table::new(&title, &["server", "ten connections", "sum", "Jain"]);
         let options = ["-c", "10", "-d", &seconds];
-        let scenario = Scenario { app, workers: 2, threads: 2, path, options: &options };
+        let scenario = Scenario { app, ..Scenario::rack(path, &options) };
         for (server, program) in arena.servers(app) {
             let Some(running) = arena.start(server, program, scenario)? else { continue };
             let run = arena.load(&running, scenario)?;

@@ -10,13 +10,7 @@ use super::table::{Table, at_least, at_most, ratio};
 pub(in crate::bench) fn short(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(1.0);
-    let all = arena.rounds(Scenario {
-        app: App::Rack,
-        workers: 2,
-        threads: 2,
-        path: "/",
-        options: &["-c", "10", "-d", &seconds],
-    })?;
+    let all = arena.rounds(Scenario::rack("/", &["-c", "10", "-d", &seconds]))?;
     let mut table = requests_table("Short Rack app, 121 bytes, 10 connections, `-w 2 -t 2`", &all);
     let speed = |name| median_of(&all, name, Run::requests_per_second);
     let cost = |name| median_of(&all, name, Run::cpu_us);
@@ -33,13 +27,8 @@ pub(in crate::bench) fn short(setting: &Setting) -> Result<String, String> {
 pub(in crate::bench) fn pipelined(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(1.0);
-    let all = arena.rounds(Scenario {
-        app: App::Rack,
-        workers: 2,
-        threads: 2,
-        path: "/",
-        options: &["-c", "10", "--pipeline", "16", "-d", &seconds],
-    })?;
+    let options = ["-c", "10", "--pipeline", "16", "-d", &seconds];
+    let all = arena.rounds(Scenario::rack("/", &options))?;
     let title = "Short Rack app, 16 requests pipelined on each of 10 connections, `-w 2 -t 2`";
     Ok(requests_table(title, &all).text())
 }
@@ -49,13 +38,8 @@ pub(in crate::bench) fn sleeping(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     const IDEAL: f64 = 10.0 / 0.05;
     let seconds = arena.seconds(1.0);
-    let all = arena.rounds(Scenario {
-        app: App::Rack,
-        workers: 2,
-        threads: 8,
-        path: "/sleep",
-        options: &["-c", "10", "-d", &seconds],
-    })?;
+    let options = ["-c", "10", "-d", &seconds];
+    let all = arena.rounds(Scenario { threads: 8, ..Scenario::rack("/sleep", &options) })?;
     let mut table = requests_table("sleep(50 ms), 10 connections, `-w 2 -t 8`", &all);
     let share = ratio(median_of(&all, "thruway", Run::requests_per_second), Some(IDEAL));
     table.target("requests/s ≥ .97 of the ideal 200", at_least(share, 0.97));
@@ -66,13 +50,8 @@ pub(in crate::bench) fn sleeping(setting: &Setting) -> Result<String, String> {
 pub(in crate::bench) fn rails(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(1.0);
-    let all = arena.rounds(Scenario {
-        app: App::Rails,
-        workers: 2,
-        threads: 2,
-        path: "/stops/3",
-        options: &["-c", "10", "-d", &seconds],
-    })?;
+    let options = ["-c", "10", "-d", &seconds];
+    let all = arena.rounds(Scenario { app: App::Rails, ..Scenario::rack("/stops/3", &options) })?;
     Ok(requests_table("A page of `examples/rails_app`, 10 connections, `-w 2 -t 2`", &all).text())
 }
 
@@ -80,13 +59,8 @@ pub(in crate::bench) fn rails(setting: &Setting) -> Result<String, String> {
 pub(in crate::bench) fn polite(setting: &Setting) -> Result<String, String> {
     let arena = Arena::new(setting)?;
     let seconds = arena.seconds(3.0);
-    let all = arena.rounds(Scenario {
-        app: App::Rack,
-        workers: 2,
-        threads: 2,
-        path: "/cpu",
-        options: &["--mix", "greedy=9,polite=1", "-d", &seconds],
-    })?;
+    let options = ["--mix", "greedy=9,polite=1", "-d", &seconds];
+    let all = arena.rounds(Scenario::rack("/cpu", &options))?;
     let columns = ["server", "polite p50 ms", "polite p99 ms", "±", "greedy requests/s", "lost"];
     let title = "One polite client beside 9 greedy ones, 5 ms of CPU a request, `-w 2 -t 2`";
     let mut table = Table::new(title, &columns);

@@ -2,16 +2,22 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use thruway_serve::{Folder, Listener, Server, Settings, monotonic_us, raise_descriptor_limit};
+use thruway_serve::{
+    Address, Folder, Listener, Server, Settings, StopSignals, monotonic_us, raise_descriptor_limit,
+};
 
 use super::Serve;
 use crate::output::{Answer, Failure, print};
 
+/// How long answers that were begun may take after a signal to stop: as long as an application's.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     raise_descriptor_limit();
     let target = &serve.target;
-    let workers = serve.workers.unwrap_or_else(processors).max(1);
+    let workers = serve.workers.map_or_else(processors, usize::from).max(1);
     let folders = (0..workers)
         .map(|_| Folder::new(target, serve.list))
         .collect::<Result<Vec<_>, _>>()
@@ -23,10 +29,23 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .iter()
         .map(|address| Listener::new(address).map_err(|error| cannot_listen(&error)))
         .collect::<Result<Vec<_>, _>>()?;
+    let stop = StopSignals::hold().map_err(Failure::new)?;
     let server = Server::start(&Settings::default(), &listeners, folders).map_err(Failure::new)?;
     announce(target, &listeners, started_us)?;
-    server.join();
+    stop.wait().map_err(Failure::new)?;
+    server.end(DRAIN_MAX);
+    remove_sockets(&listeners);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The files of unix sockets go with the process that made them.
+fn remove_sockets(listeners: &[Listener]) {
+    for listener in listeners {
+        if let Address::Unix { path, .. } = listener.address() {
+            // Whoever has taken it away already has done what is to be done.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 fn processors() -> usize {

@@ -4,7 +4,8 @@
 //! Linux. A path that leads through a link or is spelled with a short name is not watched, because
 //! changes would be told under another name. A change is told a moment after it was made.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use thruway_sys::changes::{Changed, Changes};
 
@@ -13,6 +14,7 @@ use crate::expand::windows::{Form, Place};
 use crate::fold::fold;
 use crate::name::is_short_name;
 use crate::search::Watch;
+use crate::search::interests::{Interests, Onward};
 use crate::wtf8;
 
 /// Watches folders through `ReadDirectoryChangesW`, from a thread that has to outlive it.
@@ -21,16 +23,16 @@ pub struct DirectoryChanges {
     system: System,
     /// By the folder's path, folded.
     folders: HashMap<Vec<u8>, Watched>,
+    /// The folders of each base, from the drive's root on.
+    ways: HashMap<usize, Vec<(Vec<u8>, Onward)>>,
 }
 
 /// A folder, and who wants to know of it.
 #[derive(Debug)]
 struct Watched {
     changes: Changes,
-    /// Bases that go through it, by the entry that they go on with, folded.
-    through: HashMap<Vec<u8>, HashSet<usize>>,
-    /// Bases that are it.
-    is: HashSet<usize>,
+    /// By folded entries.
+    interests: Interests,
 }
 
 impl DirectoryChanges {
@@ -51,8 +53,7 @@ impl DirectoryChanges {
             if is_short_name(component) {
                 return None;
             }
-            let watched = self.watch_folder(&folder)?;
-            watched.through.entry(fold(component).into_owned()).or_default().insert(number);
+            self.watch_folder(number, &folder, Some(fold(component).into_owned()))?;
             if !folder.ends_with(b"\\") {
                 folder.push(b'\\');
             }
@@ -64,50 +65,50 @@ impl DirectoryChanges {
                 _ => return Some(()),
             }
         }
-        self.watch_folder(&folder)?.is.insert(number);
-        Some(())
+        self.watch_folder(number, &folder, None)
     }
 
-    fn watch_folder(&mut self, folder: &[u8]) -> Option<&mut Watched> {
+    fn watch_folder(&mut self, number: usize, folder: &[u8], onward: Onward) -> Option<()> {
         let key = fold(folder).into_owned();
-        if !self.folders.contains_key(&key) {
-            let open = self.system.open(&nt_path(&wtf8::to_wide(folder))).ok()?;
-            let keeps_stamps = self.system.keeps_stamps(&open).unwrap_or(false);
-            self.system.close(open);
-            if !keeps_stamps {
-                return None;
-            }
-            let mut path = wtf8::to_wide(folder);
-            path.push(0);
-            let changes = Changes::new(&path).ok()?;
-            let watched = Watched { changes, through: HashMap::new(), is: HashSet::new() };
-            self.folders.insert(key.clone(), watched);
-        }
-        self.folders.get_mut(&key)
+        let watched = match self.folders.entry(key.clone()) {
+            Entry::Occupied(watched) => watched.into_mut(),
+            Entry::Vacant(place) => place.insert(Watched::new(&mut self.system, folder)?),
+        };
+        watched.interests.insert(number, onward.clone());
+        self.ways.entry(number).or_default().push((key, onward));
+        Some(())
     }
 
     /// Forgets what was watched for a base alone.
     fn unwatch(&mut self, number: usize) {
-        self.folders.retain(|_, watched| {
-            watched.is.remove(&number);
-            watched.through.values_mut().for_each(|numbers| _ = numbers.remove(&number));
-            watched.through.retain(|_, numbers| !numbers.is_empty());
-            !watched.is.is_empty() || !watched.through.is_empty()
-        });
+        for (key, onward) in self.ways.remove(&number).unwrap_or_default() {
+            let Some(watched) = self.folders.get_mut(&key) else { continue };
+            watched.interests.remove(number, onward);
+            if watched.interests.is_empty() {
+                self.folders.remove(&key);
+            }
+        }
     }
 }
 
 impl Watched {
-    fn all(&self) -> impl Iterator<Item = usize> {
-        self.is.iter().chain(self.through.values().flatten()).copied()
+    /// Begins to watch a folder, if its file system keeps stamps.
+    fn new(system: &mut System, folder: &[u8]) -> Option<Self> {
+        let mut path = wtf8::to_wide(folder);
+        let open = system.open(&nt_path(&path)).ok()?;
+        let keeps_stamps = system.keeps_stamps(&open).unwrap_or(false);
+        system.close(open);
+        path.push(0);
+        let changes = keeps_stamps.then(|| Changes::new(&path).ok())??;
+        Some(Self { changes, interests: Interests::default() })
     }
 
     /// Adds the bases that a change of entries concerns.
     fn add_concerned(&self, names: &[Vec<u16>], numbers: &mut Vec<usize>) {
-        numbers.extend(&self.is);
-        let names = names.iter().map(|name| wtf8::from_wide(name));
-        let through = names.filter_map(|name| self.through.get(&*fold(&name)));
-        numbers.extend(through.flatten());
+        numbers.extend(self.interests.is());
+        for name in names {
+            numbers.extend(self.interests.through(&fold(&wtf8::from_wide(name))));
+        }
     }
 }
 
@@ -121,6 +122,8 @@ impl Watch for DirectoryChanges {
         is_watched
     }
 
+    /// Whoever is concerned is no longer watched: a folder that was renamed is still told of by its
+    /// handle, while its path may lead to another one.
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {
             Ok(None) => true,
@@ -129,15 +132,16 @@ impl Watch for DirectoryChanges {
                 true
             }
             Ok(Some(Changed::Anything)) => {
-                numbers.extend(watched.all());
+                numbers.extend(watched.interests.all());
                 true
             }
             // The folder is gone, or the thread that watched it. Watching begins anew.
             Err(_) => {
-                numbers.extend(watched.all());
+                numbers.extend(watched.interests.all());
                 false
             }
         });
+        numbers.iter().for_each(|number| self.unwatch(*number));
     }
 }
 
@@ -234,5 +238,26 @@ mod tests {
         program(&setting.at(r"new\x.com"));
         fs::rename(setting.at("new"), setting.at("a")).unwrap();
         setting.expect(&mut index, &[r"a\x.COM"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_renamed_is_not_taken_for_its_successor() {
+        let setting = Setting::new();
+        let [outer, inner] = ["a", r"a\sub"].map(|sub| setting.at(sub).display().to_string());
+        let path = format!("{outer};{inner}");
+        let places = Places { path: path.as_bytes(), before: &[] };
+        let plan = Plan::new(&Rules::cmd(b".COM;.EXE;.BAT"), b"x", &places).unwrap();
+        let setting = Setting { plan, ..setting };
+        let mut index = setting.index();
+        fs::rename(setting.at("a"), setting.at("away")).unwrap();
+        fs::create_dir(setting.at("a")).unwrap();
+        fs::create_dir(setting.at(r"a\sub")).unwrap();
+        program(&setting.at(r"a\x.exe"));
+        setting.expect(&mut index, &[r"a\x.EXE"]);
+        program(&setting.at(r"away\x.exe"));
+        program(&setting.at(r"a\sub\x.bat"));
+        setting.expect(&mut index, &[r"a\x.EXE", r"a\sub\x.BAT"]);
+        fs::remove_file(setting.at(r"a\x.exe")).unwrap();
+        setting.expect(&mut index, &[r"a\sub\x.BAT"]);
     }
 }

@@ -1,0 +1,55 @@
+//! Who wants to know of a folder that is watched: bases, by their numbers.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+
+/// The entry of a folder that a base's path goes on with; none if the base is that folder.
+pub(super) type Onward = Option<Vec<u8>>;
+
+/// Bases that go through a folder, or that are the folder.
+#[derive(Debug, Default)]
+pub(super) struct Interests {
+    /// By the entry that they go on with.
+    through: HashMap<Vec<u8>, HashSet<usize>>,
+    is: HashSet<usize>,
+}
+
+impl Interests {
+    pub(super) fn insert(&mut self, number: usize, onward: Onward) {
+        match onward {
+            Some(entry) => self.through.entry(entry).or_default().insert(number),
+            None => self.is.insert(number),
+        };
+    }
+
+    pub(super) fn remove(&mut self, number: usize, onward: Onward) {
+        match onward.map(|entry| self.through.entry(entry)) {
+            None => _ = self.is.remove(&number),
+            Some(Entry::Vacant(_)) => {}
+            Some(Entry::Occupied(mut numbers)) => {
+                numbers.get_mut().remove(&number);
+                if numbers.get().is_empty() {
+                    numbers.remove();
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.is.is_empty() && self.through.is_empty()
+    }
+
+    /// Those that go on with `entry`.
+    pub(super) fn through(&self, entry: &[u8]) -> impl Iterator<Item = usize> {
+        self.through.get(entry).into_iter().flatten().copied()
+    }
+
+    /// Those that are the folder.
+    pub(super) fn is(&self) -> impl Iterator<Item = usize> {
+        self.is.iter().copied()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = usize> {
+        self.is.iter().chain(self.through.values().flatten()).copied()
+    }
+}

@@ -1,0 +1,172 @@
+//! The steps of a start, laid out before the new process begins: it may neither allocate nor lock.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use super::signals::{has_handler, set_default, set_mask};
+use super::{Candidates, Failure, Start, Step};
+
+/// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
+pub(super) struct Plan<'a, 'c, 'parts> {
+    candidates: Candidates<'c, 'parts>,
+    /// Room for the candidate that is tried.
+    path: Vec<u8>,
+    arguments: Vec<*const c_char>,
+    environment: Vec<*const c_char>,
+    /// `/bin/sh`, the candidate, and the arguments: for a script that names no interpreter.
+    script: Vec<*const c_char>,
+    folder: *const c_char,
+    stdio: [c_int; 3],
+    group: Option<c_int>,
+    passed_over: &'a [c_int],
+    /// The signals to let through again; none if it replaces this process.
+    pub(super) mask: Option<libc::sigset_t>,
+    /// With room for all candidates.
+    errors: Vec<c_int>,
+    failed_step: Option<(Step, c_int)>,
+    /// Copies of descriptors that would be overwritten before they are used.
+    _copies: Vec<OwnedFd>,
+}
+
+impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
+    pub(super) fn new(start: &Start<'a>, candidates: Candidates<'c, 'parts>) -> io::Result<Self> {
+        let arguments = start.arguments.pointers();
+        let mut script = vec![c"/bin/sh".as_ptr(), ptr::null()];
+        script.extend(arguments.iter().skip(1));
+        let mut copies = Vec::new();
+        let mut stdio = [-1; 3];
+        for (number, given) in stdio.iter_mut().zip(start.stdio) {
+            *number = given.map_or(Ok(-1), |given| above_stdio(given, &mut copies))?;
+        }
+        Ok(Self {
+            path: Vec::with_capacity(candidates.longest + 1),
+            errors: Vec::with_capacity(candidates.count),
+            candidates,
+            script,
+            arguments,
+            environment: start.environment.pointers(),
+            folder: start.folder.map_or(ptr::null(), CStr::as_ptr),
+            stdio,
+            group: start.group,
+            passed_over: start.passed_over,
+            mask: None,
+            failed_step: None,
+            _copies: copies,
+        })
+    }
+
+    /// All steps, then the candidates. Returns only on failure. Runs in the new process.
+    pub(super) fn run(&mut self) {
+        if let Err(failed) = self.prepare() {
+            self.failed_step = Some(failed);
+            return;
+        }
+        while let Some(parts) = self.candidates.parts.next() {
+            self.path.clear();
+            parts.iter().for_each(|part| self.path.extend_from_slice(part));
+            let error = if self.path.contains(&0) { libc::EINVAL } else { self.execute() };
+            self.errors.push(error);
+            if !self.passed_over.contains(&error) {
+                return;
+            }
+        }
+    }
+
+    fn prepare(&self) -> Result<(), (Step, c_int)> {
+        if let Some(group) = self.group {
+            // SAFETY: plain numbers.
+            check(Step::Group, unsafe { libc::setpgid(0, group) })?;
+        }
+        for (target, source) in (0..).zip(self.stdio).filter(|(_, source)| *source >= 0) {
+            // SAFETY: plain numbers; the source is open, and is none of 0, 1 and 2.
+            check(Step::Stdio, unsafe { libc::dup2(source, target) })?;
+        }
+        if !self.folder.is_null() {
+            // SAFETY: the folder's name ends in NUL and outlives the plan.
+            check(Step::Folder, unsafe { libc::chdir(self.folder) })?;
+        }
+        self.restore_signals();
+        Ok(())
+    }
+
+    /// Handlers go before the mask is opened: one of them, run here, would see this process's memory.
+    fn restore_signals(&self) {
+        if let Some(mask) = &self.mask {
+            (1..=64).filter(|signal| has_handler(*signal)).for_each(set_default);
+            set_default(libc::SIGPIPE);
+            set_mask(mask);
+        } else {
+            set_default(libc::SIGPIPE);
+        }
+    }
+
+    fn execute(&mut self) -> c_int {
+        self.path.push(0);
+        let program = self.path.as_ptr().cast();
+        let error = execve(program, &self.arguments, &self.environment);
+        if error != libc::ENOEXEC {
+            return error;
+        }
+        self.script[1] = program;
+        execve(self.script[0], &self.script, &self.environment)
+    }
+
+    /// What was written down; nothing, if the program runs.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        if let Some((step, errno)) = self.failed_step {
+            return Some(Failure::Step(step, io::Error::from_raw_os_error(errno)));
+        }
+        let all = self.errors.len() == self.candidates.count;
+        let ended = self.errors.last().is_some_and(|errno| !self.passed_over.contains(errno));
+        (all || ended).then(|| Failure::Candidates(self.errors.clone()))
+    }
+}
+
+/// The number of `given`, or of a copy of it that lies above the three that are about to be replaced.
+fn above_stdio(given: BorrowedFd<'_>, copies: &mut Vec<OwnedFd>) -> io::Result<c_int> {
+    if given.as_raw_fd() > libc::STDERR_FILENO {
+        return Ok(given.as_raw_fd());
+    }
+    let copy = rustix::io::fcntl_dupfd_cloexec(given, libc::STDERR_FILENO + 1)?;
+    let number = copy.as_raw_fd();
+    copies.push(copy);
+    Ok(number)
+}
+
+/// Runs a program in place of this one; the error number if that fails.
+fn execve(
+    program: *const c_char,
+    arguments: &[*const c_char],
+    environment: &[*const c_char],
+) -> c_int {
+    // SAFETY: all strings end in NUL, both arrays in null, and all outlive the plan.
+    unsafe { libc::execve(program, arguments.as_ptr(), environment.as_ptr()) };
+    errno()
+}
+
+fn check(step: Step, result: c_int) -> Result<(), (Step, c_int)> {
+    if result < 0 { Err((step, errno())) } else { Ok(()) }
+}
+
+/// The error number of the last call. It takes no lock and allocates nothing.
+pub(super) fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_descriptor_that_is_about_to_be_replaced_is_copied() {
+        let mut copies = Vec::new();
+        let copy = above_stdio(io::stderr().as_fd(), &mut copies).unwrap();
+        assert!(copy > 2 && copies[0].as_raw_fd() == copy);
+        let (reader, _) = io::pipe().unwrap();
+        let same = above_stdio(reader.as_fd(), &mut copies).unwrap();
+        assert_eq!((same, copies.len()), (reader.as_raw_fd(), 1));
+    }
+}

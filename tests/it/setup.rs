@@ -1,0 +1,60 @@
+//! `scripts/setup`, with a package manager of our own: nothing is installed.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use crate::{stderr, stdout};
+
+/// Runs `scripts/setup serve` where `dpkg-query` answers as `query` says, for the user `uid`. What
+/// `apt-get` is asked for stands in the folder's file `asked`.
+fn setup(query: &str, uid: u32) -> (TempDir, Output) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let asked = folder.path().join("asked");
+    for (name, script) in [
+        ("dpkg-query", query.to_owned()),
+        ("id", format!("echo {uid}")),
+        ("apt-cache", "exit 0".to_owned()),
+        ("apt-get", format!("echo \"$@\" >>{}", asked.display())),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is written");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    }
+    let rest = std::env::var("PATH").expect("there is one");
+    let path = format!("{}:{rest}", folder.path().display());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+    let output = Command::new(script).arg("serve").env("PATH", path).output();
+    (folder, output.expect("the script starts"))
+}
+
+#[test]
+fn without_root_setup_prints_the_command_and_installs_nothing() {
+    let (folder, output) = setup("exit 1", 1000);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(said.starts_with("thruway: these packages are missing: gcc libc6-dev make "), "{said}");
+    let hint = "\n\nhint: as root, run: apt-get update && apt-get install -y --no-install-recommends \
+                gcc libc6-dev make ";
+    assert!(said.contains(hint), "{said}");
+    assert!(folder.path().join("asked").metadata().is_err());
+}
+
+#[test]
+fn as_root_setup_says_what_it_installs_and_does() {
+    let (folder, output) = setup("exit 1", 0);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let packages = stdout(&output).trim_end().strip_prefix("setup: installing ").unwrap();
+    let asked = fs::read_to_string(folder.path().join("asked")).unwrap();
+    assert!(asked.contains(&format!("install -y --no-install-recommends {packages} ")), "{asked}");
+}
+
+#[test]
+fn with_everything_there_setup_has_nothing_to_say() {
+    let (folder, output) = setup("echo installed", 0);
+    assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), "", ""));
+    assert!(folder.path().join("asked").metadata().is_err());
+}

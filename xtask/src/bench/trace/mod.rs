@@ -1,0 +1,86 @@
+//! What tracing costs, beside strace; and a recording of ten million calls.
+
+mod long;
+mod workload;
+
+use std::path::Path;
+
+use super::Setting;
+use super::measure::{Contender, Series, interleave, wall};
+use super::serve::table::{Table, at_most, ratio};
+use workload::{Workload, workloads};
+
+/// strace as fast as it can be: counts alone, and only the chosen calls stop.
+const STRACE: [&str; 7] =
+    ["strace", "-f", "--seccomp-bpf", "-c", "-e", "trace=%file", "--output=/dev/null"];
+/// The most that tracing may add, as a share of what strace adds.
+const ADDED_MAX: f64 = 0.125;
+
+pub(super) fn slowdown(setting: &Setting) -> Result<String, String> {
+    let thruway = thruway(setting)?;
+    let folder = folder(setting)?;
+    let columns =
+        ["", "untraced, ms", "thruway ÷ untraced", "strace ÷ untraced", "added, ÷ strace's"];
+    let mut table = Table::new("A command under a tracer", &columns);
+    for workload in workloads(&setting.root, &folder)? {
+        let [untraced, ours, strace] = measure(setting, &workload, &thruway)?;
+        let [slowdown, theirs] = [&ours, &strace].map(|series| series.median() / untraced.median());
+        let added = ratio(Some(slowdown - 1.0), Some(theirs - 1.0));
+        let cell =
+            |ratio: f64, series: &Series| format!("{ratio:.2} ± {:.0} %", series.spread() * 100.0);
+        table.row(
+            workload.title,
+            &[
+                format!("{:.0} ± {:.0} %", untraced.median(), untraced.spread() * 100.0),
+                cell(slowdown, &ours),
+                cell(theirs, &strace),
+                added.map_or(String::new(), |added| format!("{added:.2}")),
+            ],
+        );
+        let Workload { title, slowdown_max, .. } = workload;
+        let within = at_most(Some(slowdown), slowdown_max);
+        table.target(&format!("{title}: ≤ {slowdown_max} × untraced"), within);
+        let within = at_most(added, ADDED_MAX);
+        table.target(&format!("{title}: adds ≤ 1/8 of what strace adds"), within);
+    }
+    Ok(table.text())
+}
+
+/// Ten million calls, recorded and reported.
+pub(super) fn long(setting: &Setting) -> Result<String, String> {
+    long::run(&thruway(setting)?, &folder(setting)?)
+}
+
+/// Milliseconds of one run: untraced, under thruway, under strace.
+fn measure(setting: &Setting, workload: &Workload, thruway: &str) -> Result<[Series; 3], String> {
+    let traced = [thruway, "trace", "--"];
+    let contender = |name, tracer: &[&str]| {
+        let mut command = workload.command(tracer);
+        let run = move || {
+            let times = (0..workload.runs).map(|_| wall(&mut command));
+            let sum = times.sum::<Result<std::time::Duration, _>>()?;
+            Ok(sum.as_secs_f64() * 1e3 / f64::from(workload.runs))
+        };
+        Contender { name, run: Box::new(run) }
+    };
+    let mut contenders =
+        [contender("untraced", &[]), contender("thruway", &traced), contender("strace", &STRACE)];
+    // Once for the caches.
+    interleave(1, &mut contenders)?;
+    let series = interleave(setting.rounds, &mut contenders)?;
+    series.try_into().map_err(|_| "three contenders have three series".to_owned())
+}
+
+fn thruway(setting: &Setting) -> Result<String, String> {
+    let mut build = std::process::Command::new(crate::cargo());
+    let arguments = ["build", "--release", "--quiet", "--package=thruway-cli"];
+    crate::succeed(build.current_dir(&setting.root).args(arguments))?;
+    Ok(setting.root.join("target/release/thruway").display().to_string())
+}
+
+fn folder(setting: &Setting) -> Result<std::path::PathBuf, String> {
+    let folder = setting.root.join("target/bench/trace");
+    let made = |folder: &Path| std::fs::create_dir_all(folder);
+    made(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}

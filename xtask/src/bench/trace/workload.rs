@@ -1,0 +1,99 @@
+//! The commands that are traced.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A command, and what tracing it may cost.
+pub(super) struct Workload {
+    pub(super) title: &'static str,
+    /// The most that the traced command may take, as a multiple of the untraced one.
+    pub(super) slowdown_max: f64,
+    /// Runs that one measurement adds up: a short command needs several.
+    pub(super) runs: u32,
+    /// The program and its arguments.
+    words: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+}
+
+/// All of them; what they need is made in `folder`.
+pub(super) fn workloads(root: &Path, folder: &Path) -> Result<[Workload; 4], String> {
+    Ok([rails(), gcc(folder)?, shell(folder), pip(root)])
+}
+
+impl Workload {
+    /// The command under `tracer`, or by itself if that is empty.
+    pub(super) fn command(&self, tracer: &[&str]) -> Command {
+        let mut words = tracer.iter().copied().chain(self.words.iter().map(String::as_str));
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words).env_remove("RUBYOPT").env("LC_ALL", "C.UTF-8");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+fn rails() -> Workload {
+    Workload {
+        title: "Ruby, `require \"rails/all\"`",
+        slowdown_max: 1.15,
+        runs: 1,
+        words: words(&["ruby", "-e", "require 'rails/all'"]),
+        variables: Vec::new(),
+    }
+}
+
+/// One file whose last header is in the hundredth folder.
+fn gcc(folder: &Path) -> Result<Workload, String> {
+    const FOLDERS: usize = 100;
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        let made = file.parent().map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| fs::write(&file, text))
+            .map_err(|error| format!("{}: {error}", file.display()))
+    };
+    for number in 0..FOLDERS {
+        write(&format!("include/{number}/header{number}.h"), "")?;
+    }
+    write(&format!("include/{}/deep.h", FOLDERS - 1), "int deep;\n")?;
+    let headers = ["stdio", "stdlib", "string", "sys/stat", "unistd", "fcntl", "deep"];
+    let lines = headers.map(|header| format!("#include <{header}.h>\n"));
+    write("main.c", &lines.concat())?;
+    let mut words = words(&["gcc", "-c", "-o", "/dev/null"]);
+    words.push(folder.join("main.c").display().to_string());
+    words.extend((0..FOLDERS).map(|number| format!("-I{}/include/{number}", folder.display())));
+    let title = "`gcc -c` with 100 `-I`";
+    Ok(Workload { title, slowdown_max: 1.25, runs: 10, words, variables: Vec::new() })
+}
+
+/// `env` searches 60 folders, each time, before it starts `true`.
+fn shell(folder: &Path) -> Workload {
+    const FOLDERS: usize = 60;
+    const SCRIPT: &str = "i=0; while [ $i -lt 200 ]; do env true; i=$((i+1)); done";
+    let mut path: String =
+        (0..FOLDERS).map(|number| format!("{}/include/{number}:", folder.display())).collect();
+    path.push_str(&std::env::var("PATH").unwrap_or_default());
+    Workload {
+        title: "shell loop, 200 × `env true`, 60 folders before",
+        slowdown_max: 2.0,
+        runs: 1,
+        words: words(&["sh", "-c", SCRIPT]),
+        variables: vec![("PATH", path)],
+    }
+}
+
+/// Of the Python that `scripts/setup` makes, because Debian's has no pip of its own.
+fn pip(root: &Path) -> Workload {
+    let python = root.join("target/tools/bin/python").display().to_string();
+    let version_check = ("PIP_DISABLE_PIP_VERSION_CHECK", "1".to_owned());
+    Workload {
+        title: "`pip list`",
+        slowdown_max: 1.1,
+        runs: 2,
+        words: words(&[&python, "-m", "pip", "list"]),
+        variables: vec![version_check],
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
