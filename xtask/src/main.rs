@@ -10,6 +10,7 @@ mod layers;
 mod prove;
 mod rubyspec;
 mod soak;
+mod suites;
 mod windows;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ enum Task {
     Prove(prove::Prove),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
+    Suites(suites::Suites),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
+        Task::Suites(suites) => suites.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

@@ -191,6 +191,20 @@ impl<'a> Frame<'a> {
         Ok(Self { header, argument, payload: Some(payload) })
     }
 
+    /// The request in one piece.
+    #[must_use]
+    pub fn to_joined(&self) -> Vec<u8> {
+        let payload = self.payload.unwrap_or_default();
+        let length = usize::try_from(self.header.length).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(length);
+        self.header.put(&mut bytes);
+        // Behind an argument that came alone there is room for longer ones.
+        let argument = length.saturating_sub(bytes.len() + payload.len());
+        bytes.extend_from_slice(&self.argument[..argument.min(self.argument.len())]);
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
     /// The operation's number.
     #[must_use]
     pub fn opcode(&self) -> u32 {
@@ -466,8 +480,12 @@ mod tests {
     fn a_request_in_three_pieces_is_the_same_request() {
         let body = mkdir_with_group();
         let (argument, payload) = body.split_at(MkDirIn::SIZE);
-        let head = header(opcode::MKDIR, 0, 2);
-        let request = Frame::split(&head, argument, payload).unwrap().request().unwrap();
+        let head = header(opcode::MKDIR, InHeader::SIZE + body.len(), 2);
+        // Over io_uring there is room behind the argument.
+        let argument = [argument, &[0; 120]].concat();
+        let frame = Frame::split(&head, &argument, payload).unwrap();
+        assert_eq!(frame.to_joined(), joined(opcode::MKDIR, &body, 2));
+        let request = frame.request().unwrap();
         assert_eq!(request.caller.folder_group, Some(50));
         assert!(matches!(request.operation, Operation::MkDir { name, .. } if name == c"folder"));
     }

@@ -1,7 +1,8 @@
 //! One view of many folders: decided at open, moved by the kernel.
 //!
 //! Reading order: [`plan`] (what is asked for), `front` and `supervisor` (the processes of a mount),
-//! `worker` and `device` (threads and the connection), `view` (what each request of the kernel
+//! `worker`, `device` and `ring` (threads and
+//! the two ways of a request), `view` (what each request of the kernel
 //! does), `inodes` (what the kernel knows, in memory that outlives a crash).
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod policy;
 mod pool;
 mod proc_path;
 mod reply;
+mod ring;
 mod status;
 mod supervisor;
 mod unmount;
@@ -40,7 +42,7 @@ mod worker;
 pub use error::Error;
 pub use front::{INNER_VERB, obey, start};
 pub use log::{Level, Log, LogTarget};
-pub use plan::{CreatePolicy, Mode, Plan};
+pub use plan::{CreatePolicy, Mode, Plan, Transport};
 pub use policy::PolicyFile;
 pub use status::{Answered, Status, status};
 pub use unmount::{resolve_target, unmount};

@@ -130,7 +130,11 @@ impl Memory {
     }
 
     pub(crate) fn count(&self, what: Count) {
-        self.words[COUNTS + what as usize].fetch_add(1, Relaxed);
+        self.add(what, 1);
+    }
+
+    pub(crate) fn add(&self, what: Count, number: u64) {
+        self.words[COUNTS + what as usize].fetch_add(number, Relaxed);
     }
 
     pub(crate) fn counted(&self, what: Count) -> u64 {

@@ -32,6 +32,16 @@ pub enum CreatePolicy {
     None,
 }
 
+/// How requests come from the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// Read from `/dev/fuse`.
+    Device,
+    /// Over io_uring, where the kernel offers it: faster, but a worker's death ends the connection.
+    IoUring,
+}
+
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -59,6 +69,8 @@ pub struct Plan {
     pub nonempty: bool,
     /// The kernel moves the data of files where it can.
     pub passthrough: bool,
+    /// How requests come from the kernel.
+    pub transport: Transport,
     /// Extended attributes are passed on.
     pub xattr: bool,
     /// POSIX record locks are seen by those who use the sources directly, at a request for each close.
@@ -129,6 +141,7 @@ pub(crate) mod tests {
             exec: true,
             nonempty: false,
             passthrough: true,
+            transport: Transport::IoUring,
             xattr: true,
             shared_locks: false,
             policy: None,

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use thruway_fuse::wire::feature;
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
@@ -43,9 +44,7 @@ struct Estate<'a> {
     mount_device: String,
     memory: Memory,
     status_socket: Option<UnixListener>,
-    /// The policy that was read last and has no error.
-    policy: RefCell<Option<PolicyFile>>,
-    roots: Vec<OwnedFd>,
+    roots: &'a [OwnedFd],
     /// The connection and its clones. All of them: a clone that only the worker holds would take
     /// the requests that it has read with it when it dies.
     devices: Vec<OwnedFd>,
@@ -67,15 +66,39 @@ pub(crate) fn run(plan: &Plan, log: &Log, report: impl Fn(Report)) -> Result<(),
     let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
     let roots = open_sources(plan)?;
-    let memory = Memory::new().map_err(failed)?;
-    let device = attach::attach(plan)?;
-    let estate = Estate::new(plan, log, memory, roots, device);
-    let served = estate.and_then(|estate| estate.look_after_workers(&signals, &report));
-    if served.is_err() {
-        // Nobody would ever answer there.
-        let _ = attach::detach(&plan.target, true);
+    let mut life = Life { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
+    loop {
+        let device = attach::attach(plan)?;
+        let estate = Estate::new(plan, log, &roots, device);
+        let served =
+            estate.and_then(|estate| estate.look_after_workers(&signals, &report, &mut life));
+        if !matches!(served, Ok(Served::ToTheEnd)) {
+            // Nobody would ever answer there.
+            let _ = attach::detach(&plan.target, true);
+        }
+        match served? {
+            Served::ToTheEnd => return Ok(()),
+            Served::Lost => log.error(format_args!("mounted {} anew", plan.target.display())),
+        }
     }
-    served
+}
+
+/// What goes on when a mount is lost and made anew.
+struct Life {
+    /// The policy that was read last and has no error.
+    policy: RefCell<Option<PolicyFile>>,
+    /// Workers that died one soon after the other.
+    deaths: u32,
+    /// Workers that followed another one.
+    restarts: u64,
+}
+
+/// How far a mount was served.
+enum Served {
+    /// Until it was taken away.
+    ToTheEnd,
+    /// Until a worker died with requests that cannot be sent again.
+    Lost,
 }
 
 fn open_sources(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
@@ -100,11 +123,11 @@ impl<'a> Estate<'a> {
     fn new(
         plan: &'a Plan,
         log: &'a Log,
-        memory: Memory,
-        roots: Vec<OwnedFd>,
+        roots: &'a [OwnedFd],
         device: OwnedFd,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::new("cannot serve", &plan.target, cause);
+        let memory = Memory::new().map_err(failed)?;
         let mounted = mounts::at(&plan.target).map_err(failed)?;
         let mount_device = mounted.map(|mounted| mounted.device).unwrap_or_default();
         let status_socket = listen(&mount_device)
@@ -112,35 +135,46 @@ impl<'a> Estate<'a> {
             .ok();
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
-        let policy = RefCell::new(plan.policy.clone());
-        Ok(Self { plan, log, mount_device, memory, status_socket, policy, roots, devices })
+        Ok(Self { plan, log, mount_device, memory, status_socket, roots, devices })
     }
 
     fn look_after_workers(
         &self,
         signals: &HeldSignals,
         report: &impl Fn(Report),
-    ) -> Result<(), Error> {
-        let mut deaths = 0;
+        life: &mut Life,
+    ) -> Result<Served, Error> {
+        self.memory.add(Count::Restarts, life.restarts);
+        let mut is_restart = false;
         loop {
             let start = Instant::now();
-            let is_restart = deaths > 0 || self.memory.counted(Count::Restarts) > 0;
-            match self.look_after_one(signals, report, is_restart)? {
-                End::Unmounted => return Ok(()),
+            let status = match self.look_after_one(signals, report, is_restart, &life.policy)? {
+                End::Unmounted => return Ok(Served::ToTheEnd),
                 End::Failed(error) => return Err(error),
-                End::Died(status) => {
-                    deaths = if start.elapsed() > STABLE { 1 } else { deaths + 1 };
-                    self.log.error(format_args!("the worker died ({status}); starting another"));
-                    self.memory.count(Count::Restarts);
-                    if deaths == DEATHS_MAX {
-                        let target = self.plan.target.display();
-                        return Err(Error::plain(format_args!(
-                            "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
-                        )));
-                    }
-                }
+                End::Died(status) => status,
+            };
+            life.deaths = if start.elapsed() > STABLE { 1 } else { life.deaths + 1 };
+            life.restarts += 1;
+            self.log.error(format_args!("the worker died ({status}); starting another"));
+            self.memory.count(Count::Restarts);
+            if life.deaths == DEATHS_MAX {
+                let target = self.plan.target.display();
+                return Err(Error::plain(format_args!(
+                    "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
+                )));
             }
+            if !self.can_send_again() {
+                return Ok(Served::Lost);
+            }
+            is_restart = true;
         }
+    }
+
+    /// Whether another worker gets the requests that one had when it died. What has gone into a ring
+    /// is lost with it.
+    fn can_send_again(&self) -> bool {
+        let agreement = self.memory.agreement();
+        agreement.is_none_or(|agreement| !agreement.has(feature::OVER_IO_URING))
     }
 
     /// Starts a worker and waits for its end.
@@ -149,12 +183,13 @@ impl<'a> Estate<'a> {
         signals: &HeldSignals,
         report: &impl Fn(Report),
         is_restart: bool,
+        policy: &RefCell<Option<PolicyFile>>,
     ) -> Result<End, Error> {
         let failed = |cause| Error::new("cannot start a worker for", &self.plan.target, cause);
         let (channel, mut child) = front::spawn(false).map_err(failed)?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        self.give_orders(&channel, is_restart).map_err(failed)?;
+        self.give_orders(&channel, is_restart, policy).map_err(failed)?;
         let mut failure = None;
         let mut channel = Some(channel);
         let mut deadline: Option<Instant> = None;
@@ -177,7 +212,7 @@ impl<'a> Estate<'a> {
             }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
-                    Signal::HUP => self.read_policy_again(channel.as_ref()),
+                    Signal::HUP => self.read_policy_again(channel.as_ref(), policy),
                     _ if deadline.is_none() => deadline = Some(self.begin_end()),
                     _ => deadline = Some(Instant::now()),
                 }
@@ -190,16 +225,14 @@ impl<'a> Estate<'a> {
     }
 
     /// Hands the worker the policy as it stands in its file now, if that has no error.
-    fn read_policy_again(&self, channel: Option<&Channel>) {
-        let Some(path) = self.policy.borrow().as_ref().map(|policy| policy.path.clone()) else {
-            return;
-        };
+    fn read_policy_again(&self, channel: Option<&Channel>, last: &RefCell<Option<PolicyFile>>) {
+        let Some(path) = last.borrow().as_ref().map(|policy| policy.path.clone()) else { return };
         match PolicyFile::read(&path) {
             Err(error) => self.log.error(format_args!("{error}; the rules before it stay")),
             Ok(policy) => {
                 // A worker that is about to die gives its place to one that starts with it.
                 channel.map(|channel| channel.send(&policy, &[]));
-                *self.policy.borrow_mut() = Some(policy);
+                *last.borrow_mut() = Some(policy);
             }
         }
     }
@@ -215,9 +248,14 @@ impl<'a> Estate<'a> {
         Instant::now() + GRACE
     }
 
-    fn give_orders(&self, channel: &Channel, is_restart: bool) -> std::io::Result<()> {
+    fn give_orders(
+        &self,
+        channel: &Channel,
+        is_restart: bool,
+        policy: &RefCell<Option<PolicyFile>>,
+    ) -> std::io::Result<()> {
         let order = Order::Serve(Service {
-            plan: Plan { policy: self.policy.borrow().clone(), ..self.plan.clone() },
+            plan: Plan { policy: policy.borrow().clone(), ..self.plan.clone() },
             mount_device: self.mount_device.clone(),
             has_status_socket: self.status_socket.is_some(),
             is_restart,

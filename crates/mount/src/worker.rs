@@ -3,13 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::Signal;
 use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
+use thruway_sys::fuse_ring;
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
@@ -20,7 +21,7 @@ use crate::policy::PolicyFile;
 use crate::pool::Pool;
 use crate::reply::Replier;
 use crate::view::{Behaviour, Judge, Timeouts, View};
-use crate::{Error, Log, Mode, Plan, limits, status};
+use crate::{Error, Log, Mode, Plan, Transport, limits, ring, status};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -90,16 +91,9 @@ fn serve(
     let view = Arc::new(view);
     say_what_is_missing(&service.plan, &agreement, &view, log);
     start_helpers(service, &view, inheritance.status_socket.take());
-    let pool = Pool::new(Arc::clone(&view));
-    let workers: Vec<_> = inheritance
-        .devices
-        .into_iter()
-        .map(|device| {
-            let (view, memory, pool) = (Arc::clone(&view), Arc::clone(memory), Arc::clone(&pool));
-            let device = Arc::new(Device::new(device));
-            thread::spawn(move || device.run(&view, &memory, &pool, agreement.payload_bytes_max()))
-        })
-        .collect();
+    let team =
+        Team { pool: Pool::new(Arc::clone(&view)), view: Arc::clone(&view), memory, agreement };
+    let servers = team.start(inheritance.devices).map_err(failed)?;
     // Who asked may be gone by now; that is no reason to stop.
     let _ = supervisor.send(&Report::Ready, &[]);
     let ordered = Arc::clone(&view);
@@ -110,8 +104,55 @@ fn serve(
         let _ = view.tell_everything();
     }
     // A thread that panics has taken the process with it.
-    let ends = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Errno::IO)));
+    let ends = servers.into_iter().map(|server| server.join().unwrap_or(Err(Errno::IO)));
     ends.collect::<Result<(), _>>().map_err(failed)
+}
+
+/// What the threads that answer requests have in common.
+struct Team<'a> {
+    view: Arc<View>,
+    memory: &'a Arc<Memory>,
+    pool: Arc<Pool>,
+    agreement: Agreement,
+}
+
+/// A thread that answers requests until the mount is gone.
+type Server = JoinHandle<Result<(), Errno>>;
+
+impl Team<'_> {
+    /// A thread for each descriptor, or for each processor's queue and one for what still comes over
+    /// a descriptor: what is forgotten, and interrupts.
+    fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<Server>, Errno> {
+        let mut servers = Vec::new();
+        if self.agreement.has(feature::OVER_IO_URING) {
+            for share in ring::shares(self.agreement.payload_bytes_max())? {
+                let device = devices[0].try_clone().map_err(|_| Errno::MFILE)?;
+                servers.push(self.at_ring(device, share));
+            }
+            devices.truncate(1);
+        }
+        servers.extend(devices.into_iter().map(|device| self.at_device(device)));
+        Ok(servers)
+    }
+
+    fn at_device(&self, device: OwnedFd) -> Server {
+        let (view, memory, pool) = self.clones();
+        let payload_bytes_max = self.agreement.payload_bytes_max();
+        let device = Arc::new(Device::new(device));
+        thread::spawn(move || device.run(&view, &memory, &pool, payload_bytes_max))
+    }
+
+    fn at_ring(&self, device: OwnedFd, share: ring::Share) -> Server {
+        let (view, memory, pool) = self.clones();
+        let payload_bytes_max = self.agreement.payload_bytes_max();
+        thread::spawn(move || {
+            ring::Server::new(device, &share, payload_bytes_max, (&view, &memory, &pool))?.run()
+        })
+    }
+
+    fn clones(&self) -> (Arc<View>, Arc<Memory>, Arc<Pool>) {
+        (Arc::clone(&self.view), Arc::clone(self.memory), Arc::clone(&self.pool))
+    }
 }
 
 /// Does what the supervisor orders while requests are served.
@@ -224,6 +265,8 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
     let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
+    let over_ring = plan.transport == Transport::IoUring && fuse_ring::is_available();
+    let both = if over_ring { both | feature::OVER_IO_URING } else { both };
     match plan.mode {
         Mode::Frozen => both | feature::NO_OPEN_SUPPORT | feature::EXPLICIT_INVAL_DATA,
         Mode::Live => {

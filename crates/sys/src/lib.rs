@@ -14,12 +14,16 @@ pub mod create_process;
 pub mod fanotify;
 #[cfg(target_os = "linux")]
 pub mod fuse;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+pub mod fuse_ring;
 #[cfg(target_os = "linux")]
 pub mod handle;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod imports;
 #[cfg(unix)]
 pub mod inherited;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod io_ring;
 #[cfg(unix)]
 pub mod map;
 #[cfg(windows)]

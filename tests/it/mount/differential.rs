@@ -44,7 +44,7 @@ type Said = Result<String, Errno>;
 
 const FOLDERS: [&str; 4] = [".", "a", "b", "a/c"];
 const NAMES: [&str; 5] = ["x", "y", "z", "c", "longer name with blanks"];
-const MODES: [u32; 4] = [0o644, 0o600, 0o777, 0o0];
+pub(super) const MODES: [u32; 4] = [0o644, 0o600, 0o777, 0o0];
 const SETID_MODES: [u32; 4] = [0o4755, 0o2755, 0o6777, 0o2644];
 const FILES: u64 = 4;
 
@@ -282,7 +282,7 @@ fn kind_of(file: &OwnedFd) -> FileType {
 }
 
 /// Applies `operations` to both and compares what they say.
-fn compare(mounted: &Mounted, modes: &'static [u32], seed: u64, operations: usize) {
+pub(super) fn compare(mounted: &Mounted, modes: &'static [u32], seed: u64, operations: usize) {
     let plain = mounted.folder.path().join("plain");
     std::fs::create_dir(&plain).unwrap();
     for base in [&plain, &mounted.target("")] {

@@ -4,6 +4,7 @@ mod boot;
 mod document;
 mod load;
 mod measure;
+mod mount;
 mod names;
 mod serve;
 mod trace;
@@ -54,6 +55,12 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("boot-rails", boot::rails),
     ("boot-redmine", boot::redmine),
     ("load", load::run),
+    ("mount-data", mount::data::run),
+    ("mount-calls", mount::calls::run),
+    ("mount-tree", mount::tree::handling),
+    ("mount-compile", mount::tree::compiling),
+    ("mount-union", mount::union::run),
+    ("mount-memory", mount::memory::run),
     ("names-linux", names::linux),
     ("names-wine", names::wine),
     ("serve-short", serve::rack::short),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
-use thruway_fuse::wire::opcode;
+use thruway_fuse::wire::{feature, opcode};
 
 use super::View;
 use crate::inodes::lock;
@@ -84,7 +84,7 @@ impl View {
             sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
             process: getppid().map(Pid::as_raw_pid),
             mode: plan.mode,
-            transport: "device".into(),
+            transport: self.transport().into(),
             passthrough: self.passes_through,
             daemon_io_reasons: self.daemon_io_reasons(),
             protocol: format!("7.{}", self.agreement.minor),
@@ -97,6 +97,10 @@ impl View {
                 .collect(),
             requests: OPERATIONS.into_iter().filter_map(count).collect(),
         }
+    }
+
+    fn transport(&self) -> &'static str {
+        if self.agreement.has(feature::OVER_IO_URING) { "io_uring" } else { "/dev/fuse" }
     }
 
     fn failed_sources(&self, plan: &Plan) -> BTreeMap<String, String> {

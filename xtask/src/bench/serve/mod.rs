@@ -6,7 +6,7 @@ pub(super) mod fairness;
 pub(super) mod files;
 mod load;
 pub(super) mod original;
-mod process;
+pub(super) mod process;
 pub(super) mod rack;
 mod running;
 pub(super) mod server;

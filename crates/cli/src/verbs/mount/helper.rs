@@ -72,7 +72,7 @@ fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<
                 translated.push(format!("--{}", name.replace('_', "-")).into());
             }
             (
-                "create" | "passthrough" | "xattr" | "locks" | "entry_timeout"
+                "create" | "passthrough" | "transport" | "xattr" | "locks" | "entry_timeout"
                 | "attribute_timeout" | "log" | "policy",
                 Some(value),
             ) => {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan, PolicyFile};
+use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan, PolicyFile, Transport};
 
 use crate::output::{Answer, Failure};
 
@@ -68,6 +68,10 @@ pub(super) struct Options {
     /// daemon (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     passthrough: Switch,
+    /// How requests come from the kernel: over io_uring, where it offers that, or over /dev/fuse, where
+    /// open files outlive a daemon that dies
+    #[arg(long, value_name = "WAY", default_value = "io-uring")]
+    transport: Way,
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
@@ -97,6 +101,12 @@ pub(super) struct Options {
 enum Switch {
     On,
     Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Way {
+    IoUring,
+    Device,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -154,6 +164,10 @@ impl Options {
             exec: !self.no_exec,
             nonempty: self.nonempty,
             passthrough: self.passthrough == Switch::On,
+            transport: match self.transport {
+                Way::IoUring => Transport::IoUring,
+                Way::Device => Transport::Device,
+            },
             xattr: self.xattr == Switch::On,
             shared_locks: self.locks == Locks::Shared,
             policy: self.policy.as_deref().map(policy).transpose()?,

@@ -1,0 +1,281 @@
+//! FUSE requests over io_uring: they arrive in memory of ours, and an answer and the wait for the next
+//! request are one system call.
+//!
+//! The kernel has a queue for each processor, and puts a request into the one of the processor that
+//! asks. A queue has **slots**: memory for one request and its answer. A slot is the kernel's until a
+//! request has **arrived** in it, and ours until that is answered. (`fs/fuse/dev_uring.c`.)
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use crate::io_ring::{Entry, IoRing};
+
+/// Where the parts of the headers are, in bytes: the request's or the answer's head, the operation's
+/// argument, and what the ring itself says.
+const ARGUMENT_AT: usize = 128;
+const RING_AT: usize = 256;
+const COMMIT_ID_AT: usize = RING_AT + 8;
+const PAYLOAD_SIZE_AT: usize = RING_AT + 16;
+const HEADERS_BYTES: usize = 288;
+/// The kernel reads from here where the headers and the payload lie.
+const VECTORS_AT: usize = 512;
+/// The payload begins at a page of its own.
+const PAYLOAD_AT: usize = 4096;
+
+/// The head of an answer.
+const ANSWER_HEAD_BYTES: usize = 16;
+
+/// Commands to the device.
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+
+/// Operations of io_uring.
+const POLL_ADD: u8 = 6;
+const DEVICE_COMMAND: u8 = 46;
+/// A poll that goes on.
+const POLL_ADD_MULTI: u32 = 1;
+
+/// The number of the poll that lets other threads wake this one.
+const WAKE: u64 = u64::MAX;
+
+/// A request that has arrived; it must be [`answered`](FuseRing::answer).
+#[derive(Debug)]
+pub struct Arrival {
+    slot: usize,
+}
+
+/// What a wait has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Requests, perhaps.
+    Served,
+    /// Another thread wants something.
+    Called,
+    /// The mount is gone.
+    Ended,
+}
+
+/// Wakes the thread that waits at a ring.
+#[derive(Debug)]
+pub struct Bell {
+    event: OwnedFd,
+}
+
+/// Queues that one thread serves; it stays with the thread that made it.
+#[derive(Debug)]
+pub struct FuseRing {
+    ring: IoRing,
+    device: OwnedFd,
+    bell: OwnedFd,
+    slots: Vec<Slot>,
+    payload_bytes: usize,
+    /// Slots that the kernel can still put a request into, or has.
+    alive: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// Headers, then the payload. Never given back: whatever happens to the ring, the kernel may write
+    /// there.
+    memory: NonNull<u8>,
+    queue: u16,
+}
+
+/// Whether this system lets us make a ring at all.
+#[must_use]
+pub fn is_available() -> bool {
+    IoRing::new(1).is_ok()
+}
+
+impl FuseRing {
+    /// Serves the queues with these numbers and depths over `device`, whose connection has agreed on
+    /// it. Requests carry at most `payload_bytes` besides their heads. For the thread that serves them.
+    ///
+    /// # Errors
+    /// Whatever the system says to making the ring.
+    pub fn new(device: OwnedFd, queues: &[(u16, usize)], payload_bytes: usize) -> io::Result<Self> {
+        let count: usize = queues.iter().map(|(_, depth)| depth).sum();
+        let entries = u32::try_from(count + 1).map_err(io::Error::other)?.next_power_of_two();
+        let mut ring = IoRing::new(entries)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let mut slots = Vec::with_capacity(count);
+        for &(queue, depth) in queues {
+            for _ in 0..depth {
+                slots.push(Slot::new(queue, payload_bytes)?);
+            }
+        }
+        for (number, slot) in slots.iter().enumerate() {
+            slot.put_vectors(payload_bytes);
+            let entry = slot.command(&device, REGISTER, number);
+            // SAFETY: the slot's memory is never given back.
+            unsafe { ring.push(&entry) }?;
+        }
+        let mut this = Self { ring, device, bell, alive: slots.len(), slots, payload_bytes };
+        this.listen()?;
+        Ok(this)
+    }
+
+    /// What other threads wake us with.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn bell(&self) -> io::Result<Bell> {
+        Ok(Bell { event: self.bell.try_clone()? })
+    }
+
+    /// Sends off all answers, waits, and adds what has arrived.
+    ///
+    /// # Errors
+    /// Whatever the system says.
+    pub fn wait(&mut self, arrivals: &mut Vec<Arrival>) -> io::Result<Woken> {
+        self.ring.wait()?;
+        let mut woken = Woken::Served;
+        while let Some(completion) = self.ring.complete() {
+            if completion.number == WAKE {
+                woken = Woken::Called;
+                if !completion.more {
+                    self.listen()?;
+                }
+                continue;
+            }
+            match usize::try_from(completion.number) {
+                Ok(slot) if completion.result == 0 => arrivals.push(Arrival { slot }),
+                _ => self.alive -= 1,
+            }
+        }
+        if woken == Woken::Called {
+            // Only that it rang counts.
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        Ok(if self.alive == 0 { Woken::Ended } else { woken })
+    }
+
+    /// A request in its three parts: head, argument (with room behind it) and payload.
+    #[must_use]
+    pub fn parts(&self, arrival: &Arrival) -> (&[u8], &[u8], &[u8]) {
+        let slot = &self.slots[arrival.slot];
+        let headers = slot.bytes(0, HEADERS_BYTES);
+        let mut size = [0; 4];
+        size.copy_from_slice(&headers[PAYLOAD_SIZE_AT..PAYLOAD_SIZE_AT + 4]);
+        let size = (u32::from_ne_bytes(size) as usize).min(self.payload_bytes);
+        let payload = slot.bytes(PAYLOAD_AT, size);
+        (&headers[..ARGUMENT_AT], &headers[ARGUMENT_AT..RING_AT], payload)
+    }
+
+    /// Answers a request with a head of 16 bytes and what follows it.
+    ///
+    /// # Errors
+    /// The answer is longer than any that was agreed on, or the system refuses it.
+    pub fn answer(&mut self, arrival: Arrival, answer: &[u8]) -> io::Result<()> {
+        let slot = self.slots[arrival.slot];
+        let (head, payload) =
+            answer.split_at_checked(ANSWER_HEAD_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+        if payload.len() > self.payload_bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        slot.put(0, head);
+        slot.put(PAYLOAD_AT, payload);
+        let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
+        slot.put(PAYLOAD_SIZE_AT, &size.to_ne_bytes());
+        let entry = slot.command(&self.device, COMMIT_AND_FETCH, arrival.slot);
+        // SAFETY: the slot's memory is never given back.
+        unsafe { self.ring.push(&entry) }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        let mut entry = [0; size_of::<Entry>()];
+        entry[0] = POLL_ADD;
+        entry[4..8].copy_from_slice(&self.bell.as_raw_fd().to_ne_bytes());
+        entry[24..28].copy_from_slice(&POLL_ADD_MULTI.to_ne_bytes());
+        entry[28..32].copy_from_slice(&u32::from(PollFlags::IN.bits()).to_ne_bytes());
+        entry[32..40].copy_from_slice(&WAKE.to_ne_bytes());
+        // SAFETY: a poll names no memory.
+        unsafe { self.ring.push(&entry) }
+    }
+}
+
+impl Bell {
+    /// Wakes the thread.
+    pub fn ring(&self) {
+        // It can only be full, and then it has rung.
+        let _ = rustix::io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
+    }
+}
+
+impl Slot {
+    fn new(queue: u16, payload_bytes: usize) -> io::Result<Self> {
+        let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let length = PAYLOAD_AT + payload_bytes;
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
+        let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, kind) }?;
+        let memory = NonNull::new(memory.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { memory, queue })
+    }
+
+    /// Two `struct iovec`: where the headers and the payload lie.
+    fn put_vectors(&self, payload_bytes: usize) {
+        let start = self.memory.addr().get();
+        let words = [start, HEADERS_BYTES, start + PAYLOAD_AT, payload_bytes];
+        for (index, word) in words.into_iter().enumerate() {
+            self.put(VECTORS_AT + index * size_of::<usize>(), &word.to_ne_bytes());
+        }
+    }
+
+    fn command(&self, device: &OwnedFd, command: u32, number: usize) -> Entry {
+        let mut entry = [0; size_of::<Entry>()];
+        let mut put = |at: usize, bytes: &[u8]| entry[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &[DEVICE_COMMAND]);
+        put(4, &device.as_raw_fd().to_ne_bytes());
+        put(8, &command.to_ne_bytes());
+        put(16, &(self.memory.addr().get() + VECTORS_AT).to_ne_bytes());
+        put(24, &2_u32.to_ne_bytes());
+        put(32, &number.to_ne_bytes());
+        // `struct fuse_uring_cmd_req`: flags, the request's number, the queue's.
+        put(56, self.bytes(COMMIT_ID_AT, 8));
+        put(64, &self.queue.to_ne_bytes());
+        entry
+    }
+
+    fn bytes(&self, at: usize, length: usize) -> &[u8] {
+        // SAFETY: the slot is larger than headers and payload together.
+        let start = unsafe { self.memory.byte_add(at) };
+        // SAFETY: as above; it is never given back, and the kernel writes there only while the slot is
+        // its own, when nobody holds an `Arrival` to ask for bytes with.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), length) }
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) {
+        // SAFETY: the slot is larger than headers and payload together.
+        let place = unsafe { self.memory.byte_add(at) };
+        // SAFETY: as above; the slot is ours, and `bytes` lie elsewhere.
+        unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_mounted_ends_at_once_and_a_bell_is_heard() {
+        let Ok(device) = crate::fuse::open() else {
+            return eprintln!("skipped: /dev/fuse cannot be opened");
+        };
+        if !is_available() {
+            return eprintln!("skipped: no io_uring");
+        }
+        let mut ring = FuseRing::new(device, &[(0, 2)], 8192).unwrap();
+        ring.bell().unwrap().ring();
+        let mut arrivals = Vec::new();
+        let mut woken = Vec::new();
+        while woken.last() != Some(&Woken::Ended) {
+            woken.push(ring.wait(&mut arrivals).unwrap());
+        }
+        assert!(arrivals.is_empty());
+        assert_eq!(ring.alive, 0);
+    }
+}

@@ -1,0 +1,119 @@
+//! Requests over io_uring, on machines where it can be switched on.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::differential::{MODES, compare};
+use super::fixture::{Mounted, kill, wait_until};
+
+const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// One test at a time switches it on and off.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The kernel's switch is on; it is as before when this value is gone.
+struct SwitchedOn {
+    before: String,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl SwitchedOn {
+    fn new() -> Option<Self> {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let switched = fs::read_to_string(SWITCH).and_then(|before| {
+            fs::write(SWITCH, "Y")?;
+            Ok(before)
+        });
+        match switched {
+            Ok(before) => Some(Self { before, _one: one }),
+            Err(error) => {
+                eprintln!("skipped: {SWITCH}: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SwitchedOn {
+    fn drop(&mut self) {
+        let _ = fs::write(SWITCH, self.before.trim());
+    }
+}
+
+/// A mount whose requests come over io_uring; `None` where a container forbids it.
+fn mounted(arguments: &[&str]) -> Option<(Mounted, SwitchedOn)> {
+    let switch = SwitchedOn::new()?;
+    let mounted = Mounted::new(arguments)?;
+    if mounted.status("transport") != "io_uring" {
+        eprintln!("skipped: no io_uring for this process");
+        return None;
+    }
+    Some((mounted, switch))
+}
+
+#[test]
+fn a_mount_over_io_uring_behaves_as_a_plain_folder() {
+    let Some((mounted, _switch)) = mounted(&["--suid"]) else { return };
+    compare(&mounted, &MODES, 1, 1500);
+    let target = mounted.target("");
+    thread::scope(|scope| {
+        for user in 0..4 {
+            let target = &target;
+            scope.spawn(move || {
+                for name in 0..100 {
+                    let file = File::create(target.join(format!("{user} {name}"))).unwrap();
+                    file.write_all_at(b"text", 0).unwrap();
+                    // The slow ones go to another thread, and come back from there.
+                    file.sync_all().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_dir(mounted.source("")).unwrap().count(), 400);
+}
+
+#[test]
+fn data_through_the_daemon_over_io_uring_is_right() {
+    let Some((mounted, _switch)) = mounted(&["--passthrough", "off"]) else { return };
+    let bytes: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 251) as u8).collect();
+    fs::write(mounted.target("file"), &bytes).unwrap();
+    assert_eq!(fs::read(mounted.source("file")).unwrap(), bytes);
+    fs::write(mounted.source("other"), &bytes).unwrap();
+    assert_eq!(fs::read(mounted.target("other")).unwrap(), bytes);
+}
+
+#[test]
+fn who_waits_for_a_lock_does_not_keep_others_waiting() {
+    let Some((mounted, _switch)) = mounted(&[]) else { return };
+    let path = mounted.target("locked");
+    let holder = File::create(&path).unwrap();
+    flock(&holder, FlockOperation::LockExclusive).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let file = File::open(&path).unwrap();
+                flock(&file, FlockOperation::LockExclusive).unwrap();
+            });
+        }
+        wait_until("all of them wait", || mounted.requests("setlkw") == 21);
+        fs::write(mounted.target("other"), "text").unwrap();
+        flock(&holder, FlockOperation::Unlock).unwrap();
+    });
+}
+
+#[test]
+fn a_worker_that_dies_at_its_ring_is_followed_by_a_new_mount() {
+    let Some((mounted, _switch)) = mounted(&[]) else { return };
+    fs::write(mounted.target("file"), "before").unwrap();
+    let open = OpenOptions::new().read(true).write(true).open(mounted.target("file")).unwrap();
+    kill(mounted.worker());
+    wait_until("it is mounted anew", || mounted.restarts() == Some(1));
+    // The kernel goes on with what it had been given.
+    open.write_all_at(b"after!", 0).unwrap();
+    assert_eq!(fs::read_to_string(mounted.target("file")).unwrap(), "after!");
+    assert_eq!(mounted.status("transport"), "io_uring");
+}

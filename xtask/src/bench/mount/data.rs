@@ -1,0 +1,90 @@
+//! fio: 4 KiB at a time, as the patch series for passthrough was measured.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::super::Setting;
+use super::super::measure::{Contender, Series, interleave};
+use super::super::serve::table::{Table, at_least, ratio};
+use super::cell;
+use super::ground::Ground;
+use super::view::{Processors, View, Way};
+
+const PATTERNS: [&str; 4] = ["read", "randread", "write", "randwrite"];
+const WAYS: [Way; 5] = [Way::Native, Way::Overlay, Way::Live, Way::MergerFs, Way::PassthroughHp];
+
+/// What the patch series of 2021 said of a file of 35 GiB on an SSD, as shares of native.
+const PATCH_SERIES: [&str; 4] = [".97", ".76", ".81", ".81"];
+
+pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
+    let ground = Ground::new()?;
+    let views = views(setting, &ground)?;
+    let mut columns = Vec::new();
+    for pattern in PATTERNS {
+        let mut contenders: Vec<_> = views.iter().map(|view| contender(view, pattern)).collect();
+        columns.push(interleave(setting.rounds, &mut contenders)?);
+    }
+    let mut table = Table::new("fio, 4 KiB, sync, 96 MiB, warm: MiB/s", &heads());
+    for (row, view) in views.iter().enumerate() {
+        let cells: Vec<_> = columns.iter().map(|series| cell(&series[row])).collect();
+        table.row(view.way.name(), &cells);
+    }
+    let mut shares = Table::new("The same as shares of native", &heads());
+    shares.row("patch series of 2021, 35 GiB, SSD", &PATCH_SERIES.map(str::to_owned));
+    for (row, view) in views.iter().enumerate().skip(1) {
+        let share =
+            |series: &Vec<Series>| format!("{:.2}", series[row].median() / series[0].median());
+        shares.row(view.way.name(), &columns.iter().map(share).collect::<Vec<_>>());
+    }
+    for (pattern, series) in PATTERNS.iter().zip(&columns) {
+        let of =
+            |way| views.iter().position(|view| view.way == way).map(|row| series[row].median());
+        let share = ratio(of(Way::Live), of(Way::Native));
+        shares.target(&format!("{pattern} ≥ .95 of native"), at_least(share, 0.95));
+    }
+    Ok(format!("{}\n{}", table.text(), shares.text()))
+}
+
+fn heads() -> Vec<&'static str> {
+    [&[""], PATTERNS.as_slice()].concat()
+}
+
+/// Each way to a folder of its own.
+fn views(setting: &Setting, ground: &Ground) -> Result<Vec<View>, String> {
+    let mut views = Vec::new();
+    for way in WAYS {
+        let source = ground.folder(&format!("fio-{way:?}"))?;
+        views.extend(View::new(setting, ground, way, &[source], Processors::One)?);
+    }
+    Ok(views)
+}
+
+fn contender<'a>(view: &View, pattern: &'static str) -> Contender<'a> {
+    let file = view.folder.join("file");
+    Contender { name: view.way.name(), run: Box::new(move || fio(&file, pattern)) }
+}
+
+/// MiB/s.
+fn fio(file: &Path, pattern: &str) -> Result<f64, String> {
+    let mut command = Processors::One.command("fio");
+    command.args([
+        "--name=x",
+        "--bs=4k",
+        "--ioengine=sync",
+        "--size=96m",
+        "--runtime=1",
+        "--time_based",
+    ]);
+    command.args(["--output-format=json", "--thread", "--invalidate=0"]);
+    command.arg(format!("--rw={pattern}")).arg(format!("--filename={}", file.display()));
+    let report = json(&mut command)?;
+    let direction = pattern.trim_start_matches("rand");
+    let kibibytes = report["jobs"][0][direction]["bw"].as_f64();
+    kibibytes.map(|kibibytes| kibibytes / 1024.0).ok_or_else(|| format!("fio said: {report}"))
+}
+
+fn json(command: &mut Command) -> Result<serde_json::Value, String> {
+    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
+}

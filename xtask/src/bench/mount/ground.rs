@@ -1,0 +1,59 @@
+//! An ext4 in memory, gone when its value is.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::view::unmount;
+use crate::succeed;
+
+/// Holds a million inodes, a source tree for each contender, and fio's files.
+const IMAGE_BYTES: u64 = 6 << 30;
+const INODES: &str = "1500000";
+
+/// The memory file system of every Linux.
+const MEMORY: &str = "/dev/shm";
+
+pub(super) struct Ground {
+    folder: PathBuf,
+    is_mounted: bool,
+}
+
+impl Ground {
+    /// Makes the file system and mounts it.
+    pub(super) fn new() -> Result<Self, String> {
+        let folder = Path::new(MEMORY).join(format!("thruway-bench-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut ground = Self { folder, is_mounted: false };
+        let failed = |error: std::io::Error| format!("cannot set up a file system: {error}");
+        let image = ground.folder.join("image");
+        File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(failed)?;
+        succeed(Command::new("mkfs.ext4").args(["-q", "-F", "-N", INODES]).arg(&image))?;
+        fs::create_dir(ground.at("ext4")).map_err(failed)?;
+        fs::create_dir(ground.at("targets")).map_err(failed)?;
+        succeed(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(ground.at("ext4")))?;
+        ground.is_mounted = true;
+        Ok(ground)
+    }
+
+    /// A place beside the ext4.
+    pub(super) fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A new folder on the ext4.
+    pub(super) fn folder(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = self.at("ext4").join(name);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(folder)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            unmount(&self.at("ext4"));
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}

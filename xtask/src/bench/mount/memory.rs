@@ -1,0 +1,48 @@
+//! A million inodes looked up, and forgotten.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::super::Setting;
+use super::super::serve::process::{family, memory_mb};
+use super::super::serve::table::{Table, at_most};
+use super::ground::Ground;
+use super::view::{Processors, View, Way, drop_names, supervisor};
+
+const FOLDERS: usize = 1000;
+const NAMES: usize = 1000;
+
+pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
+    let ground = Ground::new()?;
+    let source = ground.folder("million")?;
+    each_name(&source, |path| fs::write(path, ""))?;
+    let view = View::new(setting, &ground, Way::Live, &[source], Processors::All)?;
+    let view = view.ok_or("thruway is not at hand")?;
+    let processes = family(supervisor(setting, &view.folder)?);
+    let fresh = memory_mb(&processes);
+    each_name(&view.folder, |path| fs::symlink_metadata(path).map(drop))?;
+    let full = memory_mb(&processes);
+    drop_names()?;
+    // What the kernel forgets it says later, and what is idle is given back after some seconds.
+    sleep(Duration::from_secs(15));
+    let empty = memory_mb(&processes);
+    let mut table =
+        Table::new("A million inodes", &["MB", "fresh", "all looked up", "all forgotten"]);
+    table.row("thruway", &[fresh, full, empty].map(|mb| format!("{mb:.0}")));
+    table.target("looked up ≤ 300 MB", at_most(Some(full), 300.0));
+    table.target("given back: forgotten ≤ 30 MB", at_most(Some(empty), 30.0));
+    Ok(table.text())
+}
+
+/// Folders are made as they are come to.
+fn each_name(base: &Path, act: impl Fn(&Path) -> std::io::Result<()>) -> Result<(), String> {
+    for folder in 0..FOLDERS {
+        let folder = base.join(folder.to_string());
+        let acted = fs::create_dir_all(&folder)
+            .and_then(|()| (0..NAMES).try_for_each(|name| act(&folder.join(name.to_string()))));
+        acted.map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    Ok(())
+}

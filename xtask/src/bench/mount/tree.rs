@@ -1,0 +1,140 @@
+//! What people do to a source tree, and compiling it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::super::Setting;
+use super::super::measure::{Series, wall};
+use super::super::serve::table::{Table, at_most};
+use super::cell;
+use super::ground::Ground;
+use super::view::{Processors, View, Way, transport};
+use crate::succeed;
+
+/// What is done to the tree, and how much longer than on the folder itself it may take. `$1` is a
+/// repository, `$2` a folder for what is not written to the tree.
+const STEPS: [Step; 6] = [
+    Step { name: "clone", script: "git clone -q \"$1\" tree", at_most: Some(2.0) },
+    Step { name: "status", script: "git -C tree status -s", at_most: Some(1.5) },
+    Step { name: "find", script: "find tree -size +8 >/dev/null", at_most: Some(1.4) },
+    Step { name: "tar", script: "tar -cf \"$2/tar\" tree", at_most: Some(2.5) },
+    Step { name: "`cp -a`", script: "cp -a tree copy", at_most: Some(3.5) },
+    Step { name: "rm", script: "rm -rf copy tree", at_most: Some(2.0) },
+];
+
+/// The patch series compiled a kernel. `$1` are the sources.
+const COMPILE: [Step; 3] = [
+    Step { name: "copy", script: "cp -r \"$1\" tree", at_most: None },
+    Step {
+        name: "compile",
+        script: "CFLAGS=-O0 make -s -j2 -C tree lib zstd",
+        at_most: Some(1.03),
+    },
+    Step { name: "rm", script: "rm -rf tree", at_most: None },
+];
+
+const WAYS: [Way; 5] = [Way::Native, Way::Overlay, Way::Live, Way::MergerFs, Way::PassthroughHp];
+
+const NO_SOURCES: &str = "Not measured: there was no `--peer zstd=DIR` with Debian's sources of zstd \
+                          (`apt-get source libzstd`).";
+
+struct Step {
+    name: &'static str,
+    script: &'static str,
+    at_most: Option<f64>,
+}
+
+pub(in crate::bench) fn handling(setting: &Setting) -> Result<String, String> {
+    let Some(sources) = setting.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
+    let mut text = String::new();
+    for (processors, words) in
+        [(Processors::One, "one processor"), (Processors::All, "two processors")]
+    {
+        let ground = Ground::new()?;
+        let repository = repository(&ground, sources)?;
+        let views = views(setting, &ground, processors)?;
+        let columns = rounds(setting, &views, &STEPS, &repository, processors)?;
+        let title = format!("zstd's source tree, ms; requests over {}, {words}", transport());
+        text.push_str(&(table(&title, &STEPS, &views, &columns) + "\n\n"));
+    }
+    Ok(text)
+}
+
+pub(in crate::bench) fn compiling(setting: &Setting) -> Result<String, String> {
+    let Some(sources) = setting.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
+    let ground = Ground::new()?;
+    let views = views(setting, &ground, Processors::All)?;
+    let columns = rounds(setting, &views, &COMPILE, sources, Processors::All)?;
+    let title = format!("zstd, `make -j2`, ms; requests over {}, two processors", transport());
+    Ok(table(&title, &COMPILE, &views, &columns))
+}
+
+/// A repository of the sources, on the same file system.
+fn repository(ground: &Ground, sources: &Path) -> Result<PathBuf, String> {
+    let repository = ground.folder("repository")?;
+    let script = "cp -r \"$1\"/. . && git init -q . && git add -Af . && \
+                  git -c user.name=x -c user.email=x@localhost commit -qm x && git gc -q";
+    succeed(Command::new("sh").args(["-c", script, "sh"]).arg(sources).current_dir(&repository))?;
+    Ok(repository)
+}
+
+fn views(setting: &Setting, ground: &Ground, processors: Processors) -> Result<Vec<View>, String> {
+    let mut views = Vec::new();
+    for way in WAYS {
+        let source = ground.folder(&format!("tree-{way:?}"))?;
+        views.extend(View::new(setting, ground, way, &[source], processors)?);
+    }
+    Ok(views)
+}
+
+/// A column for each step, in it a series for each view. The steps of a view follow each other, as
+/// each needs the one before.
+fn rounds(
+    setting: &Setting,
+    views: &[View],
+    steps: &[Step],
+    repository: &Path,
+    processors: Processors,
+) -> Result<Vec<Vec<Series>>, String> {
+    let mut times = vec![vec![Vec::new(); views.len()]; steps.len()];
+    let beside = std::env::temp_dir();
+    // The first round is for the caches.
+    for round in 0..=setting.rounds {
+        for (row, view) in views.iter().enumerate() {
+            for (step, times) in steps.iter().zip(&mut times) {
+                let mut command = processors.command("sh");
+                command.args(["-ec", step.script, "sh"]).arg(repository).arg(&beside);
+                let time = wall(command.current_dir(&view.folder))?;
+                if round > 0 {
+                    times[row].push(time.as_secs_f64() * 1e3);
+                }
+            }
+        }
+    }
+    let _ = fs::remove_file(beside.join("tar"));
+    let series = |(view, times): (&View, Vec<f64>)| Series::new(view.way.name(), times);
+    Ok(times.into_iter().map(|column| views.iter().zip(column).map(series).collect()).collect())
+}
+
+fn table(title: &str, steps: &[Step], views: &[View], columns: &[Vec<Series>]) -> String {
+    let mut heads = vec![""];
+    for step in steps {
+        heads.extend([step.name, "÷ native"]);
+    }
+    let mut table = Table::new(title, &heads);
+    let ratio = |column: &[Series], row: usize| column[row].median() / column[0].median();
+    for (row, view) in views.iter().enumerate() {
+        let cells = columns
+            .iter()
+            .flat_map(|column| [cell(&column[row]), format!("{:.2}", ratio(column, row))]);
+        table.row(view.way.name(), &cells.collect::<Vec<_>>());
+    }
+    let ours = views.iter().position(|view| view.way == Way::Live);
+    for (step, column) in steps.iter().zip(columns) {
+        let Some(most) = step.at_most else { continue };
+        let reached = at_most(ours.map(|row| ratio(column, row)), most);
+        table.target(&format!("{} ≤ {most} × native", step.name), reached);
+    }
+    table.text()
+}

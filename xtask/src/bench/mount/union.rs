@@ -1,0 +1,135 @@
+//! One name among 211 folders.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::super::Setting;
+use super::super::measure::{Contender, Series, interleave};
+use super::super::serve::process::{family, memory_mb};
+use super::super::serve::table::{Table, at_most};
+use super::cell;
+use super::ground::Ground;
+use super::view::{Processors, View, Way, drop_names, supervisor, transport};
+
+const FOLDERS: usize = 211;
+const NAMES: usize = 40;
+
+pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
+    let ground = Ground::new()?;
+    let sources = sources(&ground)?;
+    let mut text = searching(setting, &ground, &sources)?;
+    text.push_str("\n\n");
+    text.push_str(&indexing(setting, &ground, &sources)?);
+    Ok(text)
+}
+
+/// 211 folders of 40 files, no two of one name.
+fn sources(ground: &Ground) -> Result<Vec<PathBuf>, String> {
+    let mut sources = Vec::new();
+    for folder in 0..FOLDERS {
+        let source = ground.folder(&format!("union/{folder}"))?;
+        for name in 0..NAMES {
+            fs::write(source.join(name_of(folder, name)), "").map_err(|error| error.to_string())?;
+        }
+        sources.push(source);
+    }
+    Ok(sources)
+}
+
+fn name_of(folder: usize, name: usize) -> String {
+    format!("feature_{folder}_{name}.rb")
+}
+
+/// Who looks for names, and how.
+struct Search<'a> {
+    name: &'static str,
+    /// Where to look, in this order.
+    folders: &'a [PathBuf],
+}
+
+fn searching(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<String, String> {
+    let mut views = Vec::new();
+    for way in [Way::Live, Way::Frozen, Way::MergerFs] {
+        views.extend(View::new(setting, ground, way, sources, Processors::One)?);
+    }
+    let mut searches = vec![Search { name: "native search", folders: sources }];
+    for view in &views {
+        let folders = std::slice::from_ref(&view.folder);
+        searches.push(Search { name: view.way.name(), folders });
+    }
+    let mut columns = Vec::new();
+    for (is_hit, is_cold) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut contenders: Vec<_> = searches
+            .iter()
+            .map(|search| Contender {
+                name: search.name,
+                run: Box::new(move || look_for_all(search.folders, is_hit, is_cold)),
+            })
+            .collect();
+        columns.push(interleave(setting.rounds, &mut contenders)?);
+    }
+    let title =
+        format!("One name among {FOLDERS} folders of {NAMES}, µs; requests over {}", transport());
+    let heads = ["", "there, warm", "not there, warm", "there, cold", "not there, cold"];
+    let mut table = Table::new(&title, &heads);
+    for row in 0..searches.len() {
+        let cells: Vec<_> = columns.iter().map(|series| cell(&series[row])).collect();
+        table.row(searches[row].name, &cells);
+    }
+    for (column, most) in [(0, 1.2), (1, 1.2), (2, 60.0), (3, 60.0)] {
+        let reached = at_most(Some(columns[column][1].median()), most);
+        table.target(&format!("{} ≤ {most} µs", heads[column + 1]), reached);
+    }
+    Ok(table.text())
+}
+
+/// Microseconds a name.
+fn look_for_all(folders: &[PathBuf], is_hit: bool, is_cold: bool) -> Result<f64, String> {
+    let prefix = if is_hit { "" } else { "no_" };
+    let names: Vec<_> = (0..FOLDERS * NAMES)
+        .map(|number| format!("{prefix}{}", name_of(number % FOLDERS, number / FOLDERS)))
+        .collect();
+    let look = || {
+        let found = names.iter().filter(|name| is_in_one(folders, name)).count();
+        if found == if is_hit { names.len() } else { 0 } {
+            Ok(())
+        } else {
+            Err(format!("found {found} names of {}", names.len()))
+        }
+    };
+    if is_cold {
+        drop_names()?;
+    } else {
+        look()?;
+    }
+    let start = Instant::now();
+    look()?;
+    Ok(start.elapsed().as_secs_f64() * 1e6 / names.len() as f64)
+}
+
+fn is_in_one(folders: &[PathBuf], name: &str) -> bool {
+    folders.iter().any(|folder| rustix::fs::stat(folder.join(name)).is_ok())
+}
+
+/// The index is built when the first name is asked for.
+fn indexing(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<String, String> {
+    let (mut times, mut sizes) = (Vec::new(), Vec::new());
+    for _ in 0..setting.rounds {
+        let view = View::new(setting, ground, Way::Live, sources, Processors::One)?;
+        let view = view.ok_or("thruway is not at hand")?;
+        let processes = family(supervisor(setting, &view.folder)?);
+        let before = memory_mb(&processes);
+        let start = Instant::now();
+        let first = view.folder.join(name_of(FOLDERS - 1, NAMES - 1));
+        fs::metadata(&first).map_err(|error| format!("{}: {error}", first.display()))?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        sizes.push((memory_mb(&processes) - before) * 1e6 / (FOLDERS * NAMES) as f64);
+    }
+    let (times, sizes) = (Series::new("", times), Series::new("", sizes));
+    let mut table = Table::new("The index of these names", &["", "built in, ms", "bytes a name"]);
+    table.row("thruway", &[cell(&times), cell(&sizes)]);
+    table.target("built in ≤ 50 ms", at_most(Some(times.median()), 50.0));
+    table.target("≤ 200 bytes a name", at_most(Some(sizes.median()), 200.0));
+    Ok(table.text())
+}

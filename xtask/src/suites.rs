@@ -1,0 +1,185 @@
+//! `cargo x suites`: other people's test suites for file systems, on a mount.
+//!
+//! They are built from crates.io into `target/tools`. What they say of the mount is held against what
+//! they say of the folder beside it: the mount must do no worse.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use crate::succeed;
+
+/// Run pjdfstest and fsx on mounts
+///
+/// Needs root and `/dev/fuse`; elsewhere it says so and does nothing.
+#[derive(Debug, Args)]
+pub(crate) struct Suites {
+    /// How many operations fsx does in each mode
+    #[arg(long, default_value_t = 3000)]
+    operations: u64,
+    /// The release build is tested, not the debug build
+    #[arg(long)]
+    release: bool,
+}
+
+/// Suites by crate and version.
+const SUITES: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
+
+/// Cases that may end otherwise than beside the mount, and why.
+const EXCUSED: [(&str, &str); 1] = [(
+    "link::link_count_max",
+    "the C library tells this limit by the kind of file system, and the suite skips what it does not tell",
+)];
+
+/// Users that every Debian has. Stamps of ext4 have the kernel's tick, some milliseconds.
+const CONFIGURATION: &str = r#"
+[features]
+posix_fallocate = {}
+utimensat = {}
+utime_now = {}
+[settings]
+naptime = 0.02
+[dummy_auth]
+entries = [["daemon", "daemon"], ["bin", "bin"]]
+"#;
+
+/// Options of the mounts that fsx is run on, and how many sources they have.
+const MODES: [(&str, &[&str], usize); 3] =
+    [("live", &[], 1), ("daemon I/O", &["--passthrough", "off"], 1), ("three sources", &[], 3)];
+
+impl Suites {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if let Some(missing) = missing() {
+            println!("suites: not run, because {missing}");
+            return Ok(());
+        }
+        let tools = root.join("target/tools");
+        for (suite, version) in SUITES {
+            install(&tools, suite, version)?;
+        }
+        let profile = if self.release { "release" } else { "debug" };
+        let place = Place::new(root.join("target").join(profile).join("thruway"))?;
+        pjdfstest(&tools.join("bin/pjdfstest"), &place)?;
+        MODES.iter().try_for_each(|(mode, options, sources)| {
+            let mount = place.mount(options, *sources)?;
+            let mut fsx = Command::new(tools.join("bin/fsx"));
+            fsx.args(["-q", "-q", "-S", "7", "-N", &self.operations.to_string()]);
+            println!("suites: fsx, {} operations, {mode}", self.operations);
+            succeed(fsx.arg(mount.target.join("file")).current_dir(&place.folder))
+        })
+    }
+}
+
+/// What keeps the suites from running here.
+fn missing() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root may change owners");
+    }
+    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    device.is_err().then_some("/dev/fuse cannot be opened")
+}
+
+fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
+    let installed = Command::new(tools.join("bin").join(suite)).arg("--version").output();
+    if installed.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version)) {
+        return Ok(());
+    }
+    println!("suites: installing {suite} {version} into target/tools");
+    let mut install = Command::new(crate::cargo());
+    install.args(["install", "--quiet", "--locked", "--version", version, "--root"]);
+    succeed(install.arg(tools).arg(suite))
+}
+
+/// What each case says of a mount, against what it says of a folder.
+fn pjdfstest(program: &Path, place: &Place) -> Result<(), String> {
+    let beside = place.subfolder("beside")?;
+    let expected = verdicts(program, place, &beside)?;
+    let mount = place.mount(&["--suid", "--dev", "--allow-other"], 1)?;
+    let said = verdicts(program, place, &mount.target)?;
+    let passed = said.values().filter(|verdict| *verdict == "ok").count();
+    println!("suites: pjdfstest, {passed} of {} cases pass, the others are skipped", said.len());
+    let is_excused = |case: &String| EXCUSED.iter().any(|(excused, _)| case == excused);
+    let differ: Vec<_> = expected
+        .iter()
+        .filter(|(case, verdict)| said.get(*case) != Some(verdict) && !is_excused(case))
+        .map(|(case, verdict)| {
+            format!("{case}: {verdict} beside, {:?} on the mount", said.get(case))
+        })
+        .collect();
+    if differ.is_empty() && passed > 300 { Ok(()) } else { Err(differ.join("\n")) }
+}
+
+/// `ok`, `skipped` or `FAILED`, by case.
+fn verdicts(
+    program: &Path,
+    place: &Place,
+    folder: &Path,
+) -> Result<BTreeMap<String, String>, String> {
+    let configuration = place.folder.join("configuration");
+    let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+    fs::write(&configuration, CONFIGURATION).map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("-c").arg(&configuration).arg("-p").arg(folder).stderr(Stdio::null());
+    let output = command.output().map_err(failed)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let verdict = |line: &str| {
+        let (case, verdict) = line.trim_end().rsplit_once(' ')?;
+        let is_verdict = case.contains("::") && matches!(verdict, "ok" | "skipped" | "FAILED");
+        is_verdict.then(|| (case.trim_end().to_owned(), verdict.to_owned()))
+    };
+    Ok(text.lines().filter_map(verdict).collect())
+}
+
+/// A folder for mounts and what is beside them, in memory: some operations write to disk.
+struct Place {
+    thruway: PathBuf,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn new(thruway: PathBuf) -> Result<Self, String> {
+        let folder = Path::new("/dev/shm").join(format!("thruway-suites-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { thruway, folder })
+    }
+
+    fn subfolder(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn mount(&self, options: &[&str], sources: usize) -> Result<Mount<'_>, String> {
+        // As long as `beside`: one case depends on the length of its path.
+        let target = self.subfolder("target")?;
+        let mut command = Command::new(&self.thruway);
+        command.arg("mount").args(options);
+        for source in 0..sources {
+            command.arg(self.subfolder(&format!("source{source}"))?);
+        }
+        succeed(command.arg(&target))?;
+        Ok(Mount { place: self, target })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A mount; it is gone when this value is.
+struct Mount<'a> {
+    place: &'a Place,
+    target: PathBuf,
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let mut unmount = Command::new(&self.place.thruway);
+        let _ = unmount.args(["unmount", "--lazy"]).arg(&self.target).status();
+    }
+}
