@@ -4,6 +4,7 @@ mod browser;
 mod names;
 mod odd;
 mod oracle;
+mod pack;
 mod passing;
 mod report;
 
