@@ -14,7 +14,7 @@ use crate::succeed;
 
 /// Run pjdfstest and fsx on mounts
 ///
-/// Needs root and `/dev/fuse`; elsewhere it says so and does nothing.
+/// Needs root, `/dev/fuse` and, to build pjdfstest, Debian's libacl1-dev; elsewhere it says so and does nothing.
 #[derive(Debug, Args)]
 pub(crate) struct Suites {
     /// How many operations fsx does in each mode
