@@ -134,11 +134,12 @@ impl Boot {
     /// This process has made, moved or removed what is at `path`.
     pub fn changed(&self, path: &[u8]) {
         let Some(mut folders) = self.folders() else { return };
+        if path.starts_with(b"/") {
+            return folders.changed(path);
+        }
         match std::env::current_dir() {
-            Ok(here) if !path.starts_with(b"/") => {
-                folders.changed(&path::join(here.as_os_str().as_bytes(), path));
-            }
-            _ => folders.changed(path),
+            Ok(here) => folders.changed(&path::join(here.as_os_str().as_bytes(), path)),
+            Err(_) => folders.forget(),
         }
     }
 
