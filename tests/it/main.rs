@@ -20,6 +20,7 @@ mod program;
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(target_os = "linux")]
 mod setup;
 #[cfg(target_os = "linux")]
 mod soak;
