@@ -6,17 +6,18 @@ require "booting"
 class FeaturesTest < Minitest::Test
   include Booting
 
-  COUNTED = "$count = ($count || 0) + 1\nsleep 0.01\nmodule Feature%d; def self.n = %d; end\n"
+  COUNTED = "$loaded << %d\nsleep 0.01\nmodule Feature%d; def self.n = %d; end\n"
   TELL = "puts $LOADED_FEATURES, $LOAD_PATH\n"
 
   def counted(numbers)
-    numbers.to_h { |number| ["f#{number}.rb", format(COUNTED, number, number)] }
+    numbers.to_h { |number| ["f#{number}.rb", format(COUNTED, number, number, number)] }
   end
 
   def test_eight_threads_require_the_same_feature
     said = assert_same_program(<<~RUBY, **counted([1]))
+      $loaded = Queue.new
       results = Array.new(8) { Thread.new { require "f1" } }.map(&:value)
-      p results.count(true), results.size, $count, Feature1.n
+      p results.count(true), results.size, $loaded.size, Feature1.n
       #{TELL}
     RUBY
     assert(said.out.start_with?("1\n8\n1\n1\n"), said.out)
@@ -24,9 +25,10 @@ class FeaturesTest < Minitest::Test
 
   def test_eight_threads_require_features_in_different_orders
     assert_same_program(<<~RUBY, **counted(1..20))
+      $loaded = Queue.new
       orders = Array.new(8) { |seed| (1..20).to_a.shuffle(random: Random.new(seed)) }
       threads = orders.map { |order| Thread.new { order.count { |n| require "f\#{n}" } } }
-      p threads.sum(&:value), $count, (1..20).sum { |n| Object.const_get("Feature\#{n}").n }
+      p threads.sum(&:value), $loaded.size, (1..20).sum { |n| Object.const_get("Feature\#{n}").n }
       puts $LOADED_FEATURES.sort, $LOAD_PATH
     RUBY
   end
