@@ -171,7 +171,9 @@ impl<'a> Boot<'a> {
         command
             .args(&words[1..])
             .current_dir(&self.program.folder)
-            .envs(self.program.environment.clone());
+            .envs(self.program.environment.clone())
+            // cargo's folders for libraries would be searched for each library of an extension.
+            .env_remove("LD_LIBRARY_PATH");
         command.env("BENCH_PRELUDE", self.root.join("benches/boot/bootsnap.rb"));
         if contender.way.is_bootsnap() {
             command.env("BENCH_BOOTSNAP", cache);
