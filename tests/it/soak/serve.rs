@@ -208,9 +208,13 @@ fn workers(server: u32) -> Vec<u32> {
     children.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
+/// Those of a process but for its looks at its own threads: one each, from the thread's first work on.
 fn descriptors(process: u32) -> usize {
+    let is_counted = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|place| !place.starts_with("/proc"))
+    };
     fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd"))
-        .map_or(usize::MAX, Iterator::count)
+        .map_or(usize::MAX, |all| all.flatten().filter(is_counted).count())
 }
 
 fn kill(process: u32) {
