@@ -22,7 +22,7 @@ use crate::report::Counts;
 
 /// How much of the pack's code stays in memory after it was loaded: a call for each feature would cost
 /// more than a page that is read twice.
-const LOADED_BYTES_MAX: usize = 1 << 20;
+const LOADED_BYTES_MAX: usize = 256 << 10;
 
 /// The whole of it. All methods may be called from any thread.
 #[derive(Debug)]
