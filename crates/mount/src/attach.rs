@@ -149,6 +149,13 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
+/// Gives everyone who waits for an answer an error, and nobody will get one any more. Others than root
+/// have nobody to ask for that, but it is so, too, when the daemon has ended.
+pub(crate) fn cut_off(target: &Path) {
+    // It is no error that the mount is in use.
+    let _ = unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
+}
+
 /// Takes the mount away. `lazy`: at once for new users; those who use it now keep it until they are
 /// done.
 pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
@@ -160,7 +167,7 @@ pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     unmount(target, flags).map_err(|errno| {
         let error = Error::new("cannot unmount", target, errno);
         if errno == Errno::BUSY {
-            error.with_hint("--lazy takes it away once nobody uses it")
+            error.with_hint("--lazy takes it away once nobody uses it, --force at once")
         } else {
             error
         }

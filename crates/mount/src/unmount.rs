@@ -4,23 +4,65 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::proc_path::ProcPath;
 use crate::{Error, attach, mounts, status};
 
-/// Unmounts. `lazy` takes it away at once for new users, and for the present ones when they are
-/// done. A mount whose daemon is dead is taken away all the same.
+/// How long a daemon that is to end may take: its users have some seconds, and then its worker is
+/// killed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a mount is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// If nobody uses it.
+    Orderly,
+    /// At once for new users, and for the present ones when they are done.
+    Lazy,
+    /// At once for everybody. Who waits for an answer gets an error, and the daemon is ended.
+    Forced,
+}
+
+/// Unmounts. A mount whose daemon is dead is taken away all the same.
 ///
 /// # Errors
 /// There is no mount of ours at `target`, it is in use, or we may not.
-pub fn unmount(target: &Path, lazy: bool) -> Result<(), Error> {
+pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     let mounted = mounts::at(target)
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
-    match mounted {
-        Some(mounted) if mounted.is_ours() => attach::detach(target, lazy),
-        _ => Err(status::not_ours(target)),
+    let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
+        return Err(status::not_ours(target));
+    };
+    match manner {
+        Manner::Orderly => attach::detach(target, false),
+        Manner::Lazy => attach::detach(target, true),
+        Manner::Forced => force(target, &mounted.device),
+    }
+}
+
+fn force(target: &Path, mount_device: &str) -> Result<(), Error> {
+    // Asked before the mount is gone: a number is given to the next one.
+    let daemon = status::daemon(mount_device).ok().flatten();
+    let daemon =
+        daemon.and_then(|daemon| Some((daemon, pidfd_open(daemon, PidfdFlags::empty()).ok()?)));
+    attach::cut_off(target);
+    attach::detach(target, true)?;
+    let Some((daemon, ended)) = daemon else { return Ok(()) };
+    let failed = |errno| Error::new("cannot end the daemon of", target, errno);
+    match kill_process(daemon, Signal::TERM) {
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let patience = Timespec::try_from(PATIENCE).ok();
+    match poll(&mut [PollFd::new(&ended, PollFlags::IN)], patience.as_ref()).map_err(failed)? {
+        0 => Err(failed(Errno::TIMEDOUT)),
+        _ => Ok(()),
     }
 }
 
@@ -33,7 +75,7 @@ pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
     let failed = |errno| {
         let error = Error::new("cannot open", target, errno);
         match errno {
-            rustix::io::Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
+            Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
             _ => error,
         }
     };
