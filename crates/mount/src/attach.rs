@@ -149,11 +149,14 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
-/// Gives everyone who waits for an answer an error, and nobody will get one any more. Others than root
-/// have nobody to ask for that, but it is so, too, when the daemon has ended.
-pub(crate) fn cut_off(target: &Path) {
-    // It is no error that the mount is in use.
-    let _ = unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE);
+/// Takes the mount away from everybody: who waits for an answer gets an error, and so does who asks
+/// again. Others than root cannot cut anyone off; the end of the daemon does.
+pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
+    match unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
+        Ok(()) => Ok(()),
+        // Somebody has something open there.
+        Err(_) => detach(target, true),
+    }
 }
 
 /// Takes the mount away. `lazy`: at once for new users; those who use it now keep it until they are

@@ -115,7 +115,16 @@ fn connect(mount_device: &str) -> io::Result<UnixStream> {
     Ok(socket)
 }
 
+/// A worker that is about to die may take the question with it, and the next one is asked.
 fn ask(mount_device: &str) -> io::Result<Status> {
+    let lost = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    ask_once(mount_device).or_else(|error| match lost(&error) {
+        true => ask_once(mount_device),
+        false => Err(error),
+    })
+}
+
+fn ask_once(mount_device: &str) -> io::Result<Status> {
     let socket = connect(mount_device)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();

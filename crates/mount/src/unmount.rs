@@ -1,7 +1,7 @@
 //! Taking a mount away.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,13 +9,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
 use rustix::io::Errno;
-use rustix::process::{PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::proc_path::ProcPath;
 use crate::{Error, attach, mounts, status};
 
-/// How long a daemon that is to end may take: its users have some seconds, and then its worker is
-/// killed.
+/// How long a daemon may take to end. One that is told to has its worker killed after some seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a mount is taken away.
@@ -39,30 +38,44 @@ pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
         return Err(status::not_ours(target));
     };
+    // Asked before the mount is gone: its number is given to the next one.
+    let daemon = Daemon::of(&mounted);
     match manner {
-        Manner::Orderly => attach::detach(target, false),
-        Manner::Lazy => attach::detach(target, true),
-        Manner::Forced => force(target, &mounted.device),
+        Manner::Lazy => return attach::detach(target, true),
+        Manner::Orderly => attach::detach(target, false)?,
+        Manner::Forced => attach::detach_by_force(target)?,
     }
+    let ended = daemon.map_or(Ok(()), |daemon| daemon.end(manner == Manner::Forced));
+    ended.map_err(|errno| Error::new("cannot end the daemon of", target, errno))
 }
 
-fn force(target: &Path, mount_device: &str) -> Result<(), Error> {
-    // Asked before the mount is gone: a number is given to the next one.
-    let daemon = status::daemon(mount_device).ok().flatten();
-    let daemon =
-        daemon.and_then(|daemon| Some((daemon, pidfd_open(daemon, PidfdFlags::empty()).ok()?)));
-    attach::cut_off(target);
-    attach::detach(target, true)?;
-    let Some((daemon, ended)) = daemon else { return Ok(()) };
-    let failed = |errno| Error::new("cannot end the daemon of", target, errno);
-    match kill_process(daemon, Signal::TERM) {
-        Ok(()) | Err(Errno::SRCH) => {}
-        Err(errno) => return Err(failed(errno)),
+/// The process that keeps a mount alive.
+struct Daemon {
+    pid: Pid,
+    process: OwnedFd,
+}
+
+impl Daemon {
+    /// `None` if it has died or cannot be seen from here.
+    fn of(mounted: &mounts::Mounted) -> Option<Self> {
+        let pid = status::daemon(&mounted.device).ok().flatten()?;
+        Some(Self { pid, process: pidfd_open(pid, PidfdFlags::empty()).ok()? })
     }
-    let patience = Timespec::try_from(PATIENCE).ok();
-    match poll(&mut [PollFd::new(&ended, PollFlags::IN)], patience.as_ref()).map_err(failed)? {
-        0 => Err(failed(Errno::TIMEDOUT)),
-        _ => Ok(()),
+
+    /// Waits for its end, which frees the sources. It ends by itself when the mount is gone, unless its
+    /// worker hangs.
+    fn end(&self, is_forced: bool) -> Result<(), Errno> {
+        if is_forced {
+            match kill_process(self.pid, Signal::TERM) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let patience = Timespec::try_from(PATIENCE).ok();
+        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], patience.as_ref())? {
+            0 if is_forced => Err(Errno::TIMEDOUT),
+            _ => Ok(()),
+        }
     }
 }
 
