@@ -106,6 +106,18 @@ impl Core {
         }
     }
 
+    /// Begins the turn of whoever has `place`; none if there is nothing to do, which ends it.
+    pub(crate) fn begin_turn(&mut self, place: u32) -> Option<Key> {
+        let key = self.table.key_at(place);
+        let connection = key.and_then(|key| self.table.get_mut(key));
+        let Some(connection) = connection.filter(|connection| connection.has_work()) else {
+            self.rotation.remove(place);
+            return None;
+        };
+        self.activity.note_turn(&mut connection.share);
+        key
+    }
+
     /// Begins a connection.
     pub(crate) fn open(&mut self, connection: Connection) -> Result<Key, Errno> {
         let share = connection.share;

@@ -125,18 +125,14 @@ impl Engine {
     /// Serves the next connection in line; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
         while let Some(place) = self.core.rotation.next() {
-            let Some(key) = self.core.table.key_at(place) else { continue };
-            let Some(connection) = self.core.table.get_mut(key) else { continue };
-            if connection.has_work() {
-                self.clock.turns += 1;
-                self.core.activity.note_turn(&mut connection.share);
-                if let Some(member) = &mut self.fleet {
-                    member.note_turn();
-                }
-                self.serve(key, handler);
-                self.core.settle(key);
-                return true;
+            let Some(key) = self.core.begin_turn(place) else { continue };
+            self.clock.turns += 1;
+            if let Some(member) = &mut self.fleet {
+                member.note_turn();
             }
+            self.serve(key, handler);
+            self.core.settle(key);
+            return true;
         }
         false
     }

@@ -6,6 +6,9 @@
 //! part of the round passed. So a client that thinks between its requests is served at once, and one
 //! that always wants more waits for everybody else. However a client times its requests, it gets no more
 //! than [`PARTS`] turns a round; and as arrivals do not make the round pass, they cannot starve it.
+//!
+//! Whoever is *at work*, between its turn's beginning and its end, is still of the round: with eight of ten
+//! clients in the hands of threads, the two in line are not all that one has to wait for.
 
 /// No place.
 const NONE: u32 = u32::MAX;
@@ -19,6 +22,8 @@ pub(crate) struct Rotation {
     links: Vec<Link>,
     arrivals: List,
     round: List,
+    /// Places whose turn has come and is not over.
+    at_work: u32,
     /// Places that have left the round by coming to its front, counted round and round.
     passed: u32,
 }
@@ -35,6 +40,8 @@ struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Nowhere,
+    /// It has its turn.
+    AtWork,
     Arrivals,
     Round,
 }
@@ -52,7 +59,8 @@ impl List {
 
 impl Rotation {
     pub(crate) fn new() -> Self {
-        Self { links: Vec::new(), arrivals: List::EMPTY, round: List::EMPTY, passed: 0 }
+        let (arrivals, round) = (List::EMPTY, List::EMPTY);
+        Self { links: Vec::new(), arrivals, round, at_work: 0, passed: 0 }
     }
 
     /// Something came in for `place`: it keeps its turn, or gets one before the round.
@@ -68,23 +76,34 @@ impl Rotation {
         self.append(place, Queue::Round);
     }
 
-    /// The place whose turn it is; it stands nowhere afterwards.
+    /// The place whose turn it is. It is at work until it is served, or removed.
     pub(crate) fn next(&mut self) -> Option<u32> {
         let mut first = self.arrivals.first;
         if first == NONE {
             first = self.round.first;
             self.passed = self.passed.wrapping_add(u32::from(first != NONE));
         }
+        if first == NONE {
+            return None;
+        }
         self.remove(first);
-        (first != NONE).then_some(first)
+        self.links[first as usize].queue = Queue::AtWork;
+        self.at_work += 1;
+        Some(first)
     }
 
     /// Takes `place` out, wherever it stands.
     pub(crate) fn remove(&mut self, place: u32) {
-        let Some(link) = self.links.get(place as usize).copied() else { return };
-        if link.queue == Queue::Nowhere {
-            return;
+        let Some(link) = self.links.get_mut(place as usize) else { return };
+        let link = std::mem::replace(link, Link { queue: Queue::Nowhere, ..*link });
+        match link.queue {
+            Queue::Nowhere => {}
+            Queue::AtWork => self.at_work -= 1,
+            Queue::Arrivals | Queue::Round => self.unlink(link),
         }
+    }
+
+    fn unlink(&mut self, link: Link) {
         match link.before {
             NONE => self.list(link.queue).first = link.after,
             before => self.links[before as usize].after = link.after,
@@ -94,7 +113,6 @@ impl Rotation {
             after => self.links[after as usize].before = link.before,
         }
         self.list(link.queue).length -= 1;
-        self.links[place as usize].queue = Queue::Nowhere;
     }
 
     /// How many stand in line, some of them with nothing to do.
@@ -127,14 +145,15 @@ impl Rotation {
             let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, paused_at: 0 };
             self.links.resize(at + 1, nowhere);
         }
-        if self.links[at].queue != Queue::Nowhere {
+        if matches!(self.links[at].queue, Queue::Arrivals | Queue::Round) {
             return;
         }
-        let passed = self.passed;
+        self.remove(place);
+        let (passed, at_work) = (self.passed, self.at_work);
         let list = self.list(queue);
         let before = std::mem::replace(&mut list.last, place);
         list.length += 1;
-        let paused_at = passed.wrapping_add(list.length.div_ceil(PARTS));
+        let paused_at = passed.wrapping_add((list.length + at_work).div_ceil(PARTS));
         match before {
             NONE => list.first = place,
             before => self.links[before as usize].after = place,
@@ -145,7 +164,7 @@ impl Rotation {
     fn list(&mut self, queue: Queue) -> &mut List {
         match queue {
             Queue::Arrivals => &mut self.arrivals,
-            Queue::Round | Queue::Nowhere => &mut self.round,
+            Queue::Round | Queue::Nowhere | Queue::AtWork => &mut self.round,
         }
     }
 }
@@ -154,7 +173,7 @@ impl Rotation {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
+    use std::collections::{HashSet, VecDeque};
 
     #[test]
     fn arrivals_go_before_the_round() {
@@ -195,6 +214,22 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_at_work_is_of_the_round() {
+        let mut rotation = Rotation::new();
+        (0..10).for_each(|place| rotation.arrive(place));
+        // Eight threads, and two clients that wait: whoever is served wants more at once.
+        let mut at_work: VecDeque<_> = (0..8).filter_map(|_| rotation.next()).collect();
+        for turn in 8..100 {
+            let served = at_work.pop_front().unwrap();
+            rotation.served(served);
+            let next = rotation.next().unwrap();
+            rotation.arrive(served);
+            assert_eq!(next, turn % 10, "nobody is overtaken");
+            at_work.push_back(next);
+        }
+    }
+
+    #[test]
     fn arrivals_starve_nobody() {
         let mut rotation = Rotation::new();
         rotation.served(0);
@@ -224,7 +259,7 @@ mod tests {
         fn it_is_two_queues(steps in prop::collection::vec((0..4, 0_u32..6), 0..200)) {
             let mut rotation = Rotation::new();
             let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, usize)>::new());
-            let mut passed = 0;
+            let (mut passed, mut at_work) = (0, HashSet::new());
             for (step, place) in steps {
                 let paused_at = round.iter().find(|(other, _)| *other == place).map(|one| one.1);
                 let stands = arrivals.contains(&place) || paused_at.is_some();
@@ -234,14 +269,17 @@ mod tests {
                         let has_paused = paused_at.is_some_and(|at| at <= passed);
                         if has_paused { round.retain(|other| other.0 != place) }
                         if !stands || has_paused { arrivals.push_back(place) }
+                        at_work.remove(&place);
                     }
                     1 => {
                         rotation.served(place);
-                        let part = (round.len() + 1).div_ceil(PARTS as usize);
+                        at_work.remove(&place);
+                        let part = (round.len() + 1 + at_work.len()).div_ceil(PARTS as usize);
                         if !stands { round.push_back((place, passed + part)) }
                     }
                     2 => {
                         rotation.remove(place);
+                        at_work.remove(&place);
                         arrivals.retain(|other| *other != place);
                         round.retain(|other| other.0 != place);
                     }
@@ -250,6 +288,7 @@ mod tests {
                             passed += usize::from(!round.is_empty());
                             Some(round.pop_front()?.0)
                         });
+                        at_work.extend(expected);
                         prop_assert_eq!(rotation.next(), expected);
                     }
                 }
