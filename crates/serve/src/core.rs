@@ -98,7 +98,7 @@ impl Core {
         }
     }
 
-    /// Gives a connection a turn, whether it has something to say or not.
+    /// Gives a connection a turn to say what has come in.
     pub(crate) fn listen_to(&mut self, key: Key) {
         if let Some(connection) = self.table.get_mut(key) {
             connection.is_readable = true;

@@ -30,8 +30,11 @@ impl Engine {
         let Some(member) = &mut self.fleet else { return };
         for _ in 0..LETTERS_MAX {
             let Some(connection) = member.receive(self.core.now_ms) else { return };
-            if let Ok(key) = self.core.open(connection) {
-                // It may have something to say already: who drains closes those that have not.
+            // One that has nothing to say was not served here, so its next request is an arrival.
+            let has_bytes = connection.has_bytes();
+            if let Ok(key) = self.core.open(connection)
+                && has_bytes
+            {
                 self.core.listen_to(key);
             }
         }
