@@ -185,6 +185,12 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
 }
 
 fn say_what_is_missing(plan: &Plan, agreement: &Agreement, view: &View, log: &Log) {
+    if plan.transport == Transport::IoUring && !agreement.has(feature::OVER_IO_URING) {
+        log.warn(
+            "requests come over /dev/fuse: io_uring needs Linux 6.14, \
+             /sys/module/fuse/parameters/enable_uring, and to be allowed to this process",
+        );
+    }
     if plan.mode == Mode::Frozen || !plan.passthrough || view.passes_through() {
         return;
     }

@@ -278,6 +278,48 @@ mod tests {
     }
 
     #[test]
+    fn a_cycle_of_links_ends_the_search_as_without_an_index() {
+        let setting = Setting::new();
+        symlink("x", setting.at("a/x")).unwrap();
+        symlink("loop", setting.at("loop")).unwrap();
+        let base = setting.at("loop").display().to_string();
+        for path in [setting.path.as_str(), &base] {
+            let places = Places { path: path.as_bytes(), before: &[] };
+            let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
+            let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+            let indexed: Vec<_> = Search::new(&plan, &mut watched).collect();
+            let plain: Vec<_> = Search::new(&plan, &mut Posix::default()).collect();
+            assert_eq!(format!("{indexed:?}"), format!("{plain:?}"));
+            assert!(indexed[0].is_err() && indexed.len() == 1);
+        }
+    }
+
+    /// Most of them are not there: a disk takes its time for folders, and a watch on what may come is one
+    /// too.
+    #[test]
+    fn ten_thousand_entries_are_watched() {
+        const ENTRIES: usize = 10_000;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |number: usize| folder.path().join(number.to_string());
+        (0..ENTRIES).step_by(100).for_each(|number| fs::create_dir(at(number)).unwrap());
+        let entries = (0..ENTRIES).map(|number| at(number).display().to_string());
+        let path = entries.collect::<Vec<_>>().join(":");
+        let places = Places { path: path.as_bytes(), before: &[] };
+        let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
+        let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+        assert_eq!(watched.watched(), ENTRIES);
+        let before = watched.lookups();
+        assert!(Search::new(&plan, &mut watched).next().is_none());
+        assert_eq!(watched.lookups(), before);
+        for number in [7_000, 6_999] {
+            let _ = fs::create_dir(at(number));
+            program(&at(number).join("x"));
+            let found = Search::new(&plan, &mut watched).next().unwrap().unwrap();
+            assert_eq!(found.base, number);
+        }
+    }
+
+    #[test]
     fn more_changes_than_the_queue_holds_are_all_taken_in() {
         let setting = Setting::new();
         let mut watched = setting.watched();

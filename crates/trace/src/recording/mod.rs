@@ -5,6 +5,7 @@
 
 mod line;
 mod perfetto;
+mod plain;
 mod reader;
 mod writer;
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use super::line::{Line, header};
-use super::{Header, Sink};
+use super::{Header, Sink, plain};
 use crate::{Error, Outcome};
 
 /// Reads a recording, line by line.
@@ -45,6 +45,11 @@ impl<R: BufRead> Reader<R> {
         let mut names = Vec::new();
         let mut last_ns = 0;
         while self.next_line()? {
+            if let Some(event) = plain::event(&self.buffer) {
+                last_ns = last_ns.max(event.at_ns);
+                sink.event(&event);
+                continue;
+            }
             let line: Line<'_> = match serde_json::from_slice(&self.buffer) {
                 Ok(line) => line,
                 // The writer was stopped in the middle of it.

@@ -10,7 +10,7 @@ use super::super::serve::process::{family, memory_mb};
 use super::super::serve::table::{Table, at_most};
 use super::cell;
 use super::ground::Ground;
-use super::view::{Processors, View, Way, drop_names, supervisor, transport};
+use super::view::{Processors, View, Way, drop_names, supervisor};
 
 const FOLDERS: usize = 211;
 const NAMES: usize = 40;
@@ -69,8 +69,7 @@ fn searching(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<
             .collect();
         columns.push(interleave(setting.rounds, &mut contenders)?);
     }
-    let title =
-        format!("One name among {FOLDERS} folders of {NAMES}, µs; requests over {}", transport());
+    let title = format!("One name among {FOLDERS} folders of {NAMES}, µs");
     let heads = ["", "there, warm", "not there, warm", "there, cold", "not there, cold"];
     let mut table = Table::new(&title, &heads);
     for row in 0..searches.len() {

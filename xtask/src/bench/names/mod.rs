@@ -141,7 +141,7 @@ fn on_linux(setting: &Setting, program: &Program) -> Result<String, String> {
     Ok(text)
 }
 
-/// Both times of a start: until the program runs, and until it has ended.
+/// The times of a start: until the program runs, until it has ended, and until one has that does nothing.
 fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
     let techniques = [
         ("posix_spawnp", "`posix_spawnp`"),
@@ -166,6 +166,11 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
         "Here the time of the program itself, `true`, is part of every row: loading the C library takes longer \
          than all searches.",
     );
+    text.push_str(&(table.text() + "\n\n"));
+    let small = Grid::measure(setting, program, "small", &techniques)?;
+    let mut table = small.table("A small program started on Linux, and waited for", "µs");
+    table.target("the same, of a small program", at_most(share(&small), 0.7));
+    table.note("A program that loads no library and does nothing: what is left is the start and the search.");
     text.push_str(&(table.text() + "\n\n"));
     Ok(text)
 }

@@ -1,0 +1,144 @@
+//! The line of a call as our own writer writes it, read without a parser of JSON: nearly all lines of
+//! a recording are such. Whatever looks different in the least is left to that parser.
+
+use crate::call::Call;
+use crate::event::{Called, Deed, Event};
+
+/// The event of a line. `None`: the line is not plain, or is damaged.
+pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
+    let mut rest = Rest(line);
+    let at_ns = rest.number_after(b"{\"at\":")?;
+    let process = rest.id_after(b",\"process\":")?;
+    let thread = rest.id_after(b",\"thread\":");
+    let call = rest.text_after(b",\"call\":\"")?;
+    let took_ns = rest.number_after(b",\"took\":").unwrap_or(0);
+    let result = rest.result()?;
+    let flags = rest.number_after(b",\"flags\":").unwrap_or(0);
+    let name = rest.text_after(b",\"name\":\"").unwrap_or_default();
+    let second = rest.text_after(b",\"second\":\"").unwrap_or_default();
+    let called = Called {
+        call: Call::named(str::from_utf8(call).ok()?)?,
+        took_ns,
+        result,
+        flags: flags.try_into().ok()?,
+        names: [name, second],
+    };
+    let event =
+        Event { at_ns, process, thread: thread.unwrap_or(process), deed: Deed::Called(called) };
+    // A field that could not be taken is still there, and then this is not the end.
+    (rest.0 == b"}\n").then_some(event)
+}
+
+/// What is left of a line. What cannot be taken stays.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    /// Digits, as many as surely fit, without a zero before others.
+    fn number_after(&mut self, key: &[u8]) -> Option<u64> {
+        const DIGITS_MAX: usize = 19;
+        let after = self.0.strip_prefix(key)?;
+        let length = after.iter().position(|byte| !byte.is_ascii_digit())?;
+        let (digits, rest) = after.split_at(length);
+        if length == 0 || length > DIGITS_MAX || (length > 1 && digits[0] == b'0') {
+            return None;
+        }
+        self.0 = rest;
+        Some(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+    }
+
+    /// Of a process or a thread; none has the number 0.
+    fn id_after(&mut self, key: &[u8]) -> Option<i32> {
+        let before = self.0;
+        let id = self.number_after(key).and_then(|number| number.try_into().ok());
+        let id = id.filter(|id| *id != 0);
+        if id.is_none() {
+            self.0 = before;
+        }
+        id
+    }
+
+    fn result(&mut self) -> Option<i64> {
+        let failed = self.number_after(b",\"result\":-").filter(|number| *number > 0);
+        match failed {
+            Some(number) => i64::try_from(number).ok().map(|number| -number),
+            None => self.number_after(b",\"result\":")?.try_into().ok(),
+        }
+    }
+
+    /// ASCII without anything that JSON would escape, up to its closing quote.
+    fn text_after(&mut self, key: &[u8]) -> Option<&'a [u8]> {
+        let after = self.0.strip_prefix(key)?;
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        let length = after.iter().position(|byte| !is_plain(byte))?;
+        let (text, rest) = after.split_at(length);
+        self.0 = rest.strip_prefix(b"\"")?;
+        Some(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::line::Line;
+    use super::*;
+
+    const LINES: [&str; 4] = [
+        r#"{"at":12,"process":3,"call":"newfstatat","took":346,"result":-2,"name":"/a b/c.rb"}"#,
+        r#"{"at":12,"process":3,"thread":10,"call":"rename","result":0,"name":"/a","second":"/b"}"#,
+        r#"{"at":1,"process":3,"call":"openat","took":5,"result":7,"flags":512,"name":"/"}"#,
+        r#"{"at":1,"process":3,"call":"getcwd","took":5,"result":-9223372036854775807}"#,
+    ];
+
+    /// What the parser of JSON says of a line.
+    fn parsed(line: &[u8]) -> Option<String> {
+        let line: Line<'_> = serde_json::from_slice(line).ok()?;
+        line.event(&mut Vec::new()).map(|event| format!("{event:?}"))
+    }
+
+    #[test]
+    fn our_own_lines_are_plain() {
+        for line in LINES {
+            let line = format!("{line}\n").into_bytes();
+            assert_eq!(event(&line).map(|event| format!("{event:?}")), parsed(&line));
+            assert!(parsed(&line).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_parser() {
+        let [line, ..] = LINES;
+        for (from, to) in [
+            ("/a b", "/a\\u0020b"),
+            ("/a b", "/\u{e4}"),
+            (":12,", ":12.0,"),
+            (":3,", ": 3,"),
+            ("newfstatat", "fly"),
+            ("\"took\":346", "\"took\":99999999999999999999"),
+            ("}", ",\"flags\":4}"),
+            ("}", ",\"ended\":true}"),
+        ] {
+            let changed = format!("{}\n", line.replace(from, to));
+            assert_ne!(changed.trim(), line);
+            assert_eq!(event(changed.as_bytes()), None, "{changed}");
+        }
+    }
+
+    #[test]
+    fn no_damage_is_read_as_something_else_than_the_parser_reads() {
+        let mut read = 0;
+        for line in LINES {
+            let whole = format!("{line}\n").into_bytes();
+            for (place, byte) in
+                (0..whole.len()).flat_map(|place| (0..=255).map(move |b| (place, b)))
+            {
+                let mut damaged = whole.clone();
+                damaged[place] = byte;
+                if let Some(event) = event(&damaged) {
+                    let text = String::from_utf8_lossy(&damaged);
+                    assert_eq!(Some(format!("{event:?}")), parsed(&damaged), "{text}");
+                    read += 1;
+                }
+            }
+        }
+        assert!(read > 1000, "{read}");
+    }
+}
