@@ -73,6 +73,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
         step("windows", crate::cargo(), &["x", "windows"]),
+        step("aarch64", crate::cargo(), &["x", "aarch64"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]
