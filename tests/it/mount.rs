@@ -64,7 +64,7 @@ fn a_frozen_mount_is_read_only_and_opens_never_reach_the_daemon() {
 
 #[test]
 fn a_worker_that_dies_takes_nothing_with_it() {
-    let Some(mounted) = Mounted::new(&["--transport", "device"]) else { return };
+    let Some(mounted) = Mounted::new(&[]) else { return };
     fs::create_dir(mounted.target("folder")).unwrap();
     fs::write(mounted.target("folder/file"), "before").unwrap();
     let mut open =

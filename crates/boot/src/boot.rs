@@ -22,7 +22,7 @@ use crate::report::Counts;
 
 /// How much of the pack's code stays in memory after it was loaded: a call for each feature would cost
 /// more than a page that is read twice.
-const LOADED_BYTES_MAX: usize = 1 << 20;
+const LOADED_BYTES_MAX: usize = 256 << 10;
 
 /// The whole of it. All methods may be called from any thread.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub struct Boot {
     /// Bytes of code that were loaded since their memory was given back.
     loaded_bytes: AtomicUsize,
     may_write: bool,
+    /// What is not as a pack says that was to be frozen.
+    thawed_by: Option<&'static [u8]>,
     user: u32,
     folders: Mutex<Folders>,
     learned: Mutex<Learned>,
@@ -85,10 +87,9 @@ impl Boot {
             }
         };
         let pack = file.map(PackFile::pack);
-        let is_frozen = options.is_frozen()
-            && pack.zip(place.as_deref()).is_some_and(|(pack, place)| {
-                options.trust == Trust::Image || frozen::is_unchanged(&pack, place)
-            });
+        let thawed_by = pack.zip(place.as_deref()).filter(|_| options.trust == Trust::Frozen);
+        let thawed_by = thawed_by.and_then(|(pack, place)| frozen::first_change(&pack, place));
+        let is_frozen = options.is_frozen() && pack.is_some() && thawed_by.is_none();
         let boot = Self {
             counts: Counts::default(),
             identity: identity.to_vec(),
@@ -98,6 +99,7 @@ impl Boot {
             loaded_bytes: AtomicUsize::new(0),
             // Who asked for a frozen pack wants it to stay as it is.
             may_write: may_write && !options.is_frozen(),
+            thawed_by,
             user: rustix::process::geteuid().as_raw(),
             folders: Mutex::new(Folders::new(pack, is_frozen)),
             learned: Mutex::default(),
@@ -374,10 +376,14 @@ impl Boot {
         Ok(Some(written))
     }
 
-    /// How often the disk was asked about folders.
+    /// What happened, a line a fact.
     #[must_use]
-    pub fn folder_lookups(&self) -> u64 {
-        self.folders().map_or(0, |folders| folders.lookups)
+    pub fn report(&self) -> String {
+        let report = self.counts.report(self.folders().map_or(0, |folders| folders.lookups));
+        match self.thawed_by.map(String::from_utf8_lossy) {
+            Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
+            None => report,
+        }
     }
 
     fn look_on_disk(&self, path: &[u8], entry: Option<thruway_pack::Entry<'static>>) -> Look {

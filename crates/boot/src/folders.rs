@@ -227,12 +227,18 @@ impl Folders {
         }
     }
 
-    /// What is at a clean path, as far as it follows from folders that were asked about before.
+    /// What is at a clean path, as far as it follows from folders whose names were wanted before. A
+    /// folder that is known for what is below it, as `/home` is, says nothing: its names change.
     pub fn probe_path(&mut self, path: &[u8]) -> Probe {
         let mut folder = path;
         while let Some((parent, _)) = path::split(folder) {
             folder = parent;
             if let Some(id) = self.ids.get(folder).copied() {
+                if matches!(self.folders[id.0 as usize].names, Names::NotRead)
+                    && !self.is_missing(id)
+                {
+                    return Probe::Unknown;
+                }
                 let name = &path[folder.len()..];
                 return self.probe(id, name.strip_prefix(b"/").unwrap_or(name));
             }

@@ -13,26 +13,30 @@ use crate::kind;
 use crate::listing::{Listing, NameKind};
 use crate::path;
 
-/// Whether every folder of the pack is as it was: it has its time, or the same names and in them
-/// features of the same size and time; and whether every path that ran through links still leads to
-/// the same place.
+/// The first thing that is not as the pack says; `None` if every folder is as it was (it has its time,
+/// or the same names and in them features of the same size and time), and every path that ran through
+/// links still leads to the same place.
 ///
 /// A time that was cut to whole seconds is right as well, since image layers keep no more. Names are
 /// read where the time differs, because whoever puts a pack into a folder changes that one's time.
-pub(crate) fn is_unchanged(pack: &Pack<'_>, place: &Path) -> bool {
+pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]> {
     let folders = pack.entries().filter(|entry| entry.kind() == kind::FOLDER);
     let (listed, others): (Vec<_>, Vec<_>) =
         folders.partition(|entry| entry.flags() & kind::LISTED != 0);
     let (same, changed): (Vec<_>, Vec<_>) = listed.into_iter().partition(has_its_time);
     let same: HashSet<_> = same.iter().map(Entry::name).collect();
-    let is_in_same = |path| path::split(path).is_some_and(|(folder, _)| same.contains(folder));
-    others.iter().all(|entry| stamp(entry.name(), FileType::Directory).is_some())
-        && changed.iter().all(|entry| has_its_names(entry, place))
-        && pack.entries().all(|entry| match entry.kind() {
-            kind::ALIAS => leads_to_its_place(&entry),
-            kind::FEATURE => is_in_same(entry.name()) || has_its_size_and_time(&entry),
-            _ => true,
-        })
+    let is_in_same =
+        |path: &[u8]| path::split(path).is_some_and(|(folder, _)| same.contains(folder));
+    let is_right = |entry: &Entry<'_>| match entry.kind() {
+        kind::ALIAS => leads_to_its_place(entry),
+        kind::FEATURE => is_in_same(entry.name()) || has_its_size_and_time(entry),
+        _ => true,
+    };
+    let is_folder = |entry: &Entry<'_>| stamp(entry.name(), FileType::Directory).is_some();
+    let gone = others.into_iter().find(|entry| !is_folder(entry));
+    let gone = gone.or_else(|| changed.into_iter().find(|entry| !has_its_names(entry, place)));
+    let first = gone.or_else(|| pack.entries().find(|entry| !is_right(entry)));
+    first.map(|entry| entry.name())
 }
 
 /// A folder's size says nothing.
@@ -90,6 +94,10 @@ mod tests {
     use crate::learned::put_folders;
     use rustix::fs::{Timespec, Timestamps};
     use thruway_pack::Builder;
+
+    fn is_unchanged(pack: &Pack<'_>, place: &Path) -> bool {
+        first_change(pack, place).is_none()
+    }
 
     /// A pack of a folder with one file, as it is now.
     fn pack_of(folder: &Path) -> Vec<u8> {

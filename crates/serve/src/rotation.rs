@@ -2,16 +2,27 @@
 //!
 //! Two lists, after RFC 8290 (FlowQueue-CoDel). Whoever has something to do after a pause stands in
 //! the list of *arrivals*, which goes first; after its turn it stands at the end of the *round*. It
-//! leaves the round by coming to its front with nothing to do, or by having had nothing to do while a
-//! part of the round passed. So a client that thinks between its requests is served at once, and one
+//! leaves the round by coming to its front with nothing to do, or by having had nothing to do while others
+//! had a part of a round's turns. So a client that thinks between its requests is served at once, and one
 //! that always wants more waits for everybody else. However a client times its requests, it gets no more
-//! than [`PARTS`] turns a round; and as arrivals do not make the round pass, they cannot starve it.
+//! than [`PARTS`] turns in as many as there are clients; and whoever has stood in the round for so long that
+//! everybody could have had [`ROUNDS_MAX`] turns goes before all arrivals, so they starve nobody.
+//!
+//! Whoever is *at work*, between its turn's beginning and its end, is still of the round: with eight of ten
+//! clients in the hands of threads, the two in line are not all that one has to wait for.
 
 /// No place.
 const NONE: u32 = u32::MAX;
 
 /// Whoever had nothing to do for one of so many parts of a round has paused.
-const PARTS: u32 = 3;
+const PARTS: u32 = 4;
+
+/// It has not paused before the second turn of others begins, however short the round: even a client
+/// that always wants more is found to have nothing to do while the first one lasts.
+const PAUSE_TURNS_MIN: u32 = 2;
+
+/// Whoever has stood in the round for the turns of so many rounds goes first.
+const ROUNDS_MAX: u32 = 2;
 
 /// The places of connections that may have something to do, in the order of their turns.
 #[derive(Debug)]
@@ -19,8 +30,10 @@ pub(crate) struct Rotation {
     links: Vec<Link>,
     arrivals: List,
     round: List,
-    /// Places that have left the round by coming to its front, counted round and round.
-    passed: u32,
+    /// Places whose turn has come and is not over.
+    at_work: u32,
+    /// Turns so far, counted round and round.
+    turns: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +41,15 @@ struct Link {
     before: u32,
     after: u32,
     queue: Queue,
-    /// The count of `passed` at which what it does next is an arrival.
-    paused_at: u32,
+    /// The count of `turns` when it was put in line.
+    since: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Queue {
     Nowhere,
+    /// It has its turn.
+    AtWork,
     Arrivals,
     Round,
 }
@@ -52,7 +67,8 @@ impl List {
 
 impl Rotation {
     pub(crate) fn new() -> Self {
-        Self { links: Vec::new(), arrivals: List::EMPTY, round: List::EMPTY, passed: 0 }
+        let (arrivals, round) = (List::EMPTY, List::EMPTY);
+        Self { links: Vec::new(), arrivals, round, at_work: 0, turns: 0 }
     }
 
     /// Something came in for `place`: it keeps its turn, or gets one before the round.
@@ -68,23 +84,32 @@ impl Rotation {
         self.append(place, Queue::Round);
     }
 
-    /// The place whose turn it is; it stands nowhere afterwards.
+    /// The place whose turn it is. It is at work until it is served, or removed.
     pub(crate) fn next(&mut self) -> Option<u32> {
-        let mut first = self.arrivals.first;
+        let goes_by_arrival = self.arrivals.first != NONE && !self.round_is_due();
+        let first = if goes_by_arrival { self.arrivals.first } else { self.round.first };
         if first == NONE {
-            first = self.round.first;
-            self.passed = self.passed.wrapping_add(u32::from(first != NONE));
+            return None;
         }
+        self.turns = self.turns.wrapping_add(1);
         self.remove(first);
-        (first != NONE).then_some(first)
+        self.links[first as usize].queue = Queue::AtWork;
+        self.at_work += 1;
+        Some(first)
     }
 
     /// Takes `place` out, wherever it stands.
     pub(crate) fn remove(&mut self, place: u32) {
-        let Some(link) = self.links.get(place as usize).copied() else { return };
-        if link.queue == Queue::Nowhere {
-            return;
+        let Some(link) = self.links.get_mut(place as usize) else { return };
+        let link = std::mem::replace(link, Link { queue: Queue::Nowhere, ..*link });
+        match link.queue {
+            Queue::Nowhere => {}
+            Queue::AtWork => self.at_work -= 1,
+            Queue::Arrivals | Queue::Round => self.unlink(link),
         }
+    }
+
+    fn unlink(&mut self, link: Link) {
         match link.before {
             NONE => self.list(link.queue).first = link.after,
             before => self.links[before as usize].after = link.after,
@@ -94,7 +119,6 @@ impl Rotation {
             after => self.links[after as usize].before = link.before,
         }
         self.list(link.queue).length -= 1;
-        self.links[place as usize].queue = Queue::Nowhere;
     }
 
     /// How many stand in line, some of them with nothing to do.
@@ -113,39 +137,54 @@ impl Rotation {
         walk(self.round.last).chain(walk(self.arrivals.last))
     }
 
-    /// Whether `place` stands in the round, and had nothing to do while a part of it passed.
+    /// Whether `place` stands in the round, and had nothing to do for a part of it.
     fn has_paused(&self, place: u32) -> bool {
-        self.links.get(place as usize).is_some_and(|link| {
-            let left = link.paused_at.wrapping_sub(self.passed).cast_signed();
-            link.queue == Queue::Round && left <= 0
-        })
+        let pause_turns = self.clients().div_ceil(PARTS).max(PAUSE_TURNS_MIN);
+        self.links
+            .get(place as usize)
+            .is_some_and(|link| link.queue == Queue::Round && self.turns_since(link) >= pause_turns)
+    }
+
+    /// Whether the first of the round has waited long enough to go before all arrivals.
+    fn round_is_due(&self) -> bool {
+        let first = self.links.get(self.round.first as usize);
+        first.is_some_and(|first| self.turns_since(first) >= ROUNDS_MAX * self.clients())
+    }
+
+    fn turns_since(&self, link: &Link) -> u32 {
+        self.turns.wrapping_sub(link.since)
+    }
+
+    /// Everybody in line or at work.
+    fn clients(&self) -> u32 {
+        self.arrivals.length + self.round.length + self.at_work
     }
 
     fn append(&mut self, place: u32, queue: Queue) {
         let at = place as usize;
         if at >= self.links.len() {
-            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, paused_at: 0 };
+            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, since: 0 };
             self.links.resize(at + 1, nowhere);
         }
-        if self.links[at].queue != Queue::Nowhere {
+        if matches!(self.links[at].queue, Queue::Arrivals | Queue::Round) {
             return;
         }
-        let passed = self.passed;
+        self.remove(place);
+        let since = self.turns;
         let list = self.list(queue);
         let before = std::mem::replace(&mut list.last, place);
         list.length += 1;
-        let paused_at = passed.wrapping_add(list.length.div_ceil(PARTS));
         match before {
             NONE => list.first = place,
             before => self.links[before as usize].after = place,
         }
-        self.links[at] = Link { before, after: NONE, queue, paused_at };
+        self.links[at] = Link { before, after: NONE, queue, since };
     }
 
     fn list(&mut self, queue: Queue) -> &mut List {
         match queue {
             Queue::Arrivals => &mut self.arrivals,
-            Queue::Round | Queue::Nowhere => &mut self.round,
+            Queue::Round | Queue::Nowhere | Queue::AtWork => &mut self.round,
         }
     }
 }
@@ -154,7 +193,7 @@ impl Rotation {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::VecDeque;
+    use std::collections::{HashSet, VecDeque};
 
     #[test]
     fn arrivals_go_before_the_round() {
@@ -180,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_pauses_goes_before_the_round_but_not_more_than_three_times_in_it() {
+    fn whoever_pauses_goes_before_the_round_but_not_more_than_four_times_in_it() {
         let mut rotation = Rotation::new();
         (0..9).for_each(|place| rotation.served(place));
         let mut turns = [0; 9];
@@ -190,8 +229,24 @@ mod tests {
             turns[place as usize] += 1;
             rotation.served(place);
         }
-        assert!(turns[8] > 2 * turns[0] && turns[8] <= 3 * turns[0], "{turns:?}");
+        assert!(turns[8] > 2 * turns[0] && turns[8] <= 4 * turns[0], "{turns:?}");
         assert!(turns[..8].iter().all(|count| *count >= turns[0] - 1), "{turns:?}");
+    }
+
+    #[test]
+    fn whoever_is_at_work_is_of_the_round() {
+        let mut rotation = Rotation::new();
+        (0..10).for_each(|place| rotation.arrive(place));
+        // Eight threads, and two clients that wait: whoever is served wants more at once.
+        let mut at_work: VecDeque<_> = (0..8).filter_map(|_| rotation.next()).collect();
+        for turn in 8..100 {
+            let served = at_work.pop_front().unwrap();
+            rotation.served(served);
+            let next = rotation.next().unwrap();
+            rotation.arrive(served);
+            assert_eq!(next, turn % 10, "nobody is overtaken");
+            at_work.push_back(next);
+        }
     }
 
     #[test]
@@ -223,33 +278,39 @@ mod tests {
         #[test]
         fn it_is_two_queues(steps in prop::collection::vec((0..4, 0_u32..6), 0..200)) {
             let mut rotation = Rotation::new();
-            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, usize)>::new());
-            let mut passed = 0;
+            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, u32)>::new());
+            let (mut turns, mut at_work) = (0, HashSet::new());
             for (step, place) in steps {
-                let paused_at = round.iter().find(|(other, _)| *other == place).map(|one| one.1);
-                let stands = arrivals.contains(&place) || paused_at.is_some();
+                let clients = (arrivals.len() + round.len() + at_work.len()) as u32;
+                let pause = clients.div_ceil(PARTS).max(PAUSE_TURNS_MIN);
+                let paused = |(other, since): &(u32, u32)| *other == place && turns - since >= pause;
+                if step == 2 || step == 0 && round.iter().any(paused) {
+                    round.retain(|other| other.0 != place);
+                }
+                let stands = arrivals.contains(&place) || round.iter().any(|one| one.0 == place);
+                if step < 3 {
+                    at_work.remove(&place);
+                }
                 match step {
                     0 => {
                         rotation.arrive(place);
-                        let has_paused = paused_at.is_some_and(|at| at <= passed);
-                        if has_paused { round.retain(|other| other.0 != place) }
-                        if !stands || has_paused { arrivals.push_back(place) }
+                        if !stands { arrivals.push_back(place) }
                     }
                     1 => {
                         rotation.served(place);
-                        let part = (round.len() + 1).div_ceil(PARTS as usize);
-                        if !stands { round.push_back((place, passed + part)) }
+                        if !stands { round.push_back((place, turns)) }
                     }
                     2 => {
                         rotation.remove(place);
                         arrivals.retain(|other| *other != place);
-                        round.retain(|other| other.0 != place);
                     }
                     _ => {
-                        let expected = arrivals.pop_front().or_else(|| {
-                            passed += usize::from(!round.is_empty());
-                            Some(round.pop_front()?.0)
-                        });
+                        let due = |(_, since): &(u32, u32)| turns - since >= ROUNDS_MAX * clients;
+                        let round_is_due = round.front().is_some_and(due);
+                        let arrival = if round_is_due { None } else { arrivals.pop_front() };
+                        let expected = arrival.or_else(|| Some(round.pop_front()?.0));
+                        turns += u32::from(expected.is_some());
+                        at_work.extend(expected);
                         prop_assert_eq!(rotation.next(), expected);
                     }
                 }

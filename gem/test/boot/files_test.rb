@@ -136,6 +136,18 @@ class FilesTest < Minitest::Test
     end
   end
 
+  def test_a_frozen_pack_minds_the_folders_that_features_are_looked_for_in
+    main = "load \"\#{__dir__}/parts/deep/part.rb\"\nrequire 'there'\n"
+    program("main.rb" => main, "parts/deep/part.rb" => "", "lib/there.rb" => "") do |program|
+      2.times { program.run }
+      program.write("news.txt", "")
+      refute_match(/not frozen/, program.run("--frozen", "--explain").err)
+      program.write("lib/there.so", "")
+      told = "thruway: not frozen, since #{program.folder}/lib has changed\n"
+      assert program.run("--frozen", "--explain").err.start_with?(told)
+    end
+  end
+
   def test_what_a_child_makes_is_found
     program("main.rb" => <<~RUBY, "lib/there.rb" => "") do |program|
       begin; require "made"; rescue LoadError => e; puts e.message; end

@@ -90,10 +90,10 @@ fn survive(arguments: &[&str]) {
 
 #[test]
 fn what_was_synced_through_the_kernel_survives_the_death_of_workers() {
-    survive(&["--transport", "device"]);
+    survive(&[]);
 }
 
 #[test]
 fn what_was_synced_through_the_daemon_survives_the_death_of_workers() {
-    survive(&["--transport", "device", "--passthrough", "off"]);
+    survive(&["--passthrough", "off"]);
 }

@@ -160,11 +160,7 @@ fn a_policy_is_read_again_at_a_signal_and_open_files_keep_their_verdict() {
     deny("a");
     ["a", "b"].iter().for_each(|name| write(&mounted, name, name));
     let mut mount = crate::thruway();
-    mount
-        .args(["mount", "-f", "--transport", "device", "--policy"])
-        .arg(&rules)
-        .arg("--log")
-        .arg(&log);
+    mount.args(["mount", "-f", "--policy"]).arg(&rules).arg("--log").arg(&log);
     let mut mount = mount.arg(mounted.source("")).arg(mounted.target("")).spawn().unwrap();
     let read = |name: &str| fs::read_to_string(mounted.target(name));
     wait_until("b is there", || read("b").is_ok());

@@ -15,17 +15,17 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// One test at a time switches it on and off.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The kernel's switch is on; it is as before when this value is gone.
-struct SwitchedOn {
+/// The kernel's switch is on or off; it is as before when this value is gone.
+struct Switched {
     before: String,
     _one: MutexGuard<'static, ()>,
 }
 
-impl SwitchedOn {
-    fn new() -> Option<Self> {
+impl Switched {
+    fn to(state: &str) -> Option<Self> {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let switched = fs::read_to_string(SWITCH).and_then(|before| {
-            fs::write(SWITCH, "Y")?;
+            fs::write(SWITCH, state)?;
             Ok(before)
         });
         match switched {
@@ -38,21 +38,37 @@ impl SwitchedOn {
     }
 }
 
-impl Drop for SwitchedOn {
+impl Drop for Switched {
     fn drop(&mut self) {
         let _ = fs::write(SWITCH, self.before.trim());
     }
 }
 
 /// A mount whose requests come over io_uring; `None` where a container forbids it.
-fn mounted(arguments: &[&str]) -> Option<(Mounted, SwitchedOn)> {
-    let switch = SwitchedOn::new()?;
-    let mounted = Mounted::new(arguments)?;
+fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
+    let switch = Switched::to("Y")?;
+    let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
     if mounted.status("transport") != "io_uring" {
         eprintln!("skipped: no io_uring for this process");
         return None;
     }
     Some((mounted, switch))
+}
+
+#[test]
+fn a_mount_that_does_not_ask_for_io_uring_keeps_to_the_device() {
+    let Some(_switch) = Switched::to("Y") else { return };
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    assert_eq!(mounted.status("transport"), "/dev/fuse");
+    assert!(!mounted.log().contains("io_uring"), "{}", mounted.log());
+}
+
+#[test]
+fn a_mount_that_cannot_have_io_uring_keeps_to_the_device_and_says_so() {
+    let Some(_switch) = Switched::to("N") else { return };
+    let Some(mounted) = Mounted::new(&["--transport", "io-uring"]) else { return };
+    assert_eq!(mounted.status("transport"), "/dev/fuse");
+    assert!(mounted.log().contains("io_uring needs Linux 6.14"), "{}", mounted.log());
 }
 
 #[test]

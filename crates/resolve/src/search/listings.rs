@@ -130,8 +130,11 @@ impl<F: Folders> Listings<F> {
             return self.look_unkept(base, wanted);
         }
         let settled = stamp.is_settled(now());
-        let Some(entries) = listed(&mut self.folders, base)? else {
-            return self.look_unkept(base, wanted);
+        // A folder that may not be read may be searched all the same.
+        let entries = match listed(&mut self.folders, base) {
+            Ok(Some(entries)) => entries,
+            Ok(None) | Err(Trouble::Denied) => return self.look_unkept(base, wanted),
+            Err(trouble) => return Err(trouble),
         };
         let hits = hits_among(&entries, wanted);
         self.listings.insert(base.to_vec(), Listing::Known { stamp, settled, entries });
@@ -208,4 +211,58 @@ pub(super) fn hits_among(entries: &[(Vec<u8>, bool)], wanted: &Wanted) -> Hits {
         }
     }
     hits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::{Places, Plan, Rules, Search};
+
+    /// A folder that holds every name, and may be searched but not read.
+    #[derive(Default)]
+    struct Unreadable {
+        lookups: u64,
+    }
+
+    impl Lister for Unreadable {
+        fn look(&mut self, _: &[u8], _: &Wanted) -> Result<Hits, Trouble> {
+            self.lookups += 1;
+            let mut hits = Hits::default();
+            hits.add(0);
+            Ok(hits)
+        }
+
+        fn lookups(&self) -> u64 {
+            self.lookups
+        }
+    }
+
+    impl Folders for Unreadable {
+        fn stamp(&mut self, _: &[u8]) -> Result<Stamp, Trouble> {
+            Ok(Stamp::of_nt([0; 3]))
+        }
+
+        fn keeps_stamps(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn list(&mut self, _: &[u8], _: &mut dyn FnMut(&[u8], bool)) -> Result<(), Trouble> {
+            Err(Trouble::Denied)
+        }
+
+        fn list_is_enough(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_folder_that_may_not_be_read_is_searched_each_time() {
+        let places = Places { path: b"/x", before: &[] };
+        let plan = Plan::new(&Rules::exec(), b"a", &places).unwrap();
+        let mut listings = Listings::new(Unreadable::default());
+        for lookups in [2, 3] {
+            let found = Search::new(&plan, &mut listings).next().unwrap().unwrap();
+            assert_eq!((found.path.as_slice(), listings.lookups()), (b"/x/a".as_slice(), lookups));
+        }
+    }
 }

@@ -48,7 +48,7 @@ impl Plan {
             return Err(Error::refused(name, Refusal::Nul));
         }
         let flavour = rules.flavour();
-        let (folder, stem) = split_name(flavour, name);
+        let (folder, stem) = split_name(rules, name);
         let bases = match folder {
             _ if !can_be_a_file(flavour, stem) => Bases::default(),
             Some(folder) => Bases::new([Cow::Borrowed(folder)]),
@@ -57,7 +57,7 @@ impl Plan {
         let wanted = Wanted {
             stem: stem.to_vec(),
             folded: fold(stem).into_owned(),
-            suffixes: rules.suffixes_of(stem, folder.is_some()),
+            suffixes: rules.suffixes_of(stem, folder.is_some_and(|folder| !is_drive(folder))),
             accepts_directories: rules.accepts_directories(),
         };
         Ok(Self { rules: rules.clone(), bases, wanted })
@@ -164,16 +164,21 @@ impl Wanted {
 }
 
 /// The folder of a name, with its separator, and what follows it.
-fn split_name(flavour: Flavour, name: &[u8]) -> (Option<&[u8]>, &[u8]) {
+fn split_name<'a>(rules: &Rules, name: &'a [u8]) -> (Option<&'a [u8]>, &'a [u8]) {
+    let flavour = rules.flavour();
     let end = name.iter().rposition(|byte| flavour.separates(*byte)).map(|at| at + 1);
     let drive = || match Form::of(name) {
         Form::DriveRelative { letter } if flavour == Flavour::Windows => Some(letter + 1),
         _ => None,
     };
-    match end.or_else(drive) {
-        Some(end) => (Some(&name[..end]), &name[end..]),
-        None => (None, name),
-    }
+    let (folder, stem) = name.split_at(end.or_else(drive).unwrap_or(0));
+    let is_searched_for = folder.is_empty() || (rules.drops_drive() && is_drive(folder));
+    ((!is_searched_for).then_some(folder), stem)
+}
+
+/// Whether the folder of a name is a drive's current one (`c:`).
+fn is_drive(folder: &[u8]) -> bool {
+    folder.ends_with(b":")
 }
 
 /// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
@@ -219,6 +224,10 @@ mod tests {
         assert_eq!(candidates(&cmd, r"b\a", r"C:\x"), [r"b\a.EXE"]);
         assert_eq!(candidates(&cmd, "b/a.exe", r"C:\x"), ["b/a.exe", "b/a.exe.EXE"]);
         assert_eq!(candidates(&cmd, "c:a", r"C:\x"), ["c:a.EXE"]);
+        assert_eq!(candidates(&Rules::rust(), "c:a", r"C:\x"), ["c:a.EXE"]);
+        assert_eq!(candidates(&Rules::rust(), "c:a.bat", r"C:\x"), ["c:a.bat"]);
+        assert_eq!(candidates(&Rules::zig(b""), "c:a", r"D:\x"), [r".\a", r"D:\x\a"]);
+        assert_eq!(candidates(&Rules::zig(b""), r"c:b\a", r"D:\x"), [r"c:b\a"]);
         assert_eq!(candidates(&cmd, "a", r"C:;D:\"), [r".\a.EXE", "C:a.EXE", r"D:\a.EXE"]);
         assert_eq!(candidates(&Rules::exec(), r"b\a", "/x"), [r"/x/b\a"]);
     }

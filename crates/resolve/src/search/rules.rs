@@ -16,6 +16,9 @@ pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.
 /// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
 pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
 
+/// Bytes of an entry of the `PATH` from which on `execvp` of the GNU C library passes it over.
+const ENTRY_BYTES_MAX: usize = 4096;
+
 /// Error numbers of Windows that mean "not there": of a file, of a folder.
 const NOT_FOUND: [i32; 2] = [2, 3];
 
@@ -55,8 +58,8 @@ impl Rules {
         Self { kind: Kind::Exec, suffixes: Vec::new(), current_first: false }
     }
 
-    /// `cmd.exe`: every suffix of `path_ext` in each base; the name as it is only if it ends in one of
-    /// them. Entries may be quoted, empty ones are skipped.
+    /// `cmd.exe`: every suffix of `path_ext` in each base, and before them the name as it is if it has a
+    /// dot. Entries may be quoted, empty ones are skipped.
     ///
     /// The current folder comes first only on request ([`current_first`](Self::current_first)): it is
     /// the classic way to start the wrong program.
@@ -145,6 +148,11 @@ impl Rules {
         self.kind != Kind::Exec
     }
 
+    /// Whether the drive of `c:name` is lost, and the name searched for: Zig's idea of its last component.
+    pub(super) fn drops_drive(&self) -> bool {
+        self.kind == Kind::Zig
+    }
+
     /// What is appended to `stem`, in order; empty for the name as it is. `is_path` says that the name
     /// was given with a folder.
     pub(super) fn suffixes_of(&self, stem: &[u8], is_path: bool) -> Vec<Vec<u8>> {
@@ -153,7 +161,7 @@ impl Rules {
         match self.kind {
             Kind::Exec => bare().collect(),
             Kind::Zig => bare().chain(suffixes).collect(),
-            Kind::Cmd if self.has_suffix(stem) => bare().chain(suffixes).collect(),
+            Kind::Cmd if stem.contains(&b'.') => bare().chain(suffixes).collect(),
             Kind::Cmd => suffixes.collect(),
             Kind::Rust if is_path && !self.has_suffix(stem) => suffixes.chain(bare()).collect(),
             Kind::Rust if is_path || stem.contains(&b'.') => bare().collect(),
@@ -175,7 +183,8 @@ impl Rules {
         match self.kind {
             Kind::Exec => {
                 let or_current = |entry: &'a [u8]| if entry.is_empty() { b"." } else { entry };
-                split(b':').map(or_current).map(Cow::Borrowed).collect()
+                let is_short = |entry: &&[u8]| entry.len() < ENTRY_BYTES_MAX;
+                split(b':').filter(is_short).map(or_current).map(Cow::Borrowed).collect()
             }
             Kind::Cmd | Kind::Rust if path.contains(&b'"') => split_quoted(path),
             _ => split(b';').filter(not_empty).map(Cow::Borrowed).collect(),
@@ -189,11 +198,11 @@ pub fn suffix_of(stem: &[u8]) -> Option<&[u8]> {
     stem.iter().rposition(|byte| *byte == b'.').map(|dot| &stem[dot..])
 }
 
-/// Suffixes in upper case; what does not begin with a dot is none.
+/// Suffixes in upper case; what does not begin with a dot is none. Spaces are part of them, as in `cmd.exe`.
 fn split_path_ext(path_ext: &[u8]) -> Vec<Vec<u8>> {
     let mut suffixes: Vec<Vec<u8>> = Vec::new();
     for suffix in path_ext.split(|byte| *byte == b';') {
-        let suffix = suffix.trim_ascii().to_ascii_uppercase();
+        let suffix = suffix.to_ascii_uppercase();
         let is_one = suffix.len() > 1 && suffix.starts_with(b".");
         if is_one && !suffixes.contains(&suffix) && suffixes.len() < SUFFIXES_MAX {
             suffixes.push(suffix);
@@ -231,12 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn cmd_tries_the_bare_name_only_if_it_ends_in_a_suffix() {
+    fn cmd_tries_the_bare_name_only_if_it_has_a_dot() {
         let rules = Rules::cmd(b".com;.EXE;.bat");
         assert_eq!(suffixes(&rules, "a"), [".COM", ".EXE", ".BAT"]);
         assert_eq!(suffixes(&rules, "a.exe"), ["", ".COM", ".EXE", ".BAT"]);
-        assert_eq!(suffixes(&rules, "a.exec"), [".COM", ".EXE", ".BAT"]);
-        assert_eq!(suffixes(&rules, "a.b"), [".COM", ".EXE", ".BAT"]);
+        assert_eq!(suffixes(&rules, "a.b"), ["", ".COM", ".EXE", ".BAT"]);
     }
 
     #[test]
@@ -257,7 +265,7 @@ mod tests {
     #[test]
     fn an_odd_path_ext_gives_each_suffix_once() {
         let odd = split_path_ext(b";.EXE; .bat ;exe;.;.exe;;.CMD");
-        assert_eq!(texts(odd), [".EXE", ".BAT", ".CMD"]);
+        assert_eq!(texts(odd), [".EXE", ".CMD"]);
         let many: Vec<u8> = (0..1000).flat_map(|n| format!(".{n};").into_bytes()).collect();
         assert_eq!(split_path_ext(&many).len(), SUFFIXES_MAX);
     }
@@ -265,6 +273,8 @@ mod tests {
     #[test]
     fn each_rule_reads_a_path_in_its_own_way() {
         assert_eq!(texts(Rules::exec().split_path(b"/a::b:")), ["/a", ".", "b", "."]);
+        let long = format!("/{}:/b", "a".repeat(4095));
+        assert_eq!(texts(Rules::exec().split_path(long.as_bytes())), ["/b"]);
         let path = br#"C:\a;;"C:\b;c"\d;e"#;
         assert_eq!(texts(Rules::cmd(b"").split_path(path)), [r"C:\a", r"C:\b;c\d", "e"]);
         assert_eq!(texts(Rules::rust().split_path(path)), [r"C:\a", r"C:\b;c\d", "e"]);

@@ -278,6 +278,90 @@ mod tests {
     }
 
     #[test]
+    fn a_cycle_of_links_ends_the_search_as_without_an_index() {
+        let setting = Setting::new();
+        symlink("x", setting.at("a/x")).unwrap();
+        symlink("loop", setting.at("loop")).unwrap();
+        let base = setting.at("loop").display().to_string();
+        for path in [setting.path.as_str(), &base] {
+            let places = Places { path: path.as_bytes(), before: &[] };
+            let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
+            let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+            let indexed: Vec<_> = Search::new(&plan, &mut watched).collect();
+            let plain: Vec<_> = Search::new(&plan, &mut Posix::default()).collect();
+            assert_eq!(format!("{indexed:?}"), format!("{plain:?}"));
+            assert!(indexed[0].is_err() && indexed.len() == 1);
+        }
+    }
+
+    /// In namespaces of its own, where it may mount and nobody else sees it.
+    #[test]
+    fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
+        const NAME: &str =
+            "search::watched::tests::a_mount_over_a_folder_is_told_and_another_asks_nothing";
+        if std::env::var_os("THRUWAY_MOUNTS").is_some() {
+            return mount_over_a_folder();
+        }
+        let apart = |program: &str| {
+            let mut unshare = std::process::Command::new("unshare");
+            unshare.args(["--map-root-user", "--mount", program]).env("THRUWAY_MOUNTS", "1");
+            unshare
+        };
+        if !apart("true").output().is_ok_and(|output| output.status.success()) {
+            return eprintln!("skipped: no namespaces to mount in");
+        }
+        let this = std::env::current_exe().unwrap();
+        let output = apart(this.to_str().unwrap()).args(["--exact", NAME]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+
+    fn mount_over_a_folder() {
+        let mount = |arguments: &[&str], at: &Path| {
+            let status = std::process::Command::new("mount").args(arguments).arg(at).status();
+            assert!(status.unwrap().success());
+        };
+        let setting = Setting::new();
+        fs::create_dir(setting.at("away")).unwrap();
+        program(&setting.at("away/x"));
+        let mut watched = setting.watched();
+        mount(&["-t", "tmpfs", "none"], &setting.at("c"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![], 2), "one folder listed");
+        fs::create_dir(setting.at("far")).unwrap();
+        mount(&["-t", "tmpfs", "none"], &setting.at("far"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![], 0), "none");
+        let away = setting.at("away").display().to_string();
+        mount(&["--bind", &away], &setting.at("deep/er/b"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![1], 1 + 2));
+        mount(&["--move", setting.at("b").to_str().unwrap()], &setting.at("a"));
+        assert_eq!(setting.find(&mut watched, "x").0, [0]);
+    }
+
+    /// Most of them are not there: a disk takes its time for folders, and a watch on what may come is one
+    /// too.
+    #[test]
+    fn ten_thousand_entries_are_watched() {
+        const ENTRIES: usize = 10_000;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |number: usize| folder.path().join(number.to_string());
+        (0..ENTRIES).step_by(100).for_each(|number| fs::create_dir(at(number)).unwrap());
+        let entries = (0..ENTRIES).map(|number| at(number).display().to_string());
+        let path = entries.collect::<Vec<_>>().join(":");
+        let places = Places { path: path.as_bytes(), before: &[] };
+        let plan = Plan::new(&Rules::exec(), b"x", &places).unwrap();
+        let mut watched = Watched::new(Posix::default(), Inotify::new().unwrap(), plan.bases());
+        assert_eq!(watched.watched(), ENTRIES);
+        let before = watched.lookups();
+        assert!(Search::new(&plan, &mut watched).next().is_none());
+        assert_eq!(watched.lookups(), before);
+        for number in [7_000, 6_999] {
+            let _ = fs::create_dir(at(number));
+            program(&at(number).join("x"));
+            let found = Search::new(&plan, &mut watched).next().unwrap().unwrap();
+            assert_eq!(found.base, number);
+        }
+    }
+
+    #[test]
     fn more_changes_than_the_queue_holds_are_all_taken_in() {
         let setting = Setting::new();
         let mut watched = setting.watched();

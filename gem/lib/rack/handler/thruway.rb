@@ -6,18 +6,8 @@ require "thruway/handler"
 module Rack
   module Handler
     # For `rackup -s thruway` and `rails server -u thruway`, with Rack 2.
-    module Thruway
-      module_function
+    Thruway = ::Thruway::Handler
 
-      def run(app, **options, &block)
-        ::Thruway::Handler.run(app, **options, &block)
-      end
-
-      def valid_options
-        ::Thruway::Handler.valid_options
-      end
-    end
-
-    register :thruway, Thruway.to_s
+    register :thruway, "Rack::Handler::Thruway"
   end
 end

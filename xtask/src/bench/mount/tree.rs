@@ -9,7 +9,7 @@ use super::super::measure::{Series, wall};
 use super::super::serve::table::{Table, at_most};
 use super::cell;
 use super::ground::Ground;
-use super::view::{Processors, View, Way, transport};
+use super::view::{Processors, View, Way};
 use crate::succeed;
 
 /// What is done to the tree, and how much longer than on the folder itself it may take. `$1` is a
@@ -34,7 +34,15 @@ const COMPILE: [Step; 3] = [
     Step { name: "rm", script: "rm -rf tree", at_most: None },
 ];
 
-const WAYS: [Way; 5] = [Way::Native, Way::Overlay, Way::Live, Way::MergerFs, Way::PassthroughHp];
+const WAYS: [Way; 7] = [
+    Way::Native,
+    Way::Overlay,
+    Way::Live,
+    Way::LiveRing,
+    Way::MergerFs,
+    Way::PassthroughHp,
+    Way::PassthroughHpRing,
+];
 
 const NO_SOURCES: &str = "Not measured: there was no `--peer zstd=DIR` with Debian's sources of zstd \
                           (`apt-get source libzstd`).";
@@ -55,7 +63,7 @@ pub(in crate::bench) fn handling(setting: &Setting) -> Result<String, String> {
         let repository = repository(&ground, sources)?;
         let views = views(setting, &ground, processors)?;
         let columns = rounds(setting, &views, &STEPS, &repository, processors)?;
-        let title = format!("zstd's source tree, ms; requests over {}, {words}", transport());
+        let title = format!("zstd's source tree, ms; {words}");
         text.push_str(&(table(&title, &STEPS, &views, &columns) + "\n\n"));
     }
     Ok(text)
@@ -66,8 +74,7 @@ pub(in crate::bench) fn compiling(setting: &Setting) -> Result<String, String> {
     let ground = Ground::new()?;
     let views = views(setting, &ground, Processors::All)?;
     let columns = rounds(setting, &views, &COMPILE, sources, Processors::All)?;
-    let title = format!("zstd, `make -j2`, ms; requests over {}, two processors", transport());
-    Ok(table(&title, &COMPILE, &views, &columns))
+    Ok(table("zstd, `make -j2`, ms; two processors", &COMPILE, &views, &columns))
 }
 
 /// A repository of the sources, on the same file system.
@@ -130,11 +137,13 @@ fn table(title: &str, steps: &[Step], views: &[View], columns: &[Vec<Series>]) -
             .flat_map(|column| [cell(&column[row]), format!("{:.2}", ratio(column, row))]);
         table.row(view.way.name(), &cells.collect::<Vec<_>>());
     }
-    let ours = views.iter().position(|view| view.way == Way::Live);
-    for (step, column) in steps.iter().zip(columns) {
-        let Some(most) = step.at_most else { continue };
-        let reached = at_most(ours.map(|row| ratio(column, row)), most);
-        table.target(&format!("{} ≤ {most} × native", step.name), reached);
+    for way in [Way::Live, Way::LiveRing] {
+        let Some(row) = views.iter().position(|view| view.way == way) else { continue };
+        for (step, column) in steps.iter().zip(columns) {
+            let Some(most) = step.at_most else { continue };
+            let target = format!("{}, {} ≤ {most} × native", way.name(), step.name);
+            table.target(&target, at_most(Some(ratio(column, row)), most));
+        }
     }
     table.text()
 }

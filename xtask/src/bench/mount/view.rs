@@ -22,9 +22,12 @@ pub(super) enum Way {
     Native,
     Overlay,
     Live,
+    /// The same over io_uring, where that is switched on; so below.
+    LiveRing,
     Frozen,
     MergerFs,
     PassthroughHp,
+    PassthroughHpRing,
 }
 
 impl Way {
@@ -33,9 +36,11 @@ impl Way {
             Self::Native => "native",
             Self::Overlay => "overlayfs",
             Self::Live => "thruway",
+            Self::LiveRing => "thruway, io_uring",
             Self::Frozen => "thruway `--frozen`",
             Self::MergerFs => "mergerfs",
             Self::PassthroughHp => "passthrough_hp",
+            Self::PassthroughHpRing => "passthrough_hp, io_uring",
         }
     }
 }
@@ -83,7 +88,7 @@ impl View {
         if way == Way::Native {
             return Ok(Some(Self { way, folder: source.clone(), is_mounted: false }));
         }
-        let folder = ground.at("targets").join(way.name().replace([' ', '`'], ""));
+        let folder = ground.at("targets").join(format!("{way:?}"));
         let failed = |error| format!("{}: {error}", folder.display());
         fs::create_dir_all(&folder).map_err(failed)?;
         let Some(mut command) = mounting(setting, ground, way, sources, &folder, processors)?
@@ -140,6 +145,7 @@ fn mounting(
     let joined = || sources.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(":");
     let mut command = match way {
         Way::Native => return Ok(None),
+        Way::LiveRing | Way::PassthroughHpRing if !is_uring_on() => return Ok(None),
         Way::Overlay => {
             let (upper, work) = (ground.folder("upper")?, ground.folder("work")?);
             let (upper, work) = (upper.display(), work.display());
@@ -148,9 +154,10 @@ fn mounting(
             command.args(["-t", "overlay", "overlay", "-o", &options]);
             command
         }
-        Way::Live | Way::Frozen => {
+        Way::Live | Way::LiveRing | Way::Frozen => {
             let mut command = processors.command(setting.root.join("target/release/thruway"));
-            command.arg("mount").args((way == Way::Frozen).then_some("--frozen")).args(sources);
+            command.arg("mount").args((way == Way::Frozen).then_some("--frozen"));
+            command.args((way == Way::LiveRing).then_some("--transport=io-uring")).args(sources);
             command
         }
         Way::MergerFs => {
@@ -158,10 +165,13 @@ fn mounting(
             command.args(["-o", MERGERFS_OPTIONS]).arg(joined());
             command
         }
-        Way::PassthroughHp => {
+        Way::PassthroughHp | Way::PassthroughHpRing => {
             let Some(program) = setting.peers.get("passthrough_hp") else { return Ok(None) };
             let mut command = processors.command(program);
-            command.args(is_uring_on().then_some("-oio_uring")).args(sources);
+            if way == Way::PassthroughHpRing {
+                command.args(["-o", "io_uring"]);
+            }
+            command.args(sources);
             command
         }
     };
@@ -172,11 +182,6 @@ fn mounting(
 /// It keeps what it was told as long as thruway does.
 const MERGERFS_OPTIONS: &str = "cache.files=auto-full,cache.entry=3600,cache.attr=3600,\
                                 cache.negative_entry=3600,cache.readdir=true,cache.symlinks=true";
-
-/// How requests reach those daemons that know both ways.
-pub(super) fn transport() -> &'static str {
-    if is_uring_on() { "io_uring" } else { "/dev/fuse" }
-}
 
 /// Whether this kernel offers FUSE over io_uring now.
 fn is_uring_on() -> bool {

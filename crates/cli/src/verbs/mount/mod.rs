@@ -68,9 +68,9 @@ pub(super) struct Options {
     /// daemon (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     passthrough: Switch,
-    /// How requests come from the kernel: over io_uring, where it offers that, or over /dev/fuse, where
-    /// open files outlive a daemon that dies
-    #[arg(long, value_name = "WAY", default_value = "io-uring")]
+    /// How requests come from the kernel: over /dev/fuse, where none is lost when a daemon dies, or over
+    /// io_uring, which is faster, where the kernel offers it
+    #[arg(long, value_name = "WAY", default_value = "device")]
     transport: Way,
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
@@ -105,8 +105,9 @@ enum Switch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Way {
-    IoUring,
     Device,
+    #[value(alias = "uring")]
+    IoUring,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -165,8 +166,8 @@ impl Options {
             nonempty: self.nonempty,
             passthrough: self.passthrough == Switch::On,
             transport: match self.transport {
-                Way::IoUring => Transport::IoUring,
                 Way::Device => Transport::Device,
+                Way::IoUring => Transport::IoUring,
             },
             xattr: self.xattr == Switch::On,
             shared_locks: self.locks == Locks::Shared,

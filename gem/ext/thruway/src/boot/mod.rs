@@ -122,7 +122,7 @@ unsafe extern "C" fn finish(_: VALUE) {
     }
     write_pack(boot);
     if boot.options.explain {
-        write_to_stderr(boot.counts.report(boot.folder_lookups()).as_bytes());
+        write_to_stderr(boot.report().as_bytes());
     }
 }
 
