@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD};
-use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::code::{CodeFlags, Reason, Sighting, Warnings, is_loadable};
@@ -82,7 +82,8 @@ impl Boot {
             Some(Ok(file)) => (Some(file.leak()), None, true),
             Some(Err(error)) if error.is_not_found() => (None, None, true),
             Some(Err(error)) => {
-                let may_write = !error.is_other_identity() && !error.is_untrusted();
+                let is_left_alone = error.is_other_identity() || error.is_untrusted();
+                let may_write = !is_left_alone && check_place(error.path()).is_ok();
                 (None, Some(error.to_string()), may_write)
             }
         };
