@@ -358,15 +358,15 @@ impl Boot {
         let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
         let Some(folders) = self.folders() else { return Ok(None) };
         let mut learned = lock(&self.learned);
-        // Another process may have replaced the pack since: what it learned is kept too.
-        let newest = PackFile::open_for(place, &self.identity).ok();
-        let mut builder = Builder::new(&self.identity);
-        learned.put_into(&mut builder);
-        let has_folders =
-            learned::put_folders(&folders, &mut builder) && !learned.has_been_written();
-        if !has_folders && learned.is_empty() {
+        let has_news = !learned.has_been_written() && learned::has_news(&folders);
+        if learned.is_empty() && !has_news {
             return Ok(None);
         }
+        let mut builder = Builder::new(&self.identity);
+        learned.put_into(&mut builder);
+        learned::put_folders(&folders, &mut builder);
+        // Another process may have replaced the pack since: what it learned is kept too.
+        let newest = PackFile::open_for(place, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned::keep(&pack, &mut builder);
         }

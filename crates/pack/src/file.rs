@@ -13,6 +13,10 @@ use crate::layout::MAGIC;
 use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
+/// How much of a pack is written at a time. The page cache keeps what one call wrote together, and brings
+/// all of it into the memory of whoever reads a byte of it: two megabytes, if it may.
+const CHUNK_BYTES: usize = 64 << 10;
+
 /// A pack that stays mapped while this value lives, whatever happens to its name.
 #[derive(Debug)]
 pub struct PackFile {
@@ -186,7 +190,7 @@ fn lock(partial: &Path) -> std::io::Result<Option<File>> {
 
 fn fill(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
-    file.write_all(bytes)?;
+    bytes.chunks(CHUNK_BYTES).try_for_each(|chunk| file.write_all(chunk))?;
     fs::fchmod(&*file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
     file.sync_all()
 }
