@@ -298,6 +298,28 @@ fn an_idle_client_costs_no_other_one_anything() {
 }
 
 #[test]
+fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
+    let (folder, _) = site();
+    let log = folder.path().join("log");
+    let binary = env!("CARGO_BIN_EXE_thruway");
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", binary, "serve"]);
+    limited.arg(folder.path().join("site")).args(["-p", "0", "-w", "2"]);
+    let server = Server::start(limited.stderr(fs::File::create(&log).expect("a log")));
+    let mut clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for mut client in clients {
+        assert_eq!(client.response(false).text(), "0123456789");
+    }
+    let said = fs::read_to_string(&log).expect("it is text");
+    let line = "thruway: cannot accept a connection: 16 are open, as many as may be";
+    assert!(said.starts_with(line), "{said}");
+    assert!(said.lines().count() <= 2, "a line for each thread, not for each client: {said}");
+}
+
+#[test]
 fn a_port_in_use_is_named_with_its_cure() {
     let (folder, server) = site();
     let port = server.address().rsplit(':').next().unwrap();

@@ -148,6 +148,12 @@ impl Connection {
         self.is_idle() && !self.is_ended
     }
 
+    /// Whether something has come in, be it the end.
+    pub(crate) fn has_bytes(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(recv(&self.socket, &mut [0], flags), Err(Errno::AGAIN | Errno::INTR))
+    }
+
     /// Reads what is there, up to the size of `inbox`.
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
         if !self.is_readable {

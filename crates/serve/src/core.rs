@@ -1,5 +1,6 @@
 //! The connections of an engine, and what can be done with each.
 
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
@@ -16,6 +17,7 @@ use crate::poller::{Event, Poller};
 use crate::rotation::Rotation;
 use crate::settings::Settings;
 use crate::table::{Key, Table};
+use crate::trouble::Troubles;
 use crate::wheel::Wheel;
 
 /// Quanta of one body in a turn, while nobody waits for anything shorter: a call costs more than its
@@ -37,6 +39,7 @@ pub(crate) struct Core {
     pub(crate) wheel: Wheel,
     pub(crate) activity: Activity,
     pub(crate) settings: Settings,
+    pub(crate) troubles: Troubles,
     /// Milliseconds of the monotonic clock, as of the last look at it.
     pub(crate) now_ms: u64,
     pub(crate) is_draining: bool,
@@ -59,6 +62,7 @@ impl Core {
             wheel: Wheel::new(now_ms),
             activity: Activity::default(),
             settings,
+            troubles: Troubles::default(),
             now_ms,
             is_draining: false,
             date: Date::new(unix_seconds),
@@ -83,6 +87,11 @@ impl Core {
         self.due = due;
     }
 
+    /// Notes what cannot be done, for the log; `doing` completes "cannot …".
+    pub(crate) fn note_trouble(&mut self, doing: &'static str, source: impl Into<io::Error>) {
+        self.troubles.note(self.now_ms, doing, source);
+    }
+
     pub(crate) fn date(&mut self) -> [u8; DATE_BYTES] {
         *self.date.at(self.unix_seconds)
     }
@@ -98,7 +107,7 @@ impl Core {
         }
     }
 
-    /// Gives a connection a turn, whether it has something to say or not.
+    /// Gives a connection a turn to say what has come in.
     pub(crate) fn listen_to(&mut self, key: Key) {
         if let Some(connection) = self.table.get_mut(key) {
             connection.is_readable = true;

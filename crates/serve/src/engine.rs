@@ -1,6 +1,7 @@
 //! The engine: one thread's connections, driven by whoever owns it.
 
 use std::cell::Cell;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use thruway_http1::date::DATE_BYTES;
@@ -134,6 +135,8 @@ impl Engine {
             self.core.settle(key);
             return true;
         }
+        // The turns may have ended connections: there may be no event any more that tells of room.
+        self.listen_again();
         false
     }
 
@@ -172,10 +175,7 @@ impl Engine {
         if self.core.is_draining {
             self.close_idle();
         }
-        if !self.is_listening && self.may_listen() {
-            // Without descriptors it is tried again after the next pause.
-            let _ = self.listen();
-        }
+        self.listen_again();
     }
 
     /// The date for an answer.
@@ -233,6 +233,12 @@ impl Engine {
         self.core.detach(ticket)
     }
 
+    /// What could not be done since the last time, for the log: there may be several. The same is not
+    /// said again for ten seconds.
+    pub fn trouble(&mut self) -> Option<Error> {
+        self.core.troubles.take()
+    }
+
     /// Open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -274,7 +280,11 @@ impl Engine {
     /// Begins the connections that wait at a listener, some at a time.
     fn accept(&mut self, place: usize) {
         for _ in 0..ACCEPTS_MAX {
-            if self.core.table.len() >= self.core.settings.connections_max {
+            let coming = self.fleet.as_ref().map_or(0, Member::connections);
+            let count = self.core.table.len().max(coming);
+            if count >= self.core.settings.connections_max {
+                let crowd = format!("{count} are open, as many as may be, and the next ones wait");
+                self.core.note_trouble("accept a connection", io::Error::other(crowd));
                 return self.unlisten();
             }
             let Some(listener) = self.listeners.get(place) else { return };
@@ -284,11 +294,19 @@ impl Engine {
                     let listener = u16::try_from(place).unwrap_or(0);
                     self.place(Connection::new(socket, peer, listener, self.core.now_ms));
                 }
-                Err(_) => {
+                Err(errno) => {
+                    self.core.note_trouble("accept a connection", errno);
                     self.paused_until_ms = self.core.now_ms + PAUSE_MS;
                     return self.unlisten();
                 }
             }
+        }
+    }
+
+    fn listen_again(&mut self) {
+        if !self.is_listening && self.may_listen() {
+            // Without descriptors it is tried again after the next pause.
+            let _ = self.listen();
         }
     }
 

@@ -1,5 +1,7 @@
 //! A request in the hands of its handler.
 
+use std::io;
+
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::Terms;
 use thruway_http1::{Promise, Request, ResponseHead};
@@ -105,6 +107,11 @@ impl Exchange<'_> {
     pub fn answer_text(&mut self, status: u16, text: &str) {
         self.is_taken = true;
         self.core.answer_text(self.ticket, self.terms, status, text);
+    }
+
+    /// Notes what cannot be done, for the log; `doing` completes "cannot …".
+    pub fn note_trouble(&mut self, doing: &'static str, source: impl Into<io::Error>) {
+        self.core.note_trouble(doing, source);
     }
 
     /// Takes the right to answer later.

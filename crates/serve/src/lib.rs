@@ -31,6 +31,7 @@ mod sharing;
 mod stop;
 mod stream;
 mod table;
+mod trouble;
 mod upload;
 mod wheel;
 

@@ -1,5 +1,7 @@
 //! What comes in becomes a request: heads and bodies, read a turn at a time.
 
+use std::io;
+
 use thruway_http1::response::Terms;
 use thruway_http1::{BodyDecoder, Framing, Head, Limits, Piece, Refusal, Request};
 
@@ -68,9 +70,7 @@ impl Engine {
         let Phase::Receiving(upload) = &mut connection.phase else { return };
         match upload.take(bytes, &self.core.settings.limits) {
             Err(Trouble::Refused(refusal)) => self.core.refuse(key, refusal),
-            Err(Trouble::Disk) => {
-                self.core.hang_up_with(key, 507, "the body cannot be kept");
-            }
+            Err(Trouble::Disk(error)) => give_up_body(&mut self.core, key, error),
             Ok(None) => {}
             Ok(Some(used)) => {
                 connection.keep(&bytes[used..], 0);
@@ -83,7 +83,7 @@ impl Engine {
 /// Why a body was not taken.
 enum Trouble {
     Refused(Refusal),
-    Disk,
+    Disk(io::Error),
 }
 
 impl Upload {
@@ -95,7 +95,7 @@ impl Upload {
                 self.decoder.next(&bytes[at..], limits).map_err(Trouble::Refused)?;
             at += used;
             match piece {
-                Piece::Data(data) => self.spool.write(data).map_err(|_| Trouble::Disk)?,
+                Piece::Data(data) => self.spool.write(data).map_err(Trouble::Disk)?,
                 Piece::More => return Ok(None),
                 Piece::End => return Ok(Some(at)),
             }
@@ -139,8 +139,14 @@ fn finish_upload(core: &mut Core, key: Key, handler: &mut impl Handler) {
     let Upload { head, head_bytes, spool, .. } = *upload;
     match spool.finish() {
         Ok(body) => hand_over(core, key, &head.request(&head_bytes), body, handler),
-        Err(_) => core.hang_up_with(key, 507, "the body cannot be kept"),
+        Err(error) => give_up_body(core, key, error),
     }
+}
+
+/// The disk is full, or there is no folder for files without names.
+fn give_up_body(core: &mut Core, key: Key, error: io::Error) {
+    core.note_trouble("keep a request's body", error);
+    core.hang_up_with(key, 507, "the body cannot be kept");
 }
 
 fn hand_over(

@@ -2,10 +2,11 @@
 //!
 //! Two lists, after RFC 8290 (FlowQueue-CoDel). Whoever has something to do after a pause stands in
 //! the list of *arrivals*, which goes first; after its turn it stands at the end of the *round*. It
-//! leaves the round by coming to its front with nothing to do, or by having had nothing to do while a
-//! part of the round passed. So a client that thinks between its requests is served at once, and one
+//! leaves the round by coming to its front with nothing to do, or by having had nothing to do while others
+//! had a part of a round's turns. So a client that thinks between its requests is served at once, and one
 //! that always wants more waits for everybody else. However a client times its requests, it gets no more
-//! than [`PARTS`] turns a round; and as arrivals do not make the round pass, they cannot starve it.
+//! than [`PARTS`] turns in as many as there are clients; and whoever has stood in the round for so long that
+//! everybody could have had [`ROUNDS_MAX`] turns goes before all arrivals, so they starve nobody.
 //!
 //! Whoever is *at work*, between its turn's beginning and its end, is still of the round: with eight of ten
 //! clients in the hands of threads, the two in line are not all that one has to wait for.
@@ -14,7 +15,14 @@
 const NONE: u32 = u32::MAX;
 
 /// Whoever had nothing to do for one of so many parts of a round has paused.
-const PARTS: u32 = 3;
+const PARTS: u32 = 4;
+
+/// It has not paused before the second turn of others begins, however short the round: even a client
+/// that always wants more is found to have nothing to do while the first one lasts.
+const PAUSE_TURNS_MIN: u32 = 2;
+
+/// Whoever has stood in the round for the turns of so many rounds goes first.
+const ROUNDS_MAX: u32 = 2;
 
 /// The places of connections that may have something to do, in the order of their turns.
 #[derive(Debug)]
@@ -24,8 +32,8 @@ pub(crate) struct Rotation {
     round: List,
     /// Places whose turn has come and is not over.
     at_work: u32,
-    /// Places that have left the round by coming to its front, counted round and round.
-    passed: u32,
+    /// Turns so far, counted round and round.
+    turns: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +41,8 @@ struct Link {
     before: u32,
     after: u32,
     queue: Queue,
-    /// The count of `passed` at which what it does next is an arrival.
-    paused_at: u32,
+    /// The count of `turns` when it was put in line.
+    since: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +68,7 @@ impl List {
 impl Rotation {
     pub(crate) fn new() -> Self {
         let (arrivals, round) = (List::EMPTY, List::EMPTY);
-        Self { links: Vec::new(), arrivals, round, at_work: 0, passed: 0 }
+        Self { links: Vec::new(), arrivals, round, at_work: 0, turns: 0 }
     }
 
     /// Something came in for `place`: it keeps its turn, or gets one before the round.
@@ -78,14 +86,12 @@ impl Rotation {
 
     /// The place whose turn it is. It is at work until it is served, or removed.
     pub(crate) fn next(&mut self) -> Option<u32> {
-        let mut first = self.arrivals.first;
-        if first == NONE {
-            first = self.round.first;
-            self.passed = self.passed.wrapping_add(u32::from(first != NONE));
-        }
+        let goes_by_arrival = self.arrivals.first != NONE && !self.round_is_due();
+        let first = if goes_by_arrival { self.arrivals.first } else { self.round.first };
         if first == NONE {
             return None;
         }
+        self.turns = self.turns.wrapping_add(1);
         self.remove(first);
         self.links[first as usize].queue = Queue::AtWork;
         self.at_work += 1;
@@ -131,34 +137,48 @@ impl Rotation {
         walk(self.round.last).chain(walk(self.arrivals.last))
     }
 
-    /// Whether `place` stands in the round, and had nothing to do while a part of it passed.
+    /// Whether `place` stands in the round, and had nothing to do for a part of it.
     fn has_paused(&self, place: u32) -> bool {
-        self.links.get(place as usize).is_some_and(|link| {
-            let left = link.paused_at.wrapping_sub(self.passed).cast_signed();
-            link.queue == Queue::Round && left <= 0
-        })
+        let pause_turns = self.clients().div_ceil(PARTS).max(PAUSE_TURNS_MIN);
+        self.links
+            .get(place as usize)
+            .is_some_and(|link| link.queue == Queue::Round && self.turns_since(link) >= pause_turns)
+    }
+
+    /// Whether the first of the round has waited long enough to go before all arrivals.
+    fn round_is_due(&self) -> bool {
+        let first = self.links.get(self.round.first as usize);
+        first.is_some_and(|first| self.turns_since(first) >= ROUNDS_MAX * self.clients())
+    }
+
+    fn turns_since(&self, link: &Link) -> u32 {
+        self.turns.wrapping_sub(link.since)
+    }
+
+    /// Everybody in line or at work.
+    fn clients(&self) -> u32 {
+        self.arrivals.length + self.round.length + self.at_work
     }
 
     fn append(&mut self, place: u32, queue: Queue) {
         let at = place as usize;
         if at >= self.links.len() {
-            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, paused_at: 0 };
+            let nowhere = Link { before: NONE, after: NONE, queue: Queue::Nowhere, since: 0 };
             self.links.resize(at + 1, nowhere);
         }
         if matches!(self.links[at].queue, Queue::Arrivals | Queue::Round) {
             return;
         }
         self.remove(place);
-        let (passed, at_work) = (self.passed, self.at_work);
+        let since = self.turns;
         let list = self.list(queue);
         let before = std::mem::replace(&mut list.last, place);
         list.length += 1;
-        let paused_at = passed.wrapping_add((list.length + at_work).div_ceil(PARTS));
         match before {
             NONE => list.first = place,
             before => self.links[before as usize].after = place,
         }
-        self.links[at] = Link { before, after: NONE, queue, paused_at };
+        self.links[at] = Link { before, after: NONE, queue, since };
     }
 
     fn list(&mut self, queue: Queue) -> &mut List {
@@ -199,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_pauses_goes_before_the_round_but_not_more_than_three_times_in_it() {
+    fn whoever_pauses_goes_before_the_round_but_not_more_than_four_times_in_it() {
         let mut rotation = Rotation::new();
         (0..9).for_each(|place| rotation.served(place));
         let mut turns = [0; 9];
@@ -209,7 +229,7 @@ mod tests {
             turns[place as usize] += 1;
             rotation.served(place);
         }
-        assert!(turns[8] > 2 * turns[0] && turns[8] <= 3 * turns[0], "{turns:?}");
+        assert!(turns[8] > 2 * turns[0] && turns[8] <= 4 * turns[0], "{turns:?}");
         assert!(turns[..8].iter().all(|count| *count >= turns[0] - 1), "{turns:?}");
     }
 
@@ -258,36 +278,38 @@ mod tests {
         #[test]
         fn it_is_two_queues(steps in prop::collection::vec((0..4, 0_u32..6), 0..200)) {
             let mut rotation = Rotation::new();
-            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, usize)>::new());
-            let (mut passed, mut at_work) = (0, HashSet::new());
+            let (mut arrivals, mut round) = (VecDeque::new(), VecDeque::<(u32, u32)>::new());
+            let (mut turns, mut at_work) = (0, HashSet::new());
             for (step, place) in steps {
-                let paused_at = round.iter().find(|(other, _)| *other == place).map(|one| one.1);
-                let stands = arrivals.contains(&place) || paused_at.is_some();
+                let clients = (arrivals.len() + round.len() + at_work.len()) as u32;
+                let pause = clients.div_ceil(PARTS).max(PAUSE_TURNS_MIN);
+                let paused = |(other, since): &(u32, u32)| *other == place && turns - since >= pause;
+                if step == 2 || step == 0 && round.iter().any(paused) {
+                    round.retain(|other| other.0 != place);
+                }
+                let stands = arrivals.contains(&place) || round.iter().any(|one| one.0 == place);
+                if step < 3 {
+                    at_work.remove(&place);
+                }
                 match step {
                     0 => {
                         rotation.arrive(place);
-                        let has_paused = paused_at.is_some_and(|at| at <= passed);
-                        if has_paused { round.retain(|other| other.0 != place) }
-                        if !stands || has_paused { arrivals.push_back(place) }
-                        at_work.remove(&place);
+                        if !stands { arrivals.push_back(place) }
                     }
                     1 => {
                         rotation.served(place);
-                        at_work.remove(&place);
-                        let part = (round.len() + 1 + at_work.len()).div_ceil(PARTS as usize);
-                        if !stands { round.push_back((place, passed + part)) }
+                        if !stands { round.push_back((place, turns)) }
                     }
                     2 => {
                         rotation.remove(place);
-                        at_work.remove(&place);
                         arrivals.retain(|other| *other != place);
-                        round.retain(|other| other.0 != place);
                     }
                     _ => {
-                        let expected = arrivals.pop_front().or_else(|| {
-                            passed += usize::from(!round.is_empty());
-                            Some(round.pop_front()?.0)
-                        });
+                        let due = |(_, since): &(u32, u32)| turns - since >= ROUNDS_MAX * clients;
+                        let round_is_due = round.front().is_some_and(due);
+                        let arrival = if round_is_due { None } else { arrivals.pop_front() };
+                        let expected = arrival.or_else(|| Some(round.pop_front()?.0));
+                        turns += u32::from(expected.is_some());
                         at_work.extend(expected);
                         prop_assert_eq!(rotation.next(), expected);
                     }

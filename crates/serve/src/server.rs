@@ -19,7 +19,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one thread for each of `handlers`.
+    /// Starts one thread for each of `handlers`. They share the connections that the settings allow, and
+    /// `report` what could not be done.
     ///
     /// # Errors
     /// The system has no descriptors or no threads left.
@@ -27,6 +28,7 @@ impl Server {
         settings: &Settings,
         listeners: &[Listener],
         handlers: Vec<H>,
+        report: fn(&Error),
     ) -> Result<Self, Error>
     where
         H: Handler + Send + 'static,
@@ -34,6 +36,8 @@ impl Server {
         let mut server =
             Self { threads: Vec::new(), wakers: Vec::new(), is_stopping: Arc::default() };
         let fleet = Fleet::new(handlers.len())?;
+        let connections_max = settings.connections_max.div_ceil(handlers.len().max(1));
+        let settings = Settings { connections_max, ..settings.clone() };
         for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
             let engine = Engine::new(settings.clone(), listeners, Some(fleet.member(index)?))?;
@@ -41,7 +45,7 @@ impl Server {
             let is_stopping = Arc::clone(&server.is_stopping);
             let thread = std::thread::Builder::new()
                 .name("serve".into())
-                .spawn(move || drive(engine, handler, &is_stopping))
+                .spawn(move || drive(engine, handler, &is_stopping, report))
                 .map_err(|error| Error::system("start a thread", error))?;
             server.threads.push(thread);
         }
@@ -64,21 +68,32 @@ impl Server {
     }
 }
 
-fn drive(mut engine: Engine, mut handler: impl Handler, is_stopping: &AtomicBool) {
+fn drive(
+    mut engine: Engine,
+    mut handler: impl Handler,
+    is_stopping: &AtomicBool,
+    report: fn(&Error),
+) {
     let mut events = Events::new();
-    while !is_stopping.load(Ordering::Acquire) {
+    let mut serve_all = |engine: &mut Engine| {
         engine.poll(&mut events, None);
-        serve_all(&mut engine, &mut handler, &mut events);
+        while engine.turn(&mut handler) {
+            engine.glance(&mut events);
+            tell(engine, report);
+        }
+        tell(engine, report);
+    };
+    while !is_stopping.load(Ordering::Acquire) {
+        serve_all(&mut engine);
     }
     engine.drain();
     while engine.connections() > 0 {
-        engine.poll(&mut events, None);
-        serve_all(&mut engine, &mut handler, &mut events);
+        serve_all(&mut engine);
     }
 }
 
-fn serve_all(engine: &mut Engine, handler: &mut impl Handler, events: &mut Events) {
-    while engine.turn(handler) {
-        engine.glance(events);
+fn tell(engine: &mut Engine, report: fn(&Error)) {
+    while let Some(error) = engine.trouble() {
+        report(&error);
     }
 }

@@ -58,11 +58,14 @@ impl Default for Settings {
     }
 }
 
-/// Most of the descriptors that this process may open: files being sent need some, too.
+/// Descriptors for all else at least: listeners, mailboxes, files that are being sent.
+const OTHER_DESCRIPTORS_MIN: usize = 32;
+
+/// Most of the descriptors that this process may open.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let descriptors = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1 << 20);
-    descriptors - descriptors / 4
+    descriptors.saturating_sub((descriptors / 4).max(OTHER_DESCRIPTORS_MIN)).max(1)
 }
 
 /// Raises this process's limit on open descriptors as far as the system lets it.

@@ -16,7 +16,7 @@ impl Engine {
     /// Keeps a new connection, or sends it to the worker with the least to do.
     pub(crate) fn place(&mut self, connection: Connection) {
         let kept = match &mut self.fleet {
-            Some(member) => member.place(connection),
+            Some(member) => member.place(connection, self.core.settings.connections_max),
             None => Some(connection),
         };
         if let Some(connection) = kept {
@@ -29,9 +29,19 @@ impl Engine {
     pub(crate) fn take_letters(&mut self) {
         let Some(member) = &mut self.fleet else { return };
         for _ in 0..LETTERS_MAX {
-            let Some(connection) = member.receive(self.core.now_ms) else { return };
-            if let Ok(key) = self.core.open(connection) {
-                // It may have something to say already: who drains closes those that have not.
+            let connection = match member.receive(self.core.now_ms) {
+                Ok(Some(connection)) => connection,
+                Ok(None) => return,
+                Err(errno) => {
+                    self.core.note_trouble("take over a connection", errno);
+                    continue;
+                }
+            };
+            // One that has nothing to say was not served here, so its next request is an arrival.
+            let has_bytes = connection.has_bytes();
+            if let Ok(key) = self.core.open(connection)
+                && has_bytes
+            {
                 self.core.listen_to(key);
             }
         }

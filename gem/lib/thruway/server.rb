@@ -88,6 +88,11 @@ module Thruway
       handler.call(*arguments.first(count))
     end
 
+    # Tells of what the engine could not do.
+    def trouble(text)
+      $stderr.write("thruway: #{text.force_encoding(Encoding::UTF_8)}\n")
+    end
+
     def plain_error(error)
       shown = @settings.development? ? "#{error.message} (#{error.class})" : "an application error"
       [500, TEXT, ["500 Internal Server Error: #{shown}\n"]]

@@ -323,6 +323,10 @@ fn connections_beyond_the_limit_wait_their_time() {
     clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let mut last = clients.pop().unwrap();
     rig.run_until(|rig| rig.engine.connections() == 2);
+    let said = rig.engine.trouble().map(|trouble| trouble.to_string());
+    let expected =
+        "cannot accept a connection: 2 are open, as many as may be, and the next ones wait";
+    assert_eq!(said.as_deref(), Some(expected));
     drop(clients);
     assert!(rig.receive(&mut last, 100).contains("hello"));
 }

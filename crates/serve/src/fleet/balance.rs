@@ -42,11 +42,13 @@ pub(crate) enum Move {
     SendMostServed(usize),
 }
 
-/// The worker that a new connection goes to: the one with the least to do, `me` among equals.
-pub(super) fn placement(loads: &[Load], me: usize) -> usize {
+/// The worker that a new connection goes to: the one with the least to do, `me` among equals, and no
+/// other one that has as many as it may.
+pub(super) fn placement(loads: &[Load], me: usize, connections_max: u64) -> usize {
     let burden = |load: &Load| load.active * 4 + load.connections;
     let mut best = me;
-    for (index, load) in loads.iter().enumerate().filter(|(_, load)| load.is_serving) {
+    let has_room = |load: &Load| load.is_serving && load.connections < connections_max;
+    for (index, load) in loads.iter().enumerate().filter(|(_, load)| has_room(load)) {
         if burden(load) < burden(&loads[best]) || !loads[best].is_serving {
             best = index;
         }
@@ -118,14 +120,15 @@ mod tests {
     #[test]
     fn a_new_connection_goes_where_least_is_to_be_done() {
         let loads = [load(2, 0, 0), load(1, 0, 0), load(1, 0, 0)];
-        assert_eq!(placement(&loads, 0), 1);
-        assert_eq!(placement(&loads, 2), 2, "a move that gains nothing is not made");
+        assert_eq!(placement(&loads, 0, 9), 1);
+        assert_eq!(placement(&loads, 2, 9), 2, "a move that gains nothing is not made");
+        assert_eq!(placement(&loads, 0, 1), 0, "the others are full");
         let mut loads = [load(2, 0, 0), load(0, 0, 0)];
         loads[1].is_serving = false;
-        assert_eq!(placement(&loads, 0), 0);
+        assert_eq!(placement(&loads, 0, 9), 0);
         loads[0].is_serving = false;
         loads[1].is_serving = true;
-        assert_eq!(placement(&loads, 0), 1, "who drains keeps nothing");
+        assert_eq!(placement(&loads, 0, 9), 1, "who drains keeps nothing");
     }
 
     #[test]

@@ -60,18 +60,25 @@ impl Mailbox {
     }
 
     /// The next connection that was sent here, if there is one.
-    pub(super) fn receive(&self, now_ms: u64) -> Option<Connection> {
+    ///
+    /// # Errors
+    /// `EMFILE` if one was sent, and is lost, because no descriptor is left for it.
+    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Connection>, Errno> {
         let mut letter = [0; LETTER_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
         let mut slices = [IoSliceMut::new(&mut letter)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        recvmsg(&self.0, &mut slices, &mut attached, flags).ok()?;
+        match recvmsg(&self.0, &mut slices, &mut attached, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            received => received?,
+        };
         let socket = attached.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
             _ => None,
-        })?;
-        Some(read_letter(&letter, socket, now_ms))
+        });
+        let socket = socket.ok_or(Errno::MFILE)?;
+        Ok(Some(read_letter(&letter, socket, now_ms)))
     }
 }
 
@@ -138,7 +145,7 @@ mod tests {
     #[test]
     fn a_connection_arrives_as_it_was_sent() {
         let (mailbox, outlet) = pair().unwrap();
-        assert!(mailbox.receive(9).is_none());
+        assert!(mailbox.receive(9).unwrap().is_none());
         let (near, mut far) = UnixStream::pair().unwrap();
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
         let mut connection = Connection::new(near.into(), peer, 3, 7);
@@ -146,7 +153,7 @@ mod tests {
         connection.share = Share { turns: 70_000, epoch: 80_000 };
         outlet.send(&connection).unwrap();
         drop(connection);
-        let got = mailbox.receive(9).unwrap();
+        let got = mailbox.receive(9).unwrap().unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
         assert_eq!((got.share.turns, got.share.epoch), (70_000, 80_000));
         UnixStream::from(got.socket).write_all(b"same socket").unwrap();
@@ -173,6 +180,6 @@ mod tests {
         let connection = Connection::new(near.into(), Peer::Unix, 0, 0);
         let sent = (0..10_000).take_while(|_| outlet.send(&connection).is_ok()).count();
         assert!((10..10_000).contains(&sent), "{sent}");
-        assert_eq!(std::iter::from_fn(|| mailbox.receive(0)).count(), sent);
+        assert_eq!(std::iter::from_fn(|| mailbox.receive(0).unwrap()).count(), sent);
     }
 }

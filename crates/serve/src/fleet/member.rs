@@ -56,19 +56,31 @@ impl Member {
     }
 
     /// The next connection that another worker has sent.
-    pub(crate) fn receive(&self, now_ms: u64) -> Option<Connection> {
+    ///
+    /// # Errors
+    /// `EMFILE` if there was one, and no descriptor is left for it.
+    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Connection>, Errno> {
         self.mailbox.receive(now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
-    pub(crate) fn place(&mut self, connection: Connection) -> Option<Connection> {
+    pub(crate) fn place(
+        &mut self,
+        connection: Connection,
+        connections_max: usize,
+    ) -> Option<Connection> {
         self.look();
-        let target = balance::placement(&self.loads, self.index);
+        let target = balance::placement(&self.loads, self.index, connections_max as u64);
         if target == self.index || self.send(&connection, false, target).is_err() {
             self.row().expect_connection(false);
             return Some(connection);
         }
         None
+    }
+
+    /// Connections that are here, or on their way.
+    pub(crate) fn connections(&self) -> usize {
+        usize::try_from(self.row().load().connections).unwrap_or(usize::MAX)
     }
 
     /// Notes a turn of a connection.

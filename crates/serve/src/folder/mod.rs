@@ -9,6 +9,7 @@ mod range;
 mod validators;
 
 use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -220,7 +221,7 @@ impl Folder {
         let page = match listing::page(folder, request.path(), &self.deny) {
             Ok(page) => page,
             Err(error) => {
-                exchange.answer_text(status_of(&error), "this folder cannot be listed");
+                answer_error(exchange, &error, "this folder cannot be listed");
                 return Ok(());
             }
         };
@@ -296,10 +297,7 @@ impl Folder {
             }
             Ok(Target::NeedsSlash) => self.send_redirect(exchange, &name, request.query()),
             Err(error) => {
-                let status = status_of(&error);
-                let text =
-                    if status == 404 { "there is no such file" } else { "it cannot be read" };
-                exchange.answer_text(status, text);
+                answer_error(exchange, &error, "it cannot be read");
                 Ok(())
             }
         }
@@ -374,6 +372,15 @@ fn refusal_status(refusal: Refusal) -> u16 {
         Refusal::NotAbsolute | Refusal::BadEscape | Refusal::Nul => 400,
         _ => 404,
     }
+}
+
+/// Answers for what cannot be opened. Where that is this server's fault, the log says so, too.
+fn answer_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
+    let status = status_of(error);
+    if status >= 500 {
+        exchange.note_trouble("read what was asked for", io::Error::other(error.to_string()));
+    }
+    exchange.answer_text(status, if status == 404 { "there is no such file" } else { text });
 }
 
 fn status_of(error: &Error) -> u16 {

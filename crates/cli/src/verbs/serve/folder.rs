@@ -30,12 +30,18 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .map(|address| Listener::new(address).map_err(|error| cannot_listen(&error)))
         .collect::<Result<Vec<_>, _>>()?;
     let stop = StopSignals::hold().map_err(Failure::new)?;
-    let server = Server::start(&Settings::default(), &listeners, folders).map_err(Failure::new)?;
+    let server =
+        Server::start(&Settings::default(), &listeners, folders, report).map_err(Failure::new)?;
     announce(target, &listeners, started_us)?;
     stop.wait().map_err(Failure::new)?;
     server.end(DRAIN_MAX);
     remove_sockets(&listeners);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What went wrong while it served.
+fn report(error: &thruway_serve::Error) {
+    Failure::new(error).show();
 }
 
 /// The files of unix sockets go with the process that made them.

@@ -113,6 +113,7 @@ impl Server {
             if self.baton.has_superseded() {
                 lock.yield_turn();
             }
+            self.tell_troubles(lock)?;
             match self.turn(lock) {
                 Turn::Nothing => self.wait(lock, events)?,
                 Turn::Work => self.engine.borrow_mut().glance(events),
@@ -125,6 +126,21 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// Tells the log what the engine could not do.
+    fn tell_troubles(&self, lock: Lock) -> Result<(), Raised> {
+        loop {
+            let trouble = self.engine.borrow_mut().trouble();
+            let Some(text) = trouble.map(|trouble| lock.string(trouble.to_string().as_bytes()))
+            else {
+                return Ok(());
+            };
+            let call = |inside: Raising| {
+                inside.call(self.helper.value(), self.names.trouble, &[text]);
+            };
+            lock.protect(call)?;
+        }
     }
 
     fn turn(&self, lock: Lock) -> Turn {

@@ -1,0 +1,57 @@
+//! What goes wrong without any client being told why: it is said once in a while, not each time.
+
+use std::io;
+
+use crate::Error;
+
+/// After something was said, how long the same is not said again.
+const QUIET_MS: u64 = 10_000;
+
+/// What is to be told to whoever keeps the log.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    untold: Vec<Error>,
+    /// What could not be done, and when it was said last.
+    said: Vec<(&'static str, u64)>,
+}
+
+impl Troubles {
+    /// Notes what cannot be done; `doing` completes "cannot …".
+    pub(crate) fn note(&mut self, now_ms: u64, doing: &'static str, source: impl Into<io::Error>) {
+        if let Some((_, said_ms)) = self.said.iter_mut().find(|(said, _)| *said == doing) {
+            if now_ms < *said_ms + QUIET_MS {
+                return;
+            }
+            *said_ms = now_ms;
+        } else {
+            self.said.push((doing, now_ms));
+        }
+        self.untold.push(Error::system(doing, source));
+    }
+
+    /// What has not been told yet.
+    pub(crate) fn take(&mut self) -> Option<Error> {
+        self.untold.pop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn the_same_is_said_once_in_a_while() {
+        let mut troubles = Troubles::default();
+        let mut note = |now_ms, doing| {
+            troubles.note(now_ms, doing, Errno::NOSPC);
+            std::iter::from_fn(|| troubles.take()).map(|error| error.to_string()).collect()
+        };
+        let said: Vec<String> = note(5, "keep a body");
+        assert_eq!(said, ["cannot keep a body: No space left on device (os error 28)"]);
+        let said: Vec<String> = note(5 + QUIET_MS - 1, "keep a body");
+        assert!(said.is_empty(), "{said:?}");
+        assert_eq!(note(6, "accept a connection").len(), 1, "another trouble");
+        assert_eq!(note(5 + QUIET_MS, "keep a body").len(), 1);
+    }
+}
