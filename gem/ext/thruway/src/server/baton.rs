@@ -5,14 +5,14 @@
 //! follow: they wait without the interpreter lock. A follower takes over only while the leader is
 //! blocked inside the application; the old leader finishes its request and follows.
 //!
-//! Who notices that the leader blocks: on Ruby 3.2 and later its own suspension, through a hook; before,
-//! a watchdog thread that looks at the leader's state (see `watch`). Where applications block all the
-//! time, waiting for either would cost each request that delay. So the leader then calls a follower
+//! Who notices that the leader blocks: a watchdog thread, which Ruby 3.2 and later tell that the leader let
+//! go of the lock, and which looks at the leader's state before that (see `watch`). Where applications block
+//! all the time, waiting for it would cost each request that delay. So the leader then calls a follower
 //! *before* it enters the application: the follower queues for the lock, and has it at the very moment
 //! that the leader lets go of it.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
@@ -56,10 +56,21 @@ pub(super) struct Signal {
     calls: AtomicU64,
     /// The leader's thread, as the system numbers it.
     leader_thread: AtomicU32,
-    /// The watchdog, if there is one, and whether it sleeps until it is woken.
+    /// Whether the leader is without the lock in the application, and how often it was: counted where
+    /// Ruby tells.
+    is_suspended: AtomicBool,
+    suspensions: AtomicU64,
+    /// The watchdog, if there is one, and what wakes it: [`NOTHING`], [`CALL`] or [`SUSPENSION`].
     watchdog: OnceLock<Thread>,
-    watchdog_sleeps: AtomicBool,
+    wakes_watchdog: AtomicU8,
 }
+
+/// The watchdog is awake.
+const NOTHING: u8 = 0;
+/// It sleeps until the leader calls the application.
+const CALL: u8 = 1;
+/// It sleeps until the leader lets go of the lock in the application.
+const SUSPENSION: u8 = 2;
 
 impl Baton {
     pub(super) fn new() -> Self {
@@ -93,6 +104,7 @@ impl Baton {
         self.leader.set(Some(me));
         self.leader_calls.set(false);
         self.signal.calls.fetch_and(!1, Ordering::Relaxed);
+        self.signal.is_suspended.store(false, Ordering::Relaxed);
         self.signal.leader_thread.store(thread_number(), Ordering::Relaxed);
         Role::Lead
     }
@@ -119,7 +131,7 @@ impl Baton {
         if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE {
             self.signal.call_follower();
         }
-        self.signal.wake_watchdog();
+        self.signal.wake_watchdog(CALL);
     }
 
     /// The application has answered `me`, who may lead no more.
@@ -209,17 +221,49 @@ impl Signal {
     }
 
     /// The watchdog sleeps until the leader calls the application again.
-    pub(super) fn watchdog_sleeps(&self) {
+    pub(super) fn sleep_until_call(&self) {
         let calls = self.calls();
-        self.watchdog_sleeps.store(true, Ordering::SeqCst);
+        self.wakes_watchdog.store(CALL, Ordering::SeqCst);
         if self.calls() == calls {
             std::thread::park();
         }
-        self.watchdog_sleeps.store(false, Ordering::SeqCst);
+        self.wakes_watchdog.store(NOTHING, Ordering::SeqCst);
     }
 
-    fn wake_watchdog(&self) {
-        if self.watchdog_sleeps.load(Ordering::Relaxed)
+    /// The watchdog sleeps until the leader has been without the lock more than `known` times; how often.
+    pub(super) fn sleep_until_suspension(&self, known: u64) -> u64 {
+        self.wakes_watchdog.store(SUSPENSION, Ordering::SeqCst);
+        let suspensions = loop {
+            match self.suspensions.load(Ordering::SeqCst) {
+                suspensions if suspensions == known => std::thread::park(),
+                suspensions => break suspensions,
+            }
+        };
+        self.wakes_watchdog.store(NOTHING, Ordering::SeqCst);
+        suspensions
+    }
+
+    /// Whether the leader has been without the lock since its suspension of that number.
+    pub(super) fn is_still_suspended(&self, suspension: u64) -> bool {
+        self.is_suspended.load(Ordering::SeqCst)
+            && self.suspensions.load(Ordering::SeqCst) == suspension
+    }
+
+    /// The calling thread lets go of the lock, or wants it back.
+    pub(super) fn note_suspension(&self, is_suspended: bool) {
+        if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {
+            return;
+        }
+        self.is_suspended.store(is_suspended, Ordering::SeqCst);
+        if is_suspended {
+            self.suspensions.fetch_add(1, Ordering::SeqCst);
+            self.wake_watchdog(SUSPENSION);
+        }
+    }
+
+    /// Wakes the watchdog if that is what it waits for.
+    fn wake_watchdog(&self, what: u8) {
+        if self.wakes_watchdog.load(Ordering::SeqCst) == what
             && let Some(watchdog) = self.watchdog.get()
         {
             watchdog.unpark();

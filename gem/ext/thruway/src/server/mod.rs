@@ -14,6 +14,7 @@ mod lock;
 mod native;
 mod reply;
 mod roots;
+mod suspension;
 mod watch;
 
 use std::cell::{Cell, RefCell};
