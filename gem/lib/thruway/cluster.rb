@@ -98,6 +98,8 @@ module Thruway
     def work(index, hears, says)
       [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
       Signals.restore
+      # A signal that came before was taken as the master takes it.
+      exit!(0) if @stopping
       worker = Worker.new(index, @configuration, @application, @listeners.descriptors, @fleet)
       exit!(worker.run(alive: @alive, says: says))
     end

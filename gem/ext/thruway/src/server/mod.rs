@@ -14,6 +14,7 @@ mod lock;
 mod native;
 mod reply;
 mod roots;
+mod sleeper;
 mod suspension;
 mod watch;
 

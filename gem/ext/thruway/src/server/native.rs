@@ -85,6 +85,7 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Class, c"create", Method::Two(create));
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
+    define_method(class, Owner::Instance, c"send_away", Method::None(send_away));
     define_method(class, Owner::Instance, c"drain", Method::None(drain));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
     define_method(class, Owner::Instance, c"requests", Method::None(requests));
@@ -399,6 +400,15 @@ unsafe extern "C" fn serve(this: VALUE, number: VALUE) -> VALUE {
     // SAFETY: `Thruway::Server` gives small numbers.
     let me = usize::try_from(unsafe { rb_sys::FIX2LONG(number) }).unwrap_or(0);
     give(lock, server.serve(lock, me.min(server.contexts.len() - 1)).map(|()| NIL))
+}
+
+/// `engine.send_away`: what the porter of a worker does until the server stops.
+unsafe extern "C" fn send_away(this: VALUE) -> VALUE {
+    // SAFETY: called by Ruby.
+    let server = unsafe { server_of(this) };
+    // SAFETY: Ruby calls with the lock held.
+    let lock = unsafe { Lock::assume() };
+    give(lock, server.send_away(lock).map(|()| NIL))
 }
 
 /// `engine.drain`: no new connections; the others end after their answers.

@@ -27,7 +27,6 @@ const LOOKS_BEFORE_SLEEP: u32 = 100;
 pub(super) fn start(signal: Arc<Signal>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("thruway-watch".into()).spawn(move || {
         hold_signals();
-        signal.set_watchdog(std::thread::current());
         if suspension::tell(&signal) {
             wait_for_suspensions(&signal);
         } else {
