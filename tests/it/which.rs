@@ -147,6 +147,17 @@ mod windows {
     }
 
     #[test]
+    fn posix_rules_need_posix() {
+        let output = which(&["--rules", "exec", "tool"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(
+            crate::stderr(&output),
+            "thruway: these rules search the folders of POSIX\n\n\
+             hint: --rules cmd searches as this system does\n"
+        );
+    }
+
+    #[test]
     fn the_count_is_that_of_the_calls() {
         let folder = tree(&["a/x", "b/tool.exe"]);
         let path = path(folder.path(), &["a", "b"]);

@@ -17,12 +17,13 @@ pub(crate) type Answer = Result<ExitCode, Failure>;
 pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
+    status: u8,
 }
 
 impl Failure {
     /// `message` is lower-case, without a full stop, and names what it is about.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), hint: None }
+        Self { message: message.to_string(), hint: None, status: FAILED }
     }
 
     /// What the user can do about it.
@@ -31,10 +32,17 @@ impl Failure {
         self
     }
 
+    /// Another exit status, where a convention has one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn status(mut self, status: u8) -> Self {
+        self.status = status;
+        self
+    }
+
     /// Writes the failure to stderr and gives its exit status.
     pub(crate) fn report(&self) -> ExitCode {
         self.show();
-        ExitCode::from(FAILED)
+        ExitCode::from(self.status)
     }
 
     /// Writes it to stderr.

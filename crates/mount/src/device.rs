@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read, write};
 use thruway_fuse::{Answer, Frame};
 
@@ -10,6 +11,7 @@ use crate::actor::Actor;
 use crate::memory::Memory;
 use crate::pool::{Job, Pool};
 use crate::reply::Replier;
+use crate::row::Place;
 use crate::view::{Outcome, View};
 
 /// What a request takes besides its payload: headers, and the names of a rename.
@@ -21,50 +23,36 @@ pub(crate) struct Device {
     descriptor: OwnedFd,
 }
 
+/// What reading a request gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// One of this length.
+    Request(usize),
+    /// None waits, and neither do we.
+    Nothing,
+    /// The mount is gone.
+    Gone,
+}
+
 impl Device {
     pub(crate) fn new(descriptor: OwnedFd) -> Self {
         Self { descriptor }
     }
 
-    /// Answers requests until the mount is gone.
-    pub(crate) fn run(
-        self: &Arc<Self>,
-        view: &View,
-        memory: &Memory,
-        pool: &Arc<Pool>,
-        payload_bytes_max: usize,
-    ) -> Result<(), Errno> {
-        let mut actor = Actor::new()?;
-        let replier: Arc<dyn Replier> = Arc::clone(self) as _;
-        let mut buffer = vec![0; payload_bytes_max + OVERHEAD_BYTES];
-        let mut answer = Answer::default();
-        while let Some(length) = self.receive(&mut buffer)? {
-            let bytes = &buffer[..length];
-            // A request that cannot be read gets no answer worth having: the kernel is at fault.
-            let Ok(frame) = Frame::joined(bytes) else { continue };
-            memory.count_request(frame.opcode());
-            let Ok(request) = frame.request() else {
-                answer.fail(Errno::INVAL.raw_os_error());
-                self.reply(frame.unique(), &mut answer);
-                continue;
-            };
-            if view.is_slow(&request) {
-                pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(&replier) });
-            } else if view.serve(&mut actor, &replier, &request, &mut answer) == Outcome::Answered {
-                self.reply(request.unique, &mut answer);
-            }
-        }
-        Ok(())
+    /// Waits for no request from here on.
+    pub(crate) fn set_nonblocking(&self) -> Result<(), Errno> {
+        fcntl_setfl(&self.descriptor, OFlags::NONBLOCK)
     }
 
-    /// The next request's length; `None` when the mount is gone.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
+    /// The next request.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Received, Errno> {
         loop {
             match read(&self.descriptor, &mut *buffer) {
-                Ok(length) => return Ok(Some(length)),
+                Ok(length) => return Ok(Received::Request(length)),
+                Err(Errno::AGAIN) => return Ok(Received::Nothing),
                 // ENOENT: the request was taken back before it could be read.
-                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
-                Err(Errno::NODEV) => return Ok(None),
+                Err(Errno::INTR | Errno::NOENT) => {}
+                Err(Errno::NODEV) => return Ok(Received::Gone),
                 Err(errno) => return Err(errno),
             }
         }
@@ -86,6 +74,89 @@ pub(crate) fn send(device: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// A thread that reads requests and answers them.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    device: Arc<Device>,
+    replier: Arc<dyn Replier>,
+    actor: Actor,
+    buffer: Vec<u8>,
+    answer: Answer,
+    view: &'a View,
+    memory: &'a Memory,
+    pool: &'a Arc<Pool>,
+}
+
+impl<'a> Reader<'a> {
+    /// For the thread that is to read.
+    pub(crate) fn new(
+        device: OwnedFd,
+        payload_bytes_max: usize,
+        (view, memory, pool): (&'a View, &'a Memory, &'a Arc<Pool>),
+    ) -> Result<Self, Errno> {
+        let device = Arc::new(Device::new(device));
+        Ok(Self {
+            replier: Arc::clone(&device) as _,
+            device,
+            actor: Actor::new()?,
+            buffer: vec![0; payload_bytes_max + OVERHEAD_BYTES],
+            answer: Answer::default(),
+            view,
+            memory,
+            pool,
+        })
+    }
+
+    /// Answers requests until the mount is gone.
+    pub(crate) fn run(mut self, place: &Place) -> Result<(), Errno> {
+        if !place.is_first() {
+            self.device.set_nonblocking()?;
+        }
+        let mut taken = 0;
+        loop {
+            match self.take(place)? {
+                Received::Request(_) => taken += 1,
+                Received::Nothing => {
+                    place.wait_for_work(&self.device.descriptor, taken)?;
+                    taken = 0;
+                }
+                Received::Gone => {
+                    place.leave();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Answers the next request.
+    fn take(&mut self, place: &Place) -> Result<Received, Errno> {
+        let received = self.device.receive(&mut self.buffer)?;
+        if let Received::Request(length) = received {
+            place.begin();
+            self.serve(length);
+            place.end();
+        }
+        Ok(received)
+    }
+
+    fn serve(&mut self, length: usize) {
+        let Self { device, replier, actor, answer, view, memory, pool, .. } = self;
+        let bytes = &self.buffer[..length];
+        // A request that cannot be read gets no answer worth having: the kernel is at fault.
+        let Ok(frame) = Frame::joined(bytes) else { return };
+        memory.count_request(frame.opcode());
+        let Ok(request) = frame.request() else {
+            answer.fail(Errno::INVAL.raw_os_error());
+            return device.reply(frame.unique(), answer);
+        };
+        if view.is_slow(&request) {
+            pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(replier) });
+        } else if view.serve(actor, replier, &request, answer) == Outcome::Answered {
+            device.reply(request.unique, answer);
         }
     }
 }

@@ -31,6 +31,7 @@ mod pool;
 mod proc_path;
 mod reply;
 mod ring;
+mod row;
 mod status;
 mod supervisor;
 mod unmount;

@@ -209,9 +209,9 @@ impl View {
                 | Operation::FSyncDir(_)
                 | Operation::SyncFs
                 | Operation::FAllocate(_)
-                | Operation::CopyFileRange { .. }
         );
         waits_for_disk
+            || self.copies_much(request)
             || self.may_scan(&request.operation)
             || (!is_short && self.volumes.any_remote())
     }

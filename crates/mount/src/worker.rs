@@ -14,12 +14,13 @@ use thruway_sys::fuse_ring;
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
-use crate::device::Device;
+use crate::device::{Device, Reader, Received};
 use crate::memory::Memory;
 use crate::order::{Report, Service};
 use crate::policy::PolicyFile;
 use crate::pool::Pool;
 use crate::reply::Replier;
+use crate::row::{self, Place};
 use crate::view::{Behaviour, Judge, Timeouts, View};
 use crate::{Error, Log, Mode, Plan, Transport, limits, ring, status};
 
@@ -131,15 +132,18 @@ impl Team<'_> {
             }
             devices.truncate(1);
         }
-        servers.extend(devices.into_iter().map(|device| self.at_device(device)));
+        let places = row::places(devices.len());
+        let at_devices = devices.into_iter().zip(places);
+        servers.extend(at_devices.map(|(device, place)| self.at_device(device, place)));
         Ok(servers)
     }
 
-    fn at_device(&self, device: OwnedFd) -> Server {
+    fn at_device(&self, device: OwnedFd, place: Place) -> Server {
         let (view, memory, pool) = self.clones();
         let payload_bytes_max = self.agreement.payload_bytes_max();
-        let device = Arc::new(Device::new(device));
-        thread::spawn(move || device.run(&view, &memory, &pool, payload_bytes_max))
+        thread::spawn(move || {
+            Reader::new(device, payload_bytes_max, (&view, &memory, &pool))?.run(&place)
+        })
     }
 
     fn at_ring(&self, device: OwnedFd, share: ring::Share) -> Server {
@@ -233,7 +237,7 @@ impl Inheritance {
 /// Answers the kernel's first request.
 fn agree(device: &Device, plan: &Plan) -> Result<Agreement, Errno> {
     let mut buffer = vec![0; 64 * 1024];
-    let length = device.receive(&mut buffer)?.ok_or(Errno::NODEV)?;
+    let Received::Request(length) = device.receive(&mut buffer)? else { return Err(Errno::NODEV) };
     let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
     let request = frame.request().map_err(|_| Errno::PROTO)?;
     let Operation::Init(offer, high_features) = request.operation else {

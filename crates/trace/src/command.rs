@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, access};
 
 use crate::Error;
+use crate::error::RUN;
 
 /// A program, its arguments and its environment, as `execve` takes them.
 #[derive(Debug, Clone)]
@@ -55,12 +56,21 @@ fn find(name: &OsStr, path: &OsStr) -> Result<PathBuf, Error> {
     if name.as_bytes().contains(&b'/') {
         return Ok(name.into());
     }
-    let is_program =
-        |candidate: &PathBuf| candidate.is_file() && access(candidate, Access::EXEC_OK).is_ok();
     let folders = path.as_bytes().split(|byte| *byte == b':');
     let candidates = folders.map(|folder| Path::new(OsStr::from_bytes(folder)).join(name));
-    let mut candidates = candidates.filter(|_| !name.is_empty());
-    candidates.find(is_program).ok_or_else(|| Error::not_found(name.as_bytes()))
+    let mut forbidden = None;
+    for candidate in candidates.filter(|candidate| !name.is_empty() && candidate.is_file()) {
+        match access(&candidate, Access::EXEC_OK) {
+            Ok(()) => return Ok(candidate),
+            Err(error) => {
+                forbidden.get_or_insert((candidate, error));
+            }
+        }
+    }
+    Err(match forbidden {
+        Some((file, error)) => Error::system(RUN, file.as_os_str().as_bytes(), error),
+        None => Error::not_found(name.as_bytes()),
+    })
 }
 
 #[cfg(test)]
@@ -82,6 +92,18 @@ mod tests {
     #[test]
     fn a_name_with_a_slash_is_taken_as_it_is() {
         assert_eq!(command("./sh", "/usr/bin").unwrap().program(), b"./sh");
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_run_is_passed_over_and_told_where_there_is_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("sh"), "").unwrap();
+        let path = folder.path().display();
+        assert_eq!(command("sh", &format!("{path}:/bin")).unwrap().program(), b"/bin/sh");
+        let error = command("sh", &format!("/none:{path}")).unwrap_err();
+        assert_eq!(error.is_command_there(), Some(true));
+        let expected = format!("cannot run {path}/sh: Permission denied (os error 13)");
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -43,6 +43,19 @@ impl Error {
         }
     }
 
+    /// Of a command that could not be run: whether it is there, and may not be run or is no program.
+    #[must_use]
+    pub fn is_command_there(&self) -> Option<bool> {
+        match &self.kind {
+            Kind::NotFound => Some(false),
+            Kind::System { doing, error } if *doing == RUN => {
+                let is_missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+                Some(!is_missing.contains(&error.kind()))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the program was started and is in no form that the system can run.
     #[must_use]
     pub fn is_no_program(&self) -> bool {
@@ -53,6 +66,8 @@ impl Error {
 
 /// What [`Error::is_refused`] looks for.
 pub(crate) const TRACE: &str = "trace";
+/// What [`Error::is_command_there`] looks for.
+pub(crate) const RUN: &str = "run";
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

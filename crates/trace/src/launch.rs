@@ -11,7 +11,7 @@ use thruway_sys::signal::Mask;
 
 use crate::area::Area;
 use crate::doorbell::Doorbell;
-use crate::error::TRACE;
+use crate::error;
 use crate::tracer::{Setting, Tracer};
 use crate::{Command, Error, filter};
 
@@ -51,7 +51,7 @@ pub(crate) fn launch(command: &Command, parts: Parts<'_>) -> Result<Launched, Er
         Err(_) => Ok(Launched { command: child, tracer }),
         Ok(()) => {
             let [stage, errno @ ..] = failure;
-            let doing = if stage == RUN { "run" } else { TRACE };
+            let doing = if stage == RUN { error::RUN } else { error::TRACE };
             let error = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
             Err(Error::system(doing, name, error))
         }

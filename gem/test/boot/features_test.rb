@@ -13,6 +13,13 @@ class FeaturesTest < Minitest::Test
     numbers.to_h { |number| ["f#{number}.rb", format(COUNTED, number, number, number)] }
   end
 
+  def test_gems_that_were_asked_for_a_feature_are_as_before
+    assert_same_program(<<~RUBY)
+      2.times { begin; require "nowhere/at_all"; rescue LoadError => e; puts e.message; end }
+      puts Gem::Specification.stubs.map { |gem| Marshal.dump(gem).inspect }
+    RUBY
+  end
+
   def test_eight_threads_require_the_same_feature
     said = assert_same_program(<<~RUBY, **counted([1]))
       $loaded = Queue.new

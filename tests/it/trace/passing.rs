@@ -124,8 +124,10 @@ fn the_environment_and_the_descriptors_are_as_without_us() {
 fn signals_to_us_go_to_the_command() {
     for backend in BACKENDS {
         for signal in ["TERM", "USR1", "HUP", "INT"] {
+            // A shell cannot catch what was ignored when it started, as by nohup.
             let script = format!(
-                "trap 'echo got; exit 3' {signal}; echo ready; while :; do sleep 0.01; done"
+                "exec env --default-signal sh -c \
+                 \"trap 'echo got; exit 3' {signal}; echo ready; while :; do sleep 0.01; done\""
             );
             let (mut child, mut output) = started(&["--backend", backend], &script);
             kill(child.id(), signal);
@@ -304,16 +306,19 @@ fn bad_input_is_told_in_a_line() {
     let missing = failed(&mut Command::new("surely-no-such-command"));
     assert_eq!(
         missing,
-        ("thruway: cannot find the command surely-no-such-command".into(), Some(2))
+        ("thruway: cannot find the command surely-no-such-command".into(), Some(127))
     );
+    let missing = failed(&mut Command::new("/none/command"));
+    let expected = "thruway: cannot run /none/command: No such file or directory (os error 2)";
+    assert_eq!(missing, (expected.into(), Some(127)));
     let place = Place::new();
     let folder = failed(&mut Command::new(place.path()));
-    assert_eq!(folder.1, Some(2));
+    assert_eq!(folder.1, Some(126));
     assert!(folder.0.contains(": Permission denied (os error 13)"), "{}", folder.0);
     let file = place.file("script", "no program\n");
     Command::new("chmod").arg("+x").arg(&file).status().expect("chmod starts");
     let (line, code) = failed(&mut Command::new(&file));
-    assert_eq!(code, Some(2));
+    assert_eq!(code, Some(126));
     assert!(line.contains(": Exec format error (os error 8)"), "{line}");
 }
 

@@ -127,7 +127,8 @@ impl Which {
     #[cfg(windows)]
     fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
         if flavour == Flavour::Posix {
-            return Err(Failure::new("these rules search the folders of POSIX"));
+            return Err(Failure::new("these rules search the folders of POSIX")
+                .hint("--rules cmd searches as this system does"));
         }
         let failed = |error| Failure::new(format_args!("no current folder: {error}"));
         Ok(Box::new(Nt::of_this_process().map_err(failed)?))

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -113,7 +114,10 @@ impl View {
         }?;
         self.note_change(&folder, name);
         let found = Found::Made(&spot, file.as_fd(), name);
-        self.answer_created(&folder, &file, found, (with, verdict), answer)
+        let id = self.answer_created(&folder, &file, found, (with, verdict), answer)?;
+        // Who has made a file soon asks for more: its attributes are set, or it is written to.
+        self.places.put(id, Arc::new(file));
+        Ok(())
     }
 
     pub(super) fn create_nameless(
@@ -133,7 +137,7 @@ impl View {
             actor.make_as(caller, with.mode, with.umask, make)
         })?;
         let found = Found::Nameless(&spot, file.as_fd());
-        self.answer_created(&folder, &file, found, (with, Verdict::Allow), answer)
+        self.answer_created(&folder, &file, found, (with, Verdict::Allow), answer).map(drop)
     }
 
     fn answer_created(
@@ -143,13 +147,14 @@ impl View {
         found: Found<'_>,
         (with, verdict): (&CreateIn, Verdict),
         answer: &mut Answer,
-    ) -> Result<(), Errno> {
+    ) -> Result<InodeId, Errno> {
         let stat = stat_place(file)?;
         let entry = self.entry(folder, found, &stat, Maker::Us)?;
-        let open = self.open_new(InodeId(entry.inode), &stat, (with.flags, verdict), file);
+        let id = InodeId(entry.inode);
+        let open = self.open_new(id, &stat, (with.flags, verdict), file);
         answer.put(&entry);
         answer.put(&self.opened(open));
-        Ok(())
+        Ok(id)
     }
 
     fn answer_new(

@@ -10,7 +10,7 @@ use thruway_fuse::wire::{
     CopyFileRangeIn, CopyFileRangeOut, FAllocateIn, LSeekIn, LSeekOut, ReadIn, WriteIn, WriteOut,
     write_flag,
 };
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Answer, Operation, Request};
 
 use super::View;
 use super::lookup::stat_place;
@@ -19,6 +19,9 @@ use crate::inodes::InodeId;
 
 /// `SEEK_HOLE`; the other one that is asked for is `SEEK_DATA`.
 const SEEK_HOLE: u32 = 4;
+
+/// A copy of this many bytes takes as long as it takes to hand the request to another thread.
+const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 
 impl View {
     pub(super) fn read(
@@ -81,6 +84,14 @@ impl View {
         };
         answer.put(&LSeekOut { offset: fs::seek(file, from)? });
         Ok(())
+    }
+
+    /// Whether it is a copy of more than is there at once.
+    pub(super) fn copies_much(&self, request: &Request<'_>) -> bool {
+        let Operation::CopyFileRange { with, .. } = request.operation else { return false };
+        let size = |place: Arc<OwnedFd>| stat_place(&*place).map_or(0, |stat| stat.stx_size);
+        let size = self.place(InodeId(request.inode)).map_or(0, size);
+        with.length.min(size.saturating_sub(with.offset)) > COPIED_AT_ONCE_MAX
     }
 
     pub(super) fn copy(

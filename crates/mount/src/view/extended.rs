@@ -17,6 +17,10 @@ use crate::proc_path::ProcPath;
 /// Attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
+/// Room for the names that a file usually has, and for as many as Linux lets it have.
+const NAMES_BYTES: usize = 256;
+const NAMES_BYTES_MAX: usize = 64 * 1024;
+
 impl View {
     pub(super) fn get_xattr(
         &self,
@@ -88,10 +92,17 @@ impl View {
 /// The names of all extended attributes, each with a zero byte behind it.
 fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let path = ProcPath::new(place.as_fd());
-    let mut names = vec![0; fs::listxattr_query(path.as_c_str())?];
-    let length = fs::listxattr(path.as_c_str(), names.as_mut_slice())?;
-    names.truncate(length);
-    Ok(names)
+    let mut names = vec![0; NAMES_BYTES];
+    loop {
+        match fs::listxattr(path.as_c_str(), names.as_mut_slice()) {
+            Ok(length) => {
+                names.truncate(length);
+                return Ok(names);
+            }
+            Err(Errno::RANGE) if names.len() < NAMES_BYTES_MAX => names.resize(NAMES_BYTES_MAX, 0),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Gives `target` the extended attributes of `source`.

@@ -6,7 +6,6 @@
 //! tells it, and is asked in the same call.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,6 +17,7 @@ use rustix::io::Errno;
 
 use super::Watch;
 use super::interests::{Interests, Onward};
+use super::mounts::Mounts;
 use super::posix::KEEP_STAMPS;
 
 /// Links that one path may lead through, as in the kernel.
@@ -30,11 +30,19 @@ const EVENTS_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Inotify {
     events: OwnedFd,
-    mounts: File,
+    mounts: Mounts,
     /// Who wants to know of what, by watch.
     interests: HashMap<i32, Interests>,
     /// The watches of each base.
-    watches: HashMap<usize, Vec<(i32, Onward)>>,
+    watches: HashMap<usize, Vec<Step>>,
+}
+
+/// A folder on the way to a base, or the base itself.
+#[derive(Debug)]
+struct Step {
+    watch: i32,
+    folder: Vec<u8>,
+    onward: Onward,
 }
 
 impl Inotify {
@@ -44,7 +52,7 @@ impl Inotify {
     /// There are too many queues, or no `/proc` to tell of mounts.
     pub fn new() -> io::Result<Self> {
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let mounts = File::open("/proc/self/mountinfo")?;
+        let mounts = Mounts::new()?;
         Ok(Self { events, mounts, interests: HashMap::new(), watches: HashMap::new() })
     }
 
@@ -114,13 +122,14 @@ impl Inotify {
         }
         let watch = inotify::add_watch(&self.events, folder, changes)?;
         self.interests.entry(watch).or_default().insert(number, onward.clone());
-        self.watches.entry(number).or_default().push((watch, onward));
+        let step = Step { watch, folder: folder.to_vec(), onward };
+        self.watches.entry(number).or_default().push(step);
         Ok(())
     }
 
     /// Forgets what was watched for a base alone.
     fn unwatch(&mut self, number: usize) {
-        for (watch, onward) in self.watches.remove(&number).unwrap_or_default() {
+        for Step { watch, onward, .. } in self.watches.remove(&number).unwrap_or_default() {
             let Some(interests) = self.interests.get_mut(&watch) else { continue };
             interests.remove(number, onward);
             if interests.is_empty() {
@@ -146,6 +155,16 @@ impl Inotify {
             // Interrupted: whoever does not know asks.
             Err(_) => (true, false),
         }
+    }
+
+    /// Bases that lead through a folder on which something was mounted, or is no more.
+    fn read_mounts(&mut self, numbers: &mut Vec<usize>) {
+        let Ok(changed) = self.mounts.changed() else {
+            return numbers.extend(self.watches.keys());
+        };
+        let is_changed = |step: &Step| changed.contains(&step.folder);
+        let bases = self.watches.iter().filter(|(_, steps)| steps.iter().any(is_changed));
+        numbers.extend(bases.map(|(number, _)| number));
     }
 
     fn read_events(&self, numbers: &mut Vec<usize>) {
@@ -187,7 +206,7 @@ impl Watch for Inotify {
             self.read_events(numbers);
         }
         if mounts {
-            numbers.extend(self.watches.keys());
+            self.read_mounts(numbers);
         }
     }
 }

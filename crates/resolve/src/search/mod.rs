@@ -15,6 +15,8 @@ mod inotify;
 mod interests;
 mod lister;
 mod listings;
+#[cfg(target_os = "linux")]
+mod mounts;
 pub mod nt;
 mod plan;
 #[cfg(target_os = "linux")]

@@ -294,6 +294,48 @@ mod tests {
         }
     }
 
+    /// In namespaces of its own, where it may mount and nobody else sees it.
+    #[test]
+    fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
+        const NAME: &str =
+            "search::watched::tests::a_mount_over_a_folder_is_told_and_another_asks_nothing";
+        if std::env::var_os("THRUWAY_MOUNTS").is_some() {
+            return mount_over_a_folder();
+        }
+        let apart = |program: &str| {
+            let mut unshare = std::process::Command::new("unshare");
+            unshare.args(["--map-root-user", "--mount", program]).env("THRUWAY_MOUNTS", "1");
+            unshare
+        };
+        if !apart("true").output().is_ok_and(|output| output.status.success()) {
+            return eprintln!("skipped: no namespaces to mount in");
+        }
+        let this = std::env::current_exe().unwrap();
+        let output = apart(this.to_str().unwrap()).args(["--exact", NAME]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+
+    fn mount_over_a_folder() {
+        let mount = |arguments: &[&str], at: &Path| {
+            let status = std::process::Command::new("mount").args(arguments).arg(at).status();
+            assert!(status.unwrap().success());
+        };
+        let setting = Setting::new();
+        fs::create_dir(setting.at("away")).unwrap();
+        program(&setting.at("away/x"));
+        let mut watched = setting.watched();
+        mount(&["-t", "tmpfs", "none"], &setting.at("c"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![], 2), "one folder listed");
+        fs::create_dir(setting.at("far")).unwrap();
+        mount(&["-t", "tmpfs", "none"], &setting.at("far"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![], 0), "none");
+        let away = setting.at("away").display().to_string();
+        mount(&["--bind", &away], &setting.at("deep/er/b"));
+        assert_eq!(setting.find(&mut watched, "x"), (vec![1], 1 + 2));
+        mount(&["--move", setting.at("b").to_str().unwrap()], &setting.at("a"));
+        assert_eq!(setting.find(&mut watched, "x").0, [0]);
+    }
+
     /// Most of them are not there: a disk takes its time for folders, and a watch on what may come is one
     /// too.
     #[test]

@@ -1,14 +1,12 @@
 //! What the counts come to: plain numbers and names, ready to be shown.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
 use super::advice::{self, Advice};
 use super::kind::SearchKind;
 use super::names::{Counts, Name, Names};
 use super::timeline::Moment;
-use super::{Analysis, Tally};
+use super::{Analysis, HashMap, Tally};
 use crate::call::CALLS;
 use crate::{Backend, Change, Outcome};
 
@@ -314,7 +312,7 @@ impl Analysis {
     fn search_paths(&self) -> Vec<SearchPath> {
         let bases = self.bases.all(&self.names);
         let below = below(&self.names, &bases);
-        let mut paths: HashMap<SearchKind, Vec<SearchedFolder>> = HashMap::new();
+        let mut paths: HashMap<SearchKind, Vec<SearchedFolder>> = HashMap::default();
         for (name, kind) in &bases {
             let counts = below.get(name).copied().unwrap_or_default();
             let is_checked = kind.is_satisfied_by_checks() && counts.found > 0;
@@ -333,7 +331,7 @@ impl Analysis {
     }
 
     fn folders(&self) -> Vec<Folder> {
-        let mut sums: HashMap<Name, Counts64> = HashMap::new();
+        let mut sums: HashMap<Name, Counts64> = HashMap::default();
         for name in self.names.all().filter(|name| *name != Name::ROOT) {
             sums.entry(self.names.parent(name)).or_default().add(self.names.counts(name));
         }
@@ -430,7 +428,7 @@ impl Counts64 {
 
 /// What was asked below each base, as far as no other base is nearer.
 fn below(names: &Names, bases: &HashMap<Name, SearchKind>) -> HashMap<Name, Counts64> {
-    let mut sums: HashMap<Name, Counts64> = HashMap::new();
+    let mut sums: HashMap<Name, Counts64> = HashMap::default();
     // A folder comes before what is in it, so its own base is known by then.
     let mut nearest: Vec<Option<Name>> = Vec::new();
     for name in names.all() {

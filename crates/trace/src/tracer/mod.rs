@@ -5,6 +5,8 @@
 //! stops fails where nobody traces.
 
 #[cfg(target_arch = "x86_64")]
+mod object;
+#[cfg(target_arch = "x86_64")]
 mod program;
 #[cfg(target_arch = "x86_64")]
 mod site;
@@ -237,7 +239,7 @@ impl<'a> Tracer<'a> {
     /// Sends a call through the stub, which notes it; from then on its site goes there by itself.
     /// `false`: the tracer has to note it.
     #[cfg(target_arch = "x86_64")]
-    fn through_stub(&self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
+    fn through_stub(&mut self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
         let area = self.setting.area;
         let (Some(injector), Some(thread)) = (&self.injector, self.threads.get(&id)) else {
             return Ok(false);
@@ -252,7 +254,12 @@ impl<'a> Tracer<'a> {
                 if Rc::strong_count(&thread.program) == 1 && !thread.program.borrow().has_owner {
                     program::set_owner(id, &mut thread.program.borrow_mut(), thread.slot);
                 }
-                Injector::redirect(id, thread, base, number, back, may_patch)?;
+                let program = Rc::clone(&thread.program);
+                if may_patch && let Some(injector) = &mut self.injector {
+                    // A site that cannot be patched stops again the next time.
+                    let _ = injector.patch(id, &mut program.borrow_mut(), base, number, back);
+                }
+                Injector::redirect(id, base, number, back)?;
                 Ok(true)
             }
             Place::Restart => {

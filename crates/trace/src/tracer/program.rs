@@ -1,14 +1,16 @@
 //! Putting the stub into programs, and leading their calls to it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 use thruway_sys::process::address_space_limit;
 use thruway_sys::ptrace::{self, Registers};
 use thruway_sys::stub::{self, Start, layout};
 
+use super::object::{Object, UsedSites};
 use super::site::{SITE_BYTES, Site};
 use super::thread::{Program, Thread};
 use crate::area::{Area, Slot};
@@ -34,16 +36,8 @@ pub(super) struct Injector {
     spare: u64,
     shapes: [u8; layout::SHAPES_MAX],
     /// Sites that were found in a file's code, relative to where it is mapped.
-    sites: HashMap<String, Vec<Site>>,
-}
-
-/// A piece of code in a program.
-#[derive(Debug)]
-struct Object {
-    start: u64,
-    end: u64,
-    /// Which piece of which file it is, as `/proc/PID/maps` has it.
-    file: String,
+    sites: HashMap<Rc<str>, Vec<Site>>,
+    used: UsedSites,
 }
 
 /// Entries of the auxiliary vector, by the kernel's numbers.
@@ -58,8 +52,15 @@ impl Injector {
         let cookie = area.cookie();
         let path = format!("/proc/{}/fd/{}", std::process::id(), area.descriptor());
         let spare = spare_kernel_code()?;
-        let sites = HashMap::new();
-        (path.len() < layout::PATH_BYTES).then_some(Self { cookie, path, spare, shapes, sites })
+        let (sites, used) = (HashMap::new(), UsedSites::default());
+        (path.len() < layout::PATH_BYTES).then_some(Self {
+            cookie,
+            path,
+            spare,
+            shapes,
+            sites,
+            used,
+        })
     }
 
     /// Lets a thread that has just become a program map the area first. Where that is not possible,
@@ -100,19 +101,41 @@ impl Injector {
         }
     }
 
-    /// Sends a stopped call through the stub, and patches its site if that may be done.
-    pub(super) fn redirect(
+    /// Leads the site of a call that ended at `back` to the stub and, with the first one of a file,
+    /// all others that are known of it. Nobody else may be running there. `None`: it cannot be
+    /// patched, and stops again the next time.
+    pub(super) fn patch(
+        &mut self,
         id: i32,
-        thread: &Thread,
+        program: &mut Program,
         base: u64,
         number: u32,
         back: u64,
-        may_patch: bool,
-    ) -> io::Result<()> {
-        if may_patch && thread.program.borrow_mut().sites.insert(back) {
-            // A site that cannot be patched stops again the next time.
-            let _ = patch(id, thread, base, number, back);
+    ) -> Option<()> {
+        if !program.sites.insert(back) {
+            return None;
         }
+        let site = Site::recognise(site_bytes(id, back)?, back, number)?;
+        let memory = memory(id).ok()?;
+        program.patch(&memory, base, &site)?;
+        if let Some(object) = program.objects.iter().find(|object| object.contains(back)) {
+            self.used.learn(object, &site);
+            return Some(());
+        }
+        let object = Object::at(id, back)?;
+        for site in self.used.of(&object) {
+            let is_there = site_bytes(id, site.back).is_some_and(|bytes| site.is(bytes));
+            if is_there && program.sites.insert(site.back) {
+                program.patch(&memory, base, &site)?;
+            }
+        }
+        self.used.learn(&object, &site);
+        program.objects.push(object);
+        Some(())
+    }
+
+    /// Sends a stopped call through the stub.
+    pub(super) fn redirect(id: i32, base: u64, number: u32, back: u64) -> io::Result<()> {
         let mut registers = ptrace::registers(id)?;
         registers.redirect(base + layout::CODE as u64, u64::from(number), back);
         ptrace::set_registers(id, &registers)
@@ -123,13 +146,13 @@ impl Injector {
     pub(super) fn patch_ahead(&mut self, id: i32, thread: &Thread) {
         let mut program = thread.program.borrow_mut();
         let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) else { return };
-        for object in objects(id, &program.sites) {
-            let sites = self.sites.entry(object.file.clone()).or_insert_with(|| {
+        for object in Object::all(id, &program.sites) {
+            let sites = self.sites.entry(Rc::clone(&object.file)).or_insert_with(|| {
                 let code = object.code(id);
                 Site::search(&code, 0, &self.shapes).collect()
             });
             for site in sites {
-                let site = Site { back: object.start + site.back, ..*site };
+                let site = site.moved(object.start);
                 if program.sites.insert(site.back) {
                     // One that is out of reach stops every time.
                     let _ = program.patch(&memory, base, &site);
@@ -183,12 +206,11 @@ pub(super) fn disable_stub(id: i32, thread: &Thread) {
     }
 }
 
-/// Patches the site of a call that ended at `back`.
-fn patch(id: i32, thread: &Thread, base: u64, number: u32, back: u64) -> Option<()> {
+/// The bytes of a site that ends at `back`.
+fn site_bytes(id: i32, back: u64) -> Option<[u8; SITE_BYTES]> {
     let mut bytes = [0; SITE_BYTES];
     let read = ptrace::read_memory(id, back.checked_sub(SITE_BYTES as u64)?, &mut bytes).ok()?;
-    let site = Site::recognise(bytes, back, number).filter(|_| read == SITE_BYTES)?;
-    thread.program.borrow_mut().patch(&memory(id).ok()?, base, &site)
+    (read == SITE_BYTES).then_some(bytes)
 }
 
 impl Program {
@@ -203,38 +225,6 @@ impl Program {
         memory.write_all_at(&trampoline, address).ok()?;
         self.trampolines += 1;
         memory.write_all_at(&jump, site.start()).ok()
-    }
-}
-
-/// The pieces of code in which these sites lie.
-fn objects(id: i32, sites: &HashSet<u64>) -> Vec<Object> {
-    let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
-    let object = |line: &str| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let (start, end) = (number(start)?, number(end)?);
-        let is_used = sites.iter().any(|site| (start..end).contains(site));
-        (is_used && rest.starts_with("r-x")).then(|| Object { start, end, file: rest.to_owned() })
-    };
-    maps.lines().filter_map(object).collect()
-}
-
-impl Object {
-    /// Its bytes, as far as they can be read.
-    fn code(&self, id: i32) -> Vec<u8> {
-        // Programs that carry all their code in one file have more; their sites stop the first time.
-        const BYTES_MAX: u64 = 4 << 20;
-        const CHUNK: usize = 1 << 16;
-        let length = usize::try_from((self.end - self.start).min(BYTES_MAX)).unwrap_or(0);
-        let mut code = vec![0; length];
-        for (index, chunk) in code.chunks_mut(CHUNK).enumerate() {
-            let at = self.start + (index * CHUNK) as u64;
-            if ptrace::read_memory(id, at, chunk).is_err() {
-                break;
-            }
-        }
-        code
     }
 }
 

@@ -67,6 +67,17 @@ impl Site {
         })
     }
 
+    /// The same in a file that is mapped `distance` further on.
+    pub(super) fn moved(&self, distance: u64) -> Self {
+        Self { back: self.back + distance, ..*self }
+    }
+
+    /// Whether these bytes, which end at `back`, are the site as it was found.
+    pub(super) fn is(&self, bytes: [u8; SITE_BYTES]) -> bool {
+        let [_, displaced @ .., first, second] = bytes;
+        displaced == self.displaced && [first, second] == SYSCALL
+    }
+
     /// Where the jump goes.
     pub(super) fn start(&self) -> u64 {
         self.back - (PATCH_BYTES + SYSCALL.len()) as u64

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use thruway_sys::ptrace::{self, event};
 
+#[cfg(target_arch = "x86_64")]
+use super::object::Object;
 use crate::area::Slot;
 use crate::call::Call;
 use crate::record::{ARGUMENT_END, Record};
@@ -43,6 +45,9 @@ pub(super) struct Program {
     base: Option<u64>,
     /// Call sites that were looked at, by the address after the instruction.
     pub(super) sites: HashSet<u64>,
+    /// The pieces of code that they lie in, as far as those were looked at.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) objects: Vec<Object>,
     /// How many trampolines are in use.
     pub(super) trampolines: usize,
     /// Whether the stub knows the only thread.

@@ -168,7 +168,10 @@ fn mounting(
         Way::PassthroughHp | Way::PassthroughHpRing => {
             let Some(program) = setting.peers.get("passthrough_hp") else { return Ok(None) };
             let mut command = processors.command(program);
-            command.args((way == Way::PassthroughHpRing).then_some("-oio_uring")).args(sources);
+            if way == Way::PassthroughHpRing {
+                command.args(["-o", "io_uring"]);
+            }
+            command.args(sources);
             command
         }
     };

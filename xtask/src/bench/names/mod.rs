@@ -156,21 +156,24 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
     let mut table = start.table("A program started on Linux, until it runs", "µs");
     table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(share(&start), 0.7));
     table.note(
-        "The target is judged here: this is the time of the call, which returns when the program runs, and \
-         where a search can be saved.",
+        "This is the time of the call, which returns when the program runs, and where a search can be saved.",
     );
     let mut text = table.text() + "\n\n";
     let mut table = spawn.table("A program started on Linux, and waited for", "µs");
     table.target("the same, waited for", at_most(share(&spawn), 0.7));
     table.note(
-        "Here the time of the program itself, `true`, is part of every row: loading the C library takes longer \
-         than all searches.",
+        "Here the time of the program itself, `true`, is part of every row: loading and starting the C library \
+         takes longer than all searches. What was tried is in [design/names.md](design/names.md).",
     );
     text.push_str(&(table.text() + "\n\n"));
     let small = Grid::measure(setting, program, "small", &techniques)?;
-    let mut table = small.table("A small program started on Linux, and waited for", "µs");
-    table.target("the same, of a small program", at_most(share(&small), 0.7));
-    table.note("A program that loads no library and does nothing: what is left is the start and the search.");
+    let mut table =
+        small.table("A program of one system call started on Linux, and waited for", "µs");
+    table.target("the same, of a program that ends at once", at_most(share(&small), 0.7));
+    table.note(
+        "It has no C library, whose start costs most of what `true` takes: what is left is the start, the search \
+         and the end.",
+    );
     text.push_str(&(table.text() + "\n\n"));
     Ok(text)
 }

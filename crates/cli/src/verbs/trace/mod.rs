@@ -27,6 +27,10 @@ use sinks::Sinks;
 
 /// Exit status of a command that made more look-ups than it may.
 const OVER_BUDGET: u8 = 1;
+/// Exit statuses of a command that is there and cannot be run, and of one that is not there: as
+/// shells and env(1) have them.
+const CANNOT_RUN: u8 = 126;
+const NOT_THERE: u8 = 127;
 
 /// Show the wasted look-ups of a command and what would fix them
 ///
@@ -210,7 +214,12 @@ fn failure(error: Error) -> Failure {
     }
     if error.is_no_program() {
         return failure
+            .status(CANNOT_RUN)
             .hint("it is no program; a script without a first line #! is run as sh SCRIPT");
     }
-    failure
+    match error.is_command_there() {
+        Some(true) => failure.status(CANNOT_RUN),
+        Some(false) => failure.status(NOT_THERE),
+        None => failure,
+    }
 }

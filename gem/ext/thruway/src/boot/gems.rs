@@ -5,23 +5,39 @@
 //! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
 //! the one that was compiled; so nothing has to be asked of the disk.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock};
 
 use rb_sys::VALUE;
+use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
-use super::{code, interpose, iseq, method, values, vm};
+use super::vm::{self, Kept};
+use super::{code, interpose, iseq, method, values};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
 /// they are evaluated.
 const WRITTEN_BY_RUBYGEMS: &[u8] = b"# -*- encoding: utf-8 -*-\n# stub: ";
+
+/// What is known of gems. Nothing is kept in a gem itself, where `Marshal` would see it.
+struct Gems {
+    /// An `ObjectSpace::WeakMap` from each gem that was asked to a place in `folders`.
+    numbers: Kept,
+    /// Lists of folders; gems that come again after `Gem.refresh` have the lists of those before.
+    folders: Mutex<Vec<Vec<Vec<u8>>>>,
+}
+
+static GEMS: OnceLock<Gems> = OnceLock::new();
 
 /// `Gem::Specification` is there. Its `load` calls `eval` on itself.
 pub(super) fn install() {
     let wanted = super::boot().is_some_and(|boot| boot.options.has(Part::Gems));
     if let (true, Some(class)) = (wanted, vm::constant_at(&[c"Gem", c"Specification"])) {
         method::define_private_singleton_method(class, c"eval", eval);
-        method::prepend_private(&[c"Gem", c"BasicSpecification"], c"have_file?", have_file);
+        if let Some(gems) = Gems::new() {
+            GEMS.get_or_init(|| gems);
+            method::prepend_private(&[c"Gem", c"BasicSpecification"], c"have_file?", have_file);
+        }
     }
 }
 
@@ -39,7 +55,7 @@ unsafe extern "C" fn have_file(count: c_int, arguments: *const VALUE, gem: VALUE
 /// Whether the gem may hold such a file; `None` if it is not known.
 fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
     let (boot, [name, suffixes]) = (super::boot()?, arguments) else { return None };
-    let folders = folders_of(gem)?;
+    let number = GEMS.get()?.number(gem)?;
     // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
     let name = unsafe { vm::plain_bytes(*name) }?;
     let is_usual = |suffix: &VALUE| {
@@ -51,29 +67,51 @@ fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
     if !unsafe { vm::elements(*suffixes) }.iter().all(is_usual) {
         return None;
     }
-    // SAFETY: the Array is the gem's, and nobody else knows it.
-    let folders = unsafe { vm::elements(folders) }.iter();
-    // SAFETY: the Strings are in the Array, and nobody changes them.
-    let mut folders = folders.map(|folder| unsafe { vm::plain_bytes(*folder) });
-    Some(folders.any(|folder| folder.is_none_or(|folder| boot.may_hold(folder, name))))
+    let known = GEMS.get()?.folders.try_lock().ok()?;
+    Some(known.get(number)?.iter().any(|folder| boot.may_hold(folder, name)))
 }
 
-/// The folders in which the gem's features are, as an Array that the gem keeps where no Ruby code sees it.
-fn folders_of(gem: VALUE) -> Option<VALUE> {
-    const NAME: &CStr = c"thruway_folders";
-    if let Some(known) = vm::hidden(gem, NAME) {
-        return Some(known);
+impl Gems {
+    fn new() -> Option<Self> {
+        let map = vm::send(vm::class(c"ObjectSpace::WeakMap"), c"new", &[])?;
+        Some(Self { numbers: vm::kept(map), folders: Mutex::default() })
     }
+
+    /// The number of the list of the gem's folders.
+    fn number(&self, gem: VALUE) -> Option<usize> {
+        let known = vm::send(self.numbers.value(), c"[]", &[gem])?;
+        if let Some(Token::Integer(number)) = values::simple_token(known) {
+            return usize::try_from(number).ok();
+        }
+        let folders = folders_of(gem)?;
+        let number = {
+            let mut known = self.folders.try_lock().ok()?;
+            known.iter().position(|other| *other == folders).unwrap_or_else(|| {
+                known.push(folders);
+                known.len() - 1
+            })
+        };
+        let value = values::simple_object(Token::Integer(number.try_into().ok()?))?;
+        vm::send(self.numbers.value(), c"[]=", &[gem, value])?;
+        Some(number)
+    }
+}
+
+/// The folders in which the gem's features are.
+fn folders_of(gem: VALUE) -> Option<Vec<Vec<u8>>> {
     let (gems, own) = (vm::send(gem, c"gems_dir", &[])?, vm::send(gem, c"full_name", &[])?);
-    let folders = vm::new_array();
     let paths = vm::send(gem, c"raw_require_paths", &[])?;
+    let mut folders = Vec::new();
     for path in (0..).map_while(|place| values::element(paths, place)) {
-        values::push(folders, vm::join_paths(&[gems, own, path])?);
+        let folder = vm::join_paths(&[gems, own, path])?;
+        // SAFETY: the String is on this stack, and nobody changes it.
+        folders.push(unsafe { vm::plain_bytes(folder) }?.to_vec());
     }
     if vm::ask(gem, c"have_extensions?", &[]) {
-        values::push(folders, vm::send(gem, c"extension_dir", &[])?);
+        let folder = vm::send(gem, c"extension_dir", &[])?;
+        // SAFETY: as above.
+        folders.push(unsafe { vm::plain_bytes(folder) }?.to_vec());
     }
-    vm::hide(gem, NAME, folders)?;
     Some(folders)
 }
 

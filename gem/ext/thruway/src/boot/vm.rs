@@ -140,32 +140,9 @@ pub(super) fn kept_array() -> VALUE {
     kept(unsafe { rb_sys::rb_ary_new() }).0
 }
 
-pub(super) fn new_array() -> VALUE {
-    // SAFETY: the lock is held.
-    unsafe { rb_sys::rb_ary_new() }
-}
-
 /// `File.join(*paths)`; `None` if it raised.
 pub(super) fn join_paths(paths: &[VALUE]) -> Option<VALUE> {
     send(class(c"File"), c"join", paths)
-}
-
-/// What [`hide`] put there.
-pub(super) fn hidden(object: VALUE, name: &CStr) -> Option<VALUE> {
-    // SAFETY: any object may be asked; a variable that is not there is nil.
-    let value = unsafe { rb_sys::rb_ivar_get(object, id(name)) };
-    (value != NIL).then_some(value)
-}
-
-/// Keeps a value with an object, under a name that no Ruby code can spell; `None` if it is frozen.
-pub(super) fn hide(object: VALUE, name: &CStr, value: VALUE) -> Option<()> {
-    // SAFETY: any VALUE may be asked.
-    if unsafe { rb_sys::rb_obj_frozen_p(object) } == TRUE {
-        return None;
-    }
-    // SAFETY: it is an object that is not frozen.
-    unsafe { rb_sys::rb_ivar_set(object, id(name), value) };
-    Some(())
 }
 
 /// Makes `array` hold what `other` holds.

@@ -1,0 +1,29 @@
+# frozen_string_literal: true
+
+# `gem install` runs this, and then what it writes. In a checkout, `make build` does the same work.
+
+require "rbconfig"
+
+unless system("cargo", "--version", out: File::NULL, err: File::NULL)
+  abort "thruway: cargo is not installed\n\nhint: the extension needs Rust 1.95 and libclang; " \
+        "https://rustup.rs has the first, Debian's libclang-dev is the second"
+end
+
+# What cargo leaves behind takes a hundred times the room of the extension.
+File.write("Makefile", <<~MAKEFILE)
+  export RUBY = #{RbConfig.ruby}
+  export CARGO_TARGET_DIR = $(CURDIR)/target
+  BUILT = $(CARGO_TARGET_DIR)/release/libthruway_ext.so
+
+  .PHONY: all install clean
+
+  all:
+  \tcargo build --locked --release --manifest-path #{__dir__}/Cargo.toml
+
+  install: all
+  \tinstall -D -m 755 $(BUILT) $(DESTDIR)$(sitearchdir)/thruway/thruway.so
+  \trm -rf $(CARGO_TARGET_DIR)
+
+  clean:
+  \trm -rf $(CARGO_TARGET_DIR)
+MAKEFILE
