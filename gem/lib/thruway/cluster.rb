@@ -104,9 +104,10 @@ module Thruway
       exit!(worker.run(alive: @alive, says: says))
     end
 
-    # Waits for a signal or for a worker that serves, a second at most.
+    # Waits for a signal or for a worker that serves; a second at most if there is more to do.
     def wait_for_news
-      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, 1)
+      seconds = @stopping || running.size < @places.size ? 1 : nil
+      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, seconds)
       readable&.each do |io|
         text = io.read_nonblock(256, exception: false)
         hear_from(io, text) unless io == @wakeup
