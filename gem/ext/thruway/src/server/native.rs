@@ -196,33 +196,33 @@ unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
 
 /// `engine.finish(ticket)`: the stream is complete.
 unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
+    let finish = |server: &Server, ticket| {
+        server.engine.borrow_mut().finish(ticket);
+        // The leader may be waiting, with the connection's next request read already.
+        server.waker.wake();
+    };
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
-    give(
-        lock,
-        lock.protect(|inside| {
-            let ticket = ticket_of(inside, ticket);
-            server.engine.borrow_mut().finish(ticket);
-            // The leader may be waiting, with the connection's next request read already.
-            server.waker.wake();
-            NIL
-        }),
-    )
+    unsafe { end_stream(this, ticket, finish) }
 }
 
 /// `engine.abort(ticket)`: the stream will never be complete.
 unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
+    let abort = |server: &Server, ticket| server.engine.borrow_mut().abort(ticket);
     // SAFETY: called by Ruby.
+    unsafe { end_stream(this, ticket, abort) }
+}
+
+/// # Safety
+/// As for [`server_of`].
+unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VALUE {
+    // SAFETY: as this function's own.
     let server = unsafe { server_of(this) };
     // SAFETY: Ruby calls with the lock held.
     let lock = unsafe { Lock::assume() };
     give(
         lock,
         lock.protect(|inside| {
-            let ticket = ticket_of(inside, ticket);
-            server.engine.borrow_mut().abort(ticket);
+            end(server, ticket_of(inside, ticket));
             NIL
         }),
     )
