@@ -33,6 +33,9 @@ mod proc_path;
 mod reply;
 mod ring;
 mod row;
+#[cfg(test)]
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
 mod status;
 mod supervisor;
 mod unmount;
