@@ -236,6 +236,28 @@ fn what_others_change_in_the_source_is_seen_although_the_kernel_keeps_it() {
 }
 
 #[test]
+fn what_others_change_in_a_whole_file_system_is_seen_too() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (source, target) = (mounted.path("whole"), mounted.path("view"));
+    [&source, &target].iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    let tmpfs = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&source).status();
+    assert!(tmpfs.unwrap().success());
+    fs::create_dir(source.join("folder")).unwrap();
+    assert!(thruway().arg("mount").args([&source, &target]).status().unwrap().success());
+    let seen = |name: &str| fs::metadata(target.join(name)).map(|found| found.len()).ok();
+    assert_eq!((seen("new"), seen("folder/new")), (None, None));
+    fs::write(source.join("new"), "text").unwrap();
+    fs::write(source.join("folder/new"), "longer text").unwrap();
+    wait_until("new names are seen", || (seen("new"), seen("folder/new")) == (Some(4), Some(11)));
+    fs::write(source.join("folder/new"), "text").unwrap();
+    wait_until("a new size is seen", || seen("folder/new") == Some(4));
+    fs::remove_file(source.join("folder/new")).unwrap();
+    wait_until("it is gone", || seen("folder/new").is_none());
+    assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
+    assert!(Command::new("umount").arg(&source).status().unwrap().success());
+}
+
+#[test]
 fn the_kernel_is_told_nothing_of_what_goes_through_the_mount() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     fs::create_dir(mounted.target("folder")).unwrap();

@@ -50,8 +50,13 @@ entries = [["daemon", "daemon"], ["bin", "bin"]]
 "#;
 
 /// Options of the mounts that fsx is run on, and how many sources they have.
-const MODES: [(&str, &[&str], usize); 3] =
-    [("live", &[], 1), ("daemon I/O", &["--passthrough", "off"], 1), ("three sources", &[], 3)];
+const MODES: [(&str, &[&str], usize); 4] = [
+    ("live", &[], 1),
+    ("daemon I/O", &["--passthrough", "off"], 1),
+    ("three sources", &[], 3),
+    // The kernel's switch for it is off on most machines.
+    ("io_uring if offered", &["--transport", "io-uring"], 1),
+];
 
 impl Suites {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {

@@ -35,6 +35,17 @@ pub(crate) fn at(target: &Path) -> io::Result<Option<Mounted>> {
     Ok(all()?.into_iter().rev().find(|mounted| mounted.target == target))
 }
 
+/// Whether the mount with this number shows its whole file system, and not a folder of it.
+pub(crate) fn is_whole(number: u64) -> bool {
+    let number = number.to_string();
+    let whole = |line: &[u8]| {
+        let mut fields = line.split(|&byte| byte == b' ');
+        fields.next() == Some(number.as_bytes()) && fields.nth(2) == Some(b"/")
+    };
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table.split(|&byte| byte == b'\n').any(whole)
+}
+
 /// `ID PARENT DEVICE ROOT TARGET OPTIONS [FIELD…] - TYPE SOURCE …` (proc(5)).
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|&byte| byte == b' ');

@@ -163,6 +163,7 @@ impl View {
         view.names = needs_names.then(Names::default);
         if !view.behaviour.frozen {
             view.watch = Watch::new().ok();
+            view.watch_whole_sources();
         }
         if view.passes_through
             && let Err(errno) = view.may_pass_through()

@@ -1,9 +1,10 @@
 //! Being told what others change in the sources.
 //!
-//! Each folder that the kernel holds names of is watched. What our own process changes is told with
-//! our own number and skipped: the kernel knows it already.
+//! Each folder that the kernel holds names of is watched, or the whole file system if that is what a
+//! source is: every read of a file below a watched folder costs a look at that folder. What our own
+//! process changes is told with our own number and skipped: the kernel knows it already.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -28,6 +29,8 @@ type FolderKey = (SystemId, FileHandle);
 #[derive(Debug)]
 pub(crate) struct Watch {
     watcher: Watcher,
+    /// File systems that are watched as a whole.
+    whole: HashSet<SystemId>,
     folders: Mutex<HashMap<FolderKey, Spot>>,
 }
 
@@ -51,7 +54,15 @@ impl Watch {
     /// Watches nothing yet.
     pub(crate) fn new() -> Result<Self, Errno> {
         let watcher = Watcher::new().map_err(|error| errno(&error))?;
-        Ok(Self { watcher, folders: Mutex::default() })
+        Ok(Self { watcher, whole: HashSet::default(), folders: Mutex::default() })
+    }
+
+    /// Watches the whole file system that this folder is on.
+    pub(crate) fn add_whole(&mut self, place: &OwnedFd) -> Result<(), Errno> {
+        let system = fanotify::system_id(place.as_fd()).map_err(|error| errno(&error))?;
+        self.watcher.watch_whole(place.as_fd()).map_err(|error| errno(&error))?;
+        self.whole.insert(system);
+        Ok(())
     }
 
     /// Watches a folder that the kernel knows under this number.
@@ -59,6 +70,9 @@ impl Watch {
         let key = key(place)?;
         // Noted before the first change can be told.
         lock(&self.folders).insert(key, spot);
+        if self.whole.contains(&key.0) {
+            return Ok(());
+        }
         self.watcher.watch(place.as_fd()).map_err(|error| {
             lock(&self.folders).remove(&key);
             errno(&error)
@@ -67,9 +81,12 @@ impl Watch {
 
     /// The kernel has forgotten the folder.
     pub(crate) fn remove(&self, place: &OwnedFd) {
-        // A folder that is gone takes its watch with it.
-        let _ = self.watcher.unwatch(place.as_fd());
-        if let Ok(key) = key(place) {
+        let key = key(place);
+        if !key.is_ok_and(|key| self.whole.contains(&key.0)) {
+            // A folder that is gone takes its watch with it.
+            let _ = self.watcher.unwatch(place.as_fd());
+        }
+        if let Ok(key) = key {
             lock(&self.folders).remove(&key);
         }
     }

@@ -82,6 +82,14 @@ impl Watcher {
         self.mark(libc::FAN_MARK_ADD, folder)
     }
 
+    /// Watches all folders of the file system that this one is on, for root.
+    ///
+    /// # Errors
+    /// The file system cannot be watched, or it is not for this user to do.
+    pub fn watch_whole(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
+        self.mark(libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM, folder)
+    }
+
     /// Ends [`watch`](Self::watch).
     ///
     /// # Errors

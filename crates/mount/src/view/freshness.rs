@@ -8,7 +8,7 @@
 use std::ffi::CString;
 use std::time::Duration;
 
-use rustix::fs::{OFlags, Statx, StatxTimestamp};
+use rustix::fs::{self, Mode, OFlags, Statx, StatxAttributes, StatxTimestamp};
 use rustix::io::Errno;
 use thruway_fuse::Notification;
 
@@ -17,6 +17,7 @@ use super::lookup::{Maker, now, stat_name, stat_place};
 use super::{Timeouts, View};
 use crate::inodes::{Forgotten, InodeId, Watched};
 use crate::memory::Count;
+use crate::mounts;
 use crate::watch::Change;
 
 /// How long the kernel may keep what we are not told the end of.
@@ -102,6 +103,22 @@ impl View {
         // What other machines change is not told.
         volume.is_some_and(|volume| !volume.is_remote)
             && watch.add((id, spot.branch), &spot.place).is_ok()
+    }
+
+    /// Watches the sources that are whole file systems, if it may: else each folder is watched.
+    pub(super) fn watch_whole_sources(&mut self) {
+        let several = self.branches.iter().flat_map(|branches| branches.roots());
+        let roots: Vec<_> = several.chain([&self.root]).cloned().collect();
+        let Some(watch) = &mut self.watch else { return };
+        for root in roots {
+            let Ok(stat) = stat_place(&root) else { continue };
+            let again = || fs::openat(&root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+            let is_local = self.volumes.of(&stat, again).is_ok_and(|volume| !volume.is_remote);
+            let is_top = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+            if is_local && is_top && mounts::is_whole(stat.stx_mnt_id) {
+                let _ = watch.add_whole(&root);
+            }
+        }
     }
 
     /// Whether we are told of changes to the file, by the folder that it was found in.

@@ -11,14 +11,16 @@ use super::ground::Ground;
 use super::view::{Processors, View, Way};
 
 const PATTERNS: [&str; 4] = ["read", "randread", "write", "randwrite"];
-const WAYS: [Way; 5] = [Way::Native, Way::Overlay, Way::Live, Way::MergerFs, Way::PassthroughHp];
+const WAYS: [Way; 6] =
+    [Way::Native, Way::Overlay, Way::Live, Way::LiveWhole, Way::MergerFs, Way::PassthroughHp];
 
 /// What the patch series of 2021 said of a file of 35 GiB on an SSD, as shares of native.
 const PATCH_SERIES: [&str; 4] = [".97", ".76", ".81", ".81"];
 
 pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
     let ground = Ground::new()?;
-    let views = views(setting, &ground)?;
+    let whole = Ground::named("whole")?;
+    let views = views(setting, &ground, &whole)?;
     let mut columns = Vec::new();
     for pattern in PATTERNS {
         let mut contenders: Vec<_> = views.iter().map(|view| contender(view, pattern)).collect();
@@ -50,10 +52,13 @@ fn heads() -> Vec<&'static str> {
 }
 
 /// Each way to a folder of its own.
-fn views(setting: &Setting, ground: &Ground) -> Result<Vec<View>, String> {
+fn views(setting: &Setting, ground: &Ground, whole: &Ground) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for way in WAYS {
-        let source = ground.folder(&format!("fio-{way:?}"))?;
+        let (ground, source) = match way {
+            Way::LiveWhole => (whole, whole.at("ext4")),
+            _ => (ground, ground.folder(&format!("fio-{way:?}"))?),
+        };
         views.extend(View::new(setting, ground, way, &[source], Processors::One)?);
     }
     Ok(views)

@@ -22,7 +22,12 @@ pub(super) struct Ground {
 impl Ground {
     /// Makes the file system and mounts it.
     pub(super) fn new() -> Result<Self, String> {
-        let folder = Path::new(MEMORY).join(format!("thruway-bench-{}", std::process::id()));
+        Self::named("bench")
+    }
+
+    /// Another one beside the first.
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        let folder = Path::new(MEMORY).join(format!("thruway-{name}-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut ground = Self { folder, is_mounted: false };
         let failed = |error: std::io::Error| format!("cannot set up a file system: {error}");

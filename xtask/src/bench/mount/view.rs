@@ -22,6 +22,8 @@ pub(super) enum Way {
     Native,
     Overlay,
     Live,
+    /// The same with a source that is a file system of its own, which is watched as a whole.
+    LiveWhole,
     /// The same over io_uring, where that is switched on; so below.
     LiveRing,
     Frozen,
@@ -36,6 +38,7 @@ impl Way {
             Self::Native => "native",
             Self::Overlay => "overlayfs",
             Self::Live => "thruway",
+            Self::LiveWhole => "thruway, a whole file system",
             Self::LiveRing => "thruway, io_uring",
             Self::Frozen => "thruway `--frozen`",
             Self::MergerFs => "mergerfs",
@@ -154,7 +157,7 @@ fn mounting(
             command.args(["-t", "overlay", "overlay", "-o", &options]);
             command
         }
-        Way::Live | Way::LiveRing | Way::Frozen => {
+        Way::Live | Way::LiveWhole | Way::LiveRing | Way::Frozen => {
             let mut command = processors.command(setting.root.join("target/release/thruway"));
             command.arg("mount").args((way == Way::Frozen).then_some("--frozen"));
             command.args((way == Way::LiveRing).then_some("--transport=io-uring")).args(sources);
