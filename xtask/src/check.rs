@@ -72,7 +72,9 @@ fn steps(root: &Path) -> Vec<Step> {
         // Tests of the binary start Ruby with it.
         step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
+        step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
         step("windows", crate::cargo(), &["x", "windows"]),
+        step("aarch64", crate::cargo(), &["x", "aarch64"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]
