@@ -106,7 +106,7 @@ impl Step {
 /// The last line of a test runner that ran at least one test, libtest's or minitest's; and what was left
 /// out, with its reason.
 fn is_summary(line: &str) -> bool {
-    let left_out = line.starts_with("skipped: ") || line.contains(": skipped, because ");
+    let left_out = line.contains("skipped: ") || line.contains(": skipped, because ");
     let libtest = line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed");
     left_out || libtest || (line.contains(" runs, ") && line.contains(" assertions, "))
 }
@@ -121,6 +121,7 @@ mod tests {
         assert!(is_summary("12 runs, 30 assertions, 0 failures, 0 errors, 0 skips"));
         assert!(!is_summary("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured"));
         assert!(is_summary("skipped: /dev/fuse: No such file or directory"));
+        assert!(is_summary("test mount::a_test ... skipped: /dev/fuse: No such file or directory"));
         assert!(is_summary("windows: skipped, because this machine lacks wine"));
         assert!(!is_summary("running 17 tests"));
     }
