@@ -19,6 +19,28 @@ class GemspecTest < Minitest::Test
     end
   end
 
+  # Cargo has built the extension already; a program of its name hands that out.
+  CARGO = <<~SH
+    #!/bin/sh
+    test "$1" = build || exit 0
+    mkdir -p "$CARGO_TARGET_DIR/release"
+    cp #{ROOT}/target/debug/libthruway_ext.so "$CARGO_TARGET_DIR/release/"
+  SH
+
+  def test_an_installed_gem_has_its_extension
+    Dir.mktmpdir do |folder|
+      File.write("#{folder}/cargo", CARGO, perm: 0o755)
+      run_in ROOT, "gem", "build", "--silent", "thruway.gemspec", "-o", "#{folder}/thruway.gem"
+      path = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}" }
+      install = %w[gem install --silent --local --no-document --install-dir home thruway.gem]
+      run_in folder, path, *install
+      script = "require 'thruway'; require 'thruway/boot'; print Thruway::Boot.running?"
+      environment = { "GEM_PATH" => "#{folder}/home", "THRUWAY_PACK" => "#{folder}/pack" }
+      assert_equal "true", run_in(folder, environment, "ruby", "-e", script)
+      assert_empty Dir["#{folder}/home/gems/*/gem/ext/thruway/target"]
+    end
+  end
+
   def test_bundler_finds_the_gem_in_a_checkout
     Dir.mktmpdir do |folder|
       File.write("#{folder}/Gemfile", "gem 'thruway', path: #{ROOT.dump}\n")
@@ -32,8 +54,9 @@ class GemspecTest < Minitest::Test
   private
 
   def run_in(folder, *words)
+    environment = words.first.is_a?(Hash) ? words.shift : {}
     # What this process was started with is no business of theirs.
-    plain = { "RUBYOPT" => nil, "RUBYLIB" => nil, "BUNDLE_GEMFILE" => nil }
+    plain = { "RUBYOPT" => nil, "RUBYLIB" => nil, "BUNDLE_GEMFILE" => nil, **environment }
     out, err, status = Open3.capture3(plain, *words, chdir: folder)
     assert status.success?, "#{words.join(" ")}: #{err}"
     out

@@ -94,6 +94,19 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
+fn a_pack_takes_no_place_of_another_file() {
+    let program = program();
+    for place in ["main.rb", "other.pack.new"] {
+        program.write("other.pack.new", "mine");
+        let before = fs::read(program.path(place)).unwrap();
+        let built = build(&program, &program.path(place.trim_end_matches(".new")));
+        assert_eq!((stdout(&built), built.status.code()), ("", Some(2)));
+        assert!(stderr(&built).contains(&format!("{place} is not a pack")), "{}", stderr(&built));
+        assert_eq!(fs::read(program.path(place)).unwrap(), before);
+    }
+}
+
+#[test]
 fn a_command_that_fails_leaves_the_pack_as_it_was() {
     let program = program();
     build(&program, &program.pack());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD};
-use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::code::{CodeFlags, Reason, Sighting, Warnings, is_loadable};
@@ -82,7 +82,8 @@ impl Boot {
             Some(Ok(file)) => (Some(file.leak()), None, true),
             Some(Err(error)) if error.is_not_found() => (None, None, true),
             Some(Err(error)) => {
-                let may_write = !error.is_other_identity() && !error.is_untrusted();
+                let is_left_alone = error.is_other_identity() || error.is_untrusted();
+                let may_write = !is_left_alone && check_place(error.path()).is_ok();
                 (None, Some(error.to_string()), may_write)
             }
         };
@@ -357,15 +358,15 @@ impl Boot {
         let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
         let Some(folders) = self.folders() else { return Ok(None) };
         let mut learned = lock(&self.learned);
-        // Another process may have replaced the pack since: what it learned is kept too.
-        let newest = PackFile::open_for(place, &self.identity).ok();
-        let mut builder = Builder::new(&self.identity);
-        learned.put_into(&mut builder);
-        let has_folders =
-            learned::put_folders(&folders, &mut builder) && !learned.has_been_written();
-        if !has_folders && learned.is_empty() {
+        let has_news = !learned.has_been_written() && learned::has_news(&folders);
+        if learned.is_empty() && !has_news {
             return Ok(None);
         }
+        let mut builder = Builder::new(&self.identity);
+        learned.put_into(&mut builder);
+        learned::put_folders(&folders, &mut builder);
+        // Another process may have replaced the pack since: what it learned is kept too.
+        let newest = PackFile::open_for(place, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned::keep(&pack, &mut builder);
         }

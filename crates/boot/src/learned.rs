@@ -121,11 +121,14 @@ impl Learned {
     }
 }
 
-/// Puts all folders that are known into a pack. Says whether one of them is news.
-pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) -> bool {
-    let mut is_news = false;
+/// Whether a folder is known that the pack does not hold, or not as it is now.
+pub fn has_news(folders: &Folders) -> bool {
+    folders.known().any(|known| known.is_news)
+}
+
+/// Puts all folders that are known into a pack.
+pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) {
     for known in folders.known() {
-        is_news |= known.is_news;
         if known.path != known.real_path {
             let item = Item::new(Stamp::default(), known.real_path);
             builder.insert(kind::ALIAS, known.path, item);
@@ -135,7 +138,6 @@ pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) -> bool 
         let item = Item::new(known.stamp, known.names.unwrap_or_default()).flags(flags);
         builder.insert(kind::FOLDER, known.path, item);
     }
-    is_news
 }
 
 /// Takes over what an older pack holds and is still right.

@@ -31,3 +31,4 @@ pub use command_line::Features;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use place::Surroundings;
+pub use thruway_pack::check_place;

@@ -1,7 +1,7 @@
 //! Packs on disk: which files are trusted, and how one is replaced.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
@@ -9,8 +9,13 @@ use rustix::io::Errno;
 use thruway_sys::map::ReadOnlyMap;
 
 use crate::error::Kind;
+use crate::layout::MAGIC;
 use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
+
+/// How much of a pack is written at a time. The page cache keeps what one call wrote together, and brings
+/// all of it into the memory of whoever reads a byte of it: two megabytes, if it may.
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// A pack that stays mapped while this value lives, whatever happens to its name.
 #[derive(Debug)]
@@ -119,9 +124,10 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
 /// written by nobody, so that nothing edits it in place while others have it mapped.
 ///
 /// # Errors
-/// The folder may not be written, the disk is full, or a limit of [`layout`](crate::layout) is
-/// exceeded. The old pack is still in its place then.
+/// What is there is no pack ([`check_place`]), the folder may not be written, the disk is full, or a
+/// limit of [`layout`](crate::layout) is exceeded. The old file is still in its place then.
 pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Written, Error> {
+    check_place(path)?;
     let bytes = builder.finish(now_ns).ok_or_else(|| Error::new(path, Kind::TooLarge))?;
     let partial = partial(path);
     let failed = |doing| move |error: std::io::Error| Error::system(path, doing, error);
@@ -138,6 +144,26 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Writte
     }
     written.map_err(failed("write"))?;
     Ok(Written::Replaced { bytes: bytes.len() })
+}
+
+/// Makes sure that nobody's file is lost if a pack is put at `path`.
+///
+/// # Errors
+/// There is something else than a pack of any format, whole or not, or an empty file.
+pub fn check_place(path: &Path) -> Result<(), Error> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match fs::openat(CWD, path, flags, Mode::empty()) {
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+        opened => opened.map_err(|errno| Error::system(path, "open", errno))?,
+    };
+    let stat = fs::fstat(&file).map_err(|errno| Error::system(path, "stat", errno))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Error::new(path, Kind::NotAFile));
+    }
+    let mut start = Vec::new();
+    let read = File::from(file).take(MAGIC.len() as u64).read_to_end(&mut start);
+    read.map_err(|error| Error::system(path, "read", error))?;
+    if start.is_empty() || start == MAGIC { Ok(()) } else { Err(Error::new(path, Kind::NotAPack)) }
 }
 
 /// The name that a pack has while it is written.
@@ -164,7 +190,7 @@ fn lock(partial: &Path) -> std::io::Result<Option<File>> {
 
 fn fill(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
-    file.write_all(bytes)?;
+    bytes.chunks(CHUNK_BYTES).try_for_each(|chunk| file.write_all(chunk))?;
     fs::fchmod(&*file, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
     file.sync_all()
 }
@@ -229,6 +255,22 @@ mod tests {
             assert!(error.is_untrusted(), "{error}");
         }
         assert!(PackFile::open(folder.path()).unwrap_err().to_string().contains("not a regular"));
+    }
+
+    #[test]
+    fn what_is_no_pack_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notes.txt");
+        std::fs::write(&path, "mine").unwrap();
+        let error = replace(&path, &builder("one"), 0).unwrap_err();
+        assert!(error.to_string().ends_with("notes.txt is not a pack"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(check_place(folder.path()).is_err() && check_place("/dev/null".as_ref()).is_err());
+        for mine in [&b""[..], b"THRUPACK of another format, and torn"] {
+            std::fs::write(&path, mine).unwrap();
+            replace(&path, &builder("one"), 0).unwrap();
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ end
 File.write("Makefile", <<~MAKEFILE)
   export RUBY = #{RbConfig.ruby}
   export CARGO_TARGET_DIR = $(CURDIR)/target
+  sitearchdir = #{RbConfig::CONFIG.fetch("sitearchdir")}
   BUILT = $(CARGO_TARGET_DIR)/release/libthruway_ext.so
 
   .PHONY: all install clean

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Place, events, has, report, trace};
+use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
 
 const BACKENDS: [&str; 2] = ["stub", "ptrace"];
@@ -275,8 +276,7 @@ fn a_full_disk_does_not_harm_the_command() {
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&small).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no small file system can be mounted here");
-        return;
+        return skipped("no small file system can be mounted here");
     }
     let recording = small.join("recording");
     let options = ["-o", recording.to_str().expect("text")];

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
-use thruway_boot::{Options, Trust};
+use thruway_boot::{Options, Trust, check_place};
 
 use super::run::{absolute, accelerated, command};
 use crate::output::{Answer, Failure, print};
@@ -32,7 +32,7 @@ enum Task {
 
 /// Run a command and make a pack of what its Ruby loaded
 ///
-/// The pack is made from nothing, and replaces the file only if the command succeeds. It holds digests
+/// The pack is made from nothing, and replaces an older one only if the command succeeds. It holds digests
 /// too, so that it may be used where stamps differ (thruway run --digest).
 #[derive(Debug, Args)]
 struct Build {
@@ -82,6 +82,9 @@ impl Build {
     fn run(self) -> Answer {
         let output = absolute(&self.output)?;
         let new = output.with_added_extension("new");
+        [&output, &new]
+            .into_iter()
+            .try_for_each(|place| check_place(place).map_err(Failure::new))?;
         remove(&new)?;
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
