@@ -1,13 +1,11 @@
 //! What would fix it: each with what it saves, and the exact command or setting.
 
-use std::collections::{HashMap, HashSet};
-
 use serde::Serialize;
 
-use super::Analysis;
 use super::kind::SearchKind;
 use super::names::Name;
 use super::report::{Report, SearchPath, text};
+use super::{Analysis, HashMap, HashSet};
 
 /// Something that would save look-ups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -177,7 +175,7 @@ fn missing_commands(analysis: &Analysis, report: &Report) -> Option<Advice> {
     let names = &analysis.names;
     let folders = search.folders.iter().filter_map(|folder| names.find(folder.path.as_bytes()));
     let folders: HashSet<_> = folders.collect();
-    let mut commands: HashMap<&[u8], (u64, bool)> = HashMap::new();
+    let mut commands: HashMap<&[u8], (u64, bool)> = HashMap::default();
     for name in names.all().filter(|name| folders.contains(&names.parent(*name))) {
         let counts = names.counts(name);
         let command = commands.entry(names.component(name)).or_default();

@@ -1,9 +1,8 @@
 //! Which search path a miss belongs to, by who asked and what for.
 
-use std::collections::HashSet;
-
 use serde::{Deserialize, Serialize};
 
+use super::HashSet;
 use crate::call::Kind as CallKind;
 
 /// A kind of search path.
@@ -29,6 +28,23 @@ pub enum SearchKind {
 }
 
 impl SearchKind {
+    /// What a program of this name, without folder, searches for most of all.
+    pub(super) fn of_program(name: &[u8]) -> Self {
+        let starts =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
+        if starts(&["ruby", "irb", "rake", "bundle", "rails", "puma", "unicorn"]) {
+            Self::Ruby
+        } else if starts(&["python", "pypy", "pip"]) {
+            Self::Python
+        } else if starts(&["node"]) {
+            Self::Node
+        } else if starts(&["cc1", "clang", "cpp"]) {
+            Self::Includes
+        } else {
+            Self::Other
+        }
+    }
+
     /// What users call it.
     #[must_use]
     pub fn title(self) -> &'static str {
@@ -61,8 +77,8 @@ impl SearchKind {
 /// A look-up, as far as its kind depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
-    /// The program's name, without folder.
-    pub(super) program: &'a [u8],
+    /// What the program that asks searches for.
+    pub(super) program: SearchKind,
     pub(super) call: CallKind,
     pub(super) folder: &'a [u8],
     pub(super) component: &'a [u8],
@@ -71,26 +87,15 @@ pub(super) struct Asked<'a> {
 impl Asked<'_> {
     /// `commands` are the folders of `PATH`.
     pub(super) fn kind(&self, commands: &HashSet<Vec<u8>>) -> SearchKind {
-        let program = self.program;
-        let starts = |prefixes: &[&str]| {
-            prefixes.iter().any(|prefix| program.starts_with(prefix.as_bytes()))
-        };
+        let is_locale = |component: &[u8]| component.starts_with(b"locale");
         if self.call == CallKind::Execute || self.is_command(commands) {
             SearchKind::Commands
         } else if self.component.starts_with(b"lib") && contains(self.component, b".so") {
             SearchKind::Libraries
-        } else if contains(self.folder, b"/locale") {
+        } else if self.folder.split(|byte| *byte == b'/').any(is_locale) {
             SearchKind::Locale
-        } else if starts(&["ruby", "irb", "rake", "bundle", "rails", "puma", "unicorn"]) {
-            SearchKind::Ruby
-        } else if starts(&["python", "pypy", "pip"]) {
-            SearchKind::Python
-        } else if starts(&["node"]) {
-            SearchKind::Node
-        } else if starts(&["cc1", "clang", "cpp"]) {
-            SearchKind::Includes
         } else {
-            SearchKind::Other
+            self.program
         }
     }
 
@@ -110,8 +115,9 @@ mod tests {
     use super::*;
 
     fn kind(program: &str, call: CallKind, folder: &str, component: &str) -> SearchKind {
-        let commands = HashSet::from([b"/usr/bin".to_vec()]);
-        let [program, folder, component] = [program, folder, component].map(str::as_bytes);
+        let commands = HashSet::from_iter([b"/usr/bin".to_vec()]);
+        let program = SearchKind::of_program(program.as_bytes());
+        let [folder, component] = [folder, component].map(str::as_bytes);
         Asked { program, call, folder, component }.kind(&commands)
     }
 

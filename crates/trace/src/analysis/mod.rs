@@ -12,8 +12,6 @@ mod report;
 mod search;
 mod timeline;
 
-use std::collections::HashSet;
-
 use hashbrown::DefaultHashBuilder;
 
 use crate::call::{CALLS, Kind};
@@ -34,6 +32,8 @@ pub use timeline::Moment;
 
 /// With a hash that is fast on small keys: some are looked up for every call.
 type HashMap<K, V> = std::collections::HashMap<K, V, DefaultHashBuilder>;
+/// As above.
+type HashSet<K> = std::collections::HashSet<K, DefaultHashBuilder>;
 
 /// Counts what comes.
 #[derive(Debug)]
@@ -91,10 +91,12 @@ struct SuffixTally {
 }
 
 /// A program, whatever process it ran in.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct ProgramTally {
     /// Its name without folder.
     name: Vec<u8>,
+    /// What it searches for most of all.
+    searches: SearchKind,
     starts: u64,
     lookups: u64,
     missed: u64,
@@ -147,7 +149,7 @@ impl Analysis {
             suffixes: HashMap::default(),
             threads: HashMap::default(),
             processes: HashMap::default(),
-            programs: vec![ProgramTally::default()],
+            programs: vec![ProgramTally::new(b"")],
             timeline: Timeline::default(),
         }
     }
@@ -275,7 +277,7 @@ impl Analysis {
         let ended = if answer == Answer::Missed {
             let above = &path[..path.len() - component.len()];
             let above = above.strip_suffix(b"/").unwrap_or(above);
-            let program = &programs[program].name;
+            let program = programs[program].searches;
             let asked = Asked { program, call: kind, folder: above, component };
             thread.search.missed(names, folder, component, asked.kind(commands))
         } else {
@@ -291,7 +293,7 @@ impl Analysis {
         let known = self.programs.iter().position(|known| known.name == program);
         let index = known.unwrap_or_else(|| {
             if self.programs.len() < PROGRAMS_MAX {
-                self.programs.push(ProgramTally { name: program.to_vec(), ..Default::default() });
+                self.programs.push(ProgramTally::new(program));
             }
             self.programs.len() - 1
         });
@@ -302,6 +304,19 @@ impl Analysis {
         let new: Vec<_> = options.filter(is_new).map(<[u8]>::to_vec).collect();
         known.extend(new);
         self.processes.insert(process, index);
+    }
+}
+
+impl ProgramTally {
+    fn new(name: &[u8]) -> Self {
+        Self {
+            name: name.to_vec(),
+            searches: SearchKind::of_program(name),
+            starts: 0,
+            lookups: 0,
+            missed: 0,
+            include_options: Vec::new(),
+        }
     }
 }
 

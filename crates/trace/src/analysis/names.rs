@@ -151,7 +151,8 @@ impl Names {
     /// The last component.
     #[must_use]
     pub fn component(&self, name: Name) -> &[u8] {
-        component(&self.nodes, &self.text, name)
+        let (start, length) = self.nodes[name.index()].text;
+        &self.text[start as usize..][..usize::from(length)]
     }
 
     /// The folder that a name is in; `/` is in itself.
@@ -169,10 +170,15 @@ impl Names {
     /// The absolute path.
     #[must_use]
     pub fn path(&self, name: Name) -> Vec<u8> {
-        let mut path = Vec::new();
-        write_path(&self.nodes, &self.text, name, &mut path);
-        if path.is_empty() {
-            path.push(b'/');
+        let upwards = || std::iter::once(name).chain(self.folders(name));
+        let components = || upwards().filter(|name| *name != Name::ROOT);
+        let length = components().map(|name| 1 + self.component(name).len()).sum::<usize>();
+        let mut path = vec![b'/'; length.max(1)];
+        let mut end = length;
+        for name in components() {
+            let component = self.component(name);
+            path[end - component.len()..end].copy_from_slice(component);
+            end -= component.len() + 1;
         }
         path
     }
@@ -196,19 +202,6 @@ impl Names {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full
-    }
-}
-
-fn component<'a>(nodes: &[Node], text: &'a [u8], name: Name) -> &'a [u8] {
-    let (start, length) = nodes[name.index()].text;
-    &text[start as usize..][..usize::from(length)]
-}
-
-fn write_path(nodes: &[Node], text: &[u8], name: Name, path: &mut Vec<u8>) {
-    if name != Name::ROOT {
-        write_path(nodes, text, nodes[name.index()].parent, path);
-        path.push(b'/');
-        path.extend_from_slice(component(nodes, text, name));
     }
 }
 

@@ -5,11 +5,9 @@
 //! longest common end is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may have
 //! more in common than the name, so their bases count only where longer searches say nothing.
 
-use std::collections::HashSet;
-
-use super::HashMap;
 use super::kind::SearchKind;
 use super::names::{Name, Names};
+use super::{HashMap, HashSet};
 
 /// A search of a thread's that is under way.
 #[derive(Debug, Default)]
