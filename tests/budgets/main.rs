@@ -13,13 +13,7 @@ mod names;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
+#[path = "../skipped/mod.rs"]
+mod skipped;
+#[cfg(target_os = "linux")]
 mod trace;
-
-/// Who mounts changes the table of mounts, which a watched index follows: one at a time.
-#[cfg(target_os = "linux")]
-static MOUNT_TABLE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-#[cfg(target_os = "linux")]
-fn mount_table() -> std::sync::MutexGuard<'static, ()> {
-    MOUNT_TABLE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}

@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::skipped::skipped;
+
 /// Requests by operation.
 type Requests = BTreeMap<String, u64>;
 
@@ -21,7 +23,6 @@ const MINOR: u32 = 44;
 /// A mount of some sources; it is gone when this value is.
 struct Mounted {
     folder: tempfile::TempDir,
-    _table: std::sync::MutexGuard<'static, ()>,
 }
 
 fn thruway(arguments: &[&str], paths: &[&Path]) -> Output {
@@ -33,10 +34,10 @@ impl Mounted {
     /// Mounts `first` and, for a merged view, `second`, or says why this machine cannot.
     fn new(options: &[&str], sources: &[&str]) -> Option<Self> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: /dev/fuse: {error}");
+            skipped(format_args!("/dev/fuse: {error}"));
             return None;
         }
-        let mounted = Self { folder: tempfile::tempdir().unwrap(), _table: crate::mount_table() };
+        let mounted = Self { folder: tempfile::tempdir().unwrap() };
         for source in sources {
             fs::create_dir_all(mounted.path(source).join("folder")).unwrap();
             fs::write(mounted.path(source).join(format!("in_{source}")), "text").unwrap();
@@ -53,7 +54,7 @@ impl Mounted {
         let output = thruway(&arguments, &places);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         if error.contains("Operation not permitted") {
-            eprintln!("skipped: {}", error.trim());
+            skipped(error.trim());
             return None;
         }
         assert!(output.status.success(), "{error}");
@@ -74,7 +75,7 @@ impl Mounted {
         let minor = protocol.as_deref().and_then(|text| text.strip_prefix("7."));
         let is_new = minor.and_then(|minor| minor.parse().ok()) >= Some(MINOR);
         if !is_new {
-            eprintln!("skipped: the counts are those of FUSE 7.{MINOR}, not {protocol:?}");
+            skipped(format_args!("the counts are those of FUSE 7.{MINOR}, not {protocol:?}"));
         }
         is_new
     }

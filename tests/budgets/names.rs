@@ -100,7 +100,6 @@ mod linux {
 
     #[test]
     fn a_watched_index_asks_for_the_hit_alone() {
-        let _table = crate::mount_table();
         let folders = Folders::new();
         let places = Places { path: &folders.path, before: &[] };
         let plan = Plan::new(&Rules::exec(), b"any", &places).unwrap();

@@ -1,5 +1,5 @@
 //! What a request costs the server: one read and one write for a short Rack application; for a file its
-//! look-ups, and no copy of it.
+//! look-ups, and no copy of it; nothing while there is none.
 
 #[expect(dead_code, reason = "its other tests need more of it")]
 #[path = "../it/http.rs"]
@@ -10,6 +10,7 @@ use std::fs;
 use std::net::Shutdown;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use http::Server;
 
@@ -52,6 +53,43 @@ fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
         ("close", 1),
     ];
     assert_costs(folder.path(), &["-w", "1"], "/a.txt", &calls);
+}
+
+#[test]
+fn an_idle_server_is_never_woken() {
+    let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
+    let site = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/static_site");
+    for (target, options) in [
+        (application, &["-t", "3", "-e", "production"][..]),
+        (application, &["-w", "2", "-t", "2", "-e", "production"]),
+        (site, &["-w", "2"]),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thruway"));
+        let server = Server::start(command.args(["serve", target, "-p", "0"]).args(options));
+        assert_eq!(server.get("/", "").status, 200);
+        // It comes to rest after its last request: at some time nothing happens for a second.
+        let is_at_rest = || {
+            let before = wake_ups(server.pid());
+            std::thread::sleep(Duration::from_secs(1));
+            before == wake_ups(server.pid())
+        };
+        assert!((0..20).any(|_| is_at_rest()), "{target} with {options:?} never sleeps");
+    }
+}
+
+/// How often the threads of a process and of its children have waited for something.
+fn wake_ups(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let of_thread = |thread: fs::DirEntry| {
+        let read = |name| fs::read_to_string(thread.path().join(name)).expect("it is readable");
+        let status = read("status");
+        let waits = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let waits: u64 = waits.expect("it is there").trim().parse().expect("it is a number");
+        let children = read("children");
+        let children = children.split_whitespace().map(|child| child.parse().expect("a number"));
+        waits + children.map(wake_ups).sum::<u64>()
+    };
+    threads.flatten().map(of_thread).sum()
 }
 
 /// Each request makes the `golden` calls and no others.

@@ -23,6 +23,9 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod setup;
 #[cfg(target_os = "linux")]
+#[path = "../skipped/mod.rs"]
+mod skipped;
+#[cfg(target_os = "linux")]
 mod soak;
 #[cfg(target_os = "linux")]
 mod trace;

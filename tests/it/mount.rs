@@ -9,6 +9,10 @@ mod differential;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod fstab;
+#[cfg(test)]
+mod groups;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod ring;
@@ -19,6 +23,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
+use std::thread;
 
 use fixture::{Mounted, kill, processes_with, wait_until};
 
@@ -97,6 +102,46 @@ fn a_mount_whose_processes_were_killed_is_taken_away() {
     let unmount = thruway().arg("unmount").arg(&target).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn a_file_that_may_not_be_written_to_is_refused_as_beside_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::copy("/bin/sleep", mounted.source("program")).unwrap();
+    let mut program = Command::new(mounted.source("program")).arg("100").spawn().unwrap();
+    let append = |path| OpenOptions::new().append(true).open(path).unwrap_err().raw_os_error();
+    let running = [append(mounted.source("program")), append(mounted.target("program"))];
+    program.kill().and_then(|()| program.wait()).unwrap();
+    assert_eq!(running, [Some(26), Some(26)]);
+    assert!(OpenOptions::new().append(true).open(mounted.target("program")).is_ok());
+}
+
+#[test]
+fn the_sources_are_free_when_a_mount_was_taken_away() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
+    assert!(unmount.status.success(), "{}", stderr(&unmount));
+    assert_eq!(processes_with(&mounted.source("")).count(), 0);
+}
+
+#[test]
+fn a_mount_that_does_not_answer_is_taken_away_by_force() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let signal = |name: &str, process: u32| {
+        let sent = Command::new("kill").args([name, &process.to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP", mounted.worker());
+    let target = mounted.target("");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| fs::metadata(mounted.target("name")));
+        // It holds the mount, or will find it gone.
+        let unmount = thruway().arg("unmount").arg("--force").arg(&target).output().unwrap();
+        assert!(unmount.status.success(), "{}", stderr(&unmount));
+        assert!(waiting.join().unwrap().is_err());
+    });
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    assert_eq!(processes_with(&mounted.source("")).count(), 0);
 }
 
 #[test]

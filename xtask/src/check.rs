@@ -72,7 +72,9 @@ fn steps(root: &Path) -> Vec<Step> {
         // Tests of the binary start Ruby with it.
         step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
+        step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
         step("windows", crate::cargo(), &["x", "windows"]),
+        step("aarch64", crate::cargo(), &["x", "aarch64"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]
@@ -101,10 +103,12 @@ impl Step {
     }
 }
 
-/// The last line of a test runner that ran at least one test: libtest's, or minitest's.
+/// The last line of a test runner that ran at least one test, libtest's or minitest's; and what was left
+/// out, with its reason.
 fn is_summary(line: &str) -> bool {
+    let left_out = line.starts_with("skipped: ") || line.contains(": skipped, because ");
     let libtest = line.starts_with("test result:") && !line.contains(" 0 passed; 0 failed");
-    libtest || (line.contains(" runs, ") && line.contains(" assertions, "))
+    left_out || libtest || (line.contains(" runs, ") && line.contains(" assertions, "))
 }
 
 #[cfg(test)]
@@ -116,6 +120,8 @@ mod tests {
         assert!(is_summary("test result: ok. 17 passed; 0 failed; 0 ignored; 0 measured"));
         assert!(is_summary("12 runs, 30 assertions, 0 failures, 0 errors, 0 skips"));
         assert!(!is_summary("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured"));
+        assert!(is_summary("skipped: /dev/fuse: No such file or directory"));
+        assert!(is_summary("windows: skipped, because this machine lacks wine"));
         assert!(!is_summary("running 17 tests"));
     }
 }

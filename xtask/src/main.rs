@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a task talks to its developer")]
 
+mod aarch64;
 mod bench;
 mod check;
+mod debian;
 mod fuzz;
 mod gem;
 mod layers;
@@ -32,6 +34,7 @@ enum Task {
     Bench(bench::Bench),
     Gem(gem::Gem),
     Windows(windows::Windows),
+    Aarch64(aarch64::Aarch64),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
     Prove(prove::Prove),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
+        Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),

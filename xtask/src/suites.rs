@@ -20,6 +20,9 @@ pub(crate) struct Suites {
     /// How many operations fsx does in each mode
     #[arg(long, default_value_t = 3000)]
     operations: u64,
+    /// Only with the suites that are in target/tools already
+    #[arg(long)]
+    at_hand: bool,
     /// The release build is tested, not the debug build
     #[arg(long)]
     release: bool,
@@ -58,6 +61,15 @@ impl Suites {
         }
         let tools = root.join("target/tools");
         for (suite, version) in SUITES {
+            if is_at_hand(&tools, suite, version) {
+                continue;
+            }
+            if self.at_hand {
+                println!(
+                    "suites: not run, because {suite} {version} is not in target/tools; cargo x suites installs it"
+                );
+                return Ok(());
+            }
             install(&tools, suite, version)?;
         }
         let profile = if self.release { "release" } else { "debug" };
@@ -82,11 +94,12 @@ fn missing() -> Option<&'static str> {
     device.is_err().then_some("/dev/fuse cannot be opened")
 }
 
+fn is_at_hand(tools: &Path, suite: &str, version: &str) -> bool {
+    let said = Command::new(tools.join("bin").join(suite)).arg("--version").output();
+    said.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version))
+}
+
 fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
-    let installed = Command::new(tools.join("bin").join(suite)).arg("--version").output();
-    if installed.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version)) {
-        return Ok(());
-    }
     println!("suites: installing {suite} {version} into target/tools");
     let mut install = Command::new(crate::cargo());
     install.args(["install", "--quiet", "--locked", "--version", version, "--root"]);

@@ -10,6 +10,8 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
+use crate::debian;
+
 const TARGET: &str = "x86_64-win7-windows-gnu";
 
 /// What has a part on Windows.
@@ -52,9 +54,7 @@ impl Windows {
 
 /// The packages that are not there.
 pub(crate) fn missing() -> Option<String> {
-    let is_missing = |(file, _): &&(&str, &str)| !Path::new(file).is_file();
-    let missing: Vec<_> = NEEDED.iter().filter(is_missing).map(|(_, package)| *package).collect();
-    (!missing.is_empty()).then(|| missing.join(" "))
+    debian::missing(&NEEDED)
 }
 
 /// Wine with a folder of its own; its server ends with this value.
@@ -87,8 +87,13 @@ impl Wine {
     /// A command that finds Wine's folder.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.root).env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
+        self.settle(command.current_dir(&self.root));
         command
+    }
+
+    /// Lets whatever a command starts run in Wine's folder.
+    fn settle(&self, command: &mut Command) {
+        command.env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
     }
 
     /// Ends Wine's server, with all that still runs under it. One that has ended already is as good.
@@ -105,17 +110,10 @@ impl Wine {
     ) -> Result<Command, String> {
         let mut arguments = arguments.into_iter();
         let verb = arguments.next().ok_or("cargo needs a command")?;
-        let mut cargo = self.command("/usr/bin/cargo");
+        let mut cargo = debian::cargo(&self.root);
+        self.settle(&mut cargo);
         cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(arguments);
-        let mut with_debian_first = OsString::from("/usr/bin:");
-        with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());
-        for rustup in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"] {
-            cargo.env_remove(rustup);
-        }
         cargo
-            .env("PATH", with_debian_first)
-            .env("RUSTC", "/usr/bin/rustc")
-            .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_TARGET_DIR", self.root.join("target/windows"))
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc")
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_RUNNER", "wine");

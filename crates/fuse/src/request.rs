@@ -3,11 +3,10 @@
 use std::ffi::CStr;
 use std::fmt;
 
+use crate::operation::{Forgets, Operation};
 use crate::wire::{
-    AccessIn, BatchForgetIn, CopyFileRangeIn, CreateIn, EXTENSION_GROUPS, ExtensionHeader,
-    FAllocateIn, FSyncIn, FlushIn, ForgetIn, ForgetOne, GetAttrIn, GetXattrIn, InHeader, InitIn,
-    InterruptIn, LSeekIn, LinkIn, LockIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn, Rename2In,
-    RenameIn, SetAttrIn, SetXattrIn, StatxIn, Wire, WriteIn, opcode,
+    BatchForgetIn, EXTENSION_GROUPS, ExtensionHeader, ForgetIn, ForgetOne, GetXattrIn, InHeader,
+    LinkIn, Rename2In, RenameIn, SetXattrIn, Wire, WriteIn, opcode,
 };
 
 /// The bytes of one request as they arrived.
@@ -50,118 +49,6 @@ pub struct Request<'a> {
     pub caller: Caller,
     /// What is asked for.
     pub operation: Operation<'a>,
-}
-
-/// What is asked for. Names are single components without a slash.
-#[derive(Debug, Clone, Copy)]
-#[expect(missing_docs, reason = "the kernel's own names, described in `wire`")]
-pub enum Operation<'a> {
-    Init(InitIn, u32),
-    Destroy,
-    Interrupt(InterruptIn),
-    Lookup {
-        name: &'a CStr,
-    },
-    Forget {
-        lookups: u64,
-    },
-    BatchForget(Forgets<'a>),
-    GetAttr(GetAttrIn),
-    Statx(StatxIn),
-    SetAttr(SetAttrIn),
-    ReadLink,
-    SymLink {
-        name: &'a CStr,
-        target: &'a CStr,
-    },
-    MkNod {
-        with: MkNodIn,
-        name: &'a CStr,
-    },
-    MkDir {
-        with: MkDirIn,
-        name: &'a CStr,
-    },
-    Unlink {
-        name: &'a CStr,
-    },
-    RmDir {
-        name: &'a CStr,
-    },
-    Rename {
-        name: &'a CStr,
-        new_parent: u64,
-        new_name: &'a CStr,
-        flags: u32,
-    },
-    Link {
-        source: u64,
-        name: &'a CStr,
-    },
-    Open(OpenIn),
-    Create {
-        with: CreateIn,
-        name: &'a CStr,
-    },
-    TmpFile(CreateIn),
-    Read(ReadIn),
-    Write {
-        with: WriteIn,
-        data: &'a [u8],
-    },
-    Flush(FlushIn),
-    Release(ReleaseIn),
-    FSync(FSyncIn),
-    SyncFs,
-    OpenDir(OpenIn),
-    ReadDir(ReadIn),
-    ReadDirPlus(ReadIn),
-    ReleaseDir(ReleaseIn),
-    FSyncDir(FSyncIn),
-    StatFs,
-    SetXattr {
-        with: SetXattrIn,
-        name: &'a CStr,
-        value: &'a [u8],
-    },
-    GetXattr {
-        size: u32,
-        name: &'a CStr,
-    },
-    ListXattr {
-        size: u32,
-    },
-    RemoveXattr {
-        name: &'a CStr,
-    },
-    GetLock(LockIn),
-    SetLock {
-        with: LockIn,
-        wait: bool,
-    },
-    Access(AccessIn),
-    FAllocate(FAllocateIn),
-    LSeek(LSeekIn),
-    CopyFileRange {
-        with: CopyFileRangeIn,
-        long: bool,
-    },
-    /// An operation that this protocol does not know, or that makes no sense here.
-    Other(u32),
-}
-
-/// Inodes that are forgotten at once.
-#[derive(Debug, Clone, Copy)]
-pub struct Forgets<'a> {
-    bytes: &'a [u8],
-}
-
-impl Iterator for Forgets<'_> {
-    type Item = ForgetOne;
-
-    fn next(&mut self) -> Option<ForgetOne> {
-        ForgetOne::take(&mut self.bytes)
-    }
 }
 
 impl<'a> Frame<'a> {
@@ -430,6 +317,7 @@ impl std::error::Error for Malformed {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::MkDirIn;
     use proptest::prelude::*;
 
     fn header(number: u32, length: usize, extensions: u16) -> Vec<u8> {

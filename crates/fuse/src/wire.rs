@@ -3,11 +3,17 @@
 //! A structure is its fields, one behind the other: the kernel lays them out without holes, so
 //! there is nothing to align and nothing to trust.
 
+mod attributes;
+mod connection;
 mod constants;
-mod structures;
+mod files;
+mod names;
 
+pub use attributes::*;
+pub use connection::*;
 pub use constants::*;
-pub use structures::*;
+pub use files::*;
+pub use names::*;
 
 /// A value with a fixed size on the wire.
 pub trait Wire: Sized {
@@ -58,6 +64,31 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
         self.iter().for_each(|one| one.put(bytes));
     }
 }
+
+/// Declares structures with the kernel's fields in the kernel's order.
+macro_rules! structures {
+    ($($(#[$about:meta])* $name:ident { $($(#[$field_about:meta])* $field:ident: $type:ty,)* })*) => {$(
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_about])* pub $field: $type,)* }
+
+        impl Wire for $name {
+            const SIZE: usize = 0 $(+ <$type as Wire>::SIZE)*;
+
+            #[inline]
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                Some(Self { $($field: <$type as Wire>::take(bytes)?,)* })
+            }
+
+            #[inline]
+            fn put(&self, bytes: &mut Vec<u8>) {
+                $(self.$field.put(bytes);)*
+            }
+        }
+    )*};
+}
+
+use structures;
 
 #[cfg(test)]
 mod tests {

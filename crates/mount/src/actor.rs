@@ -57,7 +57,7 @@ impl Actor {
         caller: &Caller,
         mode: u32,
         umask_bits: u32,
-        make: impl FnOnce() -> Result<T, Errno>,
+        mut make: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         if self.umask != umask_bits & 0o777 {
             self.umask = umask_bits & 0o777;
@@ -71,9 +71,28 @@ impl Actor {
             // Made by us, it would belong to us: that is not the caller's to decide.
             return Err(Errno::PERM);
         }
-        let became = self.become_caller(caller);
+        let folder_group = caller.folder_group.map(Gid::from_raw);
+        let made = self.as_caller(caller, folder_group.as_slice(), &mut make);
+        if !matches!(made, Err(Errno::ACCESS)) {
+            return made;
+        }
+        // The kernel has found it right, by another of the caller's groups: one in an access list.
+        match groups_of(caller.pid) {
+            Some(groups) => self.as_caller(caller, &groups, &mut make),
+            None => made,
+        }
+    }
+
+    fn as_caller<T>(
+        &self,
+        caller: &Caller,
+        groups: &[Gid],
+        make: &mut impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let groups = if self.can_set_groups { groups } else { &[] };
+        let became = self.become_caller(caller, groups);
         let made = became.and_then(|()| make());
-        self.become_self(caller)?;
+        self.become_self(!groups.is_empty())?;
         made
     }
 
@@ -101,19 +120,19 @@ impl Actor {
         changed
     }
 
-    fn become_caller(&self, caller: &Caller) -> Result<(), Errno> {
-        if let (Some(group), true) = (caller.folder_group, self.can_set_groups) {
-            set_thread_groups(&[Gid::from_raw(group)])?;
+    fn become_caller(&self, caller: &Caller, groups: &[Gid]) -> Result<(), Errno> {
+        if !groups.is_empty() {
+            set_thread_groups(groups)?;
         }
         set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
         set_thread_res_uid(None, Uid::from_raw(caller.uid), None)
     }
 
-    fn become_self(&self, caller: &Caller) -> Result<(), Errno> {
+    fn become_self(&self, had_groups: bool) -> Result<(), Errno> {
         // The user first: it brings back the right to change the groups.
         set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
         set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
-        if caller.folder_group.is_some() && self.can_set_groups {
+        if had_groups {
             set_thread_groups(&[])?;
         }
         // Going back to root brings every permitted capability back, this one too.
@@ -131,7 +150,29 @@ impl Actor {
     }
 }
 
+/// The supplementary groups of a thread that waits for our answer. A request names at most one of them.
+fn groups_of(pid: u32) -> Option<Vec<Gid>> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
+    groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()
+}
+
 /// The errno of an error that the system reported.
 pub(crate) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_groups_of_a_thread_are_those_that_it_has() {
+        let mut own = rustix::process::getgroups().unwrap();
+        let mut said = groups_of(std::process::id()).unwrap();
+        own.sort_unstable_by_key(|group| group.as_raw());
+        said.sort_unstable_by_key(|group| group.as_raw());
+        assert_eq!(own, said);
+        assert_eq!(groups_of(0), None);
+    }
 }

@@ -149,6 +149,16 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
+/// Takes the mount away from everybody: who waits for an answer gets an error, and so does who asks
+/// again. Others than root cannot cut anyone off; the end of the daemon does.
+pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
+    match unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
+        Ok(()) => Ok(()),
+        // Somebody has something open there.
+        Err(_) => detach(target, true),
+    }
+}
+
 /// Takes the mount away. `lazy`: at once for new users; those who use it now keep it until they are
 /// done.
 pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
@@ -160,7 +170,7 @@ pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     unmount(target, flags).map_err(|errno| {
         let error = Error::new("cannot unmount", target, errno);
         if errno == Errno::BUSY {
-            error.with_hint("--lazy takes it away once nobody uses it")
+            error.with_hint("--lazy takes it away once nobody uses it, --force at once")
         } else {
             error
         }

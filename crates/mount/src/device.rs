@@ -8,6 +8,7 @@ use rustix::io::{Errno, read, write};
 use thruway_fuse::{Answer, Frame};
 
 use crate::actor::Actor;
+use crate::company::Company;
 use crate::memory::Memory;
 use crate::pool::{Job, Pool};
 use crate::reply::Replier;
@@ -84,6 +85,7 @@ pub(crate) struct Reader<'a> {
     device: Arc<Device>,
     replier: Arc<dyn Replier>,
     actor: Actor,
+    company: Company,
     buffer: Vec<u8>,
     answer: Answer,
     view: &'a View,
@@ -103,6 +105,7 @@ impl<'a> Reader<'a> {
             replier: Arc::clone(&device) as _,
             device,
             actor: Actor::new()?,
+            company: Company::new()?,
             buffer: vec![0; payload_bytes_max + OVERHEAD_BYTES],
             answer: Answer::default(),
             view,
@@ -144,7 +147,7 @@ impl<'a> Reader<'a> {
     }
 
     fn serve(&mut self, length: usize) {
-        let Self { device, replier, actor, answer, view, memory, pool, .. } = self;
+        let Self { device, replier, actor, company, answer, view, memory, pool, .. } = self;
         let bytes = &self.buffer[..length];
         // A request that cannot be read gets no answer worth having: the kernel is at fault.
         let Ok(frame) = Frame::joined(bytes) else { return };
@@ -153,6 +156,7 @@ impl<'a> Reader<'a> {
             answer.fail(Errno::INVAL.raw_os_error());
             return device.reply(frame.unique(), answer);
         };
+        company.keep(request.caller.pid);
         if view.is_slow(&request) {
             pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(replier) });
         } else if view.serve(actor, replier, &request, answer) == Outcome::Answered {

@@ -10,6 +10,7 @@ mod actor;
 mod attach;
 mod branches;
 mod channel;
+mod company;
 mod descriptors;
 mod device;
 mod error;
@@ -32,6 +33,9 @@ mod proc_path;
 mod reply;
 mod ring;
 mod row;
+#[cfg(test)]
+#[path = "../../../tests/skipped/mod.rs"]
+mod skipped;
 mod status;
 mod supervisor;
 mod unmount;
@@ -46,4 +50,4 @@ pub use log::{Level, Log, LogTarget};
 pub use plan::{CreatePolicy, Mode, Plan, Transport};
 pub use policy::PolicyFile;
 pub use status::{Answered, Status, status};
-pub use unmount::{resolve_target, unmount};
+pub use unmount::{Manner, resolve_target, unmount};

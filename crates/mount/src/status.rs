@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Uid, geteuid};
+use rustix::process::{Pid, Uid, geteuid};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, mounts};
@@ -98,12 +98,34 @@ pub(crate) fn socket_name(mount_device: &str) -> String {
     format!("thruway-mount-{mount_device}")
 }
 
-fn ask(mount_device: &str) -> io::Result<Status> {
+/// The process that keeps the mount alive, whether it answers or not; `None` if this process cannot
+/// see it.
+pub(crate) fn daemon(mount_device: &str) -> io::Result<Option<Pid>> {
+    // The kernel notes who listens, and that is not the worker.
+    let credentials = socket_peercred(connect(mount_device)?.as_fd())?;
+    Ok(Some(credentials.pid).filter(|pid| pid.as_raw_pid() > 0))
+}
+
+fn connect(mount_device: &str) -> io::Result<UnixStream> {
     let name = SocketAddr::from_abstract_name(socket_name(mount_device))?;
     let socket = UnixStream::connect_addr(&name)?;
     if !is_trusted(&socket)? {
         return Err(io::Error::other("another user answers in its place"));
     }
+    Ok(socket)
+}
+
+/// A worker that is about to die may take the question with it, and the next one is asked.
+fn ask(mount_device: &str) -> io::Result<Status> {
+    let lost = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
+    ask_once(mount_device).or_else(|error| match lost(&error) {
+        true => ask_once(mount_device),
+        false => Err(error),
+    })
+}
+
+fn ask_once(mount_device: &str) -> io::Result<Status> {
+    let socket = connect(mount_device)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
     socket.take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;

@@ -26,8 +26,11 @@ use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
 /// How long users of the mount have to finish when it is taken away.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// How long a worker has that nobody can use any more.
+const GRACE_ALONE: Duration = Duration::from_millis(200);
+
 /// How long the daemon of a mount before us may take to end.
-const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(2);
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Most sources of one view.
 const SOURCES_MAX: usize = 10_000;
@@ -218,7 +221,11 @@ impl<'a> Estate<'a> {
                 }
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.log.warn("the mount is still in use; its users are cut off");
+                self.log.warn(if self.is_cut_off() {
+                    "the worker hangs; it is killed"
+                } else {
+                    "the mount is still in use; its users are cut off"
+                });
                 drop(child.kill());
             }
         }
@@ -245,7 +252,14 @@ impl<'a> Estate<'a> {
         {
             self.log.error(error);
         }
-        Instant::now() + GRACE
+        Instant::now() + if self.is_cut_off() { GRACE_ALONE } else { GRACE }
+    }
+
+    /// Whether the kernel has ended the connection.
+    fn is_cut_off(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut device = [PollFd::new(&self.devices[0], PollFlags::empty())];
+        poll(&mut device, Some(&at_once)).is_ok() && device[0].revents().contains(PollFlags::ERR)
     }
 
     fn give_orders(

@@ -1,26 +1,81 @@
 //! Taking a mount away.
 
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::proc_path::ProcPath;
 use crate::{Error, attach, mounts, status};
 
-/// Unmounts. `lazy` takes it away at once for new users, and for the present ones when they are
-/// done. A mount whose daemon is dead is taken away all the same.
+/// How long a daemon may take to end. One that is told to has its worker killed after some seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a mount is taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// If nobody uses it.
+    Orderly,
+    /// At once for new users, and for the present ones when they are done.
+    Lazy,
+    /// At once for everybody. Who waits for an answer gets an error, and the daemon is ended.
+    Forced,
+}
+
+/// Unmounts. A mount whose daemon is dead is taken away all the same.
 ///
 /// # Errors
 /// There is no mount of ours at `target`, it is in use, or we may not.
-pub fn unmount(target: &Path, lazy: bool) -> Result<(), Error> {
+pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     let mounted = mounts::at(target)
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
-    match mounted {
-        Some(mounted) if mounted.is_ours() => attach::detach(target, lazy),
-        _ => Err(status::not_ours(target)),
+    let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
+        return Err(status::not_ours(target));
+    };
+    // Asked before the mount is gone: its number is given to the next one.
+    let daemon = Daemon::of(&mounted);
+    match manner {
+        Manner::Lazy => return attach::detach(target, true),
+        Manner::Orderly => attach::detach(target, false)?,
+        Manner::Forced => attach::detach_by_force(target)?,
+    }
+    let ended = daemon.map_or(Ok(()), |daemon| daemon.end(manner == Manner::Forced));
+    ended.map_err(|errno| Error::new("cannot end the daemon of", target, errno))
+}
+
+/// The process that keeps a mount alive.
+struct Daemon {
+    pid: Pid,
+    process: OwnedFd,
+}
+
+impl Daemon {
+    /// `None` if it has died or cannot be seen from here.
+    fn of(mounted: &mounts::Mounted) -> Option<Self> {
+        let pid = status::daemon(&mounted.device).ok().flatten()?;
+        Some(Self { pid, process: pidfd_open(pid, PidfdFlags::empty()).ok()? })
+    }
+
+    /// Waits for its end, which frees the sources. It ends by itself when the mount is gone, unless its
+    /// worker hangs.
+    fn end(&self, is_forced: bool) -> Result<(), Errno> {
+        if is_forced {
+            match kill_process(self.pid, Signal::TERM) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let patience = Timespec::try_from(PATIENCE).ok();
+        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], patience.as_ref())? {
+            0 if is_forced => Err(Errno::TIMEDOUT),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -33,7 +88,7 @@ pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
     let failed = |errno| {
         let error = Error::new("cannot open", target, errno);
         match errno {
-            rustix::io::Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
+            Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
             _ => error,
         }
     };

@@ -128,13 +128,13 @@ fn key(place: &OwnedFd) -> Result<FolderKey, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
     use std::fs::{self, File};
 
     #[test]
     fn own_changes_are_skipped_and_others_are_told() {
         let Ok(watch) = Watch::new() else {
-            eprintln!("skipped: no fanotify for this user");
-            return;
+            return skipped("no fanotify for this user");
         };
         let folder = tempfile::tempdir().unwrap();
         let place: OwnedFd = File::open(folder.path()).unwrap().into();

@@ -123,6 +123,17 @@ impl Engine {
         }
     }
 
+    /// Learns what has happened while nobody can serve here, such as during a long request, and sends
+    /// those who wait to other workers of the fleet.
+    pub fn send_away(&mut self, events: &mut Events) {
+        if let Some(member) = &self.fleet {
+            member.note_absence();
+        }
+        self.waiter.wait(events, Some(0));
+        self.take(events);
+        self.send_waiting();
+    }
+
     /// Serves the next connection in line; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
         while let Some(place) = self.core.rotation.next() {

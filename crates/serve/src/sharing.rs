@@ -95,6 +95,22 @@ impl Engine {
         }
     }
 
+    /// Sends connections that wait to other workers, because nobody here is going to serve them soon.
+    pub(crate) fn send_waiting(&mut self) {
+        let waiting = self.movable().filter(|(_, connection)| connection.has_work());
+        let keys: Vec<_> = waiting.map(|(key, _)| key).collect();
+        let connections_max = self.core.settings.connections_max;
+        // Whoever stands first goes first.
+        for key in keys.into_iter().rev() {
+            let Some(target) =
+                self.fleet.as_mut().and_then(|member| member.refuge(connections_max))
+            else {
+                return;
+            };
+            self.send(Some(key), target);
+        }
+    }
+
     /// Connections that could go on in another worker, the last in line first.
     fn movable(&self) -> impl Iterator<Item = (Key, &Connection)> {
         let places = self.core.rotation.walk_back().take(CANDIDATES_MAX);

@@ -217,6 +217,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
     use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt;
 
@@ -225,8 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let base = File::open(folder.path()).unwrap();
         let Ok(watcher) = Watcher::new() else {
-            eprintln!("skipped: no fanotify for this user");
-            return;
+            return skipped("no fanotify for this user");
         };
         watcher.watch(base.as_fd()).unwrap();
         let path = folder.path().join("name");

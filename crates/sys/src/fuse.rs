@@ -96,13 +96,13 @@ unsafe impl Ioctl for OpenBacking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
     use std::os::fd::AsFd;
 
     #[test]
     fn a_device_that_is_not_mounted_cannot_be_cloned() {
         let Ok(device) = open() else {
-            eprintln!("skipped: /dev/fuse cannot be opened");
-            return;
+            return skipped("/dev/fuse cannot be opened");
         };
         assert!(clone(device.as_fd()).is_err());
         assert!(open_backing(device.as_fd(), device.as_fd()).is_err());

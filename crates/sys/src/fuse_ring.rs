@@ -259,14 +259,15 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
 
     #[test]
     fn a_device_that_is_not_mounted_ends_at_once_and_a_bell_is_heard() {
         let Ok(device) = crate::fuse::open() else {
-            return eprintln!("skipped: /dev/fuse cannot be opened");
+            return skipped("/dev/fuse cannot be opened");
         };
         if !is_available() {
-            return eprintln!("skipped: no io_uring");
+            return skipped("no io_uring");
         }
         let mut ring = FuseRing::new(device, &[(0, 2)], 8192).unwrap();
         ring.bell().unwrap().ring();

@@ -99,6 +99,7 @@ impl FileHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
     use std::fs::{self, File};
     use std::os::fd::AsFd;
 
@@ -109,8 +110,7 @@ mod tests {
         fs::write(path("a"), "text").unwrap();
         let base = File::open(folder.path()).unwrap();
         let Ok(handle) = FileHandle::of(base.as_fd(), c"a") else {
-            eprintln!("skipped: this file system has no handles");
-            return;
+            return skipped("this file system has no handles");
         };
         let (kind, bytes) = handle.parts();
         assert_eq!(FileHandle::from_parts(kind, bytes), Some(handle));
@@ -118,8 +118,7 @@ mod tests {
         assert_eq!(FileHandle::of(base.as_fd(), c"b").unwrap(), handle);
         match handle.open(base.as_fd(), libc::O_PATH) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                eprintln!("skipped: opening by handle needs CAP_DAC_READ_SEARCH");
-                return;
+                return skipped("opening by handle needs CAP_DAC_READ_SEARCH");
             }
             opened => drop(opened.unwrap()),
         }

@@ -168,6 +168,7 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
 
     /// A command that does nothing.
     fn nothing(number: u64) -> Entry {
@@ -180,7 +181,7 @@ mod tests {
     fn commands_complete_under_their_numbers_and_more_of_them_than_fit() {
         let mut ring = match IoRing::new(4) {
             Ok(ring) => ring,
-            Err(error) => return eprintln!("skipped: io_uring: {error}"),
+            Err(error) => return skipped(format_args!("io_uring: {error}")),
         };
         for number in 0..6 {
             // SAFETY: the command names no memory.

@@ -43,6 +43,13 @@ impl Error {
         }
     }
 
+    /// Whether the memory that is shared with the command would be longer than a file may be.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        const EFBIG: i32 = 27;
+        matches!(&self.kind, Kind::System { error, .. } if error.raw_os_error() == Some(EFBIG))
+    }
+
     /// Of a command that could not be run: whether it is there, and may not be run or is no program.
     #[must_use]
     pub fn is_command_there(&self) -> Option<bool> {

@@ -78,11 +78,11 @@ impl Recorder {
     /// The command cannot be run, or the system does not let us trace.
     pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
         let failed = |error| Error::system(TRACE, command.program(), error);
+        let held = Mask::of(&HELD);
+        let mask = held.set();
         let calls = Calls::new();
         let area = Area::new(&calls.shapes()).map_err(failed)?;
         let doorbell = Doorbell::new().map_err(failed)?;
-        let held = Mask::of(&HELD);
-        let mask = held.set();
         let signals = signal::Reader::new(&held).map_err(failed)?;
         let with_stub = backend == Backend::Stub && cfg!(target_arch = "x86_64");
         let mut reader = Reader::new(calls);
@@ -184,8 +184,9 @@ impl Recorder {
     }
 }
 
-/// Signals that we hold back, to pass them on.
-const HELD: [i32; 8] = [
+/// Signals that we hold back: to pass them on, and `SIGXFSZ` because a recording that is as long as a
+/// file may be is an error like any other.
+const HELD: [i32; 9] = [
     number::SIGCHLD,
     number::SIGHUP,
     number::SIGINT,
@@ -194,5 +195,6 @@ const HELD: [i32; 8] = [
     number::SIGTSTP,
     number::SIGUSR1,
     number::SIGUSR2,
+    number::SIGXFSZ,
 ];
-const NOT_PASSED: [i32; 1] = [number::SIGCHLD];
+const NOT_PASSED: [i32; 2] = [number::SIGCHLD, number::SIGXFSZ];

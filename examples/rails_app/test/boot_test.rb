@@ -36,6 +36,19 @@ class BootTest < Minitest::Test
     end
   end
 
+  # What breaks Rack's rules is raised where the server calls, and the server's answer is a 500.
+  def test_every_page_keeps_rack_s_rules
+    command = self.class.thruway("-e", "production", "-w", "2")
+    serve(command.map { |word| word == "." ? "lint.ru" : word }) do |http|
+      pages = %w[/ /stops/3 /up /slow?seconds=0.01 /busy?seconds=0.01 /style.css /download]
+      pages.each { |path| get(http, path) }
+      assert_match "No such stop", get(http, "/stops/0", 404).body
+      assert_match "Something broke", get(http, "/broken", 500).body
+      assert_equal "302", leave_note(http, "by the rules").code
+      assert_equal "200", http.head("/").code
+    end
+  end
+
   def test_development_boots_too
     serve(self.class.thruway("-e", "development")) do |http|
       assert_match "Halfway house", get(http, "/").body
@@ -111,6 +124,8 @@ class BootTest < Minitest::Test
     FileUtils.mkdir(@copy)
     kept = Dir.children(APPLICATION) - %w[tmp log]
     FileUtils.cp_r(kept.map { |name| File.join(APPLICATION, name) }, @copy)
+    rules = "require 'rack/lint'\nuse Rack::Lint\n"
+    File.write("#{@copy}/lint.ru", rules + File.read("#{@copy}/config.ru"))
   end
 
   def port(output)

@@ -98,13 +98,16 @@ module Thruway
     def work(index, hears, says)
       [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
       Signals.restore
+      # A signal that came before was taken as the master takes it.
+      exit!(0) if @stopping
       worker = Worker.new(index, @configuration, @application, @listeners.descriptors, @fleet)
       exit!(worker.run(alive: @alive, says: says))
     end
 
-    # Waits for a signal or for a worker that serves, a second at most.
+    # Waits for a signal or for a worker that serves; a second at most if there is more to do.
     def wait_for_news
-      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, 1)
+      seconds = @stopping || running.size < @places.size ? 1 : nil
+      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, seconds)
       readable&.each do |io|
         text = io.read_nonblock(256, exception: false)
         hear_from(io, text) unless io == @wakeup

@@ -18,6 +18,7 @@ module Thruway
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
+      @is_worker = !fleet.nil?
       @engine = Engine.create(self, app: app, env: template, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
                                     fleet: fleet, worker: worker, **settings.engine_options)
@@ -26,6 +27,7 @@ module Thruway
     # Serves until it is stopped and the last answers are sent.
     def run
       @threads = Array.new(@settings.threads) { |number| start_thread(number) }
+      @threads << start_porter if @is_worker
       @threads.each(&:join)
     end
 
@@ -41,6 +43,14 @@ module Thruway
       Thread.new do
         Thread.current.name = "thruway-#{number}"
         @engine.serve(number)
+      end
+    end
+
+    # Sends connections that nobody here can serve for now to other workers.
+    def start_porter
+      Thread.new do
+        Thread.current.name = "thruway-porter"
+        @engine.send_away
       end
     end
 

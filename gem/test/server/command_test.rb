@@ -208,6 +208,51 @@ class CommandTest < Minitest::Test
                     "cannot write the pidfile: No such file or directory"
   end
 
+  # Says which process serves it; /wait answers when a line comes through the fifo.
+  WAITING = <<~'RUBY'
+    run lambda { |env|
+      File.read("gate") if env["PATH_INFO"] == "/wait"
+      [200, {}, [Process.pid.to_s]]
+    }
+  RUBY
+
+  # Kept connections by the worker that serves them.
+  def connections_by_worker(count)
+    Array.new(count) { connect }.group_by { |client| client.request.body }
+  end
+
+  def test_connections_are_spread_over_the_workers
+    write("config.ru", WAITING)
+    start("-w", "2", "-t", "1")
+    assert_equal [4, 4], connections_by_worker(8).values.map(&:size)
+  end
+
+  def test_whoever_waits_behind_a_long_request_is_served_by_another_worker
+    write("config.ru", WAITING)
+    File.mkfifo(File.join(@folder, "gate"))
+    start("-w", "2", "-t", "1")
+    blocked, (long, short) = connections_by_worker(4).find { |_, clients| clients.size > 1 }
+    long.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    3.times { refute_equal blocked, short.request.body }
+    4.times { refute_equal blocked, get.body, "new connections go elsewhere, too" }
+    File.write(File.join(@folder, "gate"), "now\n")
+    assert_equal blocked, long.response.body
+  end
+
+  def test_a_signal_during_the_forking_of_workers_stops_them_all
+    write("config.ru", HELLO)
+    stop = "Process.kill('TERM', Process.pid) if index == 1"
+    write("thruway.rb", "before_worker_fork { |index| #{stop} }")
+    out, said = IO.pipe
+    options = %w[-p 0 -w 4 -C thruway.rb]
+    @pids << spawn(BINARY, "serve", ".", *options, out: said, err: said, chdir: @folder)
+    said.close
+    _, status = Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(@pids.last) }
+    assert_predicate status, :success?
+    said = Timeout.timeout(PATIENCE_SECONDS) { out.read }
+    assert_equal "", said, "it ends: no worker has it open any more"
+  end
+
   def test_an_upload_that_cannot_be_kept_is_a_507_and_the_server_goes_on
     write("config.ru", "run ->(env) { [200, {}, [env['rack.input'].read.size.to_s]] }")
     ENV["TMPDIR"] = File.join(@folder, "none")

@@ -29,6 +29,21 @@ class LintTest < Minitest::Test
     assert_equal '[["q", "1"], ["a", "b c"]]', response.body
   end
 
+  def test_every_path_of_the_rack_example_passes
+    example = File.expand_path("../../../examples/rack_hello", __dir__)
+    folder = "#{example}/tmp"
+    app = Array(Rack::Builder.parse_file("#{example}/config.ru")).first
+    serve(Rack::Lint.new(app), sendfile: [[folder, folder]])
+    client = connect
+    %w[/ /cpu /sleep].each { |path| assert_equal 121, client.request(path).body.bytesize, path }
+    %w[/file /sendfile].each do |path|
+      assert_equal 9_000_000, client.request(path).body.bytesize, path
+      assert_equal 200, client.request(path, method: "HEAD").status, path
+    end
+    assert_equal 404, client.request("/nothing").status
+    assert_equal 121, client.request("/", method: "POST", body: "unread").body.bytesize
+  end
+
   def test_answers_pass
     client = connect
     assert_equal "ab", client.request("/each").body

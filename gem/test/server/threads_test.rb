@@ -17,6 +17,34 @@ class ThreadsTest < Minitest::Test
     assert_equal "/wait", waiting.response.body
   end
 
+  def test_the_watchdog_sleeps_while_nothing_is_in_the_application
+    serve(threads: 2) { [200, {}, ["ok"]] }
+    assert_equal "ok", get.body
+    eventually do
+      before = wake_ups
+      sleep 0.2
+      wake_ups == before
+    end
+  end
+
+  def test_a_busy_application_is_looked_at_only_where_ruby_does_not_tell
+    before = nil
+    serve(threads: 2) do
+      before = wake_ups
+      1_000_000.times { |number| number.to_s }
+      [200, {}, [(wake_ups - before).to_s]]
+    end
+    looks = get.body.to_i
+    RUBY_VERSION < "3.2" ? assert_operator(looks, :>, 5) : assert_operator(looks, :<, 5)
+  end
+
+  # How often the watchdogs of this process have gone to sleep.
+  def wake_ups
+    threads = Dir["/proc/self/task/*/comm"].select { |path| File.read(path) == "thruway-watch\n" }
+    counts = threads.map { |path| File.read(path.sub(/comm\z/, "status")) }
+    counts.sum { |text| text[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
+  end
+
   def test_as_many_requests_wait_together_as_there_are_threads
     inside = Queue.new
     gate = Queue.new

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::skipped::skipped;
 use crate::{run, stderr, stdout, thruway};
 
 /// How long a daemon may take for what it does at once.
@@ -32,7 +33,7 @@ impl Mounted {
         fill: impl FnOnce(&Self),
     ) -> Option<Self> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
-            eprintln!("skipped: /dev/fuse: {error}");
+            skipped(format_args!("/dev/fuse: {error}"));
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -43,7 +44,7 @@ impl Mounted {
         fill(&mounted);
         let output = mounted.mount(arguments);
         if stderr(&output).contains("Operation not permitted") {
-            eprintln!("skipped: {}", stderr(&output).trim());
+            skipped(stderr(&output).trim());
             return None;
         }
         assert!(output.status.success(), "{}", stderr(&output));

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::differential::{MODES, compare};
 use super::fixture::{Mounted, kill, wait_until};
+use crate::skipped::skipped;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -31,7 +32,7 @@ impl Switched {
         match switched {
             Ok(before) => Some(Self { before, _one: one }),
             Err(error) => {
-                eprintln!("skipped: {SWITCH}: {error}");
+                skipped(format_args!("{SWITCH}: {error}"));
                 None
             }
         }
@@ -49,7 +50,7 @@ fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
     let switch = Switched::to("Y")?;
     let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
     if mounted.status("transport") != "io_uring" {
-        eprintln!("skipped: no io_uring for this process");
+        skipped("no io_uring for this process");
         return None;
     }
     Some((mounted, switch))

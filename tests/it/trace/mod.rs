@@ -14,6 +14,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::skipped::skipped;
 use crate::thruway;
 
 /// A folder for one test, with a few programs made for it.
@@ -47,11 +48,10 @@ impl Place {
 }
 
 /// Whether a program is at hand; says in a line that a test is left out.
-#[expect(clippy::print_stderr, reason = "whoever reads the tests' output is to know")]
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
     }
     found
 }

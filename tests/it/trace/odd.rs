@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Place, has, trace};
+use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
 
 #[test]
@@ -77,8 +78,6 @@ fn a_set_user_id_program_runs_without_the_privilege() {
     let traced = identity(&place, &[thruway, "trace", "--"]);
     match (identity(&place, &[]).as_deref(), traced) {
         (Some("0\n"), Some(traced)) => assert_eq!(traced, "65534\n"),
-        _ => eprintln!(
-            "skipped: this takes root, a file system with such bits, and a readable binary"
-        ),
+        _ => skipped("set-user-ID takes root, a file system with it, and a readable binary"),
     }
 }

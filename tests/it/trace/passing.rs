@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Place, events, has, report, trace};
+use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
 
 const BACKENDS: [&str; 2] = ["stub", "ptrace"];
@@ -275,8 +276,7 @@ fn a_full_disk_does_not_harm_the_command() {
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&small).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: no small file system can be mounted here");
-        return;
+        return skipped("no small file system can be mounted here");
     }
     let recording = small.join("recording");
     let options = ["-o", recording.to_str().expect("text")];
@@ -295,6 +295,36 @@ fn a_full_disk_does_not_harm_the_command() {
         stderr(&output)
     );
     assert_eq!(report[0]["is_cut_short"], true);
+}
+
+#[test]
+fn a_limit_on_files_ends_the_recording_and_not_the_command() {
+    if !has("prlimit") {
+        return;
+    }
+    let place = Place::new();
+    let recording = place.path().join("recording");
+    let script = "echo ready; read line; ls -lR /etc >/dev/null; echo through; exit 6";
+    let (mut child, mut output) = started(&["-o", recording.to_str().expect("text")], script);
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args(["--fsize=4096", &format!("--pid={}", child.id())]);
+    assert!(prlimit.status().expect("prlimit starts").success());
+    child.stdin.take().expect("a pipe").write_all(b"go\n").expect("it is read");
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    let end = child.wait_with_output().expect("it ends");
+    assert_eq!((line.as_str(), end.status.code()), ("through\n", Some(6)));
+    assert!(stderr(&end).contains(" ends early: File too large"), "{}", stderr(&end));
+    assert_eq!(report(&recording)[0]["is_cut_short"], true);
+}
+
+#[test]
+fn a_limit_on_files_from_the_start_is_told() {
+    let script = format!("ulimit -f 8; exec {} trace -- true", env!("CARGO_BIN_EXE_thruway"));
+    let output = sh(&script).output().expect("sh starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("raise ulimit -f"), "{}", stderr(&output));
 }
 
 #[test]

@@ -54,7 +54,7 @@ constants! {
         /// Clear setuid and setgid.
         KILL_PRIVILEGES = 1 << 0,
     }
-    /// Which fields of [`super::SetAttrIn`](SetAttrIn) count.
+    /// Which fields of [`SetAttrIn`](super::SetAttrIn) count.
     setattr_flag: u32 {
         /// `mode`.
         MODE = 1 << 0,

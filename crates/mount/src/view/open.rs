@@ -66,6 +66,9 @@ impl View {
         let verdict = self.judge(&request.caller, Subject::Inode(id), access(flags))?;
         if flags.contains(OFlags::TRUNC) {
             self.truncate(actor, id, with)?;
+        } else if writes(flags) {
+            // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
+            self.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
         }
         let backing_id = self.inodes.update_backing(id, |backing| {
             self.acquire(backing, verdict, || self.back(&*self.place(id)?))

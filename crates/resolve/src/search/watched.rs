@@ -146,6 +146,7 @@ impl<F: Folders, W: Watch> Lister for Watched<F, W> {
 mod tests {
     use super::*;
     use crate::search::{Inotify, Places, Plan, Posix, Rules, Search};
+    use crate::skipped::skipped;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
@@ -308,7 +309,7 @@ mod tests {
             unshare
         };
         if !apart("true").output().is_ok_and(|output| output.status.success()) {
-            return eprintln!("skipped: no namespaces to mount in");
+            return skipped("no namespaces to mount in");
         }
         let this = std::env::current_exe().unwrap();
         let output = apart(this.to_str().unwrap()).args(["--exact", NAME]).output().unwrap();

@@ -86,6 +86,19 @@ impl Member {
     /// Notes a turn of a connection.
     pub(crate) fn note_turn(&mut self) {
         self.service.turns += 1;
+        self.row().set_absent(false);
+    }
+
+    /// Notes that nobody serves here for now: the others send nothing until the next turn.
+    pub(crate) fn note_absence(&self) {
+        self.row().set_absent(true);
+    }
+
+    /// Another worker that would serve a connection which waits here, if there is one.
+    pub(crate) fn refuge(&mut self, connections_max: usize) -> Option<usize> {
+        self.look();
+        let target = balance::placement(&self.loads, self.index, connections_max as u64);
+        (target != self.index).then_some(target)
     }
 
     /// Notes that there is nothing to do, or that there is again.

@@ -24,6 +24,8 @@ const VACANT: u64 = 0;
 const SERVING: u64 = 1;
 /// It serves those that it has.
 const DRAINING: u64 = 2;
+/// It would take connections, but whoever serves them is busy with one request for long.
+const ABSENT: u64 = 3;
 
 /// All rows.
 #[derive(Debug)]
@@ -90,6 +92,14 @@ impl Row<'_> {
         self.set(STATE, DRAINING);
     }
 
+    /// The worker is busy with one request, or back from it. One that drains or is dead stays so.
+    pub(super) fn set_absent(self, is_absent: bool) {
+        let (from, to) = if is_absent { (SERVING, ABSENT) } else { (ABSENT, SERVING) };
+        if self.at(STATE) == from {
+            self.set(STATE, to);
+        }
+    }
+
     pub(super) fn vacate(self) {
         self.set(STATE, VACANT);
         self.set(WAITING, 0);
@@ -151,8 +161,13 @@ mod tests {
         let load = table.row(1).load();
         assert!(load.is_serving && !table.row(1).is_waiting());
         assert_eq!((load.active, load.turns_per_second, load.idle_permille), (3, 50, 200));
-        table.row(1).drain();
+        table.row(1).set_absent(true);
         assert!(!table.row(1).load().is_serving);
+        table.row(1).set_absent(false);
+        assert!(table.row(1).load().is_serving);
+        table.row(1).drain();
+        table.row(1).set_absent(false);
+        assert!(!table.row(1).load().is_serving, "who drains is not back for that");
         assert_eq!(table.row(0).load().active, 0, "each has its own row");
     }
 

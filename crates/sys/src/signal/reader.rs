@@ -10,6 +10,7 @@ use std::ptr;
 pub mod number {
     pub use libc::{
         SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+        SIGXFSZ,
     };
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use thruway_mount::{CreatePolicy, Error, LogTarget, Mode, Plan, PolicyFile, Transport};
+use thruway_mount::{CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport};
 
 use crate::output::{Answer, Failure};
 
@@ -187,6 +187,10 @@ pub(crate) struct Unmount {
     /// Take it away at once for new users, and for the present ones when they are done
     #[arg(short = 'z', long)]
     lazy: bool,
+    /// Take it away at once for everybody: who waits for an answer gets an error, and its daemon is
+    /// ended
+    #[arg(short, long, conflicts_with = "lazy")]
+    force: bool,
     /// Where it is
     #[arg(value_name = "TARGET")]
     target: PathBuf,
@@ -195,7 +199,12 @@ pub(crate) struct Unmount {
 impl Unmount {
     pub(crate) fn run(self) -> Answer {
         let target = thruway_mount::resolve_target(&self.target).map_err(failure)?;
-        thruway_mount::unmount(&target, self.lazy).map_err(failure)?;
+        let manner = match (self.lazy, self.force) {
+            (true, _) => Manner::Lazy,
+            (_, true) => Manner::Forced,
+            _ => Manner::Orderly,
+        };
+        thruway_mount::unmount(&target, manner).map_err(failure)?;
         Ok(ExitCode::SUCCESS)
     }
 }

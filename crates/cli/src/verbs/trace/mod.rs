@@ -212,6 +212,10 @@ fn failure(error: Error) -> Failure {
              or another tracer that has the command already",
         );
     }
+    if error.is_too_large() {
+        return failure
+            .hint("tracing needs a file in memory of 300 MB, most of it empty: raise ulimit -f");
+    }
     if error.is_no_program() {
         return failure
             .status(CANNOT_RUN)

@@ -5,18 +5,22 @@
 //! follow: they wait without the interpreter lock. A follower takes over only while the leader is
 //! blocked inside the application; the old leader finishes its request and follows.
 //!
-//! Who notices that the leader blocks: on Ruby 3.2 and later its own suspension, through a hook; before,
-//! a watchdog thread that looks at the leader's state (see `watch`). Where applications block all the
-//! time, waiting for either would cost each request that delay. So the leader then calls a follower
+//! Who notices that the leader blocks: a watchdog thread, which Ruby 3.2 and later tell that the leader let
+//! go of the lock, and which looks at the leader's state before that (see `watch`). Where applications block
+//! all the time, waiting for it would cost each request that delay. So the leader then calls a follower
 //! *before* it enters the application: the follower queues for the lock, and has it at the very moment
 //! that the leader lets go of it.
+//!
+//! A leader that stays in one call for long is *away*: in a cluster the process's *porter* then sends the
+//! connections that wait to other workers. It is one more thread, which never calls the application.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::thread::Thread;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::lock::Lock;
+use super::sleeper::{Event, Sleeper};
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before
 /// each.
@@ -24,6 +28,9 @@ const CALLS_AHEAD_PERMILLE: i32 = 250;
 
 /// A new call weighs one part in so many in the share of blocking ones.
 const MEMORY_CALLS: i32 = 16;
+
+/// Between two looks of the porter at a leader: one that is in the same call at both is away.
+const AWAY: Duration = Duration::from_millis(50);
 
 /// What a thread is to do next.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,9 +63,13 @@ pub(super) struct Signal {
     calls: AtomicU64,
     /// The leader's thread, as the system numbers it.
     leader_thread: AtomicU32,
-    /// The watchdog, if there is one, and whether it sleeps until it is woken.
-    watchdog: OnceLock<Thread>,
-    watchdog_sleeps: AtomicBool,
+    /// Whether the leader is without the lock in the application, and how often it was: counted where
+    /// Ruby tells.
+    is_suspended: AtomicBool,
+    suspensions: AtomicU64,
+    watchdog: Sleeper,
+    porter: Sleeper,
+    is_ending: AtomicBool,
 }
 
 impl Baton {
@@ -93,6 +104,7 @@ impl Baton {
         self.leader.set(Some(me));
         self.leader_calls.set(false);
         self.signal.calls.fetch_and(!1, Ordering::Relaxed);
+        self.signal.is_suspended.store(false, Ordering::Relaxed);
         self.signal.leader_thread.store(thread_number(), Ordering::Relaxed);
         Role::Lead
     }
@@ -119,7 +131,8 @@ impl Baton {
         if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE {
             self.signal.call_follower();
         }
-        self.signal.wake_watchdog();
+        self.signal.watchdog.tell(Event::Call);
+        self.signal.porter.tell(Event::Call);
     }
 
     /// The application has answered `me`, who may lead no more.
@@ -154,8 +167,26 @@ impl Baton {
         signal.coming.store(0, Ordering::Relaxed);
     }
 
-    /// Calls every follower, such as for the end.
+    /// Whether the leader is in the application, so that nobody serves.
+    pub(super) fn leader_is_away(&self) -> bool {
+        self.leader_calls.get()
+    }
+
+    /// Waits, without the interpreter lock, until the leader is away, or the server stops.
+    pub(super) fn wait_as_porter(&self, lock: Lock) {
+        let is_ended = AtomicBool::new(false);
+        let signal = &*self.signal;
+        let end = || {
+            is_ended.store(true, Ordering::SeqCst);
+            signal.porter.interrupt();
+        };
+        lock.release(|| signal.wait_until_away(&is_ended), end);
+    }
+
+    /// Calls every follower and the porter, such as for the end.
     pub(super) fn call_all(&self) {
+        self.signal.is_ending.store(true, Ordering::SeqCst);
+        self.signal.porter.interrupt();
         let mut called = self.signal.called.lock().unwrap_or_else(PoisonError::into_inner);
         *called = self.signal.followers.load(Ordering::Relaxed);
         self.signal.changed.notify_all();
@@ -184,6 +215,22 @@ impl Signal {
         *called = called.saturating_sub(1);
     }
 
+    /// The porter's wait.
+    fn wait_until_away(&self, is_ended: &AtomicBool) {
+        let is_over = || is_ended.load(Ordering::SeqCst) || self.is_ending.load(Ordering::SeqCst);
+        let mut last = self.calls();
+        while !is_over() {
+            std::thread::park_timeout(AWAY);
+            let calls = self.calls();
+            if calls == last && calls.is_multiple_of(2) {
+                self.porter.sleep_until(Event::Call, || is_over() || self.calls() != calls);
+            } else if calls == last {
+                return;
+            }
+            last = calls;
+        }
+    }
+
     fn end_wait(&self, is_ended: &AtomicBool) {
         let _called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
         is_ended.store(true, Ordering::Relaxed);
@@ -203,26 +250,36 @@ impl Signal {
         self.leader_thread.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_watchdog(&self, thread: Thread) {
-        // There is one watchdog, so it is set once.
-        let _ = self.watchdog.set(thread);
-    }
-
     /// The watchdog sleeps until the leader calls the application again.
-    pub(super) fn watchdog_sleeps(&self) {
+    pub(super) fn sleep_until_call(&self) {
         let calls = self.calls();
-        self.watchdog_sleeps.store(true, Ordering::SeqCst);
-        if self.calls() == calls {
-            std::thread::park();
-        }
-        self.watchdog_sleeps.store(false, Ordering::SeqCst);
+        self.watchdog.sleep_until(Event::Call, || self.calls() != calls);
     }
 
-    fn wake_watchdog(&self) {
-        if self.watchdog_sleeps.load(Ordering::Relaxed)
-            && let Some(watchdog) = self.watchdog.get()
-        {
-            watchdog.unpark();
+    /// The watchdog sleeps until the leader has been without the lock more than `known` times; how often.
+    pub(super) fn sleep_until_suspension(&self, known: u64) -> u64 {
+        let suspensions = || self.suspensions.load(Ordering::SeqCst);
+        while suspensions() == known {
+            self.watchdog.sleep_until(Event::Suspension, || suspensions() != known);
+        }
+        suspensions()
+    }
+
+    /// Whether the leader has been without the lock since its suspension of that number.
+    pub(super) fn is_still_suspended(&self, suspension: u64) -> bool {
+        self.is_suspended.load(Ordering::SeqCst)
+            && self.suspensions.load(Ordering::SeqCst) == suspension
+    }
+
+    /// The calling thread lets go of the lock, or wants it back.
+    pub(super) fn note_suspension(&self, is_suspended: bool) {
+        if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {
+            return;
+        }
+        self.is_suspended.store(is_suspended, Ordering::SeqCst);
+        if is_suspended {
+            self.suspensions.fetch_add(1, Ordering::SeqCst);
+            self.watchdog.tell(Event::Suspension);
         }
     }
 }

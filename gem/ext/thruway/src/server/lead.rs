@@ -81,6 +81,19 @@ impl Server {
         ended
     }
 
+    /// Sends connections to other workers whenever nobody serves them for long, until the server stops.
+    pub(super) fn send_away(&self, lock: Lock) -> Result<(), Raised> {
+        let mut events = Events::new();
+        while !self.is_stopping.get() {
+            self.baton.wait_as_porter(lock);
+            lock.protect(Raising::check_interrupts)?;
+            if self.baton.leader_is_away() && !self.is_stopping.get() {
+                self.engine.borrow_mut().send_away(&mut events);
+            }
+        }
+        Ok(())
+    }
+
     fn take_turns(&self, lock: Lock, me: usize) -> Result<(), Raised> {
         let mut events = Events::new();
         while !self.is_over() {

@@ -1,19 +1,25 @@
 //! The Rack server: an engine inside the interpreter lock.
 //!
 //! Reading order: `lead` (what a thread does), `baton` (which thread leads), `env` (from a request to its
-//! environment), `reply` and `body` (from what the application returns to what the client gets). `lock`
-//! and `roots` are how Rust and Ruby live together. What is rare is done in Ruby, by `Thruway::Server`.
+//! environment), `reply` and `body` (from what the application returns to what the client gets). `native`
+//! and `fleet` are what Ruby sees of it; `lock`, `roots` and `class` are how Rust and Ruby live together. What
+//! is rare is done in Ruby, by `Thruway::Server`.
 
 mod baton;
 mod body;
+mod class;
 mod context;
 mod env;
 mod files;
+mod fleet;
 mod lead;
 mod lock;
 mod native;
+mod plan;
 mod reply;
 mod roots;
+mod sleeper;
+mod suspension;
 mod watch;
 
 use std::cell::{Cell, RefCell};

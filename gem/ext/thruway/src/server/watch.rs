@@ -7,6 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::baton::Signal;
+use super::suspension;
+
+/// How long a leader may be without the lock: several times as long as it takes to hand the lead on, so that
+/// short waits hand nothing on.
+const PATIENCE: Duration = Duration::from_micros(500);
 
 /// Between two looks at a leader that is in the application.
 const LOOK: Duration = Duration::from_millis(1);
@@ -14,20 +19,35 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Looks at a leader that does nothing before the watchdog sleeps.
 const LOOKS_BEFORE_SLEEP: u32 = 100;
 
-/// Starts a thread, unknown to Ruby, that watches the leader while it is in the application.
+/// Starts a thread, unknown to Ruby, that watches the leader while it is in the application. It is told
+/// when the leader lets go of the lock, by a Ruby that can tell; otherwise it looks.
 ///
 /// # Errors
 /// The system has no threads left.
 pub(super) fn start(signal: Arc<Signal>) -> std::io::Result<()> {
     let thread = std::thread::Builder::new().name("thruway-watch".into()).spawn(move || {
         hold_signals();
-        signal.set_watchdog(std::thread::current());
-        watch(&signal);
+        if suspension::tell(&signal) {
+            wait_for_suspensions(&signal);
+        } else {
+            look(&signal);
+        }
     });
     thread.map(drop)
 }
 
-fn watch(signal: &Signal) -> ! {
+fn wait_for_suspensions(signal: &Signal) -> ! {
+    let mut suspension = 0;
+    loop {
+        suspension = signal.sleep_until_suspension(suspension);
+        std::thread::sleep(PATIENCE);
+        if signal.is_still_suspended(suspension) {
+            signal.call_follower();
+        }
+    }
+}
+
+fn look(signal: &Signal) -> ! {
     let mut leader = Leader::default();
     let (mut last, mut quiet) = (0, 0);
     loop {
@@ -40,7 +60,7 @@ fn watch(signal: &Signal) -> ! {
         }
         quiet = if calls == last && !is_in_application { quiet + 1 } else { 0 };
         if quiet == LOOKS_BEFORE_SLEEP {
-            signal.watchdog_sleeps();
+            signal.sleep_until_call();
             quiet = 0;
         }
         last = calls;

@@ -1,0 +1,174 @@
+//! What is done with open files.
+
+use super::{Wire, structures};
+
+structures! {
+    /// Opens a file or a folder.
+    OpenIn {
+        /// `O_*` flags.
+        flags: u32,
+        /// Bits of [`open_in_flag`](super::open_in_flag).
+        open_flags: u32,
+    }
+    /// Answers an open.
+    OpenOut {
+        /// Comes back with every operation on the open file.
+        handle: u64,
+        /// Bits of [`open_flag`](super::open_flag).
+        flags: u32,
+        /// The backing id, if the flags say passthrough.
+        backing_id: i32,
+    }
+    /// An open file is closed for the last time.
+    ReleaseIn {
+        /// The open file.
+        handle: u64,
+        /// `O_*` flags.
+        flags: u32,
+        /// Bits of [`release_flag`](super::release_flag).
+        release_flags: u32,
+        /// Who held locks.
+        lock_owner: u64,
+    }
+    /// One descriptor of an open file is closed.
+    FlushIn {
+        /// The open file.
+        handle: u64,
+        /// Always zero.
+        unused: u32,
+        /// Always zero.
+        padding: u32,
+        /// Whose locks end.
+        lock_owner: u64,
+    }
+    /// Reads a file or a folder.
+    ReadIn {
+        /// The open file.
+        handle: u64,
+        /// Where to start, bytes (of a folder: the cookie of the entry before).
+        offset: u64,
+        /// How many bytes at most.
+        size: u32,
+        /// Whether the lock owner counts.
+        read_flags: u32,
+        /// Who holds locks.
+        lock_owner: u64,
+        /// `O_*` flags of the open file.
+        flags: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Writes to a file.
+    WriteIn {
+        /// The open file.
+        handle: u64,
+        /// Where to start, bytes.
+        offset: u64,
+        /// How many bytes.
+        size: u32,
+        /// Bits of [`write_flag`](super::write_flag).
+        write_flags: u32,
+        /// Who holds locks.
+        lock_owner: u64,
+        /// `O_*` flags of the open file.
+        flags: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Answers a write.
+    WriteOut {
+        /// Bytes written.
+        size: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Writes a file's data to its disk.
+    FSyncIn {
+        /// The open file.
+        handle: u64,
+        /// 1: the data only.
+        flags: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// A lock on a part of a file.
+    FileLock {
+        /// First byte.
+        start: u64,
+        /// Last byte; `i64::MAX` is the end of the file.
+        end: u64,
+        /// `F_RDLCK`, `F_WRLCK` or `F_UNLCK`.
+        kind: u32,
+        /// Process that holds it.
+        pid: u32,
+    }
+    /// Asks for or sets a lock.
+    LockIn {
+        /// The open file.
+        handle: u64,
+        /// Who asks.
+        owner: u64,
+        /// The lock.
+        lock: FileLock,
+        /// Bits of [`lock_flag`](super::lock_flag).
+        flags: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Answers which lock is in the way.
+    LockOut {
+        /// The lock.
+        lock: FileLock,
+    }
+    /// Allocates or frees space.
+    FAllocateIn {
+        /// The open file.
+        handle: u64,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+        /// `FALLOC_FL_*` flags.
+        mode: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Looks for data or a hole.
+    LSeekIn {
+        /// The open file.
+        handle: u64,
+        /// Where to start.
+        offset: u64,
+        /// `SEEK_DATA` or `SEEK_HOLE`.
+        whence: u32,
+        /// Always zero.
+        padding: u32,
+    }
+    /// Answers [`LSeekIn`].
+    LSeekOut {
+        /// Where it is.
+        offset: u64,
+    }
+    /// Copies between open files.
+    CopyFileRangeIn {
+        /// The open file that is read.
+        handle: u64,
+        /// Where reading starts.
+        offset: u64,
+        /// The inode that is written.
+        target: u64,
+        /// The open file that is written.
+        target_handle: u64,
+        /// Where writing starts.
+        target_offset: u64,
+        /// How many bytes.
+        length: u64,
+        /// Always zero.
+        flags: u64,
+    }
+    /// Answers a copy of any length.
+    CopyFileRangeOut {
+        /// Bytes copied.
+        copied: u64,
+    }
+}

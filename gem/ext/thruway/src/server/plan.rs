@@ -1,0 +1,150 @@
+//! What `Thruway::Server` asks for, and the server that is built of it.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::rc::Rc;
+
+use rb_sys::VALUE;
+use thruway_serve::fleet::Member;
+use thruway_serve::{Engine, Listener, Settings};
+
+use super::baton::Baton;
+use super::context::Context;
+use super::env::Environments;
+use super::files::DeclaredFolders;
+use super::fleet::fleet_of;
+use super::lock::{Lock, NIL, Raising};
+use super::roots::Roots;
+use super::{Names, Server, watch};
+
+/// Threads of one server at most.
+const THREADS_MAX: usize = 1024;
+
+/// The options of a server, read and not yet acted on.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    app: VALUE,
+    env: VALUE,
+    /// Descriptors.
+    listeners: VALUE,
+    /// Pairs of what a path begins with and the folder that is meant.
+    sendfile: VALUE,
+    /// A fleet or nil, and which of its workers this is.
+    fleet: VALUE,
+    worker: usize,
+    threads: usize,
+    numbers: Numbers,
+}
+
+/// Times in milliseconds and sizes in bytes.
+#[derive(Clone, Copy)]
+struct Numbers {
+    first_byte_ms: u64,
+    keep_alive_ms: u64,
+    head_ms: u64,
+    body_ms: u64,
+    write_ms: u64,
+    /// Zero for none.
+    request_ms: u64,
+    body_bytes_max: u64,
+}
+
+impl Plan {
+    pub(super) fn read(inside: Raising, options: VALUE) -> Self {
+        let at = |name| inside.option(options, name);
+        let number = |name| u64::try_from(inside.to_number(at(name))).unwrap_or(0);
+        Self {
+            app: at(c"app"),
+            env: at(c"env"),
+            listeners: inside.to_array(at(c"listeners")),
+            sendfile: inside.to_array(at(c"sendfile")),
+            fleet: at(c"fleet"),
+            worker: usize::try_from(number(c"worker")).unwrap_or(0),
+            threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
+            numbers: Numbers {
+                first_byte_ms: number(c"first_byte_ms"),
+                keep_alive_ms: number(c"keep_alive_ms"),
+                head_ms: number(c"head_ms"),
+                body_ms: number(c"body_ms"),
+                write_ms: number(c"write_ms"),
+                request_ms: number(c"request_ms"),
+                body_bytes_max: number(c"body_bytes_max"),
+            },
+        }
+    }
+
+    pub(super) fn build(&self, lock: Lock, helper: VALUE) -> Result<Box<Server>, String> {
+        let engine = Engine::new(self.numbers.settings(), self.listeners(lock)?, self.member()?)
+            .map_err(|error| error.to_string())?;
+        let roots = Rc::<Roots>::default();
+        let server = Server {
+            waiter: engine.waiter(),
+            waker: engine.waker(),
+            engine: RefCell::new(engine),
+            environments: RefCell::new(Environments::new(lock, &roots, self.env)),
+            baton: Baton::new(),
+            contexts: (0..self.threads).map(|_| Context::new()).collect(),
+            files: self.declared_folders(lock)?,
+            is_stopping: Cell::new(false),
+            requests: Cell::new(0),
+            app: roots.keep(self.app),
+            helper: roots.keep(helper),
+            roots,
+            names: Names::new(),
+        };
+        if self.threads > 1 {
+            watch::start(server.baton.signal())
+                .map_err(|error| format!("cannot start a thread: {error}"))?;
+        }
+        Ok(Box::new(server))
+    }
+
+    fn member(&self) -> Result<Option<Member>, String> {
+        if self.fleet == NIL {
+            return Ok(None);
+        }
+        // SAFETY: `Thruway::Server` gives a fleet or nil, so this does not raise.
+        let fleet = unsafe { fleet_of(self.fleet) };
+        fleet.member(self.worker).map(Some).map_err(|error| error.to_string())
+    }
+
+    fn listeners(&self, lock: Lock) -> Result<Vec<Listener>, String> {
+        let take = |at| {
+            // SAFETY: `Thruway::Server` gives the numbers of its open listeners.
+            let number = unsafe { rb_sys::FIX2LONG(lock.element(self.listeners, at)) };
+            let raw = RawFd::try_from(number).unwrap_or(-1);
+            // SAFETY: as above; it is duplicated before anything else happens.
+            let listener = unsafe { BorrowedFd::borrow_raw(raw) };
+            let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
+            Listener::from_socket(listener).map_err(|error| error.to_string())
+        };
+        (0..lock.array_length(self.listeners)).map(take).collect()
+    }
+
+    fn declared_folders(&self, lock: Lock) -> Result<DeclaredFolders, String> {
+        let mut folders = DeclaredFolders::default();
+        for at in 0..lock.array_length(self.sendfile) {
+            let pair = lock.element(self.sendfile, at);
+            // SAFETY: `Thruway::Server` gives pairs of Strings; no Ruby code runs meanwhile.
+            let prefix = unsafe { lock.bytes(lock.element(pair, 0)) };
+            // SAFETY: as above.
+            let folder = unsafe { lock.bytes(lock.element(pair, 1)) };
+            folders.declare(prefix, folder).map_err(|error| error.to_string())?;
+        }
+        Ok(folders)
+    }
+}
+
+impl Numbers {
+    fn settings(&self) -> Settings {
+        let mut settings = Settings::default();
+        settings.timeouts.first_byte_ms = self.first_byte_ms;
+        settings.timeouts.keep_alive_ms = self.keep_alive_ms;
+        settings.timeouts.head_ms = self.head_ms;
+        settings.timeouts.body_ms = self.body_ms;
+        settings.timeouts.write_ms = self.write_ms;
+        settings.timeouts.request_ms = (self.request_ms > 0).then_some(self.request_ms);
+        settings.limits.body_bytes_max = self.body_bytes_max;
+        settings
+    }
+}

@@ -1,0 +1,69 @@
+//! What is made by users who may make it only by a supplementary group.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{XattrFlags, setxattr};
+
+use super::fixture::Mounted;
+
+const USER: &str = "1000";
+const GROUP: u32 = 2000;
+
+/// Whether the user, who is in this group too, can run the script on the folder.
+fn can(script: &str, folder: &Path, groups: &[&str]) -> bool {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", USER, "--regid", USER]).args(groups);
+    let output = command.args(["sh", "-c", script, "sh"]).arg(folder).output().unwrap();
+    output.status.success()
+}
+
+/// An access list that lets the group do everything, as `setfacl -m g:2000:rwx` makes it.
+fn access_list() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let entries =
+        [(1_u16, 7_u16, NOBODY), (4, 5, NOBODY), (8, 7, GROUP), (16, 7, NOBODY), (32, 5, NOBODY)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+fn check(prepare: impl FnOnce(&Path), group: Option<u32>) {
+    let Some(mounted) = Mounted::new(&["--allow-other"]) else { return };
+    fs::set_permissions(mounted.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = mounted.target("shared");
+    fs::create_dir(&folder).unwrap();
+    prepare(&folder);
+    let script = r#"cd "$1" && : >file && mkdir folder && ln -s x link && mkfifo pipe"#;
+    assert!(!can(script, &folder, &["--clear-groups"]));
+    assert!(can(script, &folder, &["--groups", "3000,2000"]));
+    for name in ["file", "folder", "pipe"] {
+        let made = fs::metadata(mounted.source("shared").join(name)).unwrap();
+        assert_eq!((made.uid(), made.gid()), (1000, group.unwrap_or(1000)), "{name}");
+    }
+    assert!(can(r#"rm -r "$1"/*"#, &folder, &["--groups", "2000"]));
+    assert_eq!(fs::read_dir(mounted.source("shared")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_group_in_an_access_list_lets_its_members_make_things() {
+    let list = |folder: &Path| {
+        setxattr(folder, "system.posix_acl_access", &access_list(), XattrFlags::empty()).unwrap();
+    };
+    check(list, None);
+}
+
+#[test]
+fn the_folders_own_group_lets_its_members_make_things_that_inherit_it() {
+    let setgid = |folder: &Path| {
+        chown(folder, None, Some(GROUP)).unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o2775)).unwrap();
+    };
+    check(setgid, Some(GROUP));
+}

@@ -1,0 +1,50 @@
+//! `cargo x aarch64`: lints everything for the other processor that Linux is common on.
+//!
+//! It takes the library of the toolchain at hand, if that has one for the target, and otherwise builds
+//! it from the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed.
+
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::debian;
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const LINTS: [&str; 7] =
+    ["--quiet", "--package=thruway-cli", "--target", TARGET, "--", "-D", "warnings"];
+/// What is needed where the toolchain at hand has no library, by a file of each, with its package.
+const NEEDED: [(&str, &str); 4] = [
+    ("/usr/bin/rustc", "rustc-web"),
+    ("/usr/bin/cargo", "cargo-web"),
+    ("/usr/bin/cargo-clippy", "rust-web-clippy"),
+    ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
+];
+
+/// Lint everything for aarch64
+#[derive(Debug, Args)]
+pub(crate) struct Aarch64 {}
+
+impl Aarch64 {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if has_library() {
+            let mut cargo = Command::new(crate::cargo());
+            return crate::succeed(cargo.current_dir(root).arg("clippy").args(LINTS));
+        }
+        if let Some(missing) = debian::missing(&NEEDED) {
+            println!("aarch64: skipped, because this machine lacks {missing}");
+            return Ok(());
+        }
+        let mut cargo = debian::cargo(root);
+        cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]).args(LINTS);
+        crate::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64")))
+    }
+}
+
+/// Whether the toolchain at hand can compile for the target as it is.
+fn has_library() -> bool {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let folder = Command::new(rustc).args(["--print=target-libdir", "--target", TARGET]).output();
+    let folder = folder.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    folder.is_ok_and(|folder| !folder.is_empty() && Path::new(&folder).is_dir())
+}

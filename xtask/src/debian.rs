@@ -1,0 +1,28 @@
+//! Debian's own Rust, which brings the sources of its library.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+/// The packages that are not there, of these files and the packages that they come from.
+pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
+    let missing = needed.iter().filter(|(file, _)| !Path::new(file).is_file());
+    let packages: Vec<_> = missing.map(|(_, package)| *package).collect();
+    (!packages.is_empty()).then(|| packages.join(" "))
+}
+
+/// Debian's cargo, whatever toolchain started us, with options that are not stable yet.
+pub(crate) fn cargo(root: &Path) -> Command {
+    let mut cargo = Command::new("/usr/bin/cargo");
+    let mut with_debian_first = OsString::from("/usr/bin:");
+    with_debian_first.push(std::env::var_os("PATH").unwrap_or_default());
+    for rustup in ["CARGO", "RUSTUP_TOOLCHAIN", "RUSTC_WORKSPACE_WRAPPER", "RUSTC_WRAPPER"] {
+        cargo.env_remove(rustup);
+    }
+    cargo
+        .current_dir(root)
+        .env("PATH", with_debian_first)
+        .env("RUSTC", "/usr/bin/rustc")
+        .env("RUSTC_BOOTSTRAP", "1");
+    cargo
+}
