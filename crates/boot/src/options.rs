@@ -61,6 +61,8 @@ pub struct Options {
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.
     pub explain: bool,
+    /// Ruby collects no garbage until the program has asked for that many megabytes.
+    pub gc_after_mb: Option<u32>,
     /// Everything is left to Ruby.
     pub off: bool,
 }
@@ -80,6 +82,9 @@ impl Options {
                 "digest" => options.trust = Trust::Digest,
                 "frozen" => options.trust = Trust::Frozen,
                 "trust-image" => options.trust = Trust::Image,
+                word if word.starts_with("gc-after-") => {
+                    options.gc_after_mb = word["gc-after-".len()..].parse().ok();
+                }
                 word => {
                     let part = word.strip_prefix("without-");
                     let part = Part::ALL.into_iter().find(|known| Some(known.name()) == part);
@@ -102,6 +107,7 @@ impl Options {
             Trust::Image => words.push("trust-image".to_owned()),
         }
         words.extend(self.without.iter().map(|part| format!("without-{}", part.name())));
+        words.extend(self.gc_after_mb.map(|megabytes| format!("gc-after-{megabytes}")));
         words.extend(self.explain.then(|| "explain".to_owned()));
         words.extend(self.off.then(|| "off".to_owned()));
         words.join(",")
@@ -131,8 +137,9 @@ mod tests {
     #[test]
     fn options_are_read_as_they_were_written() {
         for trust in [Trust::Validated, Trust::Digest, Trust::Frozen, Trust::Image] {
+            let (without, gc_after_mb) = (Part::ALL.to_vec(), Some(64));
             let options =
-                Options { trust, without: Part::ALL.to_vec(), explain: true, ..Options::default() };
+                Options { trust, without, gc_after_mb, explain: true, ..Options::default() };
             assert_eq!(read(&options.words()), options);
         }
         assert_eq!(Options::default().words(), "");

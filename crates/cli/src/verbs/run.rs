@@ -48,6 +48,9 @@ pub(crate) struct BootOptions {
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
+    /// Let Ruby collect no garbage until it has asked for that much memory: faster, and takes as much
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    gc_after: Option<u32>,
     /// Say at the end what came from the pack, what did not, and why
     #[arg(long)]
     explain: bool,
@@ -76,7 +79,8 @@ impl BootOptions {
         let has = |part: &Part| self.without.iter().any(|name| name == part.name());
         let pack = self.pack.as_deref().map(absolute).transpose()?;
         let without = Part::ALL.into_iter().filter(has).collect();
-        Ok(Options { pack, trust, without, explain: self.explain, off: false })
+        let (explain, gc_after_mb) = (self.explain, self.gc_after);
+        Ok(Options { pack, trust, without, explain, gc_after_mb, off: false })
     }
 }
 

@@ -8,12 +8,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{FILE, iovec, mode_t, pid_t, size_t, ssize_t, stat};
 use thruway_boot::{Look, Part, path};
 use thruway_sys::imports::Object;
 
+use super::import::{Import, imports, replace};
 use super::search::{self, PathMark, Phase};
 
 /// What `rb_file_load_ok` opens candidates with, and nothing else in libruby does during a search.
@@ -32,25 +33,7 @@ static COUNTS_WRITES: AtomicBool = AtomicBool::new(false);
 /// Whether `documents` wants to know which JSON files are opened.
 static NOTES_JSON_FILES: AtomicBool = AtomicBool::new(false);
 
-/// A function of libc's that libruby imports, and what stands in its place.
-struct Import {
-    name: &'static CStr,
-    original: AtomicPtr<c_void>,
-    replacement: fn() -> *mut c_void,
-}
-
-macro_rules! imports {
-    ($($place:ident $name:literal $function:ident;)*) => {
-        $(static $place: Import = Import {
-            name: $name,
-            original: AtomicPtr::new(std::ptr::null_mut()),
-            replacement: || $function as *mut c_void,
-        };)*
-        static IMPORTS: &[&Import] = &[$(&$place),*];
-    };
-}
-
-imports! {
+imports! { IMPORTS:
     OPEN c"open" open;
     FSTAT c"fstat" fstat;
     CLOSE c"close" close;
@@ -79,20 +62,7 @@ pub(super) fn install(libruby: *const ()) -> io::Result<()> {
     if ![&OPEN, &FSTAT, &CLOSE].into_iter().all(has) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    for import in IMPORTS {
-        for slot in object.slots(import.name) {
-            let target = slot.target();
-            let original = if object.holds(target.cast()) { import.look_up() } else { target };
-            if original.is_null() {
-                return Err(io::ErrorKind::Unsupported.into());
-            }
-            import.original.store(original, Ordering::Release);
-            // SAFETY: the replacement has the signature of the function of that name, hands on what
-            // it does not answer, and is part of an extension, which Ruby never unloads.
-            unsafe { slot.replace((import.replacement)()) }?;
-        }
-    }
-    Ok(())
+    replace(&object, IMPORTS)
 }
 
 /// Begins to count what libruby writes.
@@ -110,22 +80,6 @@ pub(super) fn writes() -> Option<u64> {
     let is_seen = |import: &Import| !import.original.load(Ordering::Relaxed).is_null();
     let all = [&WRITE, &FWRITE].into_iter().all(is_seen);
     all.then(|| WRITES.load(Ordering::Relaxed))
-}
-
-impl Import {
-    /// The function itself, for an object that binds lazily and has not called it yet.
-    fn look_up(&self) -> *mut c_void {
-        // SAFETY: the name ends in NUL.
-        unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) }
-    }
-
-    /// # Safety
-    /// `F` is the type of the function of that name, and the import was installed.
-    unsafe fn function<F: Copy>(&self) -> F {
-        let original = self.original.load(Ordering::Acquire);
-        // SAFETY: as this function's own; a function pointer is as large as any other.
-        unsafe { std::mem::transmute_copy::<*mut c_void, F>(&original) }
-    }
 }
 
 type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;

@@ -3,9 +3,12 @@
 //! Reading order: [`require`] (a name becomes a path before Ruby searches), [`interpose`] (what Ruby
 //! still asks libc is answered), [`code`] (compiled code is handed over, or learned).
 
+mod allocations;
 mod code;
+mod collector;
 mod documents;
 mod gems;
+mod import;
 mod interpose;
 mod iseq;
 mod load_path;
@@ -87,6 +90,9 @@ fn install() {
     let Some(boot) = boot() else { return };
     if let Err(error) = interpose::install(rb_sys::rb_f_require as *const ()) {
         say(&format!("look-ups are left to Ruby: {error}"));
+    }
+    if let Some(megabytes) = boot.options.gc_after_mb {
+        collector::wait_for(megabytes);
     }
     require::install();
     if boot.options.has(Part::Code) {

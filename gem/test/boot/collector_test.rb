@@ -1,0 +1,31 @@
+# frozen_string_literal: true
+
+require "booting"
+
+# `--gc-after`: no garbage is collected before the program has asked for that many megabytes.
+class CollectorTest < Minitest::Test
+  include Booting
+
+  GARBAGE = <<~RUBY
+    before = GC.count
+    100_000.times { "x" * 100 }
+    puts GC.count > before
+  RUBY
+
+  def test_garbage_is_collected_after_so_many_megabytes
+    program("main.rb" => GARBAGE) do |program|
+      assert_equal "true\n", program.plain.out
+      assert_equal "false\n", program.run("--gc-after", "1000").out
+      assert_equal "true\n", program.run("--gc-after", "1").out
+    end
+  end
+
+  def test_a_program_that_switches_the_collector_has_its_way
+    [%w[enable disable enable], %w[disable disable enable]].each do |calls|
+      calls = calls.map { |call| "p GC.#{call}\n" }.join
+      program("main.rb" => "#{calls}#{GARBAGE}GC.disable\n#{GARBAGE}") do |program|
+        assert_said program.plain, program.run("--gc-after", "1000"), "with --gc-after"
+      end
+    end
+  end
+end
