@@ -257,7 +257,7 @@ class CommandTest < Minitest::Test
     write("config.ru", "run ->(env) { [200, {}, [env['rack.input'].read.size.to_s]] }")
     ENV["TMPDIR"] = File.join(@folder, "none")
     start
-    upload = { method: "POST", body: "x" * 2_000_000 }
+    upload = { method: "POST", body: "x" * 300_000 }
     assert_equal 507, get("/", **upload).status
     assert_equal 507, get("/", **upload).status
     assert_equal "5", get("/", method: "POST", body: "short").body
