@@ -2,8 +2,8 @@
 //!
 //! On a busy machine the kernel leaves a thread where it was, and an answer from another processor then
 //! waits for whatever runs there, twice. So who reads requests looks now and then where the program
-//! runs that asks, and moves there. It may be moved away again at any time: a processor that is free
-//! is better than one that is near.
+//! runs that asks, and moves there. The kernel may move it away again at any time, and on a quiet machine
+//! does: staying there by force was tried, and then the program is moved instead (docs/design/mount.md).
 
 use std::fs;
 
