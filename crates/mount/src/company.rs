@@ -1,11 +1,13 @@
 //! Staying near the program that asks.
 //!
 //! On a busy machine the kernel leaves a thread where it was, and an answer from another processor then
-//! waits for whatever runs there, twice. So who reads requests looks now and then where the program
-//! runs that asks, and moves there. The kernel may move it away again at any time, and on a quiet machine
-//! does: staying there by force was tried, and then the program is moved instead (docs/design/mount.md).
+//! waits for whatever runs there, twice; on a quiet one it wakes the reader on the processor that is
+//! idle, which takes longer than the request. So who reads requests looks now and then where the program
+//! runs that asks, and moves there. A courteous one (see `courtesy`) stays until it is released; any other
+//! may be moved away again.
 
 use std::fs;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -13,33 +15,75 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 /// Requests between two looks: one costs some microseconds.
 const INTERVAL: u32 = 64;
 
+/// One who stays and has waited for so long was probably called from elsewhere: a program that runs here
+/// would not have let it run before asking.
+const LONG: Duration = Duration::from_micros(5);
+
 /// For the thread that reads.
 #[derive(Debug)]
 pub(crate) struct Company {
     allowed: CpuSet,
     since: u32,
+    caller: u32,
+    has_waited: bool,
+    /// Where this thread has to stay.
+    held_at: Option<usize>,
 }
 
 impl Company {
     pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self { allowed: sched_getaffinity(None)?, since: 0 })
+        Ok(Self {
+            allowed: sched_getaffinity(None)?,
+            since: 0,
+            caller: 0,
+            has_waited: false,
+            held_at: None,
+        })
     }
 
-    /// This process has asked for something, and waits.
-    pub(crate) fn keep(&mut self, pid: u32) {
-        self.since += 1;
-        if self.since < INTERVAL {
-            return;
+    /// It took so long until the next request was there.
+    pub(crate) fn note_wait(&mut self, wait: Duration) {
+        self.has_waited = wait > LONG;
+    }
+
+    /// This process has asked for something, and waits; whether to stay where it is.
+    pub(crate) fn keep(&mut self, pid: u32, stays: bool) {
+        if !stays {
+            self.leave();
         }
-        self.since = 0;
+        if pid == 0 {
+            return; // The kernel itself, which waits for nobody.
+        }
+        let is_another = std::mem::replace(&mut self.caller, pid) != pid;
+        self.since += 1;
+        let is_due = self.since >= INTERVAL;
+        if is_due || stays && (is_another || self.has_waited || self.held_at.is_none()) {
+            self.since = 0;
+            self.join(pid, stays);
+        }
+    }
+
+    fn join(&mut self, pid: u32, stays: bool) {
         let Some(there) = processor_of(pid) else { return };
-        if there == sched_getcpu() || there >= CpuSet::MAX_CPU || !self.allowed.is_set(there) {
+        let here = self.held_at.unwrap_or_else(sched_getcpu);
+        let is_allowed = there < CpuSet::MAX_CPU && self.allowed.is_set(there);
+        if !is_allowed || there == here && stays == self.held_at.is_some() {
             return;
         }
         let mut only = CpuSet::new();
         only.set(there);
         // Where it cannot go it need not be.
         if sched_setaffinity(None, &only).is_ok() {
+            self.held_at = Some(there);
+        }
+        if !stays {
+            self.leave();
+        }
+    }
+
+    /// May be moved again.
+    fn leave(&mut self) {
+        if self.held_at.take().is_some() {
             let _ = sched_setaffinity(None, &self.allowed);
         }
     }
@@ -71,9 +115,18 @@ mod tests {
     }
 
     #[test]
+    fn one_that_stays_may_go_nowhere_until_it_is_released() {
+        let mut company = Company::new().unwrap();
+        company.keep(std::process::id(), true);
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        company.keep(std::process::id(), false);
+        assert_eq!(sched_getaffinity(None).unwrap(), company.allowed);
+    }
+
+    #[test]
     fn one_that_moves_may_go_everywhere_again() {
         let mut company = Company::new().unwrap();
-        (0..2 * INTERVAL).for_each(|_| company.keep(std::process::id()));
+        (0..2 * INTERVAL).for_each(|_| company.keep(std::process::id(), false));
         let after = sched_getaffinity(None).unwrap();
         assert_eq!(after, company.allowed);
     }
