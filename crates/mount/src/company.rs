@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use thruway_fuse::Operation;
 
 /// Requests between two looks: one costs some microseconds.
 const INTERVAL: u32 = 64;
@@ -43,22 +44,22 @@ impl Company {
 
     /// It took so long until the next request was there.
     pub(crate) fn note_wait(&mut self, wait: Duration) {
-        self.has_waited = wait > LONG;
+        self.has_waited |= wait > LONG;
     }
 
-    /// This process has asked for something, and waits; whether to stay where it is.
-    pub(crate) fn keep(&mut self, pid: u32, stays: bool) {
+    /// This process waits for the answer to a request; whether to stay where it is.
+    pub(crate) fn keep(&mut self, pid: u32, operation: &Operation<'_>, stays: bool) {
         if !stays {
             self.leave();
         }
-        if pid == 0 {
-            return; // The kernel itself, which waits for nobody.
+        self.since += 1;
+        if !may_be_looked_at(operation) {
+            return;
         }
         let is_another = std::mem::replace(&mut self.caller, pid) != pid;
-        self.since += 1;
         let is_due = self.since >= INTERVAL;
         if is_due || stays && (is_another || self.has_waited || self.held_at.is_none()) {
-            self.since = 0;
+            (self.since, self.has_waited) = (0, false);
             self.join(pid, stays);
         }
     }
@@ -89,6 +90,24 @@ impl Company {
     }
 }
 
+/// A program that becomes another one closes files, and writes what it had mapped, under a lock that
+/// `/proc/PID/stat` waits for (`exec_update_lock`); and it waits for us. So only those are looked at
+/// who ask for a name or its attributes, which nobody does under it.
+fn may_be_looked_at(operation: &Operation<'_>) -> bool {
+    matches!(
+        operation,
+        Operation::Lookup { .. }
+            | Operation::GetAttr(_)
+            | Operation::Open(_)
+            | Operation::Create { .. }
+            | Operation::OpenDir(_)
+            | Operation::ReadDirPlus(_)
+            | Operation::MkDir { .. }
+            | Operation::Unlink { .. }
+            | Operation::RmDir { .. }
+    )
+}
+
 /// Where the thread has run last.
 fn processor_of(pid: u32) -> Option<usize> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -105,6 +124,8 @@ fn processor(stat: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
+    const LOOK_UP: Operation<'_> = Operation::Lookup { name: c"name" };
+
     #[test]
     fn a_thread_runs_where_it_says() {
         let own = CpuSet::MAX_CPU;
@@ -117,16 +138,16 @@ mod tests {
     #[test]
     fn one_that_stays_may_go_nowhere_until_it_is_released() {
         let mut company = Company::new().unwrap();
-        company.keep(std::process::id(), true);
+        company.keep(std::process::id(), &LOOK_UP, true);
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        company.keep(std::process::id(), false);
+        company.keep(std::process::id(), &LOOK_UP, false);
         assert_eq!(sched_getaffinity(None).unwrap(), company.allowed);
     }
 
     #[test]
     fn one_that_moves_may_go_everywhere_again() {
         let mut company = Company::new().unwrap();
-        (0..2 * INTERVAL).for_each(|_| company.keep(std::process::id(), false));
+        (0..2 * INTERVAL).for_each(|_| company.keep(std::process::id(), &LOOK_UP, false));
         let after = sched_getaffinity(None).unwrap();
         assert_eq!(after, company.allowed);
     }

@@ -30,6 +30,7 @@ const LASTING: u32 = 8;
 pub(crate) struct Courtesy {
     thread: OnceLock<Pid>,
     is_shown: AtomicBool,
+    has_left: AtomicBool,
 }
 
 impl Courtesy {
@@ -42,7 +43,7 @@ impl Courtesy {
 
     /// Whether the reader has to stay where the program is.
     pub(crate) fn is_shown(&self) -> bool {
-        self.is_shown.load(SeqCst)
+        self.is_shown.load(SeqCst) && !self.has_left.load(SeqCst)
     }
 
     /// Whether the reader would run if it had a processor (state R, proc(5)).
@@ -52,10 +53,18 @@ impl Courtesy {
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
     }
 
+    /// The reader will read no more.
+    pub(crate) fn leave(&self) {
+        self.has_left.store(true, SeqCst);
+    }
+
     /// For the one thread that watches.
-    fn show(&self, is_shown: bool) {
+    pub(crate) fn show(&self, is_shown: bool) {
         let Some(thread) = self.thread.get() else { return };
-        if self.is_shown.load(SeqCst) != is_shown && set_idle_policy(*thread, is_shown).is_ok() {
+        if self.is_shown() == is_shown || self.has_left.load(SeqCst) {
+            return;
+        }
+        if set_idle_policy(*thread, is_shown).is_ok() {
             self.is_shown.store(is_shown, SeqCst);
         }
     }

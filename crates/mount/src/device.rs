@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
             return device.reply(frame.unique(), answer);
         };
         place.note_caller(request.caller.pid);
-        company.keep(request.caller.pid, place.courtesy().is_shown());
+        company.keep(request.caller.pid, &request.operation, place.courtesy().is_shown());
         if view.is_slow(&request) {
             pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(replier) });
         } else if view.serve(actor, replier, &request, answer) == Outcome::Answered {

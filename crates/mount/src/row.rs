@@ -94,6 +94,7 @@ impl Place {
 
     /// Nobody will read here again. Those behind see to it themselves.
     pub(crate) fn leave(&self) {
+        self.own.courtesy.leave();
         self.begin();
     }
 
@@ -214,6 +215,18 @@ mod tests {
         first.begin();
         coming.recv().unwrap();
         helper.join().unwrap();
+    }
+
+    #[test]
+    fn who_stands_behind_one_that_has_left_follows_at_once() {
+        let (requests, sender) = std::io::pipe().unwrap();
+        drop(sender);
+        let mut row = places(2).into_iter();
+        let (first, mut second) = (row.next().unwrap(), row.next().unwrap());
+        first.courtesy().introduce();
+        first.courtesy().show(true);
+        first.leave();
+        second.wait_for_work(&requests, 0).unwrap();
     }
 
     #[test]
