@@ -6,18 +6,20 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The name under which the binary is this helper.
-const NAME: &str = "mount.thruway";
+/// The names under which the binary is this helper: of the type that people write, and of the one that the
+/// kernel shows.
+const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 
 /// Options that are for mount(8) and fstab alone.
-const FOR_OTHERS: [&str; 14] = [
+const FOR_OTHERS: [&str; 12] = [
     "defaults", "rw", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev",
-    "nofail", "nosuid", "nodev", "exec",
+    "nofail", "exec",
 ];
 
 /// Whether these arguments, the program's name first, are the helper's.
 pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
-    arguments.first().is_some_and(|program| Path::new(program).ends_with(NAME))
+    let program = arguments.first().map(Path::new);
+    program.is_some_and(|program| NAMES.iter().any(|name| program.ends_with(name)))
 }
 
 /// The arguments of `thruway` for those of the helper.
@@ -28,11 +30,12 @@ pub(crate) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, String>
     let mut translated: Vec<OsString> = vec!["thruway".into(), "mount".into(), "--nonempty".into()];
     let mut places = Vec::new();
     let mut rest = arguments.iter();
+    let mut options = OsString::new();
     while let Some(argument) = rest.next() {
         match argument.to_str() {
             Some("-o") => {
-                let options = rest.next().ok_or("-o needs options")?;
-                translate_options(options, &mut translated)?;
+                options.push(",");
+                options.push(rest.next().ok_or("-o needs options")?);
             }
             Some("-N" | "-t") => drop(rest.next()),
             Some("-f") => return Err("a dry run is not supported".into()),
@@ -41,8 +44,9 @@ pub(crate) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, String>
         }
     }
     let [sources, target] = places.as_slice() else {
-        return Err(format!("{NAME} takes a source and a target"));
+        return Err(format!("{} takes a source and a target", NAMES[0]));
     };
+    translate_options(&options, &mut translated)?;
     translated.push("--".into());
     translated.extend(split(sources));
     translated.push(OsString::from(target));
@@ -58,6 +62,12 @@ fn split(sources: &OsStr) -> Vec<OsString> {
 
 fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<(), String> {
     let options = options.to_str().ok_or("the options are no text")?;
+    // In fstab they hold unless the opposite is said, and mount(8) does not pass them on.
+    for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
+        if !options.split(',').any(|option| option == unless) {
+            translated.push(held.into());
+        }
+    }
     for option in options.split(',').filter(|option| !option.is_empty()) {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -66,9 +76,10 @@ fn translate_options(options: &OsStr, translated: &mut Vec<OsString>) -> Result<
         match (name, value) {
             _ if FOR_OTHERS.contains(&option) => {}
             _ if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
+            ("suid" | "nosuid" | "dev" | "nodev", None) => {}
             ("ro", None) => translated.push("--read-only".into()),
             ("noexec", None) => translated.push("--no-exec".into()),
-            ("suid" | "dev" | "frozen" | "allow_other", None) => {
+            ("frozen" | "allow_other", None) => {
                 translated.push(format!("--{}", name.replace('_', "-")).into());
             }
             (
@@ -99,11 +110,15 @@ mod tests {
     fn a_line_of_fstab_becomes_arguments() {
         assert_eq!(
             translated("/a:/b /merged -o rw,frozen,allow_other,entry_timeout=5,x-systemd.automount"),
-            Ok("thruway mount --nonempty --frozen --allow-other --entry-timeout=5 -- /a /b /merged"
+            Ok("thruway mount --nonempty --suid --dev --frozen --allow-other --entry-timeout=5 -- /a /b /merged"
                 .into())
         );
         assert_eq!(
             translated("/a /b -s -n -v -N 5"),
+            Ok("thruway mount --nonempty --suid --dev -- /a /b".into())
+        );
+        assert_eq!(
+            translated("/a /b -o rw,nosuid,nodev"),
             Ok("thruway mount --nonempty -- /a /b".into())
         );
     }
