@@ -9,7 +9,7 @@ use thruway_fuse::wire::{
 };
 
 use super::lookup::{FILE_TYPE, FOLDER, Maker, stat_place};
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Answer, Caller, Request};
 
 use super::View;
 use crate::actor::Actor;
@@ -84,7 +84,8 @@ impl View {
             actor.keeping_setid(|| fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()))?;
         }
         if is(setattr_flag::SIZE) {
-            self.set_size(actor, InodeId(request.inode), with)?;
+            let kills = is(setattr_flag::KILL_PRIVILEGES);
+            self.resize(actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
         }
         if is(setattr_flag::ATIME | setattr_flag::MTIME) {
             fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
@@ -92,12 +93,20 @@ impl View {
         Ok(())
     }
 
-    fn set_size(&self, actor: &Actor, id: InodeId, with: &SetAttrIn) -> Result<(), Errno> {
+    /// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
+    pub(super) fn resize(
+        &self,
+        actor: &Actor,
+        caller: &Caller,
+        (id, size): (InodeId, u64),
+        kills: bool,
+    ) -> Result<(), Errno> {
         let file = self.open_for_writing(id)?;
-        if with.valid & setattr_flag::KILL_PRIVILEGES != 0 {
-            fs::ftruncate(&file, with.size)
-        } else {
-            actor.keeping_setid(|| fs::ftruncate(&file, with.size))
+        let resize = || fs::ftruncate(&file, size);
+        match kills {
+            false => actor.keeping_setid(resize),
+            true if is_setgid_for_locks(&stat_place(&file)?) => actor.in_groups_of(caller, resize),
+            true => resize(),
         }
     }
 
@@ -178,6 +187,12 @@ impl View {
 /// say which, since the whole mount is one device to its users.
 fn shown_number(volume: Met, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
+}
+
+/// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
+/// group may write to it and leave it so.
+fn is_setgid_for_locks(stat: &Statx) -> bool {
+    u32::from(stat.stx_mode) & 0o2010 == 0o2000
 }
 
 fn extended_time(time: &StatxTimestamp) -> ExtendedTime {

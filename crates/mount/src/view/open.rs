@@ -65,7 +65,8 @@ impl View {
         let flags = OFlags::from_bits_retain(with.flags);
         let verdict = self.judge(&request.caller, Subject::Inode(id), access(flags))?;
         if flags.contains(OFlags::TRUNC) {
-            self.truncate(actor, id, with)?;
+            let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
+            self.resize(actor, &request.caller, (id, 0), kills)?;
         } else if writes(flags) {
             // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
             self.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
@@ -252,15 +253,6 @@ impl View {
         };
         let handle = if way == Way::Judged { JUDGED } else { 0 };
         OpenOut { handle, flags: flags | quiet, backing_id }
-    }
-
-    fn truncate(&self, actor: &Actor, id: InodeId, with: &OpenIn) -> Result<(), Errno> {
-        let truncate = || rustix::fs::ftruncate(self.open_for_writing(id)?, 0);
-        if with.open_flags & open_in_flag::KILL_PRIVILEGES != 0 {
-            truncate()
-        } else {
-            actor.keeping_setid(truncate)
-        }
     }
 }
 
