@@ -179,8 +179,12 @@ impl View {
 
     pub(super) fn release(&self, id: InodeId, with: &ReleaseIn) -> Result<(), Errno> {
         self.end_flock(id, with);
-        if writes(OFlags::from_bits_retain(with.flags)) {
+        let flags = OFlags::from_bits_retain(with.flags);
+        if writes(flags) {
             self.note_written(id);
+        }
+        if flags.contains(OFlags::RDWR) {
+            self.tell_if_changed(id);
         }
         let (is_closed, now_idle) = self.inodes.update_backing(id, |backing| {
             backing.opens = backing.opens.saturating_sub(1);
