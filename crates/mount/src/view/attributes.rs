@@ -189,9 +189,13 @@ fn shown_number(volume: Met, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
 
+pub(super) fn is_setid(stat: &Statx) -> bool {
+    stat.stx_mode & 0o6000 != 0
+}
+
 /// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
 /// group may write to it and leave it so.
-fn is_setgid_for_locks(stat: &Statx) -> bool {
+pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
     u32::from(stat.stx_mode) & 0o2010 == 0o2000
 }
 

@@ -13,6 +13,7 @@ use thruway_fuse::wire::{
 use thruway_fuse::{Answer, Operation, Request};
 
 use super::View;
+use super::attributes::{is_setgid_for_locks, is_setid};
 use super::lookup::stat_place;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -37,18 +38,18 @@ impl View {
     pub(super) fn write(
         &self,
         actor: &Actor,
-        id: InodeId,
-        with: &WriteIn,
-        data: &[u8],
+        request: &Request<'_>,
+        (with, data): (&WriteIn, &[u8]),
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let file = self.writer(id)?;
+        let file = self.writer(InodeId(request.inode))?;
         let write = || io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with));
         let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
-        let written = if !kills && stat_place(&file)?.stx_mode & 0o6000 != 0 {
-            actor.keeping_setid(write)
-        } else {
-            write()
+        let stat = stat_place(&*file)?;
+        let written = match kills {
+            true if is_setgid_for_locks(&stat) => actor.in_groups_of(&request.caller, write),
+            false if is_setid(&stat) => actor.keeping_setid(write),
+            _ => write(),
         }?;
         let size = u32::try_from(written).map_err(|_| Errno::IO)?;
         answer.put(&WriteOut { size, padding: 0 });

@@ -15,6 +15,7 @@ use thruway_fuse::{Answer, Request};
 use thruway_sys::fuse;
 
 use super::View;
+use super::attributes::{is_setgid_for_locks, is_setid};
 use super::judging::{JUDGED, Subject};
 use super::lookup::stat_place;
 use crate::actor::{Actor, errno};
@@ -41,7 +42,7 @@ pub(super) enum Way {
     /// By the kernel.
     Passthrough { backing_id: i32 },
     /// By the kernel for maps; reads and writes come as requests, because a write of this caller
-    /// must not clear setuid and setgid.
+    /// may have to leave setuid and setgid as they are.
     Attended { backing_id: i32 },
     /// By requests.
     Daemon,
@@ -117,8 +118,11 @@ impl View {
             self.pin_open(id, || self.place(id)?.try_clone().map_err(|error| errno(&error)));
             return Ok(Way::Daemon);
         }
-        if is_root && writes(flags) && is_setid(&stat_place(self.place(id)?)?) {
-            return Ok(Way::Attended { backing_id });
+        if writes(flags) {
+            let stat = stat_place(self.place(id)?)?;
+            if is_setgid_for_locks(&stat) || is_root && is_setid(&stat) {
+                return Ok(Way::Attended { backing_id });
+            }
         }
         Ok(Way::Passthrough { backing_id })
     }
@@ -270,8 +274,4 @@ pub(super) fn access(flags: OFlags) -> Access {
 
 fn writes(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
-}
-
-fn is_setid(stat: &Statx) -> bool {
-    stat.stx_mode & 0o6000 != 0
 }
