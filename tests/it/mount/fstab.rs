@@ -14,6 +14,8 @@ mount --all --fstab "$1/fstab" --types thruway,fuse.thruway
 cat "$1/one/first" "$1/one/second" "$1/two/first"
 touch "$1/two/new" 2>/dev/null || echo read-only
 for folder in one two; do findmnt --noheadings --output OPTIONS "$1/$folder" | grep -o nosuid,nodev || echo neither; done
+mount -o remount,ro "$1/a:$1/b" "$1/one"
+touch "$1/one/new" 2>/dev/null || echo read-only
 umount "$1/one" "$1/two"
 find "$1/one" "$1/two" -mindepth 1
 "#;
@@ -41,5 +43,5 @@ fn lines_of_fstab_are_mounted_by_mount() {
     command.args(["--mount", "sh", "-euc", SCRIPT, "sh"]).arg(mounted.folder.path());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "ab\naread-only\nneither\nnosuid,nodev\n");
+    assert_eq!(stdout(&output), "ab\naread-only\nneither\nnosuid,nodev\nread-only\n");
 }
