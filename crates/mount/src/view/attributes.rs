@@ -8,6 +8,7 @@ use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
+use super::data::change_data;
 use super::lookup::{FILE_TYPE, FOLDER, Maker, stat_place};
 use thruway_fuse::{Answer, Caller, Request};
 
@@ -102,12 +103,7 @@ impl View {
         kills: bool,
     ) -> Result<(), Errno> {
         let file = self.open_for_writing(id)?;
-        let resize = || fs::ftruncate(&file, size);
-        match kills {
-            false => actor.keeping_setid(resize),
-            true if is_setgid_for_locks(&stat_place(&file)?) => actor.in_groups_of(caller, resize),
-            true => resize(),
-        }
+        change_data(actor, caller, kills, &file, || fs::ftruncate(&file, size))
     }
 
     fn put_attributes(
@@ -187,16 +183,6 @@ impl View {
 /// say which, since the whole mount is one device to its users.
 fn shown_number(volume: Met, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
-}
-
-pub(super) fn is_setid(stat: &Statx) -> bool {
-    stat.stx_mode & 0o6000 != 0
-}
-
-/// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
-/// group may write to it and leave it so.
-pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
-    u32::from(stat.stx_mode) & 0o2010 == 0o2000
 }
 
 fn extended_time(time: &StatxTimestamp) -> ExtendedTime {

@@ -15,7 +15,7 @@ use thruway_fuse::{Answer, Request};
 use thruway_sys::fuse;
 
 use super::View;
-use super::attributes::{is_setgid_for_locks, is_setid};
+use super::data::{is_setgid_for_locks, is_setid};
 use super::judging::{JUDGED, Subject};
 use super::lookup::stat_place;
 use crate::actor::{Actor, errno};
