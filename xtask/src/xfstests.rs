@@ -27,7 +27,7 @@ pub(crate) struct XfsTests {
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     with: String,
     /// How long one test may take
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 300)]
     seconds: u64,
     /// The release build is tested, not the debug build
     #[arg(long)]
