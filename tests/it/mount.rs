@@ -173,6 +173,22 @@ fn ending_the_foreground_process_unmounts() {
 }
 
 #[test]
+fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let mut open = File::create(mounted.target("file")).unwrap();
+    let process = mounted.status("process").to_string();
+    let end = || assert!(Command::new("kill").arg(&process).status().unwrap().success());
+    end();
+    wait_until("the mount is gone", || File::open(mounted.target("file")).is_err());
+    end();
+    wait_until("the daemon is gone", || processes_with(&mounted.source("")).next().is_none());
+    assert_eq!(mounted.log().matches("its users are cut off").count(), 1);
+    // The kernel moves its data.
+    open.write_all(b"text").unwrap();
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
+}
+
+#[test]
 fn what_cannot_be_mounted_is_named_with_its_cure() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let path = |name: &str| mounted.folder.path().join(name).to_str().unwrap().to_owned();

@@ -14,6 +14,7 @@ mod rubyspec;
 mod soak;
 mod suites;
 mod windows;
+mod xfstests;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -41,6 +42,8 @@ enum Task {
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
     Suites(suites::Suites),
+    #[command(name = "xfstests")]
+    XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Task::Prove(proof) => proof.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
+        Task::XfsTests(tests) => tests.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {
