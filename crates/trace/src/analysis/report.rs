@@ -58,6 +58,8 @@ pub struct Totals {
     pub signal: Option<i32>,
     /// Whether the recording ends before the command.
     pub is_cut_short: bool,
+    /// Records that were lost because there was no room for them.
+    pub lost: u64,
     /// How long the command ran, in nanoseconds.
     pub wall_ns: u64,
     /// How long it would have run, as far as one can tell.
@@ -259,6 +261,7 @@ impl Analysis {
             status,
             signal,
             is_cut_short: outcome.is_cut_short,
+            lost: outcome.lost,
             wall_ns: outcome.wall_ns,
             untraced_ns: untraced_ns(tally.events, outcome),
             calls: tally.file_calls,
