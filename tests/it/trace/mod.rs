@@ -1,6 +1,8 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
 mod browser;
+#[cfg(feature = "ebpf")]
+mod ebpf;
 mod names;
 mod odd;
 mod oracle;

@@ -116,7 +116,7 @@ fn as_programs_see(mut counts: Counts) -> Counts {
     counts
 }
 
-fn assert_equal(command: &mut Command) {
+pub(super) fn assert_equal(command: &mut Command) {
     if !has("strace") || !has(command.get_program().to_str().expect("text")) {
         return;
     }

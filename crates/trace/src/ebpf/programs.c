@@ -30,7 +30,8 @@ volatile struct {
 
 // ---- Records.
 
-enum { NAME_USUAL = 256, NAME_LONGEST = 4096 };
+// The longest is the kernel's, NUL and all, and some more to tell it from a longer one.
+enum { NAME_USUAL = 256, NAME_LONGEST = 4096 + 8 };
 enum { FORK = 0x30001, EXIT = 0x30002, PROGRAM = 0x30003 };
 
 struct record {

@@ -50,10 +50,10 @@ impl KernelRecorder {
     /// The system does not tell what the programs counted.
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         loop {
-            // Asked for before the ring is read: it holds what was noted until then.
+            // In this order: who has ended is not counted any more, and whatever it noted is in the ring.
+            self.job.look_after();
             let totals = self.totals()?;
             self.drain(sink);
-            self.job.look_after();
             if totals.followed == 0 && self.job.end().is_some() {
                 break;
             }
