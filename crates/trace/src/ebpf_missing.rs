@@ -13,7 +13,7 @@ impl KernelRecorder {
     /// # Errors
     /// Always.
     pub fn start(_command: &Command) -> Result<Self, Error> {
-        Err(Error::no_programs("this thruway was built without the feature ebpf", false))
+        Err(Error::no_programs("this thruway was built without the feature".to_owned(), false))
     }
 
     /// Nobody can call this.

@@ -31,8 +31,7 @@ impl Error {
         Self { kind: Kind::Malformed { line, reason: reason.to_string() }, name: name.to_vec() }
     }
 
-    pub(crate) fn no_programs(reason: &str, is_forbidden: bool) -> Self {
-        let reason = reason.to_owned();
+    pub(crate) fn no_programs(reason: String, is_forbidden: bool) -> Self {
         Self { kind: Kind::NoPrograms { reason, is_forbidden }, name: Vec::new() }
     }
 

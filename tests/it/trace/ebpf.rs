@@ -225,7 +225,7 @@ fn without_the_right_to_it_the_cure_is_told() {
         return skipped("only root can give rights away");
     }
     assert_eq!(output.status.code(), Some(2));
-    let expected = "thruway: cannot trace the command by eBPF: Operation not permitted (os error 1)\n\n\
+    let expected = "thruway: cannot trace the command by eBPF: programs: Operation not permitted (os error 1)\n\n\
         hint: it takes root, or the capabilities CAP_BPF and CAP_PERFMON\n";
     assert_eq!(stderr(&output), expected);
 }

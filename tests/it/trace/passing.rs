@@ -360,3 +360,13 @@ fn a_tracer_within_a_tracer_says_that_it_may_not() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("thruway: cannot trace the command: Operation not permitted"));
 }
+
+#[test]
+#[cfg(not(feature = "ebpf"))]
+fn a_back_end_that_is_not_built_in_is_told() {
+    let output = trace(&["--backend", "ebpf"], &mut Command::new("true"));
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "thruway: cannot trace the command by eBPF: this thruway was built without the feature\n\n\
+        hint: build one that has it: cargo build --release -p thruway-cli --features ebpf\n";
+    assert_eq!(stderr(&output), expected);
+}

@@ -1,6 +1,7 @@
 //! The programs, attached; and the ring that they note into.
 
 use std::error;
+use std::fs::metadata;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -24,6 +25,13 @@ const PLACES: [(&str, &str); 5] = [
     ("call_ends", "sys_exit"),
 ];
 
+/// Where the kernel describes its types, and who counts processes as we do.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const NAMESPACE: &str = "/proc/self/ns/pid";
+
+/// How many records are taken at a time: some 50 ms of work, after which signals are looked at.
+const RECORDS_MAX: usize = 50_000;
+
 /// Attached as long as this lives: the kernel takes them away with the last descriptor.
 pub(super) struct Programs {
     ring: RingBuf<MapData>,
@@ -43,28 +51,29 @@ pub(super) struct Totals {
 impl Programs {
     /// Loads and attaches them. They follow the first process that this one makes.
     pub(super) fn attach() -> Result<Self, Error> {
-        let types = Btf::from_sys_fs().map_err(|error| failure(&error))?;
+        let types = Btf::from_sys_fs().map_err(|error| failure(TYPES, &error))?;
         let mut loaded = load(&types)?;
         for (name, place) in PLACES {
-            attach(&mut loaded, name, place, &types).map_err(|error| failure(&error))?;
+            attach(&mut loaded, name, place, &types).map_err(|error| failure(place, &error))?;
         }
         let mut map = |name| {
-            loaded.take_map(name).ok_or_else(|| failure(&io::Error::from(io::ErrorKind::NotFound)))
+            loaded
+                .take_map(name)
+                .ok_or_else(|| failure(name, &io::Error::from(io::ErrorKind::NotFound)))
         };
-        let ring = RingBuf::try_from(map("ring")?).map_err(|error| failure(&error))?;
-        let totals = Array::try_from(map(".bss")?).map_err(|error| failure(&error))?;
+        let ring = RingBuf::try_from(map("ring")?).map_err(|error| failure("ring", &error))?;
+        let totals = Array::try_from(map(".bss")?).map_err(|error| failure("totals", &error))?;
         Ok(Self { ring, totals, _loaded: loaded })
     }
 
-    /// Takes the records that are there, in the order in which they were noted. Answers with their
-    /// count.
-    pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8])) -> usize {
-        let mut count = 0;
-        while let Some(record) = self.ring.next() {
+    /// Takes the records that are there, in the order in which they were noted, unless there are so many
+    /// that everything else would have to wait. Answers with whether those were all.
+    pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8])) -> bool {
+        for _ in 0..RECORDS_MAX {
+            let Some(record) = self.ring.next() else { return true };
             each(&record);
-            count += 1;
         }
-        count
+        false
     }
 
     pub(super) fn totals(&self) -> io::Result<Totals> {
@@ -82,7 +91,7 @@ impl AsFd for Programs {
 
 fn load(types: &Btf) -> Result<Ebpf, Error> {
     let shapes = shapes();
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map_err(|error| failure(&error))?;
+    let namespace = metadata(NAMESPACE).map_err(|error| failure(NAMESPACE, &error))?;
     let (device, inode, recorder) = (namespace.dev(), namespace.ino(), std::process::id());
     EbpfLoader::new()
         .btf(Some(types))
@@ -93,7 +102,7 @@ fn load(types: &Btf) -> Result<Ebpf, Error> {
         .override_global("namespace_device", &device, true)
         .override_global("namespace_inode", &inode, true)
         .load(OBJECT)
-        .map_err(|error| failure(&error))
+        .map_err(|error| failure("programs", &error))
 }
 
 fn attach(loaded: &mut Ebpf, name: &str, place: &str, types: &Btf) -> Result<(), ProgramError> {
@@ -104,14 +113,15 @@ fn attach(loaded: &mut Ebpf, name: &str, place: &str, types: &Btf) -> Result<(),
     Ok(())
 }
 
-/// From what the loader says: a chain of errors, the first of which may have the verifier's log below its
-/// first line.
-fn failure(error: &(dyn error::Error + 'static)) -> Error {
+/// From what the loader says of a part: a chain of errors, the first of which may have the verifier's log
+/// below its first line.
+fn failure(part: &str, error: &(dyn error::Error + 'static)) -> Error {
     let chain = std::iter::successors(Some(error), |error| error.source());
     let cause = chain.filter_map(|error| error.downcast_ref::<io::Error>()).last();
     let text = cause.map_or_else(|| error.to_string(), ToString::to_string);
     let is_forbidden = cause.is_some_and(|cause| cause.raw_os_error() == Some(EPERM));
-    Error::no_programs(text.lines().next().unwrap_or_default(), is_forbidden)
+    let reason = text.lines().next().unwrap_or_default();
+    Error::no_programs(format!("{part}: {reason}"), is_forbidden)
 }
 
 const EPERM: i32 = 1;

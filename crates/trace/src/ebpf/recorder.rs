@@ -53,12 +53,14 @@ impl KernelRecorder {
             // In this order: who has ended is not counted any more, and whatever it noted is in the ring.
             self.job.look_after();
             let totals = self.totals()?;
-            self.drain(sink);
-            if totals.followed == 0 && self.job.end().is_some() {
+            let is_all = self.drain(sink);
+            if is_all && totals.followed == 0 && self.job.end().is_some() {
                 break;
             }
             sink.pause();
-            self.sleep();
+            if is_all {
+                self.sleep();
+            }
         }
         let outcome = Outcome {
             end: self.job.end(),
@@ -76,14 +78,15 @@ impl KernelRecorder {
         self.programs.totals().map_err(|error| Error::system(TRACE, b"the command", error))
     }
 
-    fn drain(&mut self, sink: &mut impl Sink) {
+    /// Passes on what was noted so far. Answers with whether that was all.
+    fn drain(&mut self, sink: &mut impl Sink) -> bool {
         let Self { programs, stream, .. } = self;
         stream.look_at_clock();
         programs.drain(|record| {
             if let Some(view) = View::new(record) {
                 stream.pass(view, sink);
             }
-        });
+        })
     }
 
     /// Until the ring fills up, a signal has come or some time is over.
