@@ -15,7 +15,7 @@ const BACKENDS: [&str; 2] = ["stub", "ebpf"];
 /// A command by each back end, and a call by each and beside them.
 pub(super) fn run(setting: &Setting, thruway: &str, folder: &Path) -> Result<String, String> {
     let commands = commands(setting, thruway, &workloads(&setting.root, folder)?)?;
-    Ok(format!("{commands}\n{}", calls(setting, thruway)?))
+    Ok(format!("{commands}\n\n{}", calls(setting, thruway)?))
 }
 
 fn commands(setting: &Setting, thruway: &str, workloads: &[Workload]) -> Result<String, String> {
@@ -39,7 +39,7 @@ fn commands(setting: &Setting, thruway: &str, workloads: &[Workload]) -> Result<
         table.row(workload.title, &[alone, ratio(&series[1]), ratio(&series[2])]);
     }
     table.note(
-        "The start of a trace is a part of it: programs in the kernel take some 60 ms to load.",
+        "The start of a trace is a part of it: programs in the kernel take 60 ms and more to load.",
     );
     Ok(table.text())
 }
