@@ -116,6 +116,18 @@ fn a_file_that_may_not_be_written_to_is_refused_as_beside_the_mount() {
     assert!(OpenOptions::new().append(true).open(mounted.target("program")).is_ok());
 }
 
+/// What it closes on its way is asked of the mount while its entries in `/proc` are locked.
+#[test]
+fn a_program_that_becomes_another_one_is_not_waited_for() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let open = File::create(mounted.target("closed at exec")).unwrap();
+    for _ in 0..200 {
+        fs::metadata(mounted.target("nothing")).unwrap_err();
+        assert!(Command::new("true").status().unwrap().success());
+    }
+    drop(open);
+}
+
 #[test]
 fn the_sources_are_free_when_a_mount_was_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };

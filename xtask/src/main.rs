@@ -6,6 +6,7 @@ mod aarch64;
 mod bench;
 mod check;
 mod debian;
+mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
@@ -36,6 +37,7 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
+    Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
     Prove(prove::Prove),
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
+        Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),

@@ -4,6 +4,8 @@
 //! runs it and answers with an exit status.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod gem;
 mod output;
 #[cfg(target_os = "linux")]
 mod units;
