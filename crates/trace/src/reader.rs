@@ -35,10 +35,9 @@ struct Counts {
 
 impl Reader {
     pub(crate) fn new(calls: Calls) -> Self {
-        let folder = std::env::current_dir().unwrap_or_default();
         Self {
             calls,
-            replay: Replay::new(folder.as_os_str().as_bytes(), inherited()),
+            replay: Replay::new(b"", Descriptors::new()),
             clock: Clock::start(),
             batch: Batch::default(),
             counts: Counts::default(),
@@ -77,8 +76,11 @@ impl Reader {
         self.counts.by_tracer - self.counts.notices
     }
 
-    /// The command's process, as soon as there is one.
+    /// The command's process, as soon as there is one. It has our folder and our descriptors, which
+    /// nobody changes meanwhile: time to look at them is when it runs already.
     pub(crate) fn watch(&mut self, command: i32) {
+        let folder = std::env::current_dir().unwrap_or_default();
+        self.replay = Replay::new(folder.as_os_str().as_bytes(), inherited());
         self.command = command;
     }
 
