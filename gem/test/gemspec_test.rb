@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "minitest/autorun"
 require "open3"
 require "tmpdir"
@@ -31,15 +32,26 @@ class GemspecTest < Minitest::Test
 
   def test_an_installed_gem_has_its_extension
     Dir.mktmpdir do |folder|
-      File.write("#{folder}/cargo", CARGO, perm: 0o755)
-      run_in ROOT, "gem", "build", "--silent", "thruway.gemspec", "-o", "#{folder}/thruway.gem"
-      path = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}" }
-      install = %w[gem install --silent --local --no-document --install-dir home thruway.gem]
-      run_in folder, path, *install
+      install folder, "home"
       script = "require 'thruway'; require 'thruway/boot'; print Thruway::Boot.running?"
       environment = { "GEM_PATH" => "#{folder}/home", "THRUWAY_PACK" => "#{folder}/pack" }
       assert_equal "true", run_in(folder, environment, "ruby", "-e", script)
       assert_empty Dir["#{folder}/home/gems/*/gem/ext/thruway/target"]
+    end
+  end
+
+  # As after `cargo install` and `gem install`.
+  def test_an_installed_program_finds_an_installed_gem
+    Dir.mktmpdir do |folder|
+      user = ".local/share/gem/ruby/#{RbConfig::CONFIG["ruby_version"]}"
+      places = { "GEM_HOME" => "home", "GEM_PATH" => "other/gems", "HOME" => user }
+      places.each_value { |place| install folder, place }
+      FileUtils.mkdir_p("#{folder}/bin")
+      FileUtils.cp("#{ROOT}/target/debug/thruway", "#{folder}/bin")
+      places.each do |name, place|
+        environment = { "HOME" => nil, name => "#{folder}/#{name == "HOME" ? "" : place}" }
+        assert_boots_from folder, environment
+      end
     end
   end
 
@@ -54,6 +66,21 @@ class GemspecTest < Minitest::Test
   end
 
   private
+
+  def install(folder, home)
+    File.write("#{folder}/cargo", CARGO, perm: 0o755)
+    run_in ROOT, "gem", "build", "--silent", "thruway.gemspec", "-o", "#{folder}/thruway.gem"
+    path = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}" }
+    words = %w[gem install --silent --local --no-document thruway.gem --install-dir]
+    run_in folder, path, *words, home
+  end
+
+  # Whatever Ruby says, there is a pack afterwards.
+  def assert_boots_from(folder, environment)
+    FileUtils.rm_f("#{folder}/pack")
+    run_in folder, environment, *%w[bin/thruway run --pack pack -- ruby -e 0]
+    assert_path_exists "#{folder}/pack", environment.to_s
+  end
 
   def run_in(folder, *words)
     environment = words.first.is_a?(Hash) ? words.shift : {}

@@ -116,6 +116,18 @@ fn a_file_that_may_not_be_written_to_is_refused_as_beside_the_mount() {
     assert!(OpenOptions::new().append(true).open(mounted.target("program")).is_ok());
 }
 
+/// What it closes on its way is asked of the mount while its entries in `/proc` are locked.
+#[test]
+fn a_program_that_becomes_another_one_is_not_waited_for() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let open = File::create(mounted.target("closed at exec")).unwrap();
+    for _ in 0..200 {
+        fs::metadata(mounted.target("nothing")).unwrap_err();
+        assert!(Command::new("true").status().unwrap().success());
+    }
+    drop(open);
+}
+
 #[test]
 fn the_sources_are_free_when_a_mount_was_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
@@ -158,6 +170,22 @@ fn ending_the_foreground_process_unmounts() {
     assert!(stopped.unwrap().success());
     assert!(foreground.wait().unwrap().success());
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+}
+
+#[test]
+fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let mut open = File::create(mounted.target("file")).unwrap();
+    let process = mounted.status("process").to_string();
+    let end = || assert!(Command::new("kill").arg(&process).status().unwrap().success());
+    end();
+    wait_until("the mount is gone", || File::open(mounted.target("file")).is_err());
+    end();
+    wait_until("the daemon is gone", || processes_with(&mounted.source("")).next().is_none());
+    assert_eq!(mounted.log().matches("its users are cut off").count(), 1);
+    // The kernel moves its data.
+    open.write_all(b"text").unwrap();
+    assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
 }
 
 #[test]

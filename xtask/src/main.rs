@@ -6,6 +6,7 @@ mod aarch64;
 mod bench;
 mod check;
 mod debian;
+mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
@@ -14,6 +15,7 @@ mod rubyspec;
 mod soak;
 mod suites;
 mod windows;
+mod xfstests;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -35,12 +37,15 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
+    Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
     Prove(prove::Prove),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
     Suites(suites::Suites),
+    #[command(name = "xfstests")]
+    XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
 }
@@ -52,11 +57,13 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
+        Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
+        Task::XfsTests(tests) => tests.run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

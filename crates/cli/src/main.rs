@@ -4,6 +4,8 @@
 //! runs it and answers with an exit status.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod gem;
 mod output;
 #[cfg(target_os = "linux")]
 mod units;
@@ -14,15 +16,18 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[cfg(target_os = "linux")]
 use output::Failure;
 #[cfg(target_os = "linux")]
-use verbs::mount::helper;
+use verbs::mount::helper::{self, Asked};
 
 fn main() -> ExitCode {
-    match arguments() {
-        Ok(arguments) => run(arguments),
-        Err(message) => Failure::new(message).hint("thruway help mount").report(),
+    let arguments: Vec<_> = std::env::args_os().collect();
+    #[cfg(target_os = "linux")]
+    if helper::is_called_by(&arguments) {
+        return help(&arguments[1..]);
     }
+    run(arguments)
 }
 
 fn run(arguments: Vec<OsString>) -> ExitCode {
@@ -32,12 +37,16 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Our arguments. Under the name `mount.thruway` they are those of a mount helper.
-fn arguments() -> Result<Vec<OsString>, String> {
-    let arguments: Vec<_> = std::env::args_os().collect();
-    #[cfg(target_os = "linux")]
-    if helper::is_called_by(&arguments) {
-        return helper::translate(&arguments[1..]);
+/// What we do under the name `mount.thruway`.
+#[cfg(target_os = "linux")]
+fn help(arguments: &[OsString]) -> ExitCode {
+    match helper::translate(arguments) {
+        Ok(Asked::Mount(arguments)) => run(arguments),
+        Ok(Asked::Remount(mut mount)) => match mount.status() {
+            Ok(status) if status.success() => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(error) => Failure::new(format_args!("cannot start mount: {error}")).report(),
+        },
+        Err(message) => Failure::new(message).hint("thruway help mount").report(),
     }
-    Ok(arguments)
 }

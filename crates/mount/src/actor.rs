@@ -106,6 +106,18 @@ impl Actor {
         if caller.uid == 0 { self.keeping_setid(write) } else { write() }
     }
 
+    /// Runs `change` as the caller with all of its groups.
+    pub(crate) fn in_groups_of<T>(
+        &self,
+        caller: &Caller,
+        mut change: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match groups_of(caller.pid) {
+            Some(groups) if self.can_switch => self.as_caller(caller, &groups, &mut change),
+            _ => change(),
+        }
+    }
+
     /// Runs `change` with `CAP_FSETID`: the setuid and setgid bits stay as they are.
     pub(crate) fn keeping_setid<T>(
         &self,
@@ -151,7 +163,7 @@ impl Actor {
 }
 
 /// The supplementary groups of a thread that waits for our answer. A request names at most one of them.
-fn groups_of(pid: u32) -> Option<Vec<Gid>> {
+pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read, write};
@@ -115,13 +116,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Answers requests until the mount is gone.
-    pub(crate) fn run(mut self, place: &Place) -> Result<(), Errno> {
-        if !place.is_first() {
+    pub(crate) fn run(mut self, mut place: Place) -> Result<(), Errno> {
+        if place.is_first() {
+            place.courtesy().introduce();
+        } else {
             self.device.set_nonblocking()?;
         }
         let mut taken = 0;
         loop {
-            match self.take(place)? {
+            match self.take(&place)? {
                 Received::Request(_) => taken += 1,
                 Received::Nothing => {
                     place.wait_for_work(&self.device.descriptor, taken)?;
@@ -137,16 +140,18 @@ impl<'a> Reader<'a> {
 
     /// Answers the next request.
     fn take(&mut self, place: &Place) -> Result<Received, Errno> {
+        let before = Instant::now();
         let received = self.device.receive(&mut self.buffer)?;
         if let Received::Request(length) = received {
             place.begin();
-            self.serve(length);
+            self.company.note_wait(before.elapsed());
+            self.serve(length, place);
             place.end();
         }
         Ok(received)
     }
 
-    fn serve(&mut self, length: usize) {
+    fn serve(&mut self, length: usize, place: &Place) {
         let Self { device, replier, actor, company, answer, view, memory, pool, .. } = self;
         let bytes = &self.buffer[..length];
         // A request that cannot be read gets no answer worth having: the kernel is at fault.
@@ -156,7 +161,8 @@ impl<'a> Reader<'a> {
             answer.fail(Errno::INVAL.raw_os_error());
             return device.reply(frame.unique(), answer);
         };
-        company.keep(request.caller.pid);
+        place.note_caller(request.caller.pid);
+        company.keep(request.caller.pid, &request.operation, place.courtesy().is_shown());
         if view.is_slow(&request) {
             pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(replier) });
         } else if view.serve(actor, replier, &request, answer) == Outcome::Answered {

@@ -11,6 +11,7 @@ mod attach;
 mod branches;
 mod channel;
 mod company;
+mod courtesy;
 mod descriptors;
 mod device;
 mod error;

@@ -89,12 +89,15 @@ pub(crate) struct Question<'a> {
     /// Below the mount, without a slash at its start.
     pub(crate) path: &'a [u8],
     pub(crate) uid: u32,
+    /// The group that the kernel names; the caller may be in others.
     pub(crate) gid: u32,
     pub(crate) access: Access,
 }
 
 /// What a policy may have to look at, besides the question itself.
 pub(crate) trait Evidence {
+    /// Whether one of these is among the caller's supplementary groups.
+    fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno>;
     /// In bytes; `None` for what is not a regular file.
     fn size(&self) -> Result<Option<u64>, Errno>;
     /// Whether the content is as the rule wants it.
@@ -162,7 +165,10 @@ impl Policy {
         evidence: &impl Evidence,
     ) -> Result<Judgement, Errno> {
         for (index, rule) in self.rules.iter().enumerate() {
-            if rule.fits_question(question) && rule.fits_evidence(evidence)? {
+            if rule.fits_question(question)
+                && rule.fits_groups(question.gid, evidence)?
+                && rule.fits_file(evidence)?
+            {
                 return Ok(Judgement { verdict: rule.verdict, rule: index + 1 });
             }
         }
@@ -198,15 +204,13 @@ impl Policy {
 
 impl Rule {
     fn fits_question(&self, question: &Question<'_>) -> bool {
-        let among = |list: &Option<Vec<u32>>, id| list.as_ref().is_none_or(|l| l.contains(&id));
         let access = match self.access {
             None => true,
             Some(AccessKind::Read) => question.access.reads,
             Some(AccessKind::Write) => question.access.writes,
         };
         access
-            && among(&self.uids, question.uid)
-            && among(&self.gids, question.gid)
+            && self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
             && self.fits_path(question.path)
     }
 
@@ -214,7 +218,14 @@ impl Rule {
         self.paths.as_ref().is_none_or(|paths| paths.fit(path))
     }
 
-    fn fits_evidence(&self, evidence: &impl Evidence) -> Result<bool, Errno> {
+    fn fits_groups(&self, gid: u32, evidence: &impl Evidence) -> Result<bool, Errno> {
+        match &self.gids {
+            Some(gids) if !gids.contains(&gid) => evidence.is_in_one_of(gids),
+            _ => Ok(true),
+        }
+    }
+
+    fn fits_file(&self, evidence: &impl Evidence) -> Result<bool, Errno> {
         if self.larger_than.is_some() || self.smaller_than.is_some() {
             let Some(size) = evidence.size()? else { return Ok(false) };
             let is_larger = self.larger_than.is_none_or(|limit| size > limit);

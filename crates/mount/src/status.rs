@@ -8,9 +8,9 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Pid, Uid, geteuid};
+use rustix::process::{Pid, geteuid};
 use serde::{Deserialize, Serialize};
+use thruway_sys::peer;
 
 use crate::{Error, mounts};
 
@@ -102,8 +102,8 @@ pub(crate) fn socket_name(mount_device: &str) -> String {
 /// see it.
 pub(crate) fn daemon(mount_device: &str) -> io::Result<Option<Pid>> {
     // The kernel notes who listens, and that is not the worker.
-    let credentials = socket_peercred(connect(mount_device)?.as_fd())?;
-    Ok(Some(credentials.pid).filter(|pid| pid.as_raw_pid() > 0))
+    let listener = peer::of(connect(mount_device)?.as_fd())?;
+    Ok(listener.pid.and_then(Pid::from_raw))
 }
 
 fn connect(mount_device: &str) -> io::Result<UnixStream> {
@@ -134,8 +134,8 @@ fn ask_once(mount_device: &str) -> io::Result<Status> {
 
 /// Anyone may take a name in the abstract namespace, so both ends look who the other one is.
 fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
-    let other = socket_peercred(socket.as_fd())?.uid;
-    Ok(other == Uid::ROOT || other == geteuid() || geteuid() == Uid::ROOT)
+    let (other, own) = (peer::of(socket.as_fd())?.uid, geteuid());
+    Ok(other == 0 || other == own.as_raw() || own.is_root())
 }
 
 /// Answers everyone who asks, until the listener is shut down.

@@ -196,8 +196,10 @@ impl<'a> Estate<'a> {
         let mut failure = None;
         let mut channel = Some(channel);
         let mut deadline: Option<Instant> = None;
+        let mut is_killed = false;
         loop {
-            let awake = wait(&ended, signals, channel.as_ref(), deadline).map_err(failed)?;
+            let patience = deadline.filter(|_| !is_killed);
+            let awake = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
             if awake.ended {
                 let status = child.wait().map_err(failed)?;
                 return Ok(match failure {
@@ -220,7 +222,8 @@ impl<'a> Estate<'a> {
                     _ => deadline = Some(Instant::now()),
                 }
             }
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if !is_killed && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                is_killed = true;
                 self.log.warn(if self.is_cut_off() {
                     "the worker hangs; it is killed"
                 } else {

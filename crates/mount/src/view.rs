@@ -330,7 +330,7 @@ impl View {
             Operation::Open(with) => self.open(actor, request, &with, answer),
             Operation::Release(with) => self.release(inode, &with),
             Operation::Read(with) => self.read(inode, &with, answer),
-            Operation::Write { with, data } => self.write(actor, inode, &with, data, answer),
+            Operation::Write { with, data } => self.write(actor, request, (&with, data), answer),
             Operation::Flush(with) => self.flush(inode, &with),
             Operation::GetLock(with) => self.get_lock(inode, &with, answer),
             Operation::FSync(with) => self.sync(inode, with.flags & 1 != 0),

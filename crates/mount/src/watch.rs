@@ -164,6 +164,7 @@ mod tests {
         assert_eq!(events.clone().filter_map(|event| watch.change(&event, own)).count(), 0);
         let mut told = events.filter_map(|event| watch.change(&event, own + 1));
         assert_eq!(told.next(), Some(Change::Name((InodeId(7), 0), b"own")));
+        assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
         watch.remove(&place);
         assert_eq!(watch.len(), 0);
     }

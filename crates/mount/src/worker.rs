@@ -142,7 +142,7 @@ impl Team<'_> {
         let (view, memory, pool) = self.clones();
         let payload_bytes_max = self.agreement.payload_bytes_max();
         thread::spawn(move || {
-            Reader::new(device, payload_bytes_max, (&view, &memory, &pool))?.run(&place)
+            Reader::new(device, payload_bytes_max, (&view, &memory, &pool))?.run(place)
         })
     }
 

@@ -261,6 +261,14 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_was_full_is_told() {
+        let mut event = [0; EVENT_BYTES];
+        event[..4].copy_from_slice(&(EVENT_BYTES as u32).to_ne_bytes());
+        event[8..16].copy_from_slice(&libc::FAN_Q_OVERFLOW.to_ne_bytes());
+        assert_eq!(Events { rest: &event }.collect::<Vec<_>>(), [Told::Overflow]);
+    }
+
+    #[test]
     fn no_bytes_make_it_panic() {
         let mut bytes = [0xff; 64];
         for length in 0..64 {

@@ -29,6 +29,8 @@ pub mod map;
 #[cfg(windows)]
 pub mod nt;
 #[cfg(target_os = "linux")]
+pub mod peer;
+#[cfg(target_os = "linux")]
 pub mod process;
 #[cfg(target_os = "linux")]
 pub mod ptrace;

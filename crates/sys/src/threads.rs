@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::thread::Pid;
+
 /// Gives the calling thread a umask and a current folder of its own; the process's other threads
 /// keep theirs.
 ///
@@ -12,11 +14,45 @@ pub fn unshare_umask() -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?)
 }
 
+/// Gives a thread of this process the policy `SCHED_IDLE`, with which it steps aside for every other
+/// thread on its processor, or the usual one.
+///
+/// # Errors
+/// Whatever `sched_setscheduler` reports: the way back is closed to who may not lower its nice value.
+pub fn set_idle_policy(thread: Pid, is_idle: bool) -> io::Result<()> {
+    let policy = if is_idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters outlive the call, which keeps nothing of them.
+    match unsafe { libc::sched_setscheduler(thread.as_raw_pid(), policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether the calling thread has the usual policy, `SCHED_OTHER`.
+#[must_use]
+pub fn has_usual_policy() -> bool {
+    // SAFETY: nothing is passed but a number.
+    unsafe { libc::sched_getscheduler(0) == libc::SCHED_OTHER }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::fs::Mode;
     use rustix::process::umask;
+
+    #[test]
+    fn a_thread_steps_aside_and_comes_back() {
+        let policies = std::thread::spawn(|| {
+            let own = rustix::thread::gettid();
+            set_idle_policy(own, true)?;
+            let aside = has_usual_policy();
+            // Where the nice value may not be lowered there is no way back.
+            io::Result::Ok((aside, set_idle_policy(own, false).is_err() || has_usual_policy()))
+        });
+        assert_eq!(policies.join().unwrap().unwrap(), (false, true));
+    }
 
     #[test]
     fn a_umask_of_its_own_does_not_reach_other_threads() {

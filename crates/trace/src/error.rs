@@ -15,6 +15,7 @@ enum Kind {
     NotFound,
     System { doing: &'static str, error: io::Error },
     Malformed { line: u64, reason: String },
+    NoPrograms { reason: String, is_forbidden: bool },
 }
 
 impl Error {
@@ -28,6 +29,19 @@ impl Error {
 
     pub(crate) fn malformed(name: &[u8], line: u64, reason: impl fmt::Display) -> Self {
         Self { kind: Kind::Malformed { line, reason: reason.to_string() }, name: name.to_vec() }
+    }
+
+    pub(crate) fn no_programs(reason: String, is_forbidden: bool) -> Self {
+        Self { kind: Kind::NoPrograms { reason, is_forbidden }, name: Vec::new() }
+    }
+
+    /// Of programs that could not be put into the kernel: whether the right to do that is missing.
+    #[must_use]
+    pub fn is_kernel_forbidden(&self) -> Option<bool> {
+        match self.kind {
+            Kind::NoPrograms { is_forbidden, .. } => Some(is_forbidden),
+            _ => None,
+        }
     }
 
     /// Whether the system does not let us trace.
@@ -82,6 +96,9 @@ impl fmt::Display for Error {
         match &self.kind {
             Kind::NotFound => write!(formatter, "cannot find the command {name}"),
             Kind::System { doing, error } => write!(formatter, "cannot {doing} {name}: {error}"),
+            Kind::NoPrograms { reason, .. } => {
+                write!(formatter, "cannot trace the command by eBPF: {reason}")
+            }
             Kind::Malformed { line, reason } => {
                 write!(formatter, "{name}, line {line}: {reason}")
             }

@@ -42,13 +42,31 @@ pub(crate) fn launch(command: &Command, parts: Parts<'_>) -> Result<Launched, Er
     let tracer = process::fork(move || trace(parts, recorder, hello_reader, go_writer))
         .map_err(|error| Error::system("start", name, error))?;
     let program = filter::program(parts.area.cookie());
-    let (mut failed_reader, failed) = pipe()?;
+    let (failed_reader, failed) = pipe()?;
     let start = move || run(command, &program, parts.mask, tracer, (hello, go, failed));
     let child = process::fork(start).map_err(|error| Error::system("start", name, error))?;
+    hear_of_start(failed_reader, name)?;
+    Ok(Launched { command: child, tracer })
+}
+
+/// Starts the command by itself; answers with its process when the command runs.
+#[cfg(feature = "ebpf")]
+pub(crate) fn launch_alone(command: &Command, mask: &Mask) -> Result<i32, Error> {
+    let name = command.program();
+    let failed_to_start = |error| Error::system("start", name, error);
+    let (failed_reader, failed) = io::pipe().map_err(failed_to_start)?;
+    let start = move || become_program(command, mask, failed, || Ok(()));
+    let child = process::fork(start).map_err(failed_to_start)?;
+    hear_of_start(failed_reader, name)?;
+    Ok(child)
+}
+
+/// Waits until the command's process is the program, or has told that it cannot be.
+fn hear_of_start(mut failed: PipeReader, name: &[u8]) -> Result<(), Error> {
     let mut failure = [0; 5];
-    match failed_reader.read_exact(&mut failure) {
+    match failed.read_exact(&mut failure) {
         // Closed by the start of the program, or by the end of the child.
-        Err(_) => Ok(Launched { command: child, tracer }),
+        Err(_) => Ok(()),
         Ok(()) => {
             let [stage, errno @ ..] = failure;
             let doing = if stage == RUN { error::RUN } else { error::TRACE };
@@ -91,18 +109,30 @@ fn run(
     filter: &[Instruction],
     mask: &Mask,
     tracer: i32,
-    (mut hello, mut go, mut failed): (PipeWriter, PipeReader, PipeWriter),
+    (mut hello, mut go, failed): (PipeWriter, PipeReader, PipeWriter),
 ) -> u8 {
-    const NOT_STARTED: u8 = 125;
     process::permit_tracer(tracer);
     let started =
         hello.write_all(&std::process::id().to_ne_bytes()).and_then(|()| go.read_exact(&mut [0]));
     if started.is_err() {
         return NOT_STARTED;
     }
+    become_program(command, mask, failed, || seccomp::install(filter))
+}
+
+/// The exit status of a process that is not the program after all.
+const NOT_STARTED: u8 = 125;
+
+/// Becomes the program once `prepare` has been done; tells `failed` if one of them fails.
+fn become_program(
+    command: &Command,
+    mask: &Mask,
+    mut failed: PipeWriter,
+    prepare: impl FnOnce() -> io::Result<()>,
+) -> u8 {
     process::restore_broken_pipe();
     mask.set();
-    let (stage, error) = match seccomp::install(filter) {
+    let (stage, error) = match prepare() {
         Err(error) => (FILTER, error),
         Ok(()) => {
             (RUN, process::execute(&command.program, &command.arguments, &command.environment))

@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`call`] (which system calls ask for a file by name); `record` and `area` (how
 //! they are noted, and the memory that everyone shares); `tracer` (the process that is attached to
-//! the command) and `launch`; `reader`, `batch` and `replay` (from the rings to [`Event`]s with
-//! absolute names); [`Recorder`], which holds it all together.
+//! the command) and `launch`; `reader`, `batch`, `stream` and `replay` (from the rings to [`Event`]s
+//! with absolute names); [`Recorder`], which holds it all together. `ebpf` is another way to the same
+//! records.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -14,11 +15,18 @@ pub mod analysis;
 mod area;
 mod batch;
 pub mod call;
+mod clock;
 mod command;
 mod doorbell;
+#[cfg(feature = "ebpf")]
+mod ebpf;
+#[cfg(not(feature = "ebpf"))]
+#[path = "ebpf_missing.rs"]
+mod ebpf;
 mod error;
 mod event;
 mod filter;
+mod job;
 mod keeper;
 mod launch;
 mod reader;
@@ -26,9 +34,11 @@ mod record;
 mod recorder;
 mod recording;
 mod replay;
+mod stream;
 mod tracer;
 
 pub use command::Command;
+pub use ebpf::KernelRecorder;
 pub use error::Error;
 pub use event::{Called, Deed, Event};
 pub use recorder::{Backend, Outcome, Recorder};

@@ -7,12 +7,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 use thruway_sys::process::{self, Change, Wait};
-use thruway_sys::signal::{self, Mask, number};
 
 use crate::area::Area;
 use crate::doorbell::Doorbell;
 use crate::error::TRACE;
-use crate::launch::{Launched, Parts, launch};
+use crate::job::{Held, Job};
+use crate::launch::{Parts, launch};
 use crate::reader::Reader;
 use crate::record::Calls;
 use crate::recording::Sink;
@@ -27,6 +27,8 @@ pub enum Backend {
     Stub,
     /// The tracer notes every call.
     Ptrace,
+    /// Programs in the kernel note the calls: [`crate::KernelRecorder`].
+    Ebpf,
 }
 
 /// How a recording ended.
@@ -40,6 +42,8 @@ pub struct Outcome {
     pub stops: u64,
     /// How many calls the tracer noted itself.
     pub traced: u64,
+    /// How many records were lost because there was no room for them.
+    pub lost: u64,
     /// Whether the tracer died before the command's end: later calls are missing.
     pub is_cut_short: bool,
 }
@@ -47,7 +51,7 @@ pub struct Outcome {
 impl Outcome {
     /// That of a recording whose end is missing, and whose last event was at `wall_ns`.
     pub(crate) fn cut_short(wall_ns: u64) -> Self {
-        Self { end: None, wall_ns, stops: 0, traced: 0, is_cut_short: true }
+        Self { end: None, wall_ns, stops: 0, traced: 0, lost: 0, is_cut_short: true }
     }
 }
 
@@ -56,10 +60,9 @@ impl Outcome {
 pub struct Recorder {
     area: Area,
     doorbell: Doorbell,
-    signals: signal::Reader,
-    processes: Launched,
+    job: Job,
+    tracer: i32,
     reader: Reader,
-    end: Option<Change>,
 }
 
 /// The rings are read this often while something is noted: a busy ring takes three times as long to
@@ -78,18 +81,17 @@ impl Recorder {
     /// The command cannot be run, or the system does not let us trace.
     pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
         let failed = |error| Error::system(TRACE, command.program(), error);
-        let held = Mask::of(&HELD);
-        let mask = held.set();
+        let held = Held::begin().map_err(failed)?;
         let calls = Calls::new();
         let area = Area::new(&calls.shapes()).map_err(failed)?;
         let doorbell = Doorbell::new().map_err(failed)?;
-        let signals = signal::Reader::new(&held).map_err(failed)?;
         let with_stub = backend == Backend::Stub && cfg!(target_arch = "x86_64");
         let mut reader = Reader::new(calls);
-        let parts = Parts { area: &area, doorbell: &doorbell, with_stub, mask: &mask };
-        let processes = launch(command, parts)?;
-        reader.watch(processes.command);
-        Ok(Self { area, doorbell, signals, processes, reader, end: None })
+        let parts = Parts { area: &area, doorbell: &doorbell, with_stub, mask: held.mask() };
+        let launched = launch(command, parts).inspect_err(|_| held.release())?;
+        reader.watch(launched.command);
+        let job = Job::new(held, launched.command);
+        Ok(Self { area, doorbell, job, tracer: launched.tracer, reader })
     }
 
     /// Takes every call until nobody is left that could make one: background children of the
@@ -104,20 +106,20 @@ impl Recorder {
             sink.pause();
             pause = if taken > 0 { PAUSE_SHORTEST } else { (2 * pause).min(PAUSE_LONGEST) };
             self.sleep(pause);
-            self.pass_signals();
-            self.look_after_command();
-            if let Ok(Some((_, end))) = process::wait(Wait::News(self.processes.tracer)) {
+            self.job.look_after();
+            if let Ok(Some((_, end))) = process::wait(Wait::News(self.tracer)) {
                 break end;
             }
         };
         let is_cut_short = self.end_of_tracer(tracer_end)?;
         self.reader.finish(&self.area, sink);
-        self.look_after_command();
+        self.job.look_after();
         let outcome = Outcome {
-            end: self.end,
+            end: self.job.end(),
             wall_ns: self.reader.wall_ns(),
             stops: self.area.stops(),
             traced: self.reader.traced(),
+            lost: 0,
             is_cut_short,
         };
         sink.end(&outcome);
@@ -128,7 +130,7 @@ impl Recorder {
     fn sleep(&self, pause: Duration) {
         let mut awaited = [
             PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.job.as_fd(), PollFlags::IN),
         ];
         let pause = Timespec::try_from(pause).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 1_000_000 });
         // Interrupted or not: what there is to do is looked at anyway.
@@ -136,42 +138,12 @@ impl Recorder {
         self.doorbell.hear();
     }
 
-    /// A signal that was sent to us alone was meant for the command. One from the terminal went to
-    /// the command as well.
-    fn pass_signals(&mut self) {
-        while let Some(received) = self.signals.receive() {
-            let is_passed = received.from_process && !NOT_PASSED.contains(&received.signal);
-            if is_passed && self.end.is_none() {
-                // It has just ended if this fails.
-                let _ = process::send_signal(self.processes.command, received.signal);
-            }
-        }
-    }
-
-    /// Stops with the command, so that a shell sees the job as stopped, and takes its end.
-    fn look_after_command(&mut self) {
-        let command = self.processes.command;
-        while self.end.is_none() {
-            match process::wait(Wait::News(command)) {
-                Ok(Some((_, Change::Stopped { .. }))) => {
-                    process::stop_here();
-                    if matches!(process::wait(Wait::News(command)), Ok(None)) {
-                        // We were continued, and it was not.
-                        let _ = process::send_signal(command, number::SIGCONT);
-                    }
-                }
-                Ok(Some((_, Change::Continued))) => {}
-                Ok(Some((_, end))) => self.end = Some(end),
-                Ok(None) | Err(_) => break,
-            }
-        }
-    }
-
     /// Whether the tracer died too early; what it traced is then let through.
     fn end_of_tracer(&mut self, end: Change) -> Result<bool, Error> {
         match end {
             Change::Exited(0) => Ok(false),
             Change::Exited(errno) if self.reader.is_empty() => {
+                self.job.release();
                 let error = std::io::Error::from_raw_os_error(i32::from(errno));
                 Err(Error::system(TRACE, b"the command", error))
             }
@@ -180,25 +152,10 @@ impl Recorder {
                 Err(Error::system(TRACE, b"the command", error))
             }
             _ => {
-                let end = keeper::keep(&self.area, self.processes.command);
-                self.end = self.end.or(end);
+                let end = keeper::keep(&self.area, self.job.command());
+                self.job.ended(end);
                 Ok(true)
             }
         }
     }
 }
-
-/// Signals that we hold back: to pass them on, and `SIGXFSZ` because a recording that is as long as a
-/// file may be is an error like any other.
-const HELD: [i32; 9] = [
-    number::SIGCHLD,
-    number::SIGHUP,
-    number::SIGINT,
-    number::SIGQUIT,
-    number::SIGTERM,
-    number::SIGTSTP,
-    number::SIGUSR1,
-    number::SIGUSR2,
-    number::SIGXFSZ,
-];
-const NOT_PASSED: [i32; 2] = [number::SIGCHLD, number::SIGXFSZ];

@@ -9,12 +9,14 @@ unless system("cargo", "--version", out: File::NULL, err: File::NULL)
         "https://rustup.rs has the first, Debian's libclang-dev is the second"
 end
 
+# `thruway run` meets Rubies of all versions, and looks in a folder of their number.
 # What cargo leaves behind takes a hundred times the room of the extension.
 File.write("Makefile", <<~MAKEFILE)
   export RUBY = #{RbConfig.ruby}
   export CARGO_TARGET_DIR = $(CURDIR)/target
   sitearchdir = #{RbConfig::CONFIG.fetch("sitearchdir")}
   BUILT = $(CARGO_TARGET_DIR)/release/libthruway_ext.so
+  INSTALLED = $(DESTDIR)$(sitearchdir)/thruway
 
   .PHONY: all install clean
 
@@ -22,7 +24,9 @@ File.write("Makefile", <<~MAKEFILE)
   \tcargo build --locked --release --manifest-path #{__dir__}/Cargo.toml
 
   install: all
-  \tinstall -D -m 755 $(BUILT) $(DESTDIR)$(sitearchdir)/thruway/thruway.so
+  \tinstall -D -m 755 $(BUILT) $(INSTALLED)/thruway.so
+  \tmkdir -p $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}
+  \tln -sf ../thruway.so $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}/thruway.so
   \trm -rf $(CARGO_TARGET_DIR)
 
   clean:

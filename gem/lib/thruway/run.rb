@@ -27,8 +27,10 @@ end
 
 start = lambda do
   version = RUBY_VERSION[/\A\d+\.\d+/]
-  extension = "#{ENV.fetch("THRUWAY_EXTENSIONS", __dir__)}/#{version}/thruway.so"
-  next false unless RUBY_ENGINE == "ruby" && File.file?(extension)
+  folders = ENV.fetch("THRUWAY_EXTENSIONS", __dir__).split(":")
+  extensions = folders.map { |folder| "#{folder}/#{version}/thruway.so" }
+  extension = extensions.find { |path| File.file?(path) }
+  next false unless RUBY_ENGINE == "ruby" && extension
 
   loaded = $LOADED_FEATURES.dup
   was_defined = Object.const_defined?(:Thruway)

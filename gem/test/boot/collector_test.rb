@@ -20,6 +20,15 @@ class CollectorTest < Minitest::Test
     end
   end
 
+  # None of them asks for memory of its own: what counts is the pages that they are in.
+  def test_small_objects_count
+    objects = GARBAGE.sub("100_000", "500_000").sub('"x" * 100', "Object.new")
+    program("main.rb" => objects) do |program|
+      assert_equal "true\n", program.run("--gc-after", "10").out
+      assert_equal "false\n", program.run("--gc-after", "1000").out
+    end
+  end
+
   def test_a_program_that_switches_the_collector_has_its_way
     [%w[enable disable enable], %w[disable disable enable]].each do |calls|
       calls = calls.map { |call| "p GC.#{call}\n" }.join

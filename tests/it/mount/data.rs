@@ -3,12 +3,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use thruway_sys::map::ReadOnlyMap;
 
 use super::differential::Numbers;
 use super::fixture::Mounted;
+use crate::skipped::skipped;
+use crate::{stderr, stdout};
 
 /// Longest that the file becomes.
 const SIZE_MAX: u64 = 256 * 1024;
@@ -131,4 +135,35 @@ fn data_that_goes_through_the_daemon_is_right() {
 fn data_in_a_view_of_several_sources_is_right() {
     let Some(mounted) = Mounted::with_sources(&["source", "other"], &[], |_| ()) else { return };
     exercise(&mounted);
+}
+
+/// Changes a byte of an old file through a map, and waits until the file is new.
+const THROUGH_A_MAP: &str = "
+import mmap, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR)
+held = mmap.mmap(file, 4096)
+assert os.stat(sys.argv[1]).st_mtime == 1000
+held[0] = 33
+held.close()
+os.close(file)
+end = time.monotonic() + 10
+while os.stat(sys.argv[1]).st_mtime == 1000 and time.monotonic() < end:
+    time.sleep(0.01)
+print(os.stat(sys.argv[1]).st_mtime > 1000)
+";
+
+#[test]
+fn what_was_written_through_a_map_changes_the_files_times() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skipped("python3 is not installed");
+        return;
+    }
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let file = mounted.target("file");
+    fs::write(&file, [0; 4096]).unwrap();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
+    File::open(&file).unwrap().set_modified(long_ago).unwrap();
+    let mut python = Command::new("python3");
+    let output = python.args(["-c", THROUGH_A_MAP]).arg(&file).output().unwrap();
+    assert_eq!((stdout(&output), stderr(&output)), ("True\n", ""));
 }

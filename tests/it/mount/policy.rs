@@ -94,6 +94,21 @@ fn a_rule_about_a_user_holds_for_that_user() {
 }
 
 #[test]
+fn a_rule_about_a_group_holds_for_all_who_are_in_it() {
+    let rules = "log = true\n[[rule]]\npaths = [\"mail\"]\ngids = [2000]\nverdict = \"deny\"\n";
+    let Some(mounted) = ruled(rules, |mounted| write(mounted, "mail", "text")) else { return };
+    let read_in = |groups: [&str; 3]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "1000", "--regid"]).args(groups).arg("cat");
+        command.arg(mounted.target("mail")).output().unwrap().status.success()
+    };
+    assert!(!read_in(["2000", "--groups", "1000"]));
+    assert!(!read_in(["1000", "--groups", "3000,2000"]));
+    assert!(read_in(["1000", "--groups", "3000,20000"]));
+    assert_eq!(mounted.log().matches("refused reading mail: rule 1, user 1000").count(), 2);
+}
+
+#[test]
 fn a_content_is_looked_at_before_the_open_is_answered() {
     let rules =
         "[[rule]]\ncontent = { magic = \"23 21\" }\naccess = \"read\"\nverdict = \"deny\"\n";

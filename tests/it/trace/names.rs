@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
-use super::{Place, events, has, trace};
+use super::{Place, backends, events, has, trace};
 
 /// The names that a Python program asks for, started in a fresh folder called `place`: those that
 /// contain `mark`, each once, without what is above that folder.
 fn names(program: &str) -> Vec<Vec<String>> {
-    let all = ["stub", "ptrace"].map(|backend| {
+    let all = backends().iter().map(|backend| {
         let place = Place::new();
         place.file("place/sub/deep/file", "");
         place.file("place/other/file", "");
@@ -29,7 +29,7 @@ fn names(program: &str) -> Vec<Vec<String>> {
         }
         names
     });
-    all.to_vec()
+    all.collect()
 }
 
 /// The place's path without links, which is what the kernel and Python show.

@@ -57,17 +57,22 @@ fn nothing_is_written_where_the_command_runs() {
     );
 }
 
-/// Runs a program that tells who it is, with root's set-user-ID bit, as somebody who is not root;
-/// with `thruway trace` before it, or without.
-fn identity(place: &Place, tracer: &[&str]) -> Option<String> {
+/// A command of somebody who is not root: a program with root's set-user-ID bit that tells who it is.
+pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
     let program = place.path().join("id");
     std::fs::copy("/usr/bin/id", &program).expect("it is copied");
     for (path, mode) in [(place.path(), 0o755), (&program, 0o4755)] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).ok()?;
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("it is ours");
     }
     let mut somebody = Command::new("setpriv");
-    somebody.args(["--reuid=65534", "--clear-groups"]).args(tracer).arg(program).arg("-u");
-    let output = somebody.output().ok().filter(|output| output.status.success())?;
+    somebody.args(["--reuid=65534", "--clear-groups"]).args(before).arg(program).arg("-u");
+    somebody
+}
+
+/// What a command says, if it can be started and ends well.
+fn said(command: &mut Command) -> Option<String> {
+    let output = command.output().ok().filter(|output| output.status.success())?;
     Some(stdout(&output).to_owned())
 }
 
@@ -75,8 +80,8 @@ fn identity(place: &Place, tracer: &[&str]) -> Option<String> {
 fn a_set_user_id_program_runs_without_the_privilege() {
     let place = Place::new();
     let thruway = env!("CARGO_BIN_EXE_thruway");
-    let traced = identity(&place, &[thruway, "trace", "--"]);
-    match (identity(&place, &[]).as_deref(), traced) {
+    let traced = said(&mut identity(&place, &[thruway, "trace", "--"]));
+    match (said(&mut identity(&place, &[])).as_deref(), traced) {
         (Some("0\n"), Some(traced)) => assert_eq!(traced, "65534\n"),
         _ => skipped("set-user-ID takes root, a file system with it, and a readable binary"),
     }

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::{Counts, Place, counts, has, report, trace};
-
-const BACKENDS: [&str; 2] = ["stub", "ptrace"];
+use super::{Counts, Place, backends, counts, has, report, trace};
 
 /// What strace counts; the command runs once before, so that caches are as they will be.
 fn strace(command: &mut Command) -> Counts {
@@ -118,13 +116,13 @@ fn as_programs_see(mut counts: Counts) -> Counts {
     counts
 }
 
-fn assert_equal(command: &mut Command) {
+pub(super) fn assert_equal(command: &mut Command) {
     if !has("strace") || !has(command.get_program().to_str().expect("text")) {
         return;
     }
     let expected = strace(command);
     assert!(expected.values().map(|(calls, _)| calls).sum::<u64>() > 0, "{expected:?}");
-    for backend in BACKENDS {
+    for backend in backends() {
         let place = Place::new();
         let recording = place.path().join("recording");
         let path = recording.to_str().expect("text");

@@ -76,6 +76,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-trickle", serve::crowd::trickle),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
+    ("trace-ebpf", trace::ebpf),
     ("trace-long", trace::long),
 ];
 

@@ -1,6 +1,6 @@
 //! `thruway run`: any command, with Ruby's boot answered from a pack.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use thruway_boot::{Options, Part, Trust};
 use thruway_spawn::Command;
 
+use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
 /// Run a command with Ruby's boot answered from a pack
@@ -100,8 +101,8 @@ pub(crate) fn command(words: &[OsString]) -> Command {
 /// The command in an environment in which Ruby loads the boot before anything else.
 pub(crate) fn accelerated(command: Command, options: &Options) -> Command {
     let Some(gem) = Gem::find() else {
-        Failure::new("the gem is not beside this program, so Ruby boots as always")
-            .hint("cargo x gem --release builds it")
+        Failure::new("the gem is not installed, so Ruby boots as always")
+            .hint("`gem install` puts it where it is looked for, `make build` in a checkout")
             .show();
         return command;
     };
@@ -114,61 +115,4 @@ pub(crate) fn accelerated(command: Command, options: &Options) -> Command {
         Some(pack) => command.env("THRUWAY_PACK", pack),
         None => command,
     }
-}
-
-/// Where the gem's files are.
-struct Gem {
-    /// Holds `thruway/run.rb`.
-    library: PathBuf,
-    /// Holds a folder for each version of Ruby, with the extension for it.
-    extensions: PathBuf,
-}
-
-impl Gem {
-    /// Beside this program, or in the checkout that it was built in.
-    fn find() -> Option<Self> {
-        let program = std::env::current_exe().ok()?;
-        let folder = program.parent()?;
-        let up = |levels: usize| folder.ancestors().nth(levels);
-        let places = [
-            Some(folder.join("gem")),
-            up(2).map(|checkout| checkout.join("gem/lib")),
-            up(1).map(|prefix| prefix.join("lib/thruway")),
-        ];
-        let with = |file: &str| {
-            let has = |place: &&PathBuf| std::fs::metadata(place.join(file)).is_ok();
-            places.iter().flatten().find(has).cloned()
-        };
-        Some(Self { library: with("thruway/run.rb")?, extensions: with("thruway/thruway.so")? })
-    }
-
-    /// The file is required twice: see there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it
-    /// can be had by a name without.
-    fn preload(&self, command: Command) -> Command {
-        let file = self.library.join("thruway/run.rb");
-        let has_space = file.as_os_str().as_encoded_bytes().iter().any(u8::is_ascii_whitespace);
-        let (file, command) = if has_space {
-            let library = joined(self.library.as_os_str(), ":", std::env::var_os("RUBYLIB"));
-            (OsString::from("thruway/run"), command.env("RUBYLIB", library))
-        } else {
-            (file.into_os_string(), command)
-        };
-        let mut words = OsString::from("--disable=gems");
-        for _ in 0..2 {
-            words.push(" -r");
-            words.push(&file);
-        }
-        command
-            .env("RUBYOPT", joined(&words, " ", std::env::var_os("RUBYOPT")))
-            .env("THRUWAY_EXTENSIONS", self.extensions.join("thruway"))
-    }
-}
-
-fn joined(first: &OsStr, separator: &str, rest: Option<OsString>) -> OsString {
-    let mut joined = first.to_owned();
-    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-        joined.push(separator);
-        joined.push(rest);
-    }
-    joined
 }

@@ -1,31 +1,40 @@
 use super::*;
 
-/// A file as the vectors describe it.
-struct File<'a>(&'a [u8]);
+/// A caller and a file as the vectors describe them.
+struct Seen<'a> {
+    groups: Vec<u32>,
+    content: &'a [u8],
+}
 
-impl Evidence for File<'_> {
+impl Evidence for Seen<'_> {
+    fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
+        Ok(self.groups.iter().any(|group| gids.contains(group)))
+    }
+
     fn size(&self) -> Result<Option<u64>, Errno> {
-        Ok(Some(self.0.len() as u64))
+        Ok(Some(self.content.len() as u64))
     }
 
     fn fits(&self, content: &Content) -> Result<bool, Errno> {
-        Ok(content.is_in(&self.0[..self.0.len().min(content.within)]))
+        Ok(content.is_in(&self.content[..self.content.len().min(content.within)]))
     }
 }
 
-/// `path`, `uid`, `gid`, `rw`, content, and what is expected: the verdict and the rule's number.
+/// `path`, `uid`, `gid` (the first, and others after plus signs), `rw`, content, and what is expected: the verdict and the rule's number.
 fn check(policy: &Policy, line: &str) {
     let cells: Vec<_> = line.split('\t').collect();
-    let [path, uid, gid, access, content, verdict, number] = cells[..] else {
+    let [path, uid, gids, access, content, verdict, number] = cells[..] else {
         panic!("seven cells: {line}");
     };
+    let gids: Vec<_> = gids.split('+').map(|gid| gid.parse().unwrap()).collect();
     let question = Question {
         path: path.as_bytes(),
         uid: uid.parse().unwrap(),
-        gid: gid.parse().unwrap(),
+        gid: gids[0],
         access: Access { reads: access.contains('r'), writes: access.contains('w') },
     };
-    let judged = policy.judge(&question, &File(content.as_bytes())).unwrap();
+    let seen = Seen { groups: gids[1..].to_vec(), content: content.as_bytes() };
+    let judged = policy.judge(&question, &seen).unwrap();
     let expected = match verdict {
         "allow" => Verdict::Allow,
         "deny" => Verdict::Deny,

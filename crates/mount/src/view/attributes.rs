@@ -8,8 +8,9 @@ use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
+use super::data::change_data;
 use super::lookup::{FILE_TYPE, FOLDER, Maker, stat_place};
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Answer, Caller, Request};
 
 use super::View;
 use crate::actor::Actor;
@@ -84,7 +85,8 @@ impl View {
             actor.keeping_setid(|| fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()))?;
         }
         if is(setattr_flag::SIZE) {
-            self.set_size(actor, InodeId(request.inode), with)?;
+            let kills = is(setattr_flag::KILL_PRIVILEGES);
+            self.resize(actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
         }
         if is(setattr_flag::ATIME | setattr_flag::MTIME) {
             fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
@@ -92,13 +94,16 @@ impl View {
         Ok(())
     }
 
-    fn set_size(&self, actor: &Actor, id: InodeId, with: &SetAttrIn) -> Result<(), Errno> {
+    /// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
+    pub(super) fn resize(
+        &self,
+        actor: &Actor,
+        caller: &Caller,
+        (id, size): (InodeId, u64),
+        kills: bool,
+    ) -> Result<(), Errno> {
         let file = self.open_for_writing(id)?;
-        if with.valid & setattr_flag::KILL_PRIVILEGES != 0 {
-            fs::ftruncate(&file, with.size)
-        } else {
-            actor.keeping_setid(|| fs::ftruncate(&file, with.size))
-        }
+        change_data(actor, caller, kills, &file, || fs::ftruncate(&file, size))
     }
 
     fn put_attributes(

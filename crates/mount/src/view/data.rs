@@ -4,13 +4,13 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{self, FallocateFlags, OFlags, SeekFrom};
+use rustix::fs::{self, FallocateFlags, OFlags, SeekFrom, Statx};
 use rustix::io::{self, Errno, ReadWriteFlags};
 use thruway_fuse::wire::{
     CopyFileRangeIn, CopyFileRangeOut, FAllocateIn, LSeekIn, LSeekOut, ReadIn, WriteIn, WriteOut,
     write_flag,
 };
-use thruway_fuse::{Answer, Operation, Request};
+use thruway_fuse::{Answer, Caller, Operation, Request};
 
 use super::View;
 use super::lookup::stat_place;
@@ -37,19 +37,15 @@ impl View {
     pub(super) fn write(
         &self,
         actor: &Actor,
-        id: InodeId,
-        with: &WriteIn,
-        data: &[u8],
+        request: &Request<'_>,
+        (with, data): (&WriteIn, &[u8]),
         answer: &mut Answer,
     ) -> Result<(), Errno> {
-        let file = self.writer(id)?;
-        let write = || io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with));
+        let file = self.writer(InodeId(request.inode))?;
         let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
-        let written = if !kills && stat_place(&file)?.stx_mode & 0o6000 != 0 {
-            actor.keeping_setid(write)
-        } else {
-            write()
-        }?;
+        let written = change_data(actor, &request.caller, kills, &file, || {
+            io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with))
+        })?;
         let size = u32::try_from(written).map_err(|_| Errno::IO)?;
         answer.put(&WriteOut { size, padding: 0 });
         Ok(())
@@ -68,7 +64,9 @@ impl View {
     ) -> Result<(), Errno> {
         let file = self.open_for_writing(InodeId(request.inode))?;
         let mode = FallocateFlags::from_bits_retain(with.mode);
-        actor.writing_as(&request.caller, || fs::fallocate(file, mode, with.offset, with.length))
+        change_data(actor, &request.caller, request.caller.uid != 0, &file, || {
+            fs::fallocate(&file, mode, with.offset, with.length)
+        })
     }
 
     pub(super) fn seek(
@@ -108,8 +106,8 @@ impl View {
         // The short form answers in 32 bits.
         let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
         let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
-        let copied = actor.writing_as(&request.caller, || {
-            fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
+        let copied = change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
+            fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length)
         })?;
         if long {
             answer.put(&CopyFileRangeOut { copied: copied as u64 });
@@ -151,6 +149,33 @@ impl View {
         let inode = self.inodes.get(id)?;
         self.open_inode(&inode, access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::LARGEFILE)
     }
+}
+
+/// Runs `change`, which changes what is in a file. If it `kills`, setuid and setgid go as they would by the
+/// caller's own change; else they stay.
+pub(super) fn change_data<T>(
+    actor: &Actor,
+    caller: &Caller,
+    kills: bool,
+    file: &OwnedFd,
+    mut change: impl FnMut() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let stat = stat_place(file)?;
+    match kills {
+        true if is_setgid_for_locks(&stat) => actor.in_groups_of(caller, change),
+        false if is_setid(&stat) => actor.keeping_setid(change),
+        _ => change(),
+    }
+}
+
+pub(super) fn is_setid(stat: &Statx) -> bool {
+    stat.stx_mode & 0o6000 != 0
+}
+
+/// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
+/// group may write to it and leave it so.
+pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
+    stat.stx_mode & 0o2010 == 0o2000
 }
 
 fn write_flags(with: &WriteIn) -> ReadWriteFlags {

@@ -80,6 +80,21 @@ impl View {
         self.inodes.set_ours(id, now() + TICK_MAX);
     }
 
+    /// Tells the kernel that it holds older attributes. It knows of writes that it moves by itself, and not of
+    /// those through a map, whose file is open for reading and writing. Where folders are watched it would be
+    /// told by that, too, but later: `make` may ask before.
+    pub(super) fn tell_if_changed(&self, id: InodeId) {
+        let is_moved_by_us = || self.inodes.update_backing(id, |backing| backing.id <= 0);
+        if !self.passes_through || is_moved_by_us() {
+            return;
+        }
+        let stat = self.place(id).and_then(|place| stat_place(&*place));
+        if stat.is_ok_and(|stat| self.inodes.told(id) != fingerprint(&stat)) {
+            // A connection that is gone is noticed by those who read from it.
+            let _ = self.notify(&Notification::Attributes { inode: id.0 });
+        }
+    }
+
     /// Whether we are told of changes in the folder; it is watched from now on if it can be.
     pub(super) fn is_watched(&self, id: InodeId, spot: &Spot) -> bool {
         match self.inodes.watched(id) {

@@ -9,17 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::fs::{self, CWD, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
+use rustix::process::Gid;
 use thruway_fuse::wire::setattr_flag;
 use thruway_fuse::{Caller, Operation, Request};
 
 use super::View;
 use super::lookup::{FILE_TYPE, FOLDER, TICK_MAX, now, open_name, stat_place};
 use crate::Log;
-use crate::actor::errno;
+use crate::actor::{errno, groups_of};
 use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 use crate::memory::Count;
-use crate::policy::{Access, Content, Evidence, Judgement, Policy, Question, Verdict};
+use crate::policy::{Access, Content, Evidence, Policy, Question, Verdict};
 use crate::proc_path::ProcPath;
 
 /// Files of which it is known what is in them; when there are more, all are forgotten.
@@ -83,11 +84,11 @@ impl Judge {
         lock(&self.known).clear();
     }
 
-    fn note_refusal(&self, caller: &Caller, path: &[u8], access: Access, rule: usize) {
+    fn note_refusal(&self, caller: &Caller, path: &[u8], access: Access, why: &str) {
         let doing = if access.writes { "changing" } else { "reading" };
         let command = std::fs::read(format!("/proc/{}/comm", caller.pid)).unwrap_or_default();
         self.log.note(format_args!(
-            "refused {doing} {}: rule {rule}, user {}, group {}, process {} ({})",
+            "refused {doing} {}: {why}, user {}, group {}, process {} ({})",
             path.escape_ascii(),
             caller.uid,
             caller.gid,
@@ -193,12 +194,17 @@ impl View {
         let path = self.path_of(subject)?;
         let question = Question { path: &path, uid: caller.uid, gid: caller.gid, access };
         let policy = judge.policy();
-        let exhibit = Exhibit { view: self, judge, subject, seen: OnceCell::new() };
-        let judgement: Judgement = policy.judge(&question, &exhibit)?;
-        let Some(errno) = judgement.refusal(access) else { return Ok(judgement.verdict) };
+        let exhibit = Exhibit::new(self, judge, caller, subject);
+        let (errno, why) = match policy.judge(&question, &exhibit) {
+            Ok(judgement) => match judgement.refusal(access) {
+                None => return Ok(judgement.verdict),
+                Some(errno) => (errno, format!("rule {}", judgement.rule)),
+            },
+            Err(errno) => (errno, format!("it cannot be judged ({errno})")),
+        };
         self.memory.count(Count::Refused);
         if policy.logs {
-            judge.note_refusal(caller, &path, access, judgement.rule);
+            judge.note_refusal(caller, &path, access, &why);
         }
         Err(errno)
     }
@@ -245,16 +251,23 @@ fn joined(folder: &[u8], name: &CStr) -> Vec<u8> {
     [folder, name.to_bytes()].join(&b'/')
 }
 
-/// A file that is judged, looked at as far as that is necessary.
+/// A caller and a file that are judged, looked at as far as that is necessary.
 struct Exhibit<'a> {
     view: &'a View,
     judge: &'a Judge,
+    caller: &'a Caller,
     subject: Subject<'a>,
     /// The file, open with `O_PATH`, and its attributes; `None` if there is none yet.
     seen: OnceCell<Option<(Arc<OwnedFd>, Statx)>>,
+    /// The caller's supplementary groups; `None` if nobody tells.
+    groups: OnceCell<Option<Vec<Gid>>>,
 }
 
-impl Exhibit<'_> {
+impl<'a> Exhibit<'a> {
+    fn new(view: &'a View, judge: &'a Judge, caller: &'a Caller, subject: Subject<'a>) -> Self {
+        Self { view, judge, caller, subject, seen: OnceCell::new(), groups: OnceCell::new() }
+    }
+
     /// The file and its attributes, if it is a regular one.
     fn file(&self) -> Result<Option<&(Arc<OwnedFd>, Statx)>, Errno> {
         if self.seen.get().is_none() {
@@ -300,6 +313,13 @@ impl Exhibit<'_> {
 }
 
 impl Evidence for Exhibit<'_> {
+    fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
+        let groups = self.groups.get_or_init(|| groups_of(self.caller.pid));
+        // Who may be in the group that a rule refuses is not let by.
+        let groups = groups.as_ref().ok_or(Errno::ACCESS)?;
+        Ok(groups.iter().any(|group| gids.contains(&group.as_raw())))
+    }
+
     fn size(&self) -> Result<Option<u64>, Errno> {
         Ok(self.file()?.map(|(_, stat)| stat.stx_size))
     }

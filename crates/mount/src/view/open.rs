@@ -15,6 +15,7 @@ use thruway_fuse::{Answer, Request};
 use thruway_sys::fuse;
 
 use super::View;
+use super::data::{is_setgid_for_locks, is_setid};
 use super::judging::{JUDGED, Subject};
 use super::lookup::stat_place;
 use crate::actor::{Actor, errno};
@@ -41,7 +42,7 @@ pub(super) enum Way {
     /// By the kernel.
     Passthrough { backing_id: i32 },
     /// By the kernel for maps; reads and writes come as requests, because a write of this caller
-    /// must not clear setuid and setgid.
+    /// may have to leave setuid and setgid as they are.
     Attended { backing_id: i32 },
     /// By requests.
     Daemon,
@@ -65,7 +66,8 @@ impl View {
         let flags = OFlags::from_bits_retain(with.flags);
         let verdict = self.judge(&request.caller, Subject::Inode(id), access(flags))?;
         if flags.contains(OFlags::TRUNC) {
-            self.truncate(actor, id, with)?;
+            let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
+            self.resize(actor, &request.caller, (id, 0), kills)?;
         } else if writes(flags) {
             // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
             self.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
@@ -116,8 +118,11 @@ impl View {
             self.pin_open(id, || self.place(id)?.try_clone().map_err(|error| errno(&error)));
             return Ok(Way::Daemon);
         }
-        if is_root && writes(flags) && is_setid(&stat_place(self.place(id)?)?) {
-            return Ok(Way::Attended { backing_id });
+        if writes(flags) {
+            let stat = stat_place(self.place(id)?)?;
+            if is_setgid_for_locks(&stat) || is_root && is_setid(&stat) {
+                return Ok(Way::Attended { backing_id });
+            }
         }
         Ok(Way::Passthrough { backing_id })
     }
@@ -178,8 +183,12 @@ impl View {
 
     pub(super) fn release(&self, id: InodeId, with: &ReleaseIn) -> Result<(), Errno> {
         self.end_flock(id, with);
-        if writes(OFlags::from_bits_retain(with.flags)) {
+        let flags = OFlags::from_bits_retain(with.flags);
+        if writes(flags) {
             self.note_written(id);
+        }
+        if flags.contains(OFlags::RDWR) {
+            self.tell_if_changed(id);
         }
         let (is_closed, now_idle) = self.inodes.update_backing(id, |backing| {
             backing.opens = backing.opens.saturating_sub(1);
@@ -253,15 +262,6 @@ impl View {
         let handle = if way == Way::Judged { JUDGED } else { 0 };
         OpenOut { handle, flags: flags | quiet, backing_id }
     }
-
-    fn truncate(&self, actor: &Actor, id: InodeId, with: &OpenIn) -> Result<(), Errno> {
-        let truncate = || rustix::fs::ftruncate(self.open_for_writing(id)?, 0);
-        if with.open_flags & open_in_flag::KILL_PRIVILEGES != 0 {
-            truncate()
-        } else {
-            actor.keeping_setid(truncate)
-        }
-    }
 }
 
 /// What an open with these flags is for.
@@ -274,8 +274,4 @@ pub(super) fn access(flags: OFlags) -> Access {
 
 fn writes(flags: OFlags) -> bool {
     flags.intersects(OFlags::WRONLY | OFlags::RDWR)
-}
-
-fn is_setid(stat: &Statx) -> bool {
-    stat.stx_mode & 0o6000 != 0
 }

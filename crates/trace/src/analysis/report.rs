@@ -60,6 +60,8 @@ pub struct Totals {
     pub signal: Option<i32>,
     /// Whether the recording ends before the command.
     pub is_cut_short: bool,
+    /// Records that were lost because there was no room for them.
+    pub lost: u64,
     /// How long the command ran, in nanoseconds.
     pub wall_ns: u64,
     /// How long it would have run, as far as one can tell.
@@ -261,8 +263,9 @@ impl Analysis {
             status,
             signal,
             is_cut_short: outcome.is_cut_short,
+            lost: outcome.lost,
             wall_ns: outcome.wall_ns,
-            untraced_ns: untraced_ns(tally.events, outcome),
+            untraced_ns: untraced_ns(self.header.backend, tally.events, outcome),
             calls: tally.file_calls,
             failed: tally.file_failures,
             lookups,
@@ -467,12 +470,12 @@ fn path(kind: SearchKind, mut folders: Vec<SearchedFolder>) -> SearchPath {
     }
 }
 
-/// The command's time without what noting costs: a stop, and a call that a program notes itself.
-fn untraced_ns(events: u64, outcome: &Outcome) -> u64 {
+/// The command's time without what noting costs: a stop, and a call that is noted without one.
+fn untraced_ns(backend: Backend, events: u64, outcome: &Outcome) -> u64 {
     const STOP_NS: u64 = 12_000;
-    const NOTED_NS: u64 = 180;
+    let noted_ns = if backend == Backend::Ebpf { 350 } else { 180 };
     let noted = events.saturating_sub(outcome.traced);
-    outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * NOTED_NS)
+    outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * noted_ns)
 }
 
 /// What can be shown of a name.

@@ -1,5 +1,6 @@
 //! What tracing costs, beside strace; and a recording of ten million calls.
 
+mod ebpf;
 mod long;
 mod workload;
 
@@ -46,6 +47,12 @@ pub(super) fn slowdown(setting: &Setting) -> Result<String, String> {
     Ok(table.text())
 }
 
+/// Programs in the kernel beside the stub, by a thruway with both.
+pub(super) fn ebpf(setting: &Setting) -> Result<String, String> {
+    let thruway = build(setting, &["--features", "ebpf"])?;
+    ebpf::run(setting, &thruway, &folder(setting)?)
+}
+
 /// Ten million calls, recorded and reported.
 pub(super) fn long(setting: &Setting) -> Result<String, String> {
     long::run(&thruway(setting)?, &folder(setting)?)
@@ -72,9 +79,14 @@ fn measure(setting: &Setting, workload: &Workload, thruway: &str) -> Result<[Ser
 }
 
 fn thruway(setting: &Setting) -> Result<String, String> {
+    build(setting, &[])
+}
+
+/// The binary with these features.
+fn build(setting: &Setting, features: &[&str]) -> Result<String, String> {
     let mut build = std::process::Command::new(crate::cargo());
     let arguments = ["build", "--release", "--quiet", "--package=thruway-cli"];
-    crate::succeed(build.current_dir(&setting.root).args(arguments))?;
+    crate::succeed(build.current_dir(&setting.root).args(arguments).args(features))?;
     Ok(setting.root.join("target/release/thruway").display().to_string())
 }
 

@@ -1,16 +1,24 @@
 //! Running the command: what is recorded goes to the analysis, and to files if they are wanted.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 
 use thruway_trace::analysis::{Analysis, Report};
-use thruway_trace::{Change, Command, Header, Outcome, Recorder, Writer, die_of};
+use thruway_trace::{
+    Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome, Recorder, Writer,
+    die_of,
+};
 
-use super::progress::Progress;
 use super::sinks::Sinks;
 use super::{Backend, OVER_BUDGET, Trace, failure};
 use crate::output::{Answer, Failure, print, print_error};
+
+/// What was recorded, and how that ended.
+type Recorded = (Sinks, Outcome);
+/// A variable of the environment.
+type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
     let against = trace.baseline()?;
@@ -18,17 +26,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
     let environment: Vec<_> = std::env::vars_os().collect();
     let command =
         Command::find(&trace.command, &path, environment.iter().cloned()).map_err(failure)?;
-    let backend = match trace.backend {
-        Backend::Auto | Backend::Stub => thruway_trace::Backend::Stub,
-        Backend::Ptrace => thruway_trace::Backend::Ptrace,
-    };
-    let header = Header::new(&command, backend, &environment);
-    let writer = trace.writer(&header)?;
-    let events = trace.trace_events()?;
-    let recorder = Recorder::start(&command, backend).map_err(failure)?;
-    let progress = Some(Progress::new());
-    let mut sinks = Sinks { analysis: Analysis::new(header), writer, events, progress };
-    let outcome = recorder.run(&mut sinks).map_err(failure)?;
+    let (mut sinks, outcome) = trace.record(&command, &environment)?;
     let report = sinks.analysis.report(&outcome);
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
@@ -40,6 +38,43 @@ pub(super) fn run(trace: &Trace) -> Answer {
 }
 
 impl Trace {
+    /// Runs the command and records it by the back end that was chosen, or else by the first that works.
+    fn record(&self, command: &Command, environment: &[Variable]) -> Result<Recorded, Failure> {
+        let by = |backend| self.record_by(backend, command, environment);
+        match self.backend {
+            Backend::Stub => by(Noting::Stub)?,
+            Backend::Ptrace => by(Noting::Ptrace)?,
+            Backend::Ebpf => by(Noting::Ebpf)?,
+            Backend::Auto => match by(Noting::Stub)? {
+                Err(error) if error.is_refused() => by(Noting::Ebpf)?.map_err(|_| error),
+                recorded => recorded,
+            },
+        }
+        .map_err(failure)
+    }
+
+    /// Fails for good if a file cannot be written, and otherwise answers with what tracing came to.
+    fn record_by(
+        &self,
+        backend: Noting,
+        command: &Command,
+        environment: &[Variable],
+    ) -> Result<Result<Recorded, Error>, Failure> {
+        let header = Header::new(command, backend, environment);
+        let writer = self.writer(&header)?;
+        let events = self.trace_events()?;
+        let mut sinks = Sinks { analysis: Analysis::new(header), writer, events, progress: None };
+        let outcome = match backend {
+            Noting::Stub | Noting::Ptrace => {
+                Recorder::start(command, backend).and_then(|recorder| recorder.run(sinks.live()))
+            }
+            Noting::Ebpf => {
+                KernelRecorder::start(command).and_then(|recorder| recorder.run(sinks.live()))
+            }
+        };
+        Ok(outcome.map(|outcome| (sinks, outcome)))
+    }
+
     fn writer(&self, header: &Header) -> Result<Option<Writer<File>>, Failure> {
         let Some(path) = &self.output else { return Ok(None) };
         let create = || Writer::new(File::create(path)?, header);

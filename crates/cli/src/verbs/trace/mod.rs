@@ -92,6 +92,8 @@ enum Backend {
     Stub,
     /// Every call stops for a tracer
     Ptrace,
+    /// Programs in the kernel note the calls, and nothing stops; takes root, and thruway with the feature ebpf
+    Ebpf,
 }
 
 impl Trace {
@@ -221,6 +223,17 @@ fn failure(error: Error) -> Failure {
             "something forbids tracing: a container (docker run --cap-add SYS_PTRACE), \
              or another tracer that has the command already",
         );
+    }
+    if let Some(is_forbidden) = error.is_kernel_forbidden() {
+        return failure.hint(match (cfg!(feature = "ebpf"), is_forbidden) {
+            (false, _) => {
+                "build one that has it: cargo build --release -p thruway-cli --features ebpf"
+            }
+            (true, true) => "it takes root, or the capabilities CAP_BPF and CAP_PERFMON",
+            (true, false) => {
+                "it takes Linux 5.11 or later with type information for BPF (CONFIG_DEBUG_INFO_BTF)"
+            }
+        });
     }
     if error.is_too_large() {
         return failure

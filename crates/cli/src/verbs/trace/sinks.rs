@@ -18,6 +18,12 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
+    /// Shows from here on how far it is.
+    pub(super) fn live(&mut self) -> &mut Self {
+        self.progress = Some(Progress::new());
+        self
+    }
+
     /// What could not be written to its end.
     pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);

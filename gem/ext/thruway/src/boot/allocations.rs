@@ -14,6 +14,7 @@ imports! { ALLOCATIONS:
     MALLOC c"malloc" malloc;
     CALLOC c"calloc" calloc;
     REALLOC c"realloc" realloc;
+    MEMALIGN c"posix_memalign" posix_memalign;
     MMAP c"mmap" mmap;
 }
 
@@ -42,6 +43,7 @@ pub(super) fn forget(libruby: *const ()) {
 type Malloc = unsafe extern "C" fn(size_t) -> *mut c_void;
 type Calloc = unsafe extern "C" fn(size_t, size_t) -> *mut c_void;
 type Realloc = unsafe extern "C" fn(*mut c_void, size_t) -> *mut c_void;
+type Memalign = unsafe extern "C" fn(*mut *mut c_void, size_t, size_t) -> c_int;
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
 
 unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
@@ -68,7 +70,20 @@ unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
     unsafe { realloc(place, size) }
 }
 
-/// How Ruby gets the pages that its objects are in.
+/// How Ruby gets the pages that its objects are in, where it does not map them.
+unsafe extern "C" fn posix_memalign(
+    place: *mut *mut c_void,
+    alignment: size_t,
+    size: size_t,
+) -> c_int {
+    collector::allocated(size);
+    // SAFETY: the type is posix_memalign's.
+    let posix_memalign = unsafe { MEMALIGN.function::<Memalign>() };
+    // SAFETY: handed on as it came.
+    unsafe { posix_memalign(place, alignment, size) }
+}
+
+/// How it maps them.
 unsafe extern "C" fn mmap(
     place: *mut c_void,
     size: size_t,

@@ -7,6 +7,7 @@ mod allocations;
 mod code;
 mod collector;
 mod documents;
+mod features;
 mod gems;
 mod import;
 mod interpose;
@@ -91,6 +92,8 @@ fn install() {
     if let Err(error) = interpose::install(rb_sys::rb_f_require as *const ()) {
         say(&format!("look-ups are left to Ruby: {error}"));
     }
+    // Where it cannot be done, Ruby goes on copying.
+    let _ = features::grow_in_place(rb_sys::rb_f_require as *const ());
     if let Some(megabytes) = boot.options.gc_after_mb {
         collector::wait_for(megabytes);
     }

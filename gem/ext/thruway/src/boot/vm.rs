@@ -325,9 +325,14 @@ pub(super) fn call_proc(proc: VALUE) {
 
 /// Whether this Ruby comes with syntax_suggest: 3.2 and later.
 pub(super) fn has_syntax_suggest() -> bool {
-    let version = constant(c"RUBY_VERSION");
+    is_at_least(b"3.2")
+}
+
+/// Whether this Ruby is of that version or a later one.
+pub(super) fn is_at_least(version: &[u8]) -> bool {
+    let own = constant(c"RUBY_VERSION");
     // SAFETY: the constant is a frozen String.
-    version.is_some_and(|version| unsafe { crate::ruby::bytes(version) } >= b"3.2")
+    own.is_some_and(|own| unsafe { crate::ruby::bytes(own) } >= version)
 }
 
 /// `RUBY_DESCRIPTION`.

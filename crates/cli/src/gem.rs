@@ -1,0 +1,132 @@
+//! The gem that belongs to this program: its files are what Ruby loads below `thruway run`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+
+use thruway_spawn::Command;
+
+/// Where the gem's files are.
+#[derive(Debug)]
+pub(crate) struct Gem {
+    /// Holds `thruway/run.rb`.
+    library: PathBuf,
+    /// Each holds a folder for a version of Ruby or several, with the extension for it.
+    extensions: Vec<PathBuf>,
+}
+
+impl Gem {
+    /// Beside this program, in the checkout that it was built in, or where `gem install` has put it.
+    pub(crate) fn find() -> Option<Self> {
+        Self::beside(&std::env::current_exe().ok()?).or_else(Self::installed)
+    }
+
+    fn beside(program: &Path) -> Option<Self> {
+        let folder = program.parent()?;
+        let up = |levels: usize| folder.ancestors().nth(levels);
+        let places = [
+            Some(folder.join("gem")),
+            up(2).map(|checkout| checkout.join("gem/lib")),
+            up(1).map(|prefix| prefix.join("lib/thruway")),
+        ];
+        let with = |file: &str| {
+            let has = |place: &&PathBuf| fs::metadata(place.join(file)).is_ok();
+            places.iter().flatten().find(has).cloned()
+        };
+        let extensions = vec![with("thruway/thruway.so")?.join("thruway")];
+        Some(Self { library: with("thruway/run.rb")?, extensions })
+    }
+
+    /// Where RubyGems installs is a matter of Ruby's build and of the environment. The usual folders are
+    /// looked at; Ruby itself is asked only if none of them has the gem, since that takes a start of it.
+    fn installed() -> Option<Self> {
+        Self::in_homes(&usual_homes()).or_else(|| Self::in_homes(&homes_by_ruby()))
+    }
+
+    fn in_homes(homes: &[PathBuf]) -> Option<Self> {
+        let name = concat!("thruway-", env!("CARGO_PKG_VERSION"));
+        let library = |home: &PathBuf| home.join("gems").join(name).join("gem/lib");
+        let is_installed =
+            |home: &&PathBuf| fs::metadata(library(home).join("thruway/run.rb")).is_ok();
+        let homes: Vec<_> = homes.iter().filter(is_installed).collect();
+        // extensions/PLATFORM/VERSION/NAME
+        let extensions = homes.iter().map(|home| home.join("extensions"));
+        let extensions = extensions.flat_map(|folder| entries(&folder));
+        let extensions = extensions.flat_map(|platform| entries(&platform));
+        let extensions = extensions.map(|version| version.join(name).join("thruway")).collect();
+        Some(Self { library: library(homes.first()?), extensions })
+    }
+
+    /// The command in an environment in which Ruby loads the gem before anything else.
+    ///
+    /// The file is required twice: see there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it
+    /// can be had by a name without.
+    pub(crate) fn preload(&self, command: Command) -> Command {
+        let file = self.library.join("thruway/run.rb");
+        let has_space = file.as_os_str().as_encoded_bytes().iter().any(u8::is_ascii_whitespace);
+        let (file, command) = if has_space {
+            let library = joined(self.library.as_os_str(), ":", std::env::var_os("RUBYLIB"));
+            (OsString::from("thruway/run"), command.env("RUBYLIB", library))
+        } else {
+            (file.into_os_string(), command)
+        };
+        let mut words = OsString::from("--disable=gems");
+        for _ in 0..2 {
+            words.push(" -r");
+            words.push(&file);
+        }
+        let extensions: Vec<_> = self.extensions.iter().map(|folder| folder.as_os_str()).collect();
+        command
+            .env("RUBYOPT", joined(&words, " ", std::env::var_os("RUBYOPT")))
+            .env("THRUWAY_EXTENSIONS", extensions.join(OsStr::new(":")))
+    }
+}
+
+/// What the environment names, the user's own, those of the system, and those of the Ruby on `PATH`.
+fn usual_homes() -> Vec<PathBuf> {
+    let list = |name| {
+        let list = std::env::var_os(name).unwrap_or_default();
+        std::env::split_paths(&list).filter(|home| home.is_absolute()).collect::<Vec<_>>()
+    };
+    let user = std::env::var_os("HOME").map(PathBuf::from);
+    let user = user
+        .into_iter()
+        .flat_map(|home| [".local/share/gem/ruby", ".gem/ruby"].map(|end| home.join(end)));
+    let system = ["/var/lib/gems", "/usr/local/lib/ruby/gems"].map(PathBuf::from);
+    let rubies = list("PATH").into_iter().filter_map(|folder| prefix(&folder.join("ruby")));
+    let rubies = rubies.map(|prefix| prefix.join("lib/ruby/gems"));
+    // Each holds a home for every version of Ruby.
+    let homes = user.chain(system).chain(rubies).flat_map(|folder| entries(&folder));
+    list("GEM_HOME").into_iter().chain(list("GEM_PATH")).chain(homes).collect()
+}
+
+/// Where a program was installed: the folder above its `bin`.
+#[expect(clippy::disallowed_methods, reason = "it is not opened: only where its links lead counts")]
+fn prefix(program: &Path) -> Option<PathBuf> {
+    Some(fs::canonicalize(program).ok()?.parent()?.parent()?.to_owned())
+}
+
+fn homes_by_ruby() -> Vec<PathBuf> {
+    let mut ruby = process::Command::new("ruby");
+    let ruby = ruby.args(["-e", "puts Gem.path"]).stdin(Stdio::null()).stderr(Stdio::null());
+    let homes = ruby.output().map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&homes).lines().map(PathBuf::from).collect()
+}
+
+/// What is in a folder, sorted; nothing if it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut entries: Vec<_> = entries.map(|entry| entry.path()).collect();
+    entries.sort_unstable();
+    entries
+}
+
+fn joined(first: &OsStr, separator: &str, rest: Option<OsString>) -> OsString {
+    let mut joined = first.to_owned();
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        joined.push(separator);
+        joined.push(rest);
+    }
+    joined
+}

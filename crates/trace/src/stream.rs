@@ -1,0 +1,88 @@
+//! From records to events: names become absolute, and moments count from the start.
+
+use std::os::unix::ffi::OsStrExt;
+
+use crate::clock::Clock;
+use crate::event::{Deed, Event};
+use crate::record::{Calls, View};
+use crate::recording::Sink;
+use crate::replay::{Descriptors, Replay};
+
+/// What is known of everyone whose records have passed.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    calls: Calls,
+    replay: Replay,
+    clock: Clock,
+    records: u64,
+    /// Those of them that are no calls.
+    notices: u64,
+    command: i32,
+    /// When the command began and ended, in nanoseconds.
+    span: (u64, u64),
+}
+
+impl Stream {
+    /// For a command that starts in the current folder, of records with moments of this clock.
+    pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
+        let replay = Replay::new(b"", Descriptors::new());
+        Self { calls, replay, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
+    }
+
+    /// The command's process, as soon as there is one. It has our folder and our descriptors, which
+    /// nobody changes meanwhile: time to look at them is when it runs already.
+    pub(crate) fn watch(&mut self, command: i32) {
+        let folder = std::env::current_dir().unwrap_or_default();
+        self.replay = Replay::new(folder.as_os_str().as_bytes(), inherited());
+        self.command = command;
+    }
+
+    /// Makes the moments of what follows more exact.
+    pub(crate) fn look_at_clock(&mut self) {
+        self.clock.look();
+    }
+
+    /// Takes the next record, in the order in which the calls ended.
+    pub(crate) fn pass(&mut self, view: View<'_>, sink: &mut impl Sink) {
+        self.records += 1;
+        let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
+        let took_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
+        let Some((process, deed)) = self.replay.push(&self.calls, view, took_ns) else { return };
+        self.notices += u64::from(!matches!(deed, Deed::Called(_)));
+        match deed {
+            Deed::Became(_) if thread == self.command && self.span.0 == 0 => self.span.0 = at_ns,
+            Deed::Ended if thread == self.command => self.span.1 = at_ns,
+            _ => {}
+        }
+        sink.event(&Event { at_ns, process, thread, deed });
+    }
+
+    /// Whether nothing was noted so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// How many records were no calls.
+    pub(crate) fn notices(&self) -> u64 {
+        self.notices
+    }
+
+    /// How long the command ran, as far as we know.
+    pub(crate) fn wall_ns(&self) -> u64 {
+        let (start, end) = self.span;
+        let end = if end == 0 { self.clock.now_ns() } else { end };
+        end.saturating_sub(start)
+    }
+}
+
+/// Descriptors that a command inherits from us: those below the ones that we opened for ourselves
+/// are told apart by what they are open on, a folder.
+fn inherited() -> Descriptors {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let folder = |entry: std::fs::DirEntry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let path = std::fs::read_link(entry.path()).ok()?;
+        path.is_dir().then(|| (number, path.as_os_str().as_bytes().into()))
+    };
+    entries.filter_map(folder).collect()
+}

@@ -1,0 +1,74 @@
+//! `$LOADED_FEATURES`, to which Ruby before 3.3 adds a feature by copying all of it.
+//!
+//! Ruby knows that nobody else has changed its features by an array that shares their memory, the
+//! snapshot. While it does, an element that is added has to go into a copy: 16 MB for 1,800 features, garbage to
+//! be collected. Ruby 3.3 empties the snapshot first (`rb_provide_feature`), and so do we for older
+//! ones: Ruby makes a new one in any case once an element was added.
+
+use std::ffi::c_void;
+use std::io;
+use std::sync::OnceLock;
+
+use rb_sys::{RBasic, VALUE};
+use thruway_sys::imports::Object;
+
+use super::import::{Import, imports, replace};
+use super::vm::{self, Kept};
+
+imports! { ARRAYS:
+    PUSH c"rb_ary_push" push;
+    REPLACE c"rb_ary_replace" replace_elements;
+}
+
+/// `$LOADED_FEATURES`: Ruby never puts another array in its place.
+static FEATURES: OnceLock<Kept> = OnceLock::new();
+/// The array that shares their memory, once it was seen.
+static SNAPSHOT: OnceLock<Kept> = OnceLock::new();
+
+/// Lets Ruby's features grow in place.
+///
+/// # Errors
+/// libruby is not found, or as of [`replace`].
+pub(super) fn grow_in_place(libruby: *const ()) -> io::Result<()> {
+    if vm::is_at_least(b"3.3") {
+        return Ok(());
+    }
+    let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
+    FEATURES.get_or_init(|| vm::kept(vm::global(c"$LOADED_FEATURES")));
+    replace(&object, ARRAYS)
+}
+
+type OnArray = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
+
+unsafe extern "C" fn push(array: VALUE, element: VALUE) -> VALUE {
+    if is_features(array)
+        && let Some(snapshot) = SNAPSHOT.get()
+    {
+        // SAFETY: it is an Array of Ruby's own, which nobody has frozen.
+        unsafe { rb_sys::rb_ary_clear(snapshot.value()) };
+    }
+    // SAFETY: the type is rb_ary_push's.
+    let push = unsafe { PUSH.function::<OnArray>() };
+    // SAFETY: handed on as it came.
+    unsafe { push(array, element) }
+}
+
+unsafe extern "C" fn replace_elements(array: VALUE, other: VALUE) -> VALUE {
+    if is_features(other) && is_internal(array) {
+        SNAPSHOT.get_or_init(|| vm::kept(array));
+    }
+    // SAFETY: the type is rb_ary_replace's.
+    let replace = unsafe { REPLACE.function::<OnArray>() };
+    // SAFETY: handed on as it came.
+    unsafe { replace(array, other) }
+}
+
+fn is_features(array: VALUE) -> bool {
+    FEATURES.get().is_some_and(|features| features.value() == array)
+}
+
+/// Whether no Ruby code can reach the array: it has no class.
+fn is_internal(array: VALUE) -> bool {
+    // SAFETY: it is an Array, which begins as every object does.
+    unsafe { (*(array as *const RBasic)).klass == 0 }
+}
