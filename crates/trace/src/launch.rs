@@ -90,7 +90,7 @@ fn trace(parts: Parts<'_>, recorder: i32, mut hello: PipeReader, mut go: PipeWri
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
         tracer.attach(i32::from_ne_bytes(root))?;
-        parts.area.hold_open()?;
+        area.hold_open()?;
         process::die_with_parent(false);
         go.write_all(&[1])?;
         drop((hello, go));
