@@ -15,6 +15,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::SystemTime;
 
 /// One block.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,7 @@ struct Job {
 
 #[test]
 fn every_console_block_prints_what_it_shows() {
+    assert_extension_is_new();
     let mut exchanges_run = 0;
     for page in pages() {
         for session in sessions(&fs::read_to_string(&page).unwrap()) {
@@ -47,6 +49,26 @@ fn every_console_block_prints_what_it_shows() {
         }
     }
     assert!(exchanges_run > 0, "the README has a transcript");
+}
+
+/// Ruby would answer an old extension with an error that says nothing of it.
+fn assert_extension_is_new() {
+    let built = Path::new(env!("CARGO_BIN_EXE_thruway")).with_file_name("gem/thruway/thruway.so");
+    let built = modified(&built);
+    let source = newest(&root().join("gem/ext/thruway/src"));
+    let cure = "the gem's extension is not there, or older than its source: run cargo x gem";
+    assert!(built.is_some() && built >= source, "{cure}");
+}
+
+fn modified(file: &Path) -> Option<SystemTime> {
+    fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+}
+
+/// When the newest file below a folder was written.
+fn newest(folder: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(folder).expect("the folder can be listed").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter_map(|path| if path.is_dir() { newest(&path) } else { modified(&path) }).max()
 }
 
 fn root() -> PathBuf {

@@ -91,10 +91,17 @@ impl SharedMemory {
     /// If `at` or `length` is not a multiple of eight, or the bytes are not inside.
     pub fn read(&self, at: usize, length: usize, bytes: &mut Vec<u8>) {
         assert!(length.is_multiple_of(8), "{length} is no multiple of eight");
-        bytes.reserve(length);
-        for word in (at..at + length).step_by(8) {
-            bytes.extend_from_slice(&self.word64(word).load(Ordering::Relaxed).to_ne_bytes());
-        }
+        let words = self.words64(at, length / 8);
+        bytes.extend(words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()));
+    }
+
+    /// As many eight-byte words from byte `at` on.
+    fn words64(&self, at: usize, count: usize) -> &[AtomicU64] {
+        let first = self.pointer::<AtomicU64>(at);
+        assert!(count <= (self.length - at) / 8, "no {count} words at {at}");
+        // SAFETY: all are inside and aligned, as was just checked, alive as long as `self`, and only
+        // ever used as atomic words.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
     }
 
     /// Writes bytes, a word at a time; the last word is filled up with zeros.

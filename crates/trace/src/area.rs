@@ -110,6 +110,11 @@ impl Area {
         self.memory.mark_at_my_end(layout::STATE)
     }
 
+    /// Whether there has been a recorder: before, no command runs.
+    pub(crate) fn was_opened(&self) -> bool {
+        self.memory.word32(layout::STATE).load(Acquire) != 0
+    }
+
     /// Nobody reads any more.
     pub(crate) fn close(&self) {
         self.memory.word32(layout::STATE).fetch_or(OWNER_DIED, Release);
@@ -308,7 +313,7 @@ mod tests {
     #[test]
     fn the_end_of_the_recorder_closes_the_area() {
         let area = area();
-        assert!(!area.is_closed());
+        assert!(!area.is_closed() && !area.was_opened());
         area.close();
         assert!(area.is_closed());
     }

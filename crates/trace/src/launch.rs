@@ -35,13 +35,13 @@ pub(crate) struct Parts<'a> {
 /// Starts the command under its tracer; answers when the command runs.
 pub(crate) fn launch(command: &Command, parts: Parts<'_>) -> Result<Launched, Error> {
     let name = command.program();
-    let program = filter::program(parts.area.cookie());
     // Each process gets only its ends of the pipes: whoever waits for one that has died hears of it.
     let pipe = || io::pipe().map_err(|error| Error::system("start", name, error));
     let ((hello_reader, hello), (go, go_writer)) = (pipe()?, pipe()?);
     let recorder = std::process::id().cast_signed();
     let tracer = process::fork(move || trace(parts, recorder, hello_reader, go_writer))
         .map_err(|error| Error::system("start", name, error))?;
+    let program = filter::program(parts.area.cookie());
     let (failed_reader, failed) = pipe()?;
     let start = move || run(command, &program, parts.mask, tracer, (hello, go, failed));
     let child = process::fork(start).map_err(|error| Error::system("start", name, error))?;
@@ -84,11 +84,12 @@ fn trace(parts: Parts<'_>, recorder: i32, mut hello: PipeReader, mut go: PipeWri
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
+    let Parts { area, doorbell, with_stub, .. } = parts;
+    // Meanwhile the command's process is made.
+    let mut tracer = Tracer::new(Setting { area, doorbell, recorder, with_stub });
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
-        let Parts { area, doorbell, with_stub, .. } = parts;
-        let setting = Setting { area, doorbell, recorder, with_stub };
-        let tracer = Tracer::attach(setting, i32::from_ne_bytes(root))?;
+        tracer.attach(i32::from_ne_bytes(root))?;
         area.hold_open()?;
         process::die_with_parent(false);
         go.write_all(&[1])?;

@@ -1,5 +1,7 @@
 //! One noted call as it lies in a ring: the same bytes, whether the stub or the tracer wrote them.
 
+use std::ffi::CStr;
+
 use thruway_sys::stub::layout;
 
 use crate::call::{Abi, Argument, Call, Numbers};
@@ -197,7 +199,12 @@ impl<'a> View<'a> {
 
     /// The names, in order; an argument that is none has none here.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.0[layout::NAMES..].split(|byte| *byte == 0)
+        let mut rest = &self.0[layout::NAMES..];
+        std::iter::from_fn(move || {
+            let name = CStr::from_bytes_until_nul(rest).ok()?.to_bytes();
+            rest = &rest[name.len() + 1..];
+            Some(name)
+        })
     }
 
     /// The names of a call, each with its argument.

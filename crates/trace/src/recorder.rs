@@ -147,6 +147,10 @@ impl Recorder {
                 let error = std::io::Error::from_raw_os_error(i32::from(errno));
                 Err(Error::system(TRACE, b"the command", error))
             }
+            _ if !self.area.was_opened() => {
+                let error = std::io::Error::other("the tracer was killed before it could start");
+                Err(Error::system(TRACE, b"the command", error))
+            }
             _ => {
                 let end = keeper::keep(&self.area, self.job.command());
                 self.job.ended(end);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use hashbrown::DefaultHashBuilder;
 use thruway_resolve::{Flavour, expand};
 
 use crate::call::{Argument, Call, Kind};
@@ -36,7 +37,7 @@ struct Context {
 /// All threads.
 #[derive(Debug)]
 pub(crate) struct Replay {
-    contexts: HashMap<i32, Context>,
+    contexts: HashMap<i32, Context, DefaultHashBuilder>,
     initial: Context,
     /// The names of the call at hand.
     names: [Vec<u8>; 2],
@@ -51,7 +52,7 @@ impl Replay {
             folder: Rc::new(RefCell::new(folder)),
             descriptors: Rc::new(RefCell::new(descriptors)),
         };
-        Self { contexts: HashMap::new(), initial, names: [Vec::new(), Vec::new()] }
+        Self { contexts: HashMap::default(), initial, names: [Vec::new(), Vec::new()] }
     }
 
     /// Takes the next record, in the order in which the calls ended. Answers with the process and
@@ -200,18 +201,40 @@ impl Context {
             // What the kernel calls it.
             name.extend_from_slice(format!("/proc/{}/fd/{descriptor}", self.process).as_bytes());
         }
-        for component in asked.split(|byte| *byte == b'/') {
-            if !matches!(component, b"" | b".") {
-                if name.last() != Some(&b'/') {
-                    name.push(b'/');
-                }
-                name.extend_from_slice(component);
-            }
+        append(name, asked);
+    }
+}
+
+/// Adds what was asked for to a folder's path, without components that mean nothing.
+fn append(name: &mut Vec<u8>, asked: &[u8]) {
+    if is_plain(asked) {
+        match (name.last() == Some(&b'/'), asked[0] == b'/') {
+            (true, true) => drop(name.pop()),
+            (false, false) => name.push(b'/'),
+            _ => {}
         }
-        if name.is_empty() {
-            name.push(b'/');
+        name.extend_from_slice(asked);
+        return;
+    }
+    for component in asked.split(|byte| *byte == b'/') {
+        if !matches!(component, b"" | b".") {
+            if name.last() != Some(&b'/') {
+                name.push(b'/');
+            }
+            name.extend_from_slice(component);
         }
     }
+    if name.is_empty() {
+        name.push(b'/');
+    }
+}
+
+/// Whether a path surely has no empty component and no dot alone. All bytes are looked at, whatever
+/// was found before: so the processor looks at many at once.
+fn is_plain(path: &[u8]) -> bool {
+    let is_suspect = |(byte, next): (&u8, &u8)| *byte == b'/' && matches!(next, b'/' | b'.');
+    let is_any = |any, pair| any | is_suspect(pair);
+    path[0] != b'.' && !path.ends_with(b"/") && !path.iter().zip(&path[1..]).fold(false, is_any)
 }
 
 impl Folder {

@@ -25,13 +25,15 @@ pub(crate) struct Stream {
 impl Stream {
     /// For a command that starts in the current folder, of records with moments of this clock.
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
-        let folder = std::env::current_dir().unwrap_or_default();
-        let replay = Replay::new(folder.as_os_str().as_bytes(), inherited());
+        let replay = Replay::new(b"", Descriptors::new());
         Self { calls, replay, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
     }
 
-    /// The command's process, as soon as there is one.
+    /// The command's process, as soon as there is one. It has our folder and our descriptors, which
+    /// nobody changes meanwhile: time to look at them is when it runs already.
     pub(crate) fn watch(&mut self, command: i32) {
+        let folder = std::env::current_dir().unwrap_or_default();
+        self.replay = Replay::new(folder.as_os_str().as_bytes(), inherited());
         self.command = command;
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -271,6 +272,21 @@ fn the_tracers_death_does_not_harm_the_command() {
 fn a_full_disk_does_not_harm_the_command() {
     let output = trace(&["-o", "/dev/full"], &mut sh("ls / >/dev/null; echo through"));
     assert_eq!(output.status.code(), Some(2), "not even the header can be written");
+    on_a_small_disk(|small| {
+        let recording = small.join("recording");
+        let options = ["-o", recording.to_str().expect("text")];
+        let script = "for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; done; \
+                      ls -R /usr/lib >/dev/null; echo through; exit 6";
+        let output = trace(&options, &mut sh(script));
+        assert_eq!((stdout(&output), output.status.code()), ("through\n", Some(6)));
+        let errors = stderr(&output);
+        assert!(errors.contains(" ends early: No space left on device"), "{errors}");
+        assert_eq!(report(&recording)[0]["is_cut_short"], true);
+    });
+}
+
+/// Runs `use_it` with a folder on a file system of 64 KiB, if one can be mounted.
+fn on_a_small_disk(use_it: impl FnOnce(&Path)) {
     let place = Place::new();
     let small = place.path().join("small");
     std::fs::create_dir(&small).expect("it can be made");
@@ -279,23 +295,55 @@ fn a_full_disk_does_not_harm_the_command() {
     if !mounted.is_ok_and(|output| output.status.success()) {
         return skipped("no small file system can be mounted here");
     }
-    let recording = small.join("recording");
-    let options = ["-o", recording.to_str().expect("text")];
-    let output = trace(
-        &options,
-        &mut sh(
-            "for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; done; ls -R /usr/lib >/dev/null; echo through; exit 6",
-        ),
-    );
-    let (report, code) = (report(&recording), output.status.code());
+    let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| use_it(&small)));
     Command::new("umount").arg(&small).status().expect("umount starts");
-    assert_eq!((stdout(&output), code), ("through\n", Some(6)));
-    assert!(
-        stderr(&output).contains(" ends early: No space left on device"),
-        "{}",
-        stderr(&output)
-    );
-    assert_eq!(report[0]["is_cut_short"], true);
+    if let Err(panic) = used {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn no_part_of_a_page_is_left_on_a_full_disk() {
+    on_a_small_disk(|small| {
+        let page = small.join("page.html");
+        let options = ["--html", page.to_str().expect("text")];
+        let script = "ls -R /usr/lib /usr/share/doc >/dev/null; echo through; exit 6";
+        let output = trace(&options, &mut sh(script));
+        assert_eq!((stdout(&output), output.status.code()), ("through\n", Some(6)));
+        let message = format!(
+            "thruway: cannot write {}: No space left on device (os error 28)\n",
+            options[1]
+        );
+        assert!(stderr(&output).contains(&message), "{}", stderr(&output));
+        assert!(std::fs::metadata(&page).is_err(), "nothing is left of it");
+    });
+    let output = trace(&["--html", "/dev/full"], &mut sh("exit 6"));
+    assert_eq!(output.status.code(), Some(6));
+    assert!(stderr(&output).contains("cannot write /dev/full: No space left on device"));
+    assert!(std::fs::metadata("/dev/full").is_ok());
+}
+
+#[test]
+fn reports_of_a_recording_that_cannot_be_written_are_a_failure() {
+    let place = Place::new();
+    let recording = place.path().join("recording");
+    let text = recording.to_str().expect("text");
+    assert!(trace(&["-o", text], &mut sh("true")).status.success());
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+    let report = |options: &[&str]| {
+        let mut thruway = thruway();
+        thruway.args(["trace", "--from", text]).args(options);
+        thruway
+    };
+    let json = report(&["--json"]).stdout(full()).output().expect("thruway starts");
+    let message = "thruway: cannot write to stdout: No space left on device (os error 28)\n";
+    assert_eq!((stderr(&json), json.status.code()), (message, Some(2)));
+    for option in ["--html", "--perfetto"] {
+        let output = report(&[option, "/dev/full"]).output().expect("thruway starts");
+        assert!(stderr(&output).contains("/dev/full"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("No space left on device (os error 28)\n"));
+        assert_eq!(output.status.code(), Some(2), "{option}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::kind::SearchKind;
 use super::names::Name;
 use super::report::{Report, SearchPath, text};
-use super::{Analysis, HashMap, HashSet};
+use super::{Analysis, HashMap};
 
 /// Something that would save look-ups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -107,7 +107,7 @@ fn command_path(analysis: &Analysis, report: &Report) -> Option<Advice> {
         search.folders.iter().any(|known| known.path == folder && known.is_used)
     };
     let (used, unused): (Vec<_>, Vec<_>) = path.split(':').partition(is_used);
-    let saves = unused.iter().map(|folder| misses_before(analysis, folder, &used)).sum();
+    let saves = misses_before(analysis, &unused, &used);
     let mut order: Vec<&str> = Vec::new();
     for folder in used.into_iter().chain(unused) {
         // The second of two equal folders gives nothing that the first has not.
@@ -124,22 +124,20 @@ fn command_path(analysis: &Analysis, report: &Report) -> Option<Advice> {
     })
 }
 
-/// Misses in a folder for names that one of the others has.
-fn misses_before(analysis: &Analysis, folder: &str, others: &[&str]) -> u64 {
+/// Misses in folders for names that one of the others has.
+fn misses_before(analysis: &Analysis, folders: &[&str], others: &[&str]) -> u64 {
     let names = &analysis.names;
-    let find = |folder: &str| names.find(folder.as_bytes());
-    let Some(folder) = find(folder) else { return 0 };
-    let others: Vec<_> = others.iter().filter_map(|other| find(other)).collect();
+    let find = |folder: &&str| names.find(folder.as_bytes());
+    let is_folder = names.marks(folders.iter().filter_map(find));
+    let others: Vec<_> = others.iter().filter_map(find).collect();
     let is_there = |component: &[u8]| {
-        let path = |other: &Name| [&names.path(*other), &b"/"[..], component].concat();
-        others.iter().filter_map(|other| names.find(&path(other))).any(|name| {
-            let counts = names.counts(name);
-            counts.asked > counts.missed
-        })
+        let found = others.iter().filter_map(|other| names.find_in(*other, component));
+        found.map(|name| names.counts(name)).any(|counts| counts.asked > counts.missed)
     };
-    let inside = names.all().filter(|name| names.parent(*name) == folder && *name != Name::ROOT);
-    let missed = inside.filter(|name| names.counts(*name).missed > 0);
-    let saved = missed.filter(|name| is_there(names.component(*name)));
+    let missed = names.all().filter(|name| names.counts(*name).missed > 0);
+    let inside =
+        missed.filter(|name| *name != Name::ROOT && is_folder[names.parent(*name).index()]);
+    let saved = inside.filter(|name| is_there(names.component(*name)));
     saved.map(|name| u64::from(names.counts(name).missed)).sum()
 }
 
@@ -150,16 +148,16 @@ fn include_options(analysis: &Analysis, report: &Report) -> Option<Advice> {
     options.sort_unstable();
     options.dedup();
     let base = analysis.header.folder.as_bytes();
-    let unused = options.iter().filter_map(|option| {
-        let path = thruway_resolve::expand(thruway_resolve::Flavour::Posix, option, base);
-        search.folders.iter().find(|folder| folder.path.as_bytes() == path && !folder.is_used)
-    });
-    let (count, saves) = unused.fold((0, 0), |(n, sum), folder| (n + 1, sum + folder.missed));
-    let kept = options.iter().filter(|option| {
-        let path = thruway_resolve::expand(thruway_resolve::Flavour::Posix, option, base);
-        search.folders.iter().any(|folder| folder.path.as_bytes() == path && folder.is_used)
-    });
-    let kept: Vec<_> = kept.map(|option| format!("-I{}", text(option))).collect();
+    let searched: HashMap<_, _> =
+        search.folders.iter().map(|folder| (folder.path.as_bytes(), folder)).collect();
+    let folder = |option: &[u8]| {
+        searched
+            .get(thruway_resolve::expand(thruway_resolve::Flavour::Posix, option, base).as_slice())
+    };
+    let known = options.iter().filter_map(|option| Some((option, *folder(option)?)));
+    let (kept, unused): (Vec<_>, Vec<_>) = known.partition(|(_, folder)| folder.is_used);
+    let (count, saves) = (unused.len(), unused.iter().map(|(_, folder)| folder.missed).sum());
+    let kept: Vec<_> = kept.iter().map(|(option, _)| format!("-I{}", text(option))).collect();
     let keep = if kept.is_empty() { String::new() } else { format!(", keep {}", kept.join(" ")) };
     Some(Advice {
         title: format!("{count} include folders fewer"),
@@ -174,9 +172,9 @@ fn missing_commands(analysis: &Analysis, report: &Report) -> Option<Advice> {
     let search = search(report, SearchKind::Commands)?;
     let names = &analysis.names;
     let folders = search.folders.iter().filter_map(|folder| names.find(folder.path.as_bytes()));
-    let folders: HashSet<_> = folders.collect();
+    let is_folder = names.marks(folders);
     let mut commands: HashMap<&[u8], (u64, bool)> = HashMap::default();
-    for name in names.all().filter(|name| folders.contains(&names.parent(*name))) {
+    for name in names.all().filter(|name| is_folder[names.parent(*name).index()]) {
         let counts = names.counts(name);
         let command = commands.entry(names.component(name)).or_default();
         command.0 += u64::from(counts.missed);

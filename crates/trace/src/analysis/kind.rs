@@ -28,6 +28,18 @@ pub enum SearchKind {
 }
 
 impl SearchKind {
+    /// All of them, in their order.
+    pub(super) const ALL: [Self; 8] = [
+        Self::Ruby,
+        Self::Commands,
+        Self::Includes,
+        Self::Python,
+        Self::Node,
+        Self::Libraries,
+        Self::Locale,
+        Self::Other,
+    ];
+
     /// What a program of this name, without folder, searches for most of all.
     pub(super) fn of_program(name: &[u8]) -> Self {
         let starts =
@@ -80,19 +92,34 @@ pub(super) struct Asked<'a> {
     /// What the program that asks searches for.
     pub(super) program: SearchKind,
     pub(super) call: CallKind,
-    pub(super) folder: &'a [u8],
+    pub(super) folder: FolderKind,
     pub(super) component: &'a [u8],
 }
 
-impl Asked<'_> {
+/// What a folder's path tells of searches in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FolderKind {
+    /// One of `PATH`.
+    has_commands: bool,
+    has_locales: bool,
+}
+
+impl FolderKind {
     /// `commands` are the folders of `PATH`.
-    pub(super) fn kind(&self, commands: &HashSet<Vec<u8>>) -> SearchKind {
-        let is_locale = |component: &[u8]| component.starts_with(b"locale");
-        if self.call == CallKind::Execute || self.is_command(commands) {
+    pub(super) fn of(path: &[u8], commands: &HashSet<Vec<u8>>) -> Self {
+        let mut components = path.split(|byte| *byte == b'/');
+        let has_locales = components.any(|component| component.starts_with(b"locale"));
+        Self { has_commands: commands.contains(path), has_locales }
+    }
+}
+
+impl Asked<'_> {
+    pub(super) fn kind(&self) -> SearchKind {
+        if self.call == CallKind::Execute || self.is_command() {
             SearchKind::Commands
         } else if self.component.starts_with(b"lib") && contains(self.component, b".so") {
             SearchKind::Libraries
-        } else if self.folder.split(|byte| *byte == b'/').any(is_locale) {
+        } else if self.folder.has_locales {
             SearchKind::Locale
         } else {
             self.program
@@ -100,9 +127,9 @@ impl Asked<'_> {
     }
 
     /// A program without a suffix in a folder of `PATH`.
-    fn is_command(&self, commands: &HashSet<Vec<u8>>) -> bool {
+    fn is_command(&self) -> bool {
         let is_question = matches!(self.call, CallKind::Status | CallKind::Access);
-        is_question && !self.component.contains(&b'.') && commands.contains(self.folder)
+        is_question && self.folder.has_commands && !self.component.contains(&b'.')
     }
 }
 
@@ -117,8 +144,8 @@ mod tests {
     fn kind(program: &str, call: CallKind, folder: &str, component: &str) -> SearchKind {
         let commands = HashSet::from_iter([b"/usr/bin".to_vec()]);
         let program = SearchKind::of_program(program.as_bytes());
-        let [folder, component] = [folder, component].map(str::as_bytes);
-        Asked { program, call, folder, component }.kind(&commands)
+        let folder = FolderKind::of(folder.as_bytes(), &commands);
+        Asked { program, call, folder, component: component.as_bytes() }.kind()
     }
 
     #[test]

@@ -17,7 +17,7 @@ use hashbrown::DefaultHashBuilder;
 use crate::call::{CALLS, Kind};
 use crate::event::{Called, Deed, Event};
 use crate::recording::{Header, Sink};
-use kind::Asked;
+use kind::{Asked, FolderKind};
 use search::{Bases, Search};
 use timeline::Timeline;
 
@@ -50,6 +50,8 @@ pub struct Analysis {
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, usize>,
     programs: Vec<ProgramTally>,
+    /// What is known of the folders in which something was not there.
+    folders: HashMap<Name, FolderKind>,
     timeline: Timeline,
 }
 
@@ -150,6 +152,7 @@ impl Analysis {
             threads: HashMap::default(),
             processes: HashMap::default(),
             programs: vec![ProgramTally::new(b"")],
+            folders: HashMap::default(),
             timeline: Timeline::default(),
         }
     }
@@ -259,7 +262,7 @@ impl Analysis {
         name: Name,
         answer: Answer,
     ) {
-        let Self { threads, names, tally, bases, commands, programs, .. } = self;
+        let Self { threads, names, tally, bases, commands, programs, folders, .. } = self;
         let thread = threads.entry(thread).or_default();
         let (kind, path) = (called.call.kind, called.names[0]);
         if matches!(kind, Kind::Open | Kind::Execute) && thread.checked == Some(name) {
@@ -276,10 +279,11 @@ impl Analysis {
         let (folder, component) = (names.parent(name), base_name(path));
         let ended = if answer == Answer::Missed {
             let above = &path[..path.len() - component.len()];
-            let above = above.strip_suffix(b"/").unwrap_or(above);
+            let above = || FolderKind::of(above.strip_suffix(b"/").unwrap_or(above), commands);
+            let folder_kind = *folders.entry(folder).or_insert_with(above);
             let program = programs[program].searches;
-            let asked = Asked { program, call: kind, folder: above, component };
-            thread.search.missed(names, folder, component, asked.kind(commands))
+            let asked = Asked { program, call: kind, folder: folder_kind, component };
+            thread.search.missed(names, folder, component, asked.kind())
         } else {
             thread.search.found(folder, component)
         };

@@ -32,7 +32,7 @@ struct Node {
     parent: Name,
     /// Where the component's text lies.
     text: (u32, u16),
-    /// Of its path, for a table that grows.
+    /// Of its folder and component, for a table that grows.
     hash: u64,
     counts: Counts,
 }
@@ -43,9 +43,14 @@ pub struct Names {
     nodes: Vec<Node>,
     text: Vec<u8>,
     table: HashTable<Name>,
+    /// Folders of late, by their whole paths: most names are asked for in one of them.
+    recent: Vec<(Vec<u8>, Name)>,
     hasher: DefaultHashBuilder,
     is_full: bool,
 }
+
+/// How many folders are known by their whole paths: a load path has some hundred.
+const RECENT_FOLDERS: usize = 1 << 9;
 
 impl Name {
     /// `/`.
@@ -89,6 +94,7 @@ impl Default for Names {
             nodes: vec![root],
             text: Vec::new(),
             table: HashTable::new(),
+            recent: vec![(Vec::new(), Name::ROOT); RECENT_FOLDERS],
             hasher: DefaultHashBuilder::default(),
             is_full: false,
         }
@@ -99,25 +105,40 @@ impl Names {
     /// The name of an absolute path, entered if it is new. `false`: there are too many, and this is
     /// only the folder that it is in.
     pub(super) fn enter(&mut self, path: &[u8]) -> (Name, bool) {
-        let path = path.strip_suffix(b"/").unwrap_or(path);
-        if path.is_empty() {
-            return (Name::ROOT, true);
+        let Some((folder, component)) = split(path) else { return (Name::ROOT, true) };
+        let (folder, is_exact) = self.enter_folder(folder);
+        if !is_exact {
+            return (folder, false);
         }
-        let hash = self.hasher.hash_one(path);
-        if let Some(name) = self.table.find(hash, |name| self.is(*name, path)) {
-            return (*name, true);
+        let hash = self.hash(folder, component);
+        if let Some(name) = self.child(hash, folder, component) {
+            return (name, true);
         }
-        let slash = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-        let (parent, _) = self.enter(&path[..slash]);
         if self.nodes.len() == NAMES_MAX {
             self.is_full = true;
-            return (parent, false);
+            return (folder, false);
         }
-        (self.insert(hash, parent, &path[slash..]), true)
+        (self.insert(hash, folder, component), true)
+    }
+
+    fn enter_folder(&mut self, path: &[u8]) -> (Name, bool) {
+        // Any few bits of it will do.
+        let place = self.hasher.hash_one(path) as usize % RECENT_FOLDERS;
+        let (text, name) = &self.recent[place];
+        if text == path {
+            return (*name, true);
+        }
+        let (name, is_exact) = self.enter(path);
+        if is_exact {
+            let (text, recent) = &mut self.recent[place];
+            text.clear();
+            text.extend_from_slice(path);
+            *recent = name;
+        }
+        (name, is_exact)
     }
 
     fn insert(&mut self, hash: u64, parent: Name, component: &[u8]) -> Name {
-        let component = component.strip_prefix(b"/").unwrap_or(component);
         let length = component.len().min(usize::from(u16::MAX));
         let text = (self.text.len() as u32, length as u16);
         self.text.extend_from_slice(&component[..length]);
@@ -130,22 +151,24 @@ impl Names {
     /// The name of a path that was entered before.
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Option<Name> {
-        let path = path.strip_suffix(b"/").unwrap_or(path);
-        if path.is_empty() {
-            return Some(Name::ROOT);
-        }
-        self.table.find(self.hasher.hash_one(path), |name| self.is(*name, path)).copied()
+        let Some((folder, component)) = split(path) else { return Some(Name::ROOT) };
+        self.find_in(self.find(folder)?, component)
     }
 
-    /// Whether `path` is the path of `name`.
-    fn is(&self, name: Name, path: &[u8]) -> bool {
-        let (mut name, mut rest) = (name, path);
-        while name != Name::ROOT {
-            let Some(before) = rest.strip_suffix(self.component(name)) else { return false };
-            let Some(before) = before.strip_suffix(b"/") else { return before.is_empty() };
-            (name, rest) = (self.parent(name), before);
-        }
-        rest.is_empty()
+    /// The name of a component in a folder, if it was entered.
+    pub(super) fn find_in(&self, folder: Name, component: &[u8]) -> Option<Name> {
+        self.child(self.hash(folder, component), folder, component)
+    }
+
+    fn hash(&self, folder: Name, component: &[u8]) -> u64 {
+        self.hasher.hash_one((folder, component))
+    }
+
+    fn child(&self, hash: u64, folder: Name, component: &[u8]) -> Option<Name> {
+        let is_it = |name: &Name| {
+            self.nodes[name.index()].parent == folder && self.component(*name) == component
+        };
+        self.table.find(hash, is_it).copied()
     }
 
     /// The last component.
@@ -165,6 +188,13 @@ impl Names {
     pub fn folders(&self, name: Name) -> impl Iterator<Item = Name> {
         let above = move |name: &Name| (*name != Name::ROOT).then(|| self.parent(*name));
         std::iter::successors(above(&name), above)
+    }
+
+    /// Whether a name is in a folder, or in one that is in it.
+    pub(super) fn is_below(&self, name: Name, folder: Name) -> bool {
+        // A folder comes before what is in it.
+        let mut above = self.folders(name).skip_while(|above| *above > folder);
+        above.next() == Some(folder)
     }
 
     /// The absolute path.
@@ -193,6 +223,19 @@ impl Names {
         &mut self.nodes[name.index()].counts
     }
 
+    /// How many there are, folders that nobody asked for among them.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether each name is one of these.
+    pub(super) fn marks(&self, marked: impl IntoIterator<Item = Name>) -> Vec<bool> {
+        let mut marks = vec![false; self.count()];
+        marked.into_iter().for_each(|name| marks[name.index()] = true);
+        marks
+    }
+
     /// All names; a folder comes before what is in it.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = Name> + use<> {
         (0..self.nodes.len() as u32).map(Name)
@@ -203,6 +246,14 @@ impl Names {
     pub fn is_full(&self) -> bool {
         self.is_full
     }
+}
+
+/// The folder and the last component; `None` for `/`.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    let component = slash.map_or(path, |slash| &path[slash + 1..]);
+    (!path.is_empty()).then(|| (&path[..slash.unwrap_or(0)], component))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the counts come to: plain numbers and names, ready to be shown.
 
+use std::num::NonZeroU32;
+
 use serde::Serialize;
 
 use super::advice::{self, Advice};
@@ -334,11 +336,19 @@ impl Analysis {
     }
 
     fn folders(&self) -> Vec<Folder> {
-        let mut sums: HashMap<Name, Counts64> = HashMap::default();
+        let mut sums: Vec<(Name, Counts64)> = Vec::new();
+        // Where each folder's sum is.
+        let mut places: Vec<Option<NonZeroU32>> = vec![None; self.names.count()];
         for name in self.names.all().filter(|name| *name != Name::ROOT) {
-            sums.entry(self.names.parent(name)).or_default().add(self.names.counts(name));
+            let folder = self.names.parent(name);
+            let place = places[folder.index()].unwrap_or_else(|| {
+                sums.push((folder, Counts64::default()));
+                NonZeroU32::MIN.saturating_add(sums.len() as u32 - 1)
+            });
+            places[folder.index()] = Some(place);
+            sums[place.get() as usize - 1].1.add(self.names.counts(name));
         }
-        let mut sums: Vec<_> = sums.into_iter().filter(|(_, sum)| sum.wasted > 0).collect();
+        sums.retain(|(_, sum)| sum.wasted > 0);
         sums.sort_by_key(|(name, sum)| (std::cmp::Reverse(sum.wasted), *name));
         sums.truncate(LIST_MAX);
         let folder = |(name, sum): (Name, Counts64)| Folder {
@@ -429,19 +439,21 @@ impl Counts64 {
     }
 }
 
-/// What was asked below each base, as far as no other base is nearer.
+/// What was asked below each of these folders, as far as no other of them is nearer.
 fn below(names: &Names, bases: &HashMap<Name, SearchKind>) -> HashMap<Name, Counts64> {
-    let mut sums: HashMap<Name, Counts64> = HashMap::default();
-    // A folder comes before what is in it, so its own base is known by then.
-    let mut nearest: Vec<Option<Name>> = Vec::new();
+    let is_base = names.marks(bases.keys().copied());
+    let mut sums = vec![(Name::ROOT, Counts64::default())];
+    // Where the sum of what is in each name is; a folder comes before what is in it.
+    let mut places: Vec<u32> = Vec::with_capacity(is_base.len());
     for name in names.all() {
-        let above = if name == Name::ROOT { None } else { nearest[names.parent(name).index()] };
-        if let Some(base) = above {
-            sums.entry(base).or_default().add(names.counts(name));
+        let above = if name == Name::ROOT { 0 } else { places[names.parent(name).index()] };
+        sums[above as usize].1.add(names.counts(name));
+        places.push(if is_base[name.index()] { sums.len() as u32 } else { above });
+        if is_base[name.index()] {
+            sums.push((name, Counts64::default()));
         }
-        nearest.push(if bases.contains_key(&name) { Some(name) } else { above });
     }
-    sums
+    sums.into_iter().skip(1).collect()
 }
 
 fn path(kind: SearchKind, mut folders: Vec<SearchedFolder>) -> SearchPath {
@@ -466,6 +478,8 @@ fn untraced_ns(backend: Backend, events: u64, outcome: &Outcome) -> u64 {
     outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * noted_ns)
 }
 
+/// What can be shown of a name.
 pub(super) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    str::from_utf8(bytes)
+        .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }

@@ -27,8 +27,8 @@ pub(super) struct Bases(HashMap<Name, Base>);
 
 #[derive(Debug, Default)]
 struct Base {
-    /// How often it was part of a search of each kind.
-    kinds: HashMap<SearchKind, u32>,
+    /// How often it was part of a search of each kind, in the order of the kinds.
+    kinds: [u32; SearchKind::ALL.len()],
     /// The most folders of a search that it was part of.
     breadth: usize,
 }
@@ -68,17 +68,19 @@ impl Search {
     /// Begins another search, unless this is the one under way; answers with what has ended.
     fn begin(&mut self, names: &Names, folder: Name, component: &[u8]) -> Option<Self> {
         self.gap = 0;
-        // Where `a` was searched, `sub/a` may be next: a folder below the first one, or above it.
-        let is_next = self.folders.first().is_some_and(|first| {
-            names.folders(folder).any(|above| above == *first)
-                || names.folders(*first).any(|above| above == folder)
-        });
-        if self.is_about(component) && !is_next {
+        if self.is_about(component) && !self.is_next(names, folder) {
             return None;
         }
         let next = Self { stem: stem(component).to_vec(), ..Self::default() };
         let before = std::mem::replace(self, next);
         (!before.folders.is_empty()).then_some(before)
+    }
+
+    /// Where `a` was searched, `sub/a` may be next: a folder below the first one, or above it.
+    fn is_next(&self, names: &Names, folder: Name) -> bool {
+        // The last one is part of this search.
+        let first = self.folders.first().filter(|_| self.folders.last() != Some(&folder));
+        first.is_some_and(|first| names.is_below(folder, *first) || names.is_below(*first, folder))
     }
 
     fn is_about(&self, component: &[u8]) -> bool {
@@ -120,7 +122,7 @@ impl Bases {
             // Everything is below the root, so it says nothing.
             let Some(base) = base.filter(|base| *base != Name::ROOT) else { continue };
             let base = self.0.entry(base).or_default();
-            *base.kinds.entry(kind).or_default() += 1;
+            base.kinds[kind as usize] += 1;
             base.breadth = base.breadth.max(search.folders.len());
         }
     }
@@ -137,8 +139,8 @@ impl Bases {
         };
         let counts = |(name, _): &(&Name, &Base)| is_sure(name) || is_alone(name);
         let kind = |base: &Base| {
-            let most = base.kinds.iter().max_by_key(|(kind, count)| (**count, **kind));
-            most.map_or(SearchKind::Other, |(kind, _)| *kind)
+            let counts = base.kinds.iter().zip(SearchKind::ALL);
+            counts.max().map_or(SearchKind::Other, |(_, kind)| kind)
         };
         self.0.iter().filter(counts).map(|(name, base)| (*name, kind(base))).collect()
     }

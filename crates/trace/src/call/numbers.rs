@@ -21,8 +21,17 @@ pub(crate) const X32_BIT: u32 = 0x4000_0000;
 /// From number to call, for one ABI.
 #[derive(Debug)]
 pub struct Numbers {
-    calls: Vec<Option<&'static Call>>,
+    calls: &'static Places,
 }
+
+/// The place in [`CALLS`] of each number's call. Made while this is compiled: each start of a command
+/// needs all of them.
+type Places = [u8; NUMBERS_MAX];
+
+/// No call has this number or a larger one.
+const NUMBERS_MAX: usize = 576;
+/// Stands where a number has no call that is recorded.
+const NO_CALL: u8 = u8::MAX;
 
 impl Abi {
     /// All of them.
@@ -49,14 +58,14 @@ impl Abi {
         }
     }
 
-    const fn table(self) -> &'static str {
+    const fn places(self) -> &'static Places {
         match (self, cfg!(target_arch = "aarch64")) {
-            (Self::Native, false) => X86_64,
-            (Self::Compatible, false) => I386,
-            (Self::X32, false) => X32,
-            (Self::Native, true) => AARCH64,
-            (Self::Compatible, true) => ARM,
-            (Self::X32, true) => "",
+            (Self::Native, false) => const { &places(X86_64) },
+            (Self::Compatible, false) => const { &places(I386) },
+            (Self::X32, false) => const { &places(X32) },
+            (Self::Native, true) => const { &places(AARCH64) },
+            (Self::Compatible, true) => const { &places(ARM) },
+            (Self::X32, true) => const { &places("") },
         }
     }
 }
@@ -64,36 +73,76 @@ impl Abi {
 impl Numbers {
     /// The numbers of one of this machine's ABIs.
     #[must_use]
-    pub fn new(abi: Abi) -> Self {
-        Self::parse(abi.table())
-    }
-
-    fn parse(table: &str) -> Self {
-        let mut calls = Vec::new();
-        for (number, name) in rows(table) {
-            if calls.len() <= number {
-                calls.resize(number + 1, None);
-            }
-            calls[number] = CALLS.iter().find(|call| call.name == name);
-        }
-        Self { calls }
+    pub const fn new(abi: Abi) -> Self {
+        Self { calls: abi.places() }
     }
 
     /// The call of that number.
     #[must_use]
     pub fn call(&self, number: u32) -> Option<&'static Call> {
-        self.calls.get(usize::try_from(number).ok()?).copied().flatten()
+        let place = self.calls.get(usize::try_from(number).ok()?)?;
+        CALLS.get(usize::from(*place))
     }
 
     /// All numbers and their calls, smallest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &'static Call)> {
-        (0..).zip(&self.calls).filter_map(|(number, call)| Some((number, (*call)?)))
+        (0..)
+            .zip(self.calls)
+            .filter_map(|(number, place)| CALLS.get(usize::from(*place)).map(|call| (number, call)))
     }
 }
 
-fn rows(table: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut words = table.split_ascii_whitespace();
-    std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
+/// Reads a table of numbers and names.
+const fn places(table: &str) -> Places {
+    let mut places = [NO_CALL; NUMBERS_MAX];
+    let mut rest = table.as_bytes().trim_ascii();
+    while !rest.is_empty() {
+        let (number, after) = word(rest);
+        let (name, after) = word(after);
+        places[decimal(number)] = place(name);
+        rest = after;
+    }
+    places
+}
+
+/// The first word, and what comes after it.
+const fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let mut length = 0;
+    while length < text.len() && !text[length].is_ascii_whitespace() {
+        length += 1;
+    }
+    let (word, rest) = text.split_at(length);
+    (word, rest.trim_ascii_start())
+}
+
+const fn decimal(digits: &[u8]) -> usize {
+    let (mut number, mut at) = (0, 0);
+    while at < digits.len() {
+        number = number * 10 + (digits[at] - b'0') as usize;
+        at += 1;
+    }
+    number
+}
+
+/// Where a call is in [`CALLS`].
+const fn place(name: &[u8]) -> u8 {
+    let mut place = 0;
+    while place < CALLS.len() {
+        if is_equal(CALLS[place].name.as_bytes(), name) {
+            assert!(place < NO_CALL as usize, "there are too many calls");
+            return place as u8;
+        }
+        place += 1;
+    }
+    panic!("the table names a call that is not in CALLS")
+}
+
+const fn is_equal(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 const X86_64: &str = "
@@ -171,15 +220,23 @@ const ARM: &str = "
 mod tests {
     use super::*;
 
+    fn rows(table: &str) -> impl Iterator<Item = (usize, &str)> {
+        let mut words = table.split_ascii_whitespace();
+        std::iter::from_fn(move || Some((words.next()?.parse().ok()?, words.next()?)))
+    }
+
     #[test]
-    fn tables_are_sorted_and_name_known_calls() {
+    fn tables_are_sorted_and_read_to_their_ends() {
         for table in [X86_64, X32, I386, AARCH64, ARM] {
             let numbers: Vec<_> = rows(table).map(|(number, _)| number).collect();
             assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
             assert_eq!(numbers.len() * 2, table.split_whitespace().count());
-            for (_, name) in rows(table) {
-                assert!(Call::named(name).is_some(), "{name}");
+            let places = places(table);
+            for (number, name) in rows(table) {
+                assert_eq!(CALLS[usize::from(places[number])].name, name);
             }
+            let known = places.iter().filter(|place| **place != NO_CALL);
+            assert_eq!(known.count(), numbers.len());
         }
     }
 
@@ -205,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_number_leads_to_its_call() {
-        let numbers = Numbers::parse(X86_64);
+        let numbers = Numbers { calls: const { &places(X86_64) } };
         assert_eq!(numbers.call(257).map(|call| call.name), Some("openat"));
         assert_eq!(numbers.call(0), None);
         assert_eq!(numbers.call(100_000), None);

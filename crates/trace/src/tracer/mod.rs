@@ -56,9 +56,8 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl<'a> Tracer<'a> {
-    /// Attaches to `root`, which has not run anything yet.
-    pub(crate) fn attach(setting: Setting<'a>, root: i32) -> io::Result<Self> {
-        ptrace::seize(root)?;
+    /// One that has nothing to trace yet.
+    pub(crate) fn new(setting: Setting<'a>) -> Self {
         let calls = Calls::new();
         let mut tracer = Self {
             #[cfg(target_arch = "x86_64")]
@@ -75,8 +74,14 @@ impl<'a> Tracer<'a> {
         };
         // The lowest first: they share pages.
         tracer.free.reverse();
-        tracer.adopt(root, Thread::default());
-        Ok(tracer)
+        tracer
+    }
+
+    /// Attaches to `root`, which has not run anything yet.
+    pub(crate) fn attach(&mut self, root: i32) -> io::Result<()> {
+        ptrace::seize(root)?;
+        self.adopt(root, Thread::default());
+        Ok(())
     }
 
     /// Traces until nobody is left.

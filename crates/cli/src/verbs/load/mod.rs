@@ -47,7 +47,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "D", default_value_t = 1, conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
-    /// Connections by class instead of -c: greedy (always has a request pending), polite (rests
+    /// Connections by class instead of -c, and not with --rate: greedy (always has a request pending), polite (rests
     /// after each answer), trickle (sends its requests a byte every 100 ms), idle (asks once and
     /// keeps the connection)
     #[arg(long, value_name = "CLASS=N,...", value_delimiter = ',')]

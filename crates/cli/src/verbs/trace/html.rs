@@ -70,7 +70,7 @@ struct Sum {
 
 impl Folders {
     fn new(names: &Names) -> Self {
-        let mut is_folder = vec![false; names.all().count()];
+        let mut is_folder = vec![false; names.count()];
         is_folder[Name::ROOT.index()] = true;
         for name in names.all().filter(|name| *name != Name::ROOT) {
             is_folder[names.parent(name).index()] = true;

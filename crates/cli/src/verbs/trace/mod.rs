@@ -11,7 +11,7 @@ mod terminal;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufReader, IsTerminal};
+use std::io::{self, BufReader, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -128,8 +128,10 @@ impl Trace {
         let report = sinks.analysis.report(&outcome);
         print(&self.written(&report, &io::stdout())?)?;
         self.write_page(&sinks.analysis, &report)?;
-        sinks.failures(self).iter().for_each(Failure::show);
         print_error(self.verdict(&report, against.as_ref()).as_bytes());
+        if let Some(failure) = sinks.failures(self).pop() {
+            return Err(failure);
+        }
         let is_over = self.is_over(&report, against.as_ref());
         Ok(if is_over { ExitCode::from(OVER_BUDGET) } else { ExitCode::SUCCESS })
     }
@@ -154,7 +156,15 @@ impl Trace {
     fn write_page(&self, analysis: &Analysis, report: &Report) -> Result<(), Failure> {
         let Some(file) = &self.html else { return Ok(()) };
         let cannot = |error| Failure::new(format_args!("cannot write {}: {error}", file.display()));
-        fs::write(file, html::page(analysis, report)?).map_err(cannot)
+        let text = html::page(analysis, report)?;
+        let mut page = File::create(file).map_err(cannot)?;
+        page.write_all(&text).map_err(|error| {
+            // A part of a page could be taken for a page. A device stays.
+            if page.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                let _ = fs::remove_file(file);
+            }
+            cannot(error)
+        })
     }
 
     fn trace_events(&self) -> Result<Option<TraceEvents<File>>, Failure> {
