@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rustix::thread::{Pid, gettid};
+use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use thruway_sys::threads::{has_usual_policy, set_idle_policy};
 
 /// How long it does without after that, at first, and at most.
@@ -123,6 +123,31 @@ fn is_late(courtesy: &Courtesy, look: Look) -> bool {
     !look.has_moved && waits
 }
 
+/// How, and where, the threads of this process may run. One that a courteous reader starts would be as courteous
+/// for ever, and stay where the reader was.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    allowed: Option<CpuSet>,
+    is_usual: bool,
+}
+
+impl Standing {
+    /// That of the calling thread, which is no reader.
+    pub(crate) fn own() -> Self {
+        Self { allowed: sched_getaffinity(None).ok(), is_usual: has_usual_policy() }
+    }
+
+    /// Gives it to the calling thread, as far as that may take it.
+    pub(crate) fn take(&self) {
+        if self.is_usual && !has_usual_policy() {
+            let _ = set_idle_policy(gettid(), false);
+        }
+        if let Some(allowed) = &self.allowed {
+            let _ = sched_setaffinity(None, allowed);
+        }
+    }
+}
+
 /// Tried by a thread of its own, which may stay the way it is.
 fn can_come_back() -> bool {
     let try_it = || {
@@ -187,6 +212,26 @@ mod tests {
             watcher.judge(courtesy, SHARED, now);
             assert!(!courtesy.is_shown() && !is_aside(courtesy));
         });
+    }
+
+    #[test]
+    fn who_is_started_by_a_courteous_one_is_not() {
+        let standing = Standing::own();
+        let started = thread::spawn(move || {
+            let mut one = CpuSet::new();
+            one.set(rustix::thread::sched_getcpu());
+            sched_setaffinity(None, &one).unwrap();
+            set_idle_policy(gettid(), true).unwrap();
+            thread::spawn(move || {
+                standing.take();
+                (has_usual_policy(), sched_getaffinity(None).unwrap())
+            })
+            .join()
+            .unwrap()
+        });
+        let (is_usual, allowed) = started.join().unwrap();
+        assert_eq!(is_usual, can_come_back());
+        assert_eq!(allowed, sched_getaffinity(None).unwrap());
     }
 
     #[test]

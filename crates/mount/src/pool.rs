@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use thruway_fuse::{Answer, Frame};
 
 use crate::actor::Actor;
+use crate::courtesy::Standing;
 use crate::inodes::lock;
 use crate::reply::Replier;
 use crate::view::{Outcome, View};
@@ -35,13 +36,16 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Pool {
     view: Arc<View>,
+    /// What a reader starts is to have the standing of who made the pool.
+    standing: Standing,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Pool {
     pub(crate) fn new(view: Arc<View>) -> Arc<Self> {
-        Arc::new(Self { view, state: Mutex::default(), changed: Condvar::new() })
+        let (state, changed) = Default::default();
+        Arc::new(Self { view, standing: Standing::own(), state, changed })
     }
 
     /// Has the request answered by another thread.
@@ -71,6 +75,7 @@ impl Pool {
     }
 
     fn work(&self) {
+        self.standing.take();
         let mut answer = Answer::default();
         let mut actor = Actor::new();
         while let Some(job) = self.next() {
