@@ -19,7 +19,7 @@ use std::{fs, thread};
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use thruway_sys::threads::{has_usual_policy, set_idle_policy};
 
-/// How long it does without after that, at first, and at most.
+/// How long it has to do without its courtesy once that was taken away, at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A courtesy that lasted for so many pauses was none too early.
