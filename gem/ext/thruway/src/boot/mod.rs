@@ -15,6 +15,7 @@ mod iseq;
 mod load_path;
 mod method;
 mod objects;
+mod ractor;
 mod require;
 mod search;
 mod take_over;
@@ -52,6 +53,12 @@ fn boot() -> Option<&'static Boot> {
     BOOT.get().map(|(boot, _)| boot)
 }
 
+/// The boot, for Ruby code that it serves. Other Ractors than the main one share nothing with it, and
+/// run at the same time: they are left to Ruby.
+fn serving() -> Option<&'static Boot> {
+    boot().filter(|_| ractor::is_main())
+}
+
 /// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
 /// `true` the first time.
 unsafe extern "C" fn start(_module: VALUE, folder: VALUE) -> VALUE {
@@ -71,6 +78,7 @@ fn start_in(folder: &[u8]) -> bool {
     if options.off || !iseq::mark_as_started() {
         return false;
     }
+    ractor::mark_main();
     let identity = identity();
     let surroundings = Surroundings::from_environment(variable);
     let folder = Path::new(OsStr::from_bytes(folder));
