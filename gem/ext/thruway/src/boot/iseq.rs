@@ -8,7 +8,7 @@ use rb_sys::VALUE;
 
 use super::method::{define_singleton_method_1, quietly};
 use super::vm::{
-    Kept, NIL, TRUE, ask, class, elements, global, id, is_at_least, is_true, kept, send, symbol,
+    Kept, NIL, ask, class, elements, global, id, is_at_least, is_true, kept, send, symbol,
 };
 
 /// A hook that Ruby calls for a trace point.
@@ -156,15 +156,18 @@ pub(super) fn warns_on_stderr() -> bool {
     is_basic && global(c"$stderr") == stderr
 }
 
-/// Marks this Ruby as one whose boot has started; `false` if it was marked before. The mark is
+/// Marks this Ruby as one whose boot has started, with the module `Boot` that belongs to it. The mark is
 /// a variable that no Ruby code can see.
-pub(super) fn mark_as_started() -> bool {
-    let (class, mark) = (instruction_sequence(), id(c"thruway"));
+pub(super) fn mark_as_started(boot: VALUE) {
+    // SAFETY: the class is live, and it is not frozen.
+    unsafe { rb_sys::rb_ivar_set(instruction_sequence(), id(c"thruway"), boot) };
+}
+
+/// The module `Boot` of the copy of this extension whose boot has started here.
+pub(super) fn started() -> Option<VALUE> {
     // SAFETY: the class is live.
-    let is_marked = is_true(unsafe { rb_sys::rb_ivar_defined(class, mark) });
-    // SAFETY: as above, and it is not frozen.
-    unsafe { rb_sys::rb_ivar_set(class, mark, TRUE) };
-    !is_marked
+    let boot = unsafe { rb_sys::rb_ivar_get(instruction_sequence(), id(c"thruway")) };
+    is_true(boot).then_some(boot)
 }
 
 /// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
