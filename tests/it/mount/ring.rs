@@ -17,7 +17,7 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The kernel's switch is on or off; it is as before when this value is gone.
-struct Switched {
+pub(super) struct Switched {
     before: String,
     _one: MutexGuard<'static, ()>,
 }
@@ -46,7 +46,7 @@ impl Drop for Switched {
 }
 
 /// A mount whose requests come over io_uring; `None` where a container forbids it.
-fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
+pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
     let switch = Switched::to("Y")?;
     let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
     if mounted.status("transport") != "io_uring" {
