@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
@@ -221,14 +222,21 @@ fn survive_the_death_of_the_supervisor(mounted: &Mounted, round: u64) {
         wait_a_while(round);
     });
     assert_eq!(all.iter().map(|work| work.failures).sum::<u64>(), 0);
+    if round % 2 == 1 {
+        let worker = mounted.worker().to_string();
+        assert!(Command::new("kill").arg(worker).status().unwrap().success());
+        wait_until("the worker ends", || processes_with(&mounted.source("")).next().is_none());
+        assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 0);
+        return;
+    }
     let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
     wait_until("the worker ends", || processes_with(&mounted.source("")).next().is_none());
 }
 
 #[test]
-fn a_worker_whose_supervisor_was_killed_goes_on() {
-    for round in 0..mounts() {
+fn a_worker_whose_supervisor_was_killed_goes_on_until_it_is_told() {
+    for round in 0..2 * mounts() {
         let Some(mounted) = Mounted::new(&[]) else { return };
         survive_the_death_of_the_supervisor(&mounted, round);
         let Some((mounted, _switch)) = ring::mounted(&[]) else { return };
