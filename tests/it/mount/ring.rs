@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::differential::{MODES, compare};
+use super::differential::{MODES, compare, seeds};
 use super::fixture::{Mounted, kill, wait_until};
 use crate::skipped::skipped;
 
@@ -74,8 +74,15 @@ fn a_mount_that_cannot_have_io_uring_keeps_to_the_device_and_says_so() {
 
 #[test]
 fn a_mount_over_io_uring_behaves_as_a_plain_folder() {
-    let Some((mounted, _switch)) = mounted(&["--suid"]) else { return };
-    compare(&mounted, &MODES, 1, 1500);
+    for arguments in [&["--suid"][..], &["--suid", "--passthrough", "off"]] {
+        let Some((mounted, _switch)) = mounted(arguments) else { return };
+        seeds(1).for_each(|seed| compare(&mounted, &MODES, seed, 1500));
+    }
+}
+
+#[test]
+fn several_at_once_are_served_over_io_uring() {
+    let Some((mounted, _switch)) = mounted(&[]) else { return };
     let target = mounted.target("");
     thread::scope(|scope| {
         for user in 0..4 {
