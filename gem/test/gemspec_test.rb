@@ -55,6 +55,54 @@ class GemspecTest < Minitest::Test
     end
   end
 
+  # `gem install` puts the extension into two places, and so there are two copies of it.
+  def test_both_ways_at_once_are_one_boot
+    Dir.mktmpdir do |folder|
+      install folder, "home"
+      FileUtils.mkdir_p("#{folder}/bin")
+      FileUtils.cp("#{ROOT}/target/debug/thruway", "#{folder}/bin")
+      script = "require 'set'; require 'thruway/boot'; Thruway::Boot.save; " \
+               "print Thruway::Boot.running?, File.size?('pack').nil?, Thruway::Boot.pack"
+      words = ["bin/thruway", "run", "--pack", "pack", "--", "ruby", "-e", script]
+      said = run_in folder, { "GEM_HOME" => "#{folder}/home" }, *words
+      assert_equal "truefalse#{folder}/pack", said
+    end
+  end
+
+  def test_a_gem_without_its_extension_is_none
+    Dir.mktmpdir do |folder|
+      install folder, "home"
+      FileUtils.mkdir_p("#{folder}/bin")
+      FileUtils.cp("#{ROOT}/target/debug/thruway", "#{folder}/bin")
+      FileUtils.rm_r("#{folder}/home/extensions")
+      environment = { "GEM_HOME" => "#{folder}/home", "HOME" => folder }
+      words = %w[bin/thruway run -- ruby -e 0]
+      _, said, status = Open3.capture3(environment, *words, chdir: folder)
+      assert_predicate status, :success?
+      assert_match(/\Athruway: the gem is not installed, so Ruby boots as always\n/, said)
+    end
+  end
+
+  def test_a_ruby_that_it_was_not_built_for_boots_as_always
+    environment = { "THRUWAY_EXTENSIONS" => "/nowhere", "THRUWAY_BOOT" => "explain",
+                    "RUBYOPT" => "--disable=gems -r#{ROOT}/gem/lib/thruway/run.rb" }
+    out, said, = Open3.capture3(environment, "ruby", "-e", "print Gem::VERSION")
+    assert_equal Gem::VERSION, out
+    assert_match(/\Athruway: everything is left to Ruby: the gem is not built for ruby/, said)
+  end
+
+  def test_bundler_finds_an_installed_gem
+    Dir.mktmpdir do |folder|
+      install folder, "home"
+      File.write("#{folder}/Gemfile", "gem 'thruway', require: false\n")
+      script = "require 'thruway/boot'; require 'bundler/setup'; print Thruway::Boot.running?"
+      environment = { "GEM_HOME" => "#{folder}/home", "THRUWAY_PACK" => "#{folder}/pack" }
+      [[], ["-rbundler/setup"]].each do |before|
+        assert_equal "true", run_in(folder, environment, "ruby", *before, "-e", script)
+      end
+    end
+  end
+
   def test_bundler_finds_the_gem_in_a_checkout
     Dir.mktmpdir do |folder|
       File.write("#{folder}/Gemfile", "gem 'thruway', path: #{ROOT.dump}\n")

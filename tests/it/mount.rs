@@ -13,6 +13,8 @@ mod fstab;
 #[cfg(test)]
 mod groups;
 #[cfg(test)]
+mod handles;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod ring;

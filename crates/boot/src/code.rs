@@ -66,6 +66,8 @@ pub enum Reason {
     Coverage,
     /// The compile options are not those of the pack.
     CompileOption,
+    /// The program wants the source of what it loads, line by line.
+    Lines,
     /// Ruby did not take the code.
     Refused,
 }
@@ -83,6 +85,7 @@ impl Reason {
             Self::MayWarn => "may give warnings that were off before",
             Self::Coverage => "coverage is being measured",
             Self::CompileOption => "other compile options",
+            Self::Lines => "the program keeps the lines of its source",
             Self::Refused => "Ruby did not take the code",
         }
     }

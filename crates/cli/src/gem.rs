@@ -54,8 +54,10 @@ impl Gem {
         let extensions = homes.iter().map(|home| home.join("extensions"));
         let extensions = extensions.flat_map(|folder| entries(&folder));
         let extensions = extensions.flat_map(|platform| entries(&platform));
-        let extensions = extensions.map(|version| version.join(name).join("thruway")).collect();
-        Some(Self { library: library(homes.first()?), extensions })
+        let extensions = extensions.map(|version| version.join(name).join("thruway"));
+        let is_built = |folder: &PathBuf| fs::metadata(folder.join("thruway.so")).is_ok();
+        let extensions: Vec<_> = extensions.filter(is_built).collect();
+        (!extensions.is_empty()).then_some(Self { library: library(homes.first()?), extensions })
     }
 
     /// The command in an environment in which Ruby loads the gem before anything else.

@@ -45,6 +45,9 @@ end
 
 # Without the extension, options are only looked for where they usually are.
 fall_back = lambda do
+  if ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
+    warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
+  end
   arguments = File.read("/proc/self/cmdline").split("\0").drop(1)
   options = arguments.take_while { |word| word.start_with?("-") }
   off = options.grep(/\A--disable\b/).join(",").tr("-", "_")

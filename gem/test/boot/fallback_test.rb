@@ -48,11 +48,46 @@ class FallbackTest < Minitest::Test
   def test_switches_that_change_what_code_is
     feature = "p 'a'.frozen?, __ENCODING__, $DEBUG, $VERBOSE, $;, $/\nputs 'x'.encoding\n"
     [%w[--enable=frozen-string-literal], %w[-w], %w[-W0], %w[-Ku], %w[-Eascii-8bit], %w[--jit],
-     %w[-rset -W:no-deprecated], %w[--disable=rubyopt], %w[-Cx/..]].each do |switches|
+     %w[-d], %w[-rset -W:no-deprecated], %w[--disable=rubyopt], %w[-Cx/..]].each do |switches|
       program("main.rb" => "require 'part'\n", "lib/part.rb" => feature, "x/y" => "") do |program|
         assert_same(program, switches: switches)
       end
     end
+  end
+
+  def test_source_lines
+    feature = "def whole\n  self.class\nend\n"
+    assert_same_program(<<~RUBY, "one.rb" => feature, "two.rb" => feature, "three.rb" => feature)
+      lines = -> { RubyVM::InstructionSequence.of(method(:whole)).script_lines }
+      require "one"
+      RubyVM.keep_script_lines = true
+      require "two"
+      p lines.()
+      RubyVM.keep_script_lines = false
+      SCRIPT_LINES__ = {}
+      require "three"
+      p lines.(), SCRIPT_LINES__
+    RUBY
+  end
+
+  def test_ractors_load_features
+    libraries = { "inner.rb" => "INNER = 1\n", "sub/near.rb" => "require_relative 'nearer'\n",
+                  "sub/nearer.rb" => "NEARER = 1\n", "bad.rb" => "raise 'bad'\n",
+                  "texts.rb" => "require 'json'\nrequire 'yaml'\n" }
+    assert_same_program(<<~RUBY, switches: ["-W:no-experimental"], **libraries)
+      require "texts"
+      %w[inner inner sub/near bad nowhere \#{__dir__}/lib/inner].each do |name|
+        ractor = Ractor.new(name) do |wanted|
+          require wanted
+        rescue LoadError, StandardError => e
+          [e.class, e.message]
+        end
+        p ractor.take
+      end
+      p Ractor.new { load "lib/inner.rb" rescue $!.class }.take
+      p Ractor.new { JSON.parse('[1]' + ' ' * 2000) rescue $!.class }.take
+      puts $LOADED_FEATURES
+    RUBY
   end
 
   def test_warnings_are_given_each_time_they_are_wanted

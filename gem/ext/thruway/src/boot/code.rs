@@ -19,6 +19,8 @@ use super::{interpose, iseq, method};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
+/// Whether `RubyVM.keep_script_lines` is on.
+static KEEPS_LINES: AtomicBool = AtomicBool::new(false);
 /// The categories of warnings that are on.
 static CATEGORIES: AtomicU8 = AtomicU8::new(0);
 /// The hook that sees what Ruby compiled, once there is something to learn.
@@ -40,6 +42,8 @@ thread_local! {
 pub(super) fn install() {
     method::define_singleton_method_1(iseq::instruction_sequence(), c"load_iseq", load_iseq);
     iseq::watch_compile_options(options_changed);
+    lines_changed();
+    iseq::watch_kept_lines(lines_changed);
     categories_changed();
     iseq::watch_warning_categories(categories_changed);
 }
@@ -48,7 +52,7 @@ pub(super) fn install() {
 unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
     let seen = search::current().seen;
     search::end();
-    let Some(boot) = super::boot() else { return NIL };
+    let Some(boot) = super::serving() else { return NIL };
     // SAFETY: Ruby passes a frozen String that stays on its stack.
     let Some(bytes) = (unsafe { vm::plain_bytes(path) }) else { return NIL };
     let mark = PathMark::of(bytes);
@@ -95,6 +99,9 @@ fn compiled_otherwise() -> Option<Reason> {
     if iseq::measures_coverage() {
         return Some(Reason::Coverage);
     }
+    if KEEPS_LINES.load(Ordering::Relaxed) || iseq::collects_lines() {
+        return Some(Reason::Lines);
+    }
     (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
 }
 
@@ -105,7 +112,8 @@ pub(super) fn is_compiled_otherwise() -> bool {
 
 /// Remembers what is about to be compiled, if it can be learned.
 fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
-    let depends_on_the_run = matches!(reason, Reason::Coverage | Reason::CompileOption);
+    let depends_on_the_run =
+        matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
     let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
     if depends_on_the_run || !iseq::warns_on_stderr() {
         return;
@@ -150,6 +158,10 @@ fn warnings() -> Warnings {
 
 fn options_changed() {
     HAS_SAME_OPTIONS.store(iseq::has_same_compile_options(), Ordering::Relaxed);
+}
+
+fn lines_changed() {
+    KEEPS_LINES.store(iseq::keeps_lines(), Ordering::Relaxed);
 }
 
 fn categories_changed() {

@@ -80,7 +80,7 @@ fn load(method: &str, arguments: &[VALUE]) -> VALUE {
 
 /// The boot, the file's path, and everything else that the result depends on.
 fn yaml_request(method: &str, arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
-    let boot = super::boot()?;
+    let boot = super::serving()?;
     let (path, options) = match *arguments {
         [path] => (path, None),
         [path, options] if vm::has_keywords() => (path, Some(options)),
@@ -134,7 +134,7 @@ unsafe extern "C" fn parse(count: c_int, arguments: *const VALUE, _json: VALUE) 
 }
 
 fn json_request(arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
-    let boot = super::boot()?;
+    let boot = super::serving()?;
     let (source, options) = match *arguments {
         [source] => (source, NIL),
         [source, options] => (source, options),

@@ -54,7 +54,7 @@ unsafe extern "C" fn have_file(count: c_int, arguments: *const VALUE, gem: VALUE
 
 /// Whether the gem may hold such a file; `None` if it is not known.
 fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
-    let (boot, [name, suffixes]) = (super::boot()?, arguments) else { return None };
+    let (boot, [name, suffixes]) = (super::serving()?, arguments) else { return None };
     let number = GEMS.get()?.number(gem)?;
     // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
     let name = unsafe { vm::plain_bytes(*name) }?;
@@ -128,7 +128,7 @@ unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) 
 
 /// The code of a gemspec with that source, from the pack; or from now on in the next one.
 fn compiled(source: VALUE, path: VALUE) -> Option<VALUE> {
-    let boot = super::boot()?;
+    let boot = super::serving()?;
     // SAFETY: both stay on the caller's stack, and no Ruby code runs while the slices live.
     let (text, name) = (unsafe { vm::plain_bytes(source) }?, unsafe { vm::plain_bytes(path) }?);
     if !text.starts_with(WRITTEN_BY_RUBYGEMS) || code::is_compiled_otherwise() {

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 use rb_sys::VALUE;
 
 use super::method::{define_singleton_method_1, quietly};
-use super::vm::{Kept, NIL, TRUE, ask, class, elements, global, id, is_true, kept, send, symbol};
+use super::vm::{
+    Kept, NIL, ask, class, elements, global, id, is_at_least, is_true, kept, send, symbol,
+};
 
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
@@ -25,6 +27,8 @@ struct Watched {
 
 /// `RubyVM::InstructionSequence.compile_option=`
 static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
+/// `RubyVM.keep_script_lines=`
+static KEPT_LINES: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `Warning.[]=`
 static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
@@ -106,6 +110,19 @@ pub(super) fn measures_coverage() -> bool {
     is_true(unsafe { rb_get_coverages() })
 }
 
+/// Whether code is to remember its source.
+pub(super) fn keeps_lines() -> bool {
+    ask(class(c"RubyVM"), c"keep_script_lines", &[])
+}
+
+/// Whether Ruby puts the lines of what it compiles into the Hash `SCRIPT_LINES__`.
+pub(super) fn collects_lines() -> bool {
+    // SAFETY: set when Ruby starts, and never again.
+    let object = unsafe { rb_sys::rb_cObject };
+    // SAFETY: the number is a symbol's.
+    unsafe { rb_sys::rb_const_defined_at(object, id(c"SCRIPT_LINES__")) != 0 }
+}
+
 /// What `$VERBOSE` says: nil is 0, false 1, true 2.
 pub(super) fn verbosity() -> u8 {
     // SAFETY: may be called at any time.
@@ -119,7 +136,8 @@ pub(super) fn verbosity() -> u8 {
 pub(super) fn warning_categories() -> u8 {
     const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
     let is_on = |category: &CStr| ask(class(c"Warning"), c"[]", &[symbol(category)]);
-    let bits = CATEGORIES.iter().enumerate();
+    let known = if is_at_least(b"3.3") { 3 } else { 2 };
+    let bits = CATEGORIES[..known].iter().enumerate();
     bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
 }
 
@@ -138,15 +156,18 @@ pub(super) fn warns_on_stderr() -> bool {
     is_basic && global(c"$stderr") == stderr
 }
 
-/// Marks this Ruby as one whose boot has started; `false` if it was marked before. The mark is
+/// Marks this Ruby as one whose boot has started, with the module `Boot` that belongs to it. The mark is
 /// a variable that no Ruby code can see.
-pub(super) fn mark_as_started() -> bool {
-    let (class, mark) = (instruction_sequence(), id(c"thruway"));
+pub(super) fn mark_as_started(boot: VALUE) {
+    // SAFETY: the class is live, and it is not frozen.
+    unsafe { rb_sys::rb_ivar_set(instruction_sequence(), id(c"thruway"), boot) };
+}
+
+/// The module `Boot` of the copy of this extension whose boot has started here.
+pub(super) fn started() -> Option<VALUE> {
     // SAFETY: the class is live.
-    let is_marked = is_true(unsafe { rb_sys::rb_ivar_defined(class, mark) });
-    // SAFETY: as above, and it is not frozen.
-    unsafe { rb_sys::rb_ivar_set(class, mark, TRUE) };
-    !is_marked
+    let boot = unsafe { rb_sys::rb_ivar_get(instruction_sequence(), id(c"thruway")) };
+    is_true(boot).then_some(boot)
 }
 
 /// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
@@ -155,6 +176,14 @@ pub(super) fn watch_compile_options(told: fn()) {
     let class = instruction_sequence();
     if COMPILE_OPTION.watch(class, c"compile_option=", told) {
         quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
+    }
+}
+
+/// Calls `told` after `RubyVM.keep_script_lines=`.
+pub(super) fn watch_kept_lines(told: fn()) {
+    let vm = class(c"RubyVM");
+    if KEPT_LINES.watch(vm, c"keep_script_lines=", told) {
+        quietly(|| define_singleton_method_1(vm, c"keep_script_lines=", set_kept_lines));
     }
 }
 
@@ -184,6 +213,11 @@ pub(super) fn compile_options() -> Option<VALUE> {
 unsafe extern "C" fn set_compile_option(_class: VALUE, options: VALUE) -> VALUE {
     // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
     unsafe { COMPILE_OPTION.call(&[options]) }
+}
+
+unsafe extern "C" fn set_kept_lines(_class: VALUE, is_on: VALUE) -> VALUE {
+    // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
+    unsafe { KEPT_LINES.call(&[is_on]) }
 }
 
 unsafe extern "C" fn set_warning_category(_class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {

@@ -15,6 +15,7 @@ mod iseq;
 mod load_path;
 mod method;
 mod objects;
+mod ractor;
 mod require;
 mod search;
 mod take_over;
@@ -39,6 +40,10 @@ use crate::ruby;
 static BOOT: OnceLock<(Boot, u32)> = OnceLock::new();
 
 pub(crate) fn define(thruway: VALUE) {
+    // Another copy of this extension may have been here before: the boot is its.
+    if let Some(module) = iseq::started() {
+        return method::quietly(|| vm::set_constant(thruway, c"Boot", module));
+    }
     let module = vm::define_module_under(thruway, c"Boot");
     method::define_singleton_method_1(module, c"start", start);
     method::define_singleton_method_3(module, c"take_over", take_over::take_over);
@@ -52,25 +57,32 @@ fn boot() -> Option<&'static Boot> {
     BOOT.get().map(|(boot, _)| boot)
 }
 
+/// The boot, for Ruby code that it serves. Other Ractors than the main one share nothing with it, and
+/// run at the same time: they are left to Ruby.
+fn serving() -> Option<&'static Boot> {
+    boot().filter(|_| ractor::is_main())
+}
+
 /// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
 /// `true` the first time.
-unsafe extern "C" fn start(_module: VALUE, folder: VALUE) -> VALUE {
+unsafe extern "C" fn start(module: VALUE, folder: VALUE) -> VALUE {
     // SAFETY: Ruby calls with the lock held; may raise, and nothing with a destructor lives yet.
     let folder = unsafe { ruby::to_string(folder) };
     // SAFETY: the String is on this stack, and nothing below changes it.
-    vm::boolean(start_in(unsafe { ruby::bytes(folder) }))
+    vm::boolean(start_in(module, unsafe { ruby::bytes(folder) }))
 }
 
 /// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
 /// with Ruby.
-fn start_in(folder: &[u8]) -> bool {
+fn start_in(module: VALUE, folder: &[u8]) -> bool {
     let variable = |name: &str| std::env::var_os(name);
     let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
     let options = Options::from_environment(words.as_deref(), pack.as_deref());
-    // Another copy of this extension may have been here before.
-    if options.off || !iseq::mark_as_started() {
+    if options.off || iseq::started().is_some() {
         return false;
     }
+    iseq::mark_as_started(module);
+    ractor::mark_main();
     let identity = identity();
     let surroundings = Surroundings::from_environment(variable);
     let folder = Path::new(OsStr::from_bytes(folder));

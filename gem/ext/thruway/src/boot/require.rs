@@ -7,6 +7,7 @@ use super::documents;
 use super::gems;
 use super::load_path;
 use super::method;
+use super::ractor;
 use super::search::{self, PathMark, Search};
 use super::take_over;
 use super::vm;
@@ -40,6 +41,10 @@ unsafe extern "C" fn require_relative(receiver: VALUE, name: VALUE) -> VALUE {
 }
 
 fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
+    if !ractor::is_main() {
+        // SAFETY: this is what the method that we stand for does with them.
+        return unsafe { rb_sys::rb_f_require(receiver, name) };
+    }
     let arguments = [receiver, name];
     if answers().is_some() {
         search::begin();

@@ -22,7 +22,7 @@ static TAKE_OVER: OnceLock<TakeOver> = OnceLock::new();
 /// `Thruway::Boot.take_over(file, loaded, prelude)`: starts the boot, and remembers the rest for
 /// [`finish`]. Answers whether it is started.
 pub(super) unsafe extern "C" fn take_over(
-    _module: VALUE,
+    module: VALUE,
     file: VALUE,
     loaded: VALUE,
     prelude: VALUE,
@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn take_over(
     let Some(folder) = vm::current_folder() else { return vm::boolean(false) };
     // SAFETY: the String is on this stack, and nothing below changes it.
     let folder = unsafe { crate::ruby::bytes(folder) };
-    super::start_in(folder);
+    super::start_in(module, folder);
     let [file, loaded, prelude] = [file, loaded, prelude].map(vm::kept);
     let is_first = TAKE_OVER.set(TakeOver { file, loaded, prelude }).is_ok();
     vm::boolean(is_first)

@@ -105,6 +105,11 @@ pub(super) fn define_module_under(outer: VALUE, name: &CStr) -> VALUE {
     unsafe { rb_sys::rb_define_module_under(outer, name.as_ptr()) }
 }
 
+pub(super) fn set_constant(outer: VALUE, name: &CStr, value: VALUE) {
+    // SAFETY: called while the extension is loaded; the name ends in NUL, and is a constant's.
+    unsafe { rb_sys::rb_const_set(outer, id(name), value) };
+}
+
 /// The bytes of an object that is exactly a String, no subclass.
 ///
 /// # Safety
