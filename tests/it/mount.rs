@@ -191,6 +191,24 @@ fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
 }
 
 #[test]
+fn a_mount_below_its_own_source_does_not_show_itself() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir_all(mounted.source("mnt/all")).unwrap();
+    fs::write(mounted.source("mnt/all/hidden"), "").unwrap();
+    fs::write(mounted.source("file"), "text").unwrap();
+    let target = mounted.source("mnt/all");
+    let mut mount = thruway();
+    mount.args(["mount", "--nonempty"]).args([&mounted.source(""), &target]);
+    let output = mount.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "text");
+    // What the mount hides there.
+    let names = fs::read_dir(target.join("mnt/all")).unwrap().flatten();
+    assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["hidden"]);
+    assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
+}
+
+#[test]
 fn what_cannot_be_mounted_is_named_with_its_cure() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let path = |name: &str| mounted.folder.path().join(name).to_str().unwrap().to_owned();

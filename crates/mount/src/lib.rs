@@ -38,6 +38,7 @@ mod row;
 #[cfg(test)]
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
+mod sources;
 mod status;
 mod supervisor;
 mod unmount;
