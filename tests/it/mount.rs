@@ -15,6 +15,8 @@ mod groups;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod ring;
