@@ -15,6 +15,8 @@ mod groups;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod ring;
@@ -188,6 +190,24 @@ fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
     // The kernel moves its data.
     open.write_all(b"text").unwrap();
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
+}
+
+#[test]
+fn a_mount_below_its_own_source_does_not_show_itself() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir_all(mounted.source("mnt/all")).unwrap();
+    fs::write(mounted.source("mnt/all/hidden"), "").unwrap();
+    fs::write(mounted.source("file"), "text").unwrap();
+    let target = mounted.source("mnt/all");
+    let mut mount = thruway();
+    mount.args(["mount", "--nonempty"]).args([&mounted.source(""), &target]);
+    let output = mount.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "text");
+    // What the mount hides there.
+    let names = fs::read_dir(target.join("mnt/all")).unwrap().flatten();
+    assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["hidden"]);
+    assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
 }
 
 #[test]
