@@ -1,7 +1,7 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -137,12 +137,9 @@ impl Boot {
     /// This process has made, moved or removed what is at `path`.
     pub fn changed(&self, path: &[u8]) {
         let Some(mut folders) = self.folders() else { return };
-        if path.starts_with(b"/") {
-            return folders.changed(path);
-        }
-        match std::env::current_dir() {
-            Ok(here) => folders.changed(&path::join(here.as_os_str().as_bytes(), path)),
-            Err(_) => folders.forget(),
+        match cleaned(path) {
+            Some(path) => folders.changed(&path),
+            None => folders.forget(),
         }
     }
 
@@ -193,8 +190,8 @@ impl Boot {
             return Look::Missing;
         }
         match entry {
-            Some(_) if self.options.is_frozen() => Look::File(Sighting { stamp: None, entry }),
             None if self.options.is_frozen() => Look::Ask,
+            Some(_) if self.is_frozen_at(path) => Look::File(Sighting { stamp: None, entry }),
             _ => self.look_on_disk(path, entry),
         }
     }
@@ -207,7 +204,7 @@ impl Boot {
             return None;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
-        if let (Some(_), true) = (entry, self.options.is_frozen()) {
+        if entry.is_some() && self.is_frozen_at(path) {
             return self.real_path_below(path);
         }
         let mut folders = self.folders()?;
@@ -307,7 +304,7 @@ impl Boot {
             return Known::Unknown;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
-        let stamp = if self.options.is_frozen() { None } else { self.stamp_of_target(path) };
+        let stamp = if self.is_frozen_at(path) { None } else { self.stamp_of_target(path) };
         let data = entry.and_then(|entry| entry.data());
         match (entry, data, stamp) {
             (Some(entry), Some(data), stamp) if stamp.is_none_or(|now| now == entry.stamp()) => {
@@ -397,6 +394,11 @@ impl Boot {
         }
     }
 
+    /// Whether the pack is believed about what is at a path, without asking.
+    fn is_frozen_at(&self, path: &[u8]) -> bool {
+        self.options.is_frozen() && self.folders().is_some_and(|folders| !folders.has_changed(path))
+    }
+
     fn probe(&self, path: &[u8]) -> Probe {
         self.folders().map_or(Probe::Unknown, |mut folders| folders.probe_path(path))
     }
@@ -429,6 +431,20 @@ impl Boot {
             Err(TryLockError::WouldBlock) => None,
         }
     }
+}
+
+/// The path as a clean one, if there is a folder for it.
+fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
+    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
+    if path::is_clean(path.as_os_str().as_bytes()) {
+        return Some(path.into_os_string().into_vec());
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is opened: only where the folder is counts"
+    )]
+    let folder = path.parent()?.canonicalize().ok()?;
+    Some(path::join(folder.as_os_str().as_bytes(), path.file_name()?.as_bytes()))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

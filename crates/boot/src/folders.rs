@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use thruway_pack::{Pack, Stamp};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::changes::Changes;
 use crate::kind;
 use crate::listing::{self, Listing, NameKind, Stem};
 use crate::path;
@@ -37,6 +38,8 @@ pub struct Folders {
     now: u32,
     /// Folders that were checked before are checked again.
     valid_since: u32,
+    /// What a frozen pack is not believed about.
+    changes: Changes,
     /// How often the disk was asked, for reports.
     pub(crate) lookups: u64,
 }
@@ -109,8 +112,16 @@ impl Folders {
     /// Nothing is known but what `pack` holds.
     #[must_use]
     pub fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
-        let (ids, folders) = (HashMap::default(), Vec::new());
-        Self { pack, is_frozen, ids, folders, now: 1, valid_since: 1, lookups: 0 }
+        Self {
+            pack,
+            is_frozen,
+            ids: HashMap::default(),
+            folders: Vec::new(),
+            now: 1,
+            valid_since: 1,
+            changes: Changes::default(),
+            lookups: 0,
+        }
     }
 
     /// Something may have been made, moved or removed: everything is checked before it is used again.
@@ -128,17 +139,19 @@ impl Folders {
         seen
     }
 
-    /// The thing at `path` may have been made, moved or removed. Only what is known of it, of what is
-    /// below it, or of the folder that it is in, is affected.
+    /// The thing at a clean path may have been made, moved or removed. Only what is known of it, of
+    /// what is below it, or of the folder that it is in, is affected.
     pub fn changed(&mut self, path: &[u8]) {
         let is_below = |known: &[u8]| {
             known.strip_prefix(path).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
         };
-        let parent = path::split(path).filter(|_| path::is_clean(path));
-        let Some((parent, _)) = parent.filter(|_| !self.ids.keys().any(|known| is_below(known)))
-        else {
-            return self.forget();
-        };
+        if self.ids.keys().any(|known| is_below(known)) {
+            self.forget();
+        }
+        if self.is_frozen {
+            self.changes.add(path);
+        }
+        let Some((parent, _)) = path::split(path) else { return };
         // A frozen pack would be believed when the folder is asked about for the first time.
         let known =
             if self.is_frozen { Some(self.id(parent)) } else { self.ids.get(parent).copied() };
@@ -151,6 +164,12 @@ impl Folders {
             }
             self.folders[parent.0 as usize].forget();
         }
+    }
+
+    /// Whether this process may have made, moved or removed what is at a clean path, so that a frozen
+    /// pack says nothing of it.
+    pub(crate) fn has_changed(&self, path: &[u8]) -> bool {
+        self.changes.concern(path)
     }
 
     /// The folder at a clean path.
@@ -309,7 +328,7 @@ impl Folders {
             return None;
         }
         let (pack, folder) = (self.pack?, &mut self.folders[id.0 as usize]);
-        if folder.is_ours {
+        if folder.is_ours || self.changes.concern(&folder.path) {
             return None;
         }
         if let Some(entry) = pack.find(kind::FOLDER, &folder.path) {

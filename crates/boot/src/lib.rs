@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+mod changes;
 pub mod code;
 pub mod command_line;
 pub mod document;

@@ -1,9 +1,8 @@
 //! One view of many folders: decided at open, moved by the kernel.
 //!
 //! Reading order: [`plan`] (what is asked for), `front` and `supervisor` (the processes of a mount),
-//! `worker`, `device` and `ring` (threads and
-//! the two ways of a request), `view` (what each request of the kernel
-//! does), `inodes` (what the kernel knows, in memory that outlives a crash).
+//! `worker`, `device` and `ring` (threads and the two ways of a request), `work` and `courtesy` (where those
+//! threads run), `view` (what each request of the kernel does), `inodes` (what the kernel knows, in memory that outlives a crash).
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -41,10 +40,12 @@ mod skipped;
 mod sources;
 mod status;
 mod supervisor;
+mod tether;
 mod unmount;
 mod view;
 mod volumes;
 mod watch;
+mod work;
 mod worker;
 
 pub use error::Error;

@@ -24,6 +24,7 @@ use crate::reply::Replier;
 use crate::row::{self, Place};
 use crate::supervisor::GRACE;
 use crate::view::{Behaviour, Judge, Timeouts, View};
+use crate::work::{Escort, Work};
 use crate::{Error, Log, Mode, Plan, Transport, attach, limits, ring, status};
 
 /// How often idle descriptors are closed.
@@ -134,10 +135,16 @@ impl Team<'_> {
     fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<Server>, Errno> {
         let mut servers = Vec::new();
         if self.agreement.has(feature::OVER_IO_URING) {
+            let escort = Arc::<Escort>::default();
+            let mut works = Vec::new();
             for share in ring::shares(self.agreement.payload_bytes_max())? {
                 let device = devices[0].try_clone().map_err(|_| Errno::MFILE)?;
-                servers.push(self.at_ring(device, share));
+                let work = Work::new(&escort);
+                works.push(Arc::clone(&work));
+                servers.push(self.at_ring(device, share, work));
             }
+            // It ends with the process.
+            thread::spawn(move || ring::watch(&escort, works));
             devices.truncate(1);
         }
         let places = row::places(devices.len());
@@ -154,11 +161,12 @@ impl Team<'_> {
         })
     }
 
-    fn at_ring(&self, device: OwnedFd, share: ring::Share) -> Server {
+    fn at_ring(&self, device: OwnedFd, share: ring::Share, work: Arc<Work>) -> Server {
         let (view, memory, pool) = self.clones();
         let payload_bytes_max = self.agreement.payload_bytes_max();
         thread::spawn(move || {
-            ring::Server::new(device, &share, payload_bytes_max, (&view, &memory, &pool))?.run()
+            let parts = (&*view, &*memory, &pool);
+            ring::Server::new(device, &share, payload_bytes_max, work, parts)?.run()
         })
     }
 

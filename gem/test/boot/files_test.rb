@@ -136,6 +136,54 @@ class FilesTest < Minitest::Test
     end
   end
 
+  # Each time everything is put back, so that the pack's stamps are those of other files.
+  UNDOES = <<~'RUBY'
+    require "fileutils"
+    require "yaml"
+    say = lambda do |name|
+      p [name, require(name)]
+    rescue LoadError => e
+      p e.message
+    end
+    again = ->(name) { $LOADED_FEATURES.reject! { |path| path.end_with?("/#{name}.rb") }; say.(name) }
+    say.("other/part")
+    say.("there")
+    File.rename("lib/there.rb", "lib/../lib/away.rb")
+    again.("there")
+    say.("away")
+    begin; load("#{__dir__}/lib/there.rb"); rescue LoadError => e; p e.class; end
+    File.rename("lib//away.rb", "#{__dir__}/sub/../lib/there.rb")
+    File.write("lib/new.rb", "puts :new\n")
+    FileUtils.mv("lib/new.rb", "lib/there.rb")
+    again.("there")
+    Dir.mkdir("lib/made/")
+    FileUtils.mv("lib/other", "lib/made/")
+    again.("other/part")
+    say.("made/other/part")
+    FileUtils.cp_r("lib/made/other", "lib")
+    File.write("lib/other/part.rb", "puts :written\n")
+    again.("other/part")
+    FileUtils.rm_r("lib/made")
+    again.("made/other/part")
+    p YAML.load_file("text.yml")
+    File.write("text.yml", "{b: 2}\n")
+    p YAML.load_file("text.yml")
+    File.write("text.yml", "{a: 1}\n")
+    File.write("lib/there.rb", "puts :there\n")
+    File.write("lib/other/part.rb", "puts :part\n")
+  RUBY
+
+  def test_what_a_program_does_to_its_own_files_is_seen_however_frozen_the_pack_is
+    files = { "main.rb" => UNDOES, "lib/there.rb" => "puts :there\n",
+              "lib/other/part.rb" => "puts :part\n", "sub/x" => "", "text.yml" => "{a: 1}\n" }
+    program(files) do |program|
+      [[], [], ["--trust-image"], ["--frozen"], ["--digest"], []].each do |options|
+        assert_said program.plain, program.run(*options), options.join
+        program.age
+      end
+    end
+  end
+
   def test_a_frozen_pack_minds_the_folders_that_features_are_looked_for_in
     main = "load \"\#{__dir__}/parts/deep/part.rb\"\nrequire 'there'\n"
     program("main.rb" => main, "parts/deep/part.rb" => "", "lib/there.rb" => "") do |program|

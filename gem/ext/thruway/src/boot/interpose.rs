@@ -103,9 +103,6 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
         if let Some(answer) = open_candidate(unsafe { bytes(path) }) {
             return answer;
         }
-    } else if flags & libc::O_CREAT != 0 {
-        // SAFETY: as above.
-        changed(unsafe { bytes(path) });
     }
     if NOTES_JSON_FILES.load(Ordering::Relaxed) {
         // SAFETY: as above.
@@ -114,7 +111,12 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
     // SAFETY: the type is open's.
     let open = unsafe { OPEN.function::<Open>() };
     // SAFETY: handed on as it came.
-    unsafe { open(path, flags, mode) }
+    let descriptor = unsafe { open(path, flags, mode) };
+    if flags & libc::O_CREAT != 0 && descriptor >= 0 {
+        // SAFETY: as above.
+        changed(unsafe { bytes(path) });
+    }
+    descriptor
 }
 
 /// What Ruby gets for a candidate: a descriptor that stands for the file, or "not found".

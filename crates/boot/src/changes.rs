@@ -1,0 +1,60 @@
+//! What this process itself has made, moved or removed: no frozen pack knows of that.
+
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+
+use crate::folders::PathHasher;
+use crate::path;
+
+/// With more than so many, everything counts as changed.
+const PATHS_MAX: usize = 1 << 12;
+
+/// The paths that were made, moved or removed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    paths: HashSet<Box<[u8]>, BuildHasherDefault<PathHasher>>,
+}
+
+impl Changes {
+    /// Something has happened to what is at `path`.
+    pub(crate) fn add(&mut self, path: &[u8]) {
+        if self.paths.len() <= PATHS_MAX {
+            self.paths.insert(path.into());
+        }
+    }
+
+    /// Whether something has happened to what is at `path`, or to a folder above it.
+    pub(crate) fn concern(&self, path: &[u8]) -> bool {
+        let mut above =
+            std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
+        !self.paths.is_empty()
+            && (self.paths.len() > PATHS_MAX || above.any(|path| self.paths.contains(path)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_below_a_change_is_changed() {
+        let mut changes = Changes::default();
+        assert!(!changes.concern(b"/a/b"));
+        changes.add(b"/a/b");
+        for (path, is_changed) in
+            [("/a/b", true), ("/a/b/c/d", true), ("/a", false), ("/a/bc", false)]
+        {
+            assert_eq!(changes.concern(path.as_bytes()), is_changed, "{path}");
+        }
+    }
+
+    #[test]
+    fn more_changes_than_are_kept_are_all() {
+        let mut changes = Changes::default();
+        for number in 0..=PATHS_MAX {
+            assert!(!changes.concern(b"/other"));
+            changes.add(format!("/{number}").as_bytes());
+        }
+        assert!(changes.concern(b"/other"));
+    }
+}
