@@ -29,7 +29,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::thread;
 
-use fixture::{Mounted, kill, processes_with, wait_until};
+use fixture::{Mounted, kill, wait_until};
 
 use crate::{run, stderr, stdout, thruway};
 
@@ -94,9 +94,9 @@ fn a_worker_that_dies_takes_nothing_with_it() {
 #[test]
 fn a_mount_whose_processes_were_killed_is_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    let processes: Vec<_> = processes_with(&mounted.source("")).collect();
+    let processes = mounted.processes();
     assert_eq!(processes.len(), 2);
-    // The supervisor first: it has the lower number, and would start another worker.
+    // The supervisor first, which would start another worker.
     processes.into_iter().for_each(kill);
     let target = mounted.target("");
     wait_until("the connection is gone", || fs::read_dir(&target).is_err());
@@ -137,7 +137,7 @@ fn the_sources_are_free_when_a_mount_was_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
-    assert_eq!(processes_with(&mounted.source("")).count(), 0);
+    assert!(mounted.processes().is_empty());
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_mount_that_does_not_answer_is_taken_away_by_force() {
         assert!(waiting.join().unwrap().is_err());
     });
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
-    assert_eq!(processes_with(&mounted.source("")).count(), 0);
+    assert!(mounted.processes().is_empty());
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
     end();
     wait_until("the mount is gone", || File::open(mounted.target("file")).is_err());
     end();
-    wait_until("the daemon is gone", || processes_with(&mounted.source("")).next().is_none());
+    wait_until("the daemon is gone", || mounted.processes().is_empty());
     assert_eq!(mounted.log().matches("its users are cut off").count(), 1);
     // The kernel moves its data.
     open.write_all(b"text").unwrap();
