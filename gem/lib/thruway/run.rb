@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
-# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems (RUBYLIB), before
-# anything else; a Ruby without RubyGems comes to it after the features of its command line
-# (RUBYOPT). RUBYOPT names it twice: when Ruby requires it again, the boot takes our names out of
-# $LOADED_FEATURES. It has to work in any Ruby, and does nothing where there is no extension for it.
+# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
+# (RUBYLIB), before anything else; a Ruby without RubyGems comes to it after the features of its
+# command line (RUBYOPT). RUBYOPT names it twice: when Ruby requires it again, the boot takes our
+# names out of $LOADED_FEATURES. It has to work in any Ruby, and does nothing where there is no
+# extension for it.
 
 $LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
 
