@@ -37,16 +37,24 @@ fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What we do under the name `mount.thruway`.
+/// What we do under the name `mount.thruway`, with mount(8)'s exit statuses.
 #[cfg(target_os = "linux")]
 fn help(arguments: &[OsString]) -> ExitCode {
-    match helper::translate(arguments) {
-        Ok(Asked::Mount(arguments)) => run(arguments),
-        Ok(Asked::Remount(mut mount)) => match mount.status() {
-            Ok(status) if status.success() => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::FAILURE,
-            Err(error) => Failure::new(format_args!("cannot start mount: {error}")).report(),
+    const WRONG_USE: u8 = 1;
+    const NOT_MOUNTED: u8 = 32;
+    let done = match helper::translate(arguments) {
+        Ok(Asked::Mount(arguments)) => match verbs::Thruway::try_parse_from(arguments) {
+            Ok(command) => command.run(),
+            Err(error) => {
+                output::usage(&error);
+                return ExitCode::from(WRONG_USE);
+            }
         },
-        Err(message) => Failure::new(message).hint("thruway help mount").report(),
-    }
+        Ok(Asked::Remount(remount)) => verbs::mount::remount(&remount),
+        Ok(Asked::Nothing) => return ExitCode::SUCCESS,
+        Err(message) => {
+            return Failure::new(message).hint("thruway help mount").status(WRONG_USE).report();
+        }
+    };
+    done.unwrap_or_else(|failure| failure.status(NOT_MOUNTED).report())
 }

@@ -106,6 +106,31 @@ pub enum Operation<'a> {
     Other(u32),
 }
 
+impl Operation<'_> {
+    /// Whether it changes a file, its attributes or its names.
+    #[must_use]
+    pub fn is_change(&self) -> bool {
+        matches!(
+            self,
+            Self::SetAttr(_)
+                | Self::SymLink { .. }
+                | Self::MkNod { .. }
+                | Self::MkDir { .. }
+                | Self::Unlink { .. }
+                | Self::RmDir { .. }
+                | Self::Rename { .. }
+                | Self::Link { .. }
+                | Self::Create { .. }
+                | Self::TmpFile(_)
+                | Self::Write { .. }
+                | Self::SetXattr { .. }
+                | Self::RemoveXattr { .. }
+                | Self::FAllocate(_)
+                | Self::CopyFileRange { .. }
+        )
+    }
+}
+
 /// Inodes that are forgotten at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgets<'a> {

@@ -1,12 +1,12 @@
 //! Mounting and unmounting: by the system call where we may, else by `fusermount3`.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{CWD, Mode as Permissions, OFlags, RawDir, openat};
+use rustix::fs::{CWD, FileType, Mode as Permissions, OFlags, RawDir, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{getegid, geteuid};
@@ -14,9 +14,12 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::channel::Channel;
 use crate::mounts::{self, KIND};
-use crate::{Error, Mode, Plan};
+use crate::{AccessTimes, Error, Mode, Plan};
 
 const HELPER: &str = "fusermount3";
+
+/// Longest name of a source that the kernel takes.
+const SOURCE_NAME_BYTES_MAX: usize = 4095;
 
 /// Mounts at the plan's target and gives the connection.
 pub(crate) fn attach(plan: &Plan) -> Result<OwnedFd, Error> {
@@ -37,17 +40,23 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
         return Err(Error::plain(format_args!("{} is mounted already", target.display()))
             .with_hint(format_args!("thruway unmount {}", target.display())));
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(CWD, target, flags, Permissions::empty()).map_err(|errno| {
+    let failed = |errno| {
         let error = Error::new("cannot mount at", target, errno);
         match errno {
             Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
             Errno::NOTDIR => error.with_hint("the target must be a folder"),
             _ => error,
         }
-    })?;
+    };
+    // Opened as a folder, an automount would be set off, which may be waiting for us.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let place = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
+    let mode = fstat(&place).map_err(failed)?.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::Directory {
+        return Err(failed(Errno::NOTDIR));
+    }
     if plan.nonempty
-        || is_empty(&folder).map_err(|errno| Error::new("cannot list", target, errno))?
+        || is_empty(&place).map_err(|errno| Error::new("cannot list", target, errno))?
     {
         return Ok(());
     }
@@ -55,9 +64,11 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
         .with_hint("--nonempty hides what is in it while the mount lasts"))
 }
 
-fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
+fn is_empty(place: &OwnedFd) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(place, c".", flags, Permissions::empty())?;
     let mut raw = Vec::with_capacity(4096);
-    let mut entries = RawDir::new(folder, raw.spare_capacity_mut());
+    let mut entries = RawDir::new(&folder, raw.spare_capacity_mut());
     while let Some(entry) = entries.next() {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
             return Ok(false);
@@ -78,9 +89,15 @@ fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
     Ok(device)
 }
 
-/// What `mount` and `df` show as the source.
-fn source_name(plan: &Plan) -> &Path {
-    plan.sources.first().map_or(Path::new("thruway"), |source| source.as_path())
+/// What `mount` and `df` show as the source: as it stands in fstab, or `mount --all` would mount again what is
+/// mounted; the first one only, if there are too many for the kernel.
+fn source_name(plan: &Plan) -> OsString {
+    let all: Vec<_> = plan.sources.iter().map(|source| source.as_os_str()).collect();
+    let joined = all.join(OsStr::new(":"));
+    if joined.len() <= SOURCE_NAME_BYTES_MAX {
+        return joined;
+    }
+    all.first().map_or("thruway".into(), |first| OsString::from(*first))
 }
 
 fn mount_flags(plan: &Plan) -> MountFlags {
@@ -89,7 +106,8 @@ fn mount_flags(plan: &Plan) -> MountFlags {
     flags.set(MountFlags::NODEV, !plan.dev);
     flags.set(MountFlags::NOEXEC, !plan.exec);
     flags.set(MountFlags::RDONLY, is_read_only(plan));
-    flags
+    // The kernel keeps none of FUSE: this is what it shows.
+    flags | plan.access_times.map_or(MountFlags::empty(), AccessTimes::flags)
 }
 
 fn is_read_only(plan: &Plan) -> bool {
@@ -136,7 +154,7 @@ fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
 }
 
 fn helper_options(plan: &Plan) -> String {
-    let source = source_name(plan).display().to_string().replace('\\', "\\\\").replace(',', "\\,");
+    let source = source_name(plan).to_string_lossy().replace('\\', "\\\\").replace(',', "\\,");
     let mut options = format!("subtype=thruway,default_permissions,fsname={source}");
     let more =
         [(is_read_only(plan), ",ro"), (!plan.exec, ",noexec"), (plan.allow_other, ",allow_other")];
@@ -156,6 +174,15 @@ pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
         Ok(()) => Ok(()),
         // Somebody has something open there.
         Err(_) => detach(target, true),
+    }
+}
+
+/// Takes the mount with this device number away for new users, if it is still there.
+pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error> {
+    let present = mounts::at(target).ok().flatten();
+    match present.is_some_and(|mounted| mounted.device == mount_device) {
+        true => detach(target, true),
+        false => Ok(()),
     }
 }
 

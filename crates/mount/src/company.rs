@@ -9,9 +9,10 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::sched_getcpu;
 use thruway_fuse::Operation;
+
+use crate::work::Work;
 
 /// Requests between two looks: one costs some microseconds.
 const INTERVAL: u32 = 64;
@@ -20,73 +21,50 @@ const INTERVAL: u32 = 64;
 /// would not have let it run before asking.
 const LONG: Duration = Duration::from_micros(5);
 
-/// For the thread that reads.
-#[derive(Debug)]
+/// For a thread that reads.
+#[derive(Debug, Default)]
 pub(crate) struct Company {
-    allowed: CpuSet,
     since: u32,
     caller: u32,
     has_waited: bool,
-    /// Where this thread has to stay.
-    held_at: Option<usize>,
 }
 
 impl Company {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        Ok(Self {
-            allowed: sched_getaffinity(None)?,
-            since: 0,
-            caller: 0,
-            has_waited: false,
-            held_at: None,
-        })
-    }
-
     /// It took so long until the next request was there.
     pub(crate) fn note_wait(&mut self, wait: Duration) {
         self.has_waited |= wait > LONG;
     }
 
-    /// This process waits for the answer to a request; whether to stay where it is.
-    pub(crate) fn keep(&mut self, pid: u32, operation: &Operation<'_>, stays: bool) {
-        if !stays {
-            self.leave();
-        }
+    /// This process waits for the answer to a request. A courteous thread stays where it is.
+    pub(crate) fn keep(&mut self, pid: u32, operation: &Operation<'_>, work: &Work) {
+        let stays = work.courtesy().is_shown();
+        let held_at = work.courtesy().tether().at();
         self.since += 1;
-        if !may_be_looked_at(operation) {
-            return;
+        if may_be_looked_at(operation) {
+            let is_another = std::mem::replace(&mut self.caller, pid) != pid;
+            let is_due = self.since >= INTERVAL;
+            if is_due || stays && (is_another || self.has_waited || held_at.is_none()) {
+                (self.since, self.has_waited) = (0, false);
+                join(pid, work, stays);
+            }
         }
-        let is_another = std::mem::replace(&mut self.caller, pid) != pid;
-        let is_due = self.since >= INTERVAL;
-        if is_due || stays && (is_another || self.has_waited || self.held_at.is_none()) {
-            (self.since, self.has_waited) = (0, false);
-            self.join(pid, stays);
-        }
-    }
-
-    fn join(&mut self, pid: u32, stays: bool) {
-        let Some(there) = processor_of(pid) else { return };
-        let here = self.held_at.unwrap_or_else(sched_getcpu);
-        let is_allowed = there < CpuSet::MAX_CPU && self.allowed.is_set(there);
-        if !is_allowed || there == here && stays == self.held_at.is_some() {
-            return;
-        }
-        let mut only = CpuSet::new();
-        only.set(there);
-        // Where it cannot go it need not be.
-        if sched_setaffinity(None, &only).is_ok() {
-            self.held_at = Some(there);
-        }
-        if !stays {
-            self.leave();
+        match held_at {
+            Some(processor) if stays => work.invite(processor),
+            Some(_) => work.courtesy().tether().untie(),
+            None => {}
         }
     }
+}
 
-    /// May be moved again.
-    fn leave(&mut self) {
-        if self.held_at.take().is_some() {
-            let _ = sched_setaffinity(None, &self.allowed);
-        }
+fn join(pid: u32, work: &Work, stays: bool) {
+    let Some(there) = processor_of(pid) else { return };
+    let tether = work.courtesy().tether();
+    if stays {
+        tether.tie(there);
+    } else if sched_getcpu() != there {
+        tether.tie(there);
+        // It may be moved again.
+        tether.untie();
     }
 }
 
@@ -122,7 +100,12 @@ fn processor(stat: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use rustix::thread::{CpuSet, sched_getaffinity};
+
     use super::*;
+    use crate::skipped::skipped;
 
     const LOOK_UP: Operation<'_> = Operation::Lookup { name: c"name" };
 
@@ -135,20 +118,34 @@ mod tests {
         assert_eq!(processor_of(0), None);
     }
 
+    /// The calling thread's.
+    fn work() -> Arc<Work> {
+        let work = Work::new(&Arc::default());
+        work.courtesy().introduce().unwrap();
+        work
+    }
+
     #[test]
-    fn one_that_stays_may_go_nowhere_until_it_is_released() {
-        let mut company = Company::new().unwrap();
-        company.keep(std::process::id(), &LOOK_UP, true);
+    fn one_that_stays_may_go_nowhere_until_it_need_not() {
+        let before = sched_getaffinity(None).unwrap();
+        let work = work();
+        work.courtesy().show(true);
+        if !work.courtesy().is_shown() {
+            return skipped("the nice value cannot be lowered");
+        }
+        let mut company = Company::default();
+        company.keep(std::process::id(), &LOOK_UP, &work);
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        company.keep(std::process::id(), &LOOK_UP, false);
-        assert_eq!(sched_getaffinity(None).unwrap(), company.allowed);
+        work.courtesy().show(false);
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 
     #[test]
     fn one_that_moves_may_go_everywhere_again() {
-        let mut company = Company::new().unwrap();
-        (0..2 * INTERVAL).for_each(|_| company.keep(std::process::id(), &LOOK_UP, false));
-        let after = sched_getaffinity(None).unwrap();
-        assert_eq!(after, company.allowed);
+        let before = sched_getaffinity(None).unwrap();
+        let (mut company, work) = (Company::default(), work());
+        let moves = 0..2 * INTERVAL;
+        moves.for_each(|_| company.keep(std::process::id(), &LOOK_UP, &work));
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 }

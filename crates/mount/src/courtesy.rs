@@ -10,62 +10,73 @@
 //! behind it watches, and takes its courtesy from it as soon as a request is late, or when several
 //! programs ask at a time. While nothing happens nobody watches, and it has the usual policy.
 
-use std::sync::OnceLock;
+use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use thruway_sys::threads::{has_usual_policy, set_idle_policy};
+
+use crate::tether::Tether;
 
 /// How long it has to do without its courtesy once that was taken away, at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_millis(640);
 /// A courtesy that lasted for so many pauses was none too early.
 const LASTING: u32 = 8;
 
-/// Of the thread that reads.
+/// Of a thread that answers.
 #[derive(Debug, Default)]
 pub(crate) struct Courtesy {
-    thread: OnceLock<Pid>,
+    /// Keeps it where the program is.
+    tether: Tether,
+    can_come_back: AtomicBool,
     is_shown: AtomicBool,
     has_left: AtomicBool,
 }
 
 impl Courtesy {
-    /// The calling thread is the one that reads. Where it could not come back it never steps aside.
-    pub(crate) fn introduce(&self) {
-        if can_come_back() {
-            self.thread.get_or_init(gettid);
-        }
+    /// The calling thread is the one that answers. Where it could not come back it never steps aside.
+    pub(crate) fn introduce(&self) -> Result<(), Errno> {
+        self.tether.introduce()?;
+        self.can_come_back.store(can_come_back(), SeqCst);
+        Ok(())
     }
 
-    /// Whether the reader has to stay where the program is.
+    pub(crate) fn tether(&self) -> &Tether {
+        &self.tether
+    }
+
+    /// Whether the thread has to stay where the program is.
     pub(crate) fn is_shown(&self) -> bool {
         self.is_shown.load(SeqCst) && !self.has_left.load(SeqCst)
     }
 
-    /// Whether the reader would run if it had a processor (state R, proc(5)).
+    /// Whether the thread would run if it had a processor (state R, proc(5)).
     fn is_kept_waiting(&self) -> bool {
-        let Some(thread) = self.thread.get() else { return false };
+        let Some(thread) = self.tether.thread() else { return false };
         let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_pid()));
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
     }
 
-    /// The reader will read no more.
+    /// The thread will answer no more.
     pub(crate) fn leave(&self) {
         self.has_left.store(true, SeqCst);
     }
 
     /// For the one thread that watches.
     pub(crate) fn show(&self, is_shown: bool) {
-        let Some(thread) = self.thread.get() else { return };
-        if self.is_shown() == is_shown || self.has_left.load(SeqCst) {
+        let Some(thread) = self.tether.thread() else { return };
+        let is_useless = self.is_shown() == is_shown || !self.can_come_back.load(SeqCst);
+        if is_useless || self.has_left.load(SeqCst) || set_idle_policy(thread, is_shown).is_err() {
             return;
         }
-        if set_idle_policy(*thread, is_shown).is_ok() {
-            self.is_shown.store(is_shown, SeqCst);
+        self.is_shown.store(is_shown, SeqCst);
+        if !is_shown {
+            self.tether.untie();
         }
     }
 }
@@ -88,26 +99,41 @@ pub(crate) struct Look {
 pub(crate) struct Watcher {
     pause: Duration,
     not_before: Instant,
+    /// It was late at the last look.
+    was_late: bool,
+    processors: usize,
 }
 
 impl Watcher {
     pub(crate) fn new() -> Self {
-        Self { pause: PAUSE_MIN, not_before: Instant::now() }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        Self { pause: PAUSE_MIN, not_before: Instant::now(), was_late: false, processors }
     }
 
     /// What becomes of the courtesy after this look.
     pub(crate) fn judge(&mut self, courtesy: &Courtesy, look: Look, now: Instant) {
         if !courtesy.is_shown() {
-            courtesy.show(look.has_moved && !look.is_shared && now >= self.not_before);
-        } else if look.is_shared || is_late(courtesy, look) {
+            self.was_late = false;
+            let is_wanted = look.has_moved && !look.is_shared && now >= self.not_before;
+            courtesy.show(is_wanted && self.is_room_elsewhere());
+            return;
+        }
+        // One look is not enough: nobody waits for some requests, and a program that has something else
+        // to do keeps it from them.
+        let is_late = is_late(courtesy, look);
+        if look.is_shared || is_late && self.was_late {
             courtesy.show(false);
             self.pause_from(now);
         }
+        self.was_late = is_late;
     }
 
-    /// Nobody asks for anything.
-    pub(crate) fn rest(&self, courtesy: &Courtesy) {
-        courtesy.show(false);
+    /// Whether a processor has nothing to do: else the program is not taken anywhere. Of the program and the
+    /// one that answers one waits for the other, and who looks runs, too.
+    fn is_room_elsewhere(&self) -> bool {
+        let load = fs::read_to_string("/proc/loadavg");
+        let running = load.ok().as_deref().and_then(running);
+        self.processors > 1 && running.is_none_or(|running| running <= self.processors)
     }
 
     fn pause_from(&mut self, now: Instant) {
@@ -119,8 +145,7 @@ impl Watcher {
 
 /// A request waits for nothing but the reader. One that waits for a disk itself is at work.
 fn is_late(courtesy: &Courtesy, look: Look) -> bool {
-    let waits = look.is_left_lying || look.is_at_work && courtesy.is_kept_waiting();
-    !look.has_moved && waits
+    !look.has_moved && (look.is_left_lying || courtesy.is_kept_waiting())
 }
 
 /// How, and where, the threads of this process may run. One that a courteous reader starts would be as courteous
@@ -148,6 +173,11 @@ impl Standing {
     }
 }
 
+/// How many threads have something to do now: the first number of the fourth field (proc(5)).
+fn running(load: &str) -> Option<usize> {
+    load.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
 /// Tried by a thread of its own, which may stay the way it is.
 fn can_come_back() -> bool {
     let try_it = || {
@@ -169,6 +199,26 @@ mod tests {
     const SHARED: Look = Look { is_shared: true, ..QUIET };
     const LATE: Look = Look { has_moved: false, is_left_lying: true, ..QUIET };
 
+    /// On a machine that has always room.
+    fn watcher() -> Watcher {
+        Watcher { processors: usize::MAX, ..Watcher::new() }
+    }
+
+    #[test]
+    fn who_runs_is_counted() {
+        assert_eq!(running("0.20 0.18 0.12 3/80 11206"), Some(3));
+        assert_eq!(running(""), None);
+    }
+
+    #[test]
+    fn nobody_steps_aside_where_the_program_cannot_be_taken_elsewhere() {
+        with_reader(|courtesy| {
+            let mut watcher = Watcher { processors: 1, ..watcher() };
+            watcher.judge(courtesy, QUIET, watcher.not_before);
+            assert!(!courtesy.is_shown());
+        });
+    }
+
     /// With a thread that has introduced itself and sleeps; not at all where it could not come back.
     fn with_reader(test: impl FnOnce(&Courtesy)) {
         let courtesy = Courtesy::default();
@@ -177,12 +227,12 @@ mod tests {
         thread::scope(|scope| {
             let courtesy = &courtesy;
             scope.spawn(move || {
-                courtesy.introduce();
+                courtesy.introduce().unwrap();
                 introduced.send(()).unwrap();
                 let _ = ending.recv();
             });
             introduction.recv().unwrap();
-            if courtesy.thread.get().is_some() {
+            if courtesy.can_come_back.load(SeqCst) {
                 while courtesy.is_kept_waiting() {
                     thread::yield_now();
                 }
@@ -194,7 +244,7 @@ mod tests {
 
     /// Whether the reader has the policy 5, `SCHED_IDLE` (field 41, proc(5)).
     fn is_aside(courtesy: &Courtesy) -> bool {
-        let thread = courtesy.thread.get().unwrap().as_raw_pid();
+        let thread = courtesy.tether.thread().unwrap().as_raw_pid();
         let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         fields.split(' ').nth(38) == Some("5")
@@ -203,7 +253,7 @@ mod tests {
     #[test]
     fn a_reader_steps_aside_for_one_program_and_not_for_several() {
         with_reader(|courtesy| {
-            let mut watcher = Watcher::new();
+            let mut watcher = watcher();
             let now = watcher.not_before;
             watcher.judge(courtesy, SHARED, now);
             assert!(!courtesy.is_shown() && !is_aside(courtesy));
@@ -237,10 +287,11 @@ mod tests {
     #[test]
     fn who_is_late_has_to_wait_longer_each_time() {
         with_reader(|courtesy| {
-            let mut watcher = Watcher::new();
+            let mut watcher = watcher();
             let mut now = watcher.not_before;
             for pause in [2 * PAUSE_MIN, 4 * PAUSE_MIN] {
                 watcher.judge(courtesy, QUIET, now);
+                watcher.judge(courtesy, LATE, now);
                 watcher.judge(courtesy, LATE, now);
                 assert!(!is_aside(courtesy));
                 watcher.judge(courtesy, QUIET, now);
@@ -248,20 +299,35 @@ mod tests {
                 now += pause;
             }
             watcher.judge(courtesy, QUIET, now);
+            watcher.judge(courtesy, LATE, now);
             watcher.judge(courtesy, LATE, now + PAUSE_MAX);
             assert_eq!(watcher.pause, PAUSE_MIN, "a courtesy that lasted");
         });
     }
 
     #[test]
+    fn who_is_late_once_and_not_again_stays_aside() {
+        with_reader(|courtesy| {
+            let mut watcher = watcher();
+            let now = watcher.not_before;
+            for look in [QUIET, LATE, QUIET, LATE] {
+                watcher.judge(courtesy, look, now);
+                assert!(is_aside(courtesy));
+            }
+        });
+    }
+
+    #[test]
     fn one_that_waits_for_something_else_is_not_late_and_nobody_is_aside_at_rest() {
         with_reader(|courtesy| {
-            let mut watcher = Watcher::new();
+            let mut watcher = watcher();
             let now = watcher.not_before;
             watcher.judge(courtesy, QUIET, now);
-            watcher.judge(courtesy, Look { has_moved: false, is_at_work: true, ..QUIET }, now);
+            for _ in 0..2 {
+                watcher.judge(courtesy, Look { has_moved: false, is_at_work: true, ..QUIET }, now);
+            }
             assert!(is_aside(courtesy), "it sleeps");
-            watcher.rest(courtesy);
+            courtesy.show(false);
             assert!(!is_aside(courtesy));
         });
     }

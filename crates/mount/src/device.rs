@@ -15,6 +15,7 @@ use crate::pool::{Job, Pool};
 use crate::reply::Replier;
 use crate::row::Place;
 use crate::view::{Outcome, View};
+use crate::work::Work;
 
 /// What a request takes besides its payload: headers, and the names of a rename.
 const OVERHEAD_BYTES: usize = 4096;
@@ -106,7 +107,7 @@ impl<'a> Reader<'a> {
             replier: Arc::clone(&device) as _,
             device,
             actor: Actor::new()?,
-            company: Company::new()?,
+            company: Company::default(),
             buffer: vec![0; payload_bytes_max + OVERHEAD_BYTES],
             answer: Answer::default(),
             view,
@@ -117,21 +118,20 @@ impl<'a> Reader<'a> {
 
     /// Answers requests until the mount is gone.
     pub(crate) fn run(mut self, mut place: Place) -> Result<(), Errno> {
-        if place.is_first() {
-            place.courtesy().introduce();
-        } else {
+        place.introduce()?;
+        if !place.is_first() {
             self.device.set_nonblocking()?;
         }
         let mut taken = 0;
         loop {
-            match self.take(&place)? {
+            match self.take(place.work())? {
                 Received::Request(_) => taken += 1,
                 Received::Nothing => {
                     place.wait_for_work(&self.device.descriptor, taken)?;
                     taken = 0;
                 }
                 Received::Gone => {
-                    place.leave();
+                    place.work().leave();
                     return Ok(());
                 }
             }
@@ -139,19 +139,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Answers the next request.
-    fn take(&mut self, place: &Place) -> Result<Received, Errno> {
+    fn take(&mut self, work: &Work) -> Result<Received, Errno> {
         let before = Instant::now();
         let received = self.device.receive(&mut self.buffer)?;
         if let Received::Request(length) = received {
-            place.begin();
+            work.begin();
             self.company.note_wait(before.elapsed());
-            self.serve(length, place);
-            place.end();
+            self.serve(length, work);
+            work.end();
         }
         Ok(received)
     }
 
-    fn serve(&mut self, length: usize, place: &Place) {
+    fn serve(&mut self, length: usize, work: &Work) {
         let Self { device, replier, actor, company, answer, view, memory, pool, .. } = self;
         let bytes = &self.buffer[..length];
         // A request that cannot be read gets no answer worth having: the kernel is at fault.
@@ -161,8 +161,8 @@ impl<'a> Reader<'a> {
             answer.fail(Errno::INVAL.raw_os_error());
             return device.reply(frame.unique(), answer);
         };
-        place.note_caller(request.caller.pid);
-        company.keep(request.caller.pid, &request.operation, place.courtesy().is_shown());
+        work.note_caller(request.caller.pid);
+        company.keep(request.caller.pid, &request.operation, work);
         if view.is_slow(&request) {
             pool.submit(Job { bytes: bytes.to_vec(), replier: Arc::clone(replier) });
         } else if view.serve(actor, replier, &request, answer) == Outcome::Answered {

@@ -14,18 +14,23 @@ use crate::{Error, Log, LogTarget, Plan, supervisor, worker};
 /// The hidden verb under which the binary runs again as a process of a mount.
 pub const INNER_VERB: &str = "mount-process";
 
-/// Mounts. In the foreground it returns when the mount is gone, else as soon as it answers.
+/// Mounts, in the foreground if there is a `ready` to be called when the mount answers. In the foreground it
+/// returns when the mount is gone, else as soon as it answers.
 ///
 /// # Errors
 /// The sources or the target cannot be used, or the mount is refused.
 pub fn start(
     plan: Plan,
-    foreground: bool,
+    ready: Option<&dyn Fn()>,
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
 ) -> Result<(), Error> {
-    if foreground {
+    if let Some(ready) = ready {
         let log = log(&plan.log)?;
-        return supervisor::run(&plan, &log, |_| ());
+        return supervisor::run(&plan, &log, false, |report| {
+            if matches!(report, Report::Ready) {
+                ready();
+            }
+        });
     }
     let target = plan.target.clone();
     let failed = |cause| Error::new("cannot start the daemon for", &target, cause);
@@ -80,11 +85,8 @@ fn supervise(
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
     report: impl Fn(Report),
 ) -> Result<(), Error> {
-    let failed =
-        |errno: rustix::io::Errno| Error::new("cannot start a session for", &plan.target, errno);
-    rustix::process::setsid().map_err(failed)?;
     let log = log(&plan.log)?;
-    supervisor::run(plan, &log, report).inspect_err(|error| log.error(error))
+    supervisor::run(plan, &log, true, report).inspect_err(|error| log.error(error))
 }
 
 /// Starts this program again as a process of a mount.

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use rustix::time::{ClockId, clock_gettime};
 use thruway_fuse::Agreement;
 use thruway_sys::words::SharedWords;
 
@@ -15,6 +16,9 @@ use crate::inodes::RECORD_WORDS;
 
 /// Most inodes that one mount can know at a time: 6 GiB of memory if all are in use.
 pub(crate) const SLOTS_MAX: u32 = 1 << 26;
+
+/// The kernel keeps 32 bits of a generation.
+const GENERATION_MAX: u64 = u32::MAX as u64;
 
 /// Words before the first slot.
 const HEADER_WORDS: usize = 256;
@@ -24,6 +28,7 @@ const INCARNATION: usize = 1;
 const AGREED: usize = 2;
 const AGREEMENT: usize = 3;
 const AGREEMENT_WORDS: usize = 3;
+const GENERATION: usize = AGREEMENT + AGREEMENT_WORDS;
 /// One word for each operation's number.
 const REQUESTS: usize = 64;
 /// Operations that are counted: the kernel's highest number is 53.
@@ -56,7 +61,16 @@ impl Memory {
     /// Fresh memory for a new mount.
     pub(crate) fn new() -> io::Result<Self> {
         let words = HEADER_WORDS + RECORD_WORDS * SLOTS_MAX as usize;
-        Ok(Self { words: SharedWords::new(c"thruway-mount", words)? })
+        let memory = Self { words: SharedWords::new(c"thruway-mount", words)? };
+        let now = clock_gettime(ClockId::Realtime);
+        let milliseconds = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
+        memory.words[GENERATION].store(milliseconds.cast_unsigned() & GENERATION_MAX, Relaxed);
+        Ok(memory)
+    }
+
+    /// A number that no mount before this one is likely to have: a handle of theirs leads nowhere here.
+    pub(crate) fn generation(&self) -> u64 {
+        self.words[GENERATION].load(Relaxed)
     }
 
     /// The memory that another worker used.

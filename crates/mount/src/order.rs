@@ -19,7 +19,7 @@ pub(crate) enum Order {
 
 /// What a worker needs. With it come descriptors: the memory, the socket for status (if there is
 /// one), the sources, the connection and its clones.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Service {
     pub(crate) plan: Plan,
     /// `major:minor` of the mount.

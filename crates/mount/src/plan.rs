@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::mount::MountFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::log::LogTarget;
@@ -30,6 +31,31 @@ pub enum CreatePolicy {
     MostFree,
     /// None: nothing can be made.
     None,
+}
+
+/// When reads through a mount change the access times of its sources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AccessTimes {
+    /// Never.
+    Never,
+    /// A file's as [`Relative`](Self::Relative), a folder's never.
+    FilesOnly,
+    /// If it is older than the last change, or than a day.
+    Relative,
+    /// Always.
+    Always,
+}
+
+impl AccessTimes {
+    pub(crate) fn flags(self) -> MountFlags {
+        match self {
+            Self::Never => MountFlags::NOATIME,
+            Self::FilesOnly => MountFlags::RELATIME | MountFlags::NODIRATIME,
+            Self::Relative => MountFlags::RELATIME,
+            Self::Always => MountFlags::STRICTATIME,
+        }
+    }
 }
 
 /// How requests come from the kernel.
@@ -65,6 +91,8 @@ pub struct Plan {
     pub dev: bool,
     /// Programs can be started.
     pub exec: bool,
+    /// When reads change access times; `None` is "as the sources were mounted".
+    pub access_times: Option<AccessTimes>,
     /// The target may hold something, which is hidden then.
     pub nonempty: bool,
     /// The kernel moves the data of files where it can.
@@ -139,6 +167,7 @@ pub(crate) mod tests {
             suid: false,
             dev: false,
             exec: true,
+            access_times: None,
             nonempty: false,
             passthrough: true,
             transport: Transport::IoUring,

@@ -15,6 +15,7 @@ use crate::memory::Memory;
 use crate::pool::{Job, Pool};
 use crate::reply::Replier;
 use crate::view::{Outcome, View};
+use crate::work::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
 
 /// Requests that a queue has room for at a time; more wait in the kernel.
 const DEPTH: usize = 64;
@@ -74,6 +75,38 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
+/// Watches those who serve, for ever.
+pub(crate) fn watch(escort: &Escort, works: Vec<Arc<Work>>) -> Result<(), Errno> {
+    escort.introduce()?;
+    let mut watches: Vec<_> = works.into_iter().map(Watch::new).collect();
+    loop {
+        escort.sleep(&watches);
+        watches.iter_mut().for_each(Watch::look_away);
+        watch_until_nothing_happens(escort, &mut watches);
+        watches.iter().for_each(Watch::rest);
+        escort.stay_behind();
+    }
+}
+
+fn watch_until_nothing_happens(escort: &Escort, watches: &mut [Watch]) {
+    let (mut interval, mut in_vain) = (INTERVAL, 0);
+    while in_vain < IN_VAIN_MAX {
+        escort.wait(interval);
+        let mut has_moved = false;
+        for watch in &mut *watches {
+            // A request that the kernel has put into a ring has also called for its thread.
+            has_moved |= watch.look(false).has_moved;
+        }
+        in_vain = if has_moved { 0 } else { in_vain + 1 };
+        interval = if watches.iter().any(Watch::is_courteous) {
+            INTERVAL
+        } else {
+            escort.stay_behind();
+            longer(interval)
+        };
+    }
+}
+
 /// Answers of other threads on their way to the one that serves the queue.
 #[derive(Debug)]
 struct Mailbox {
@@ -92,6 +125,9 @@ impl Replier for Mailbox {
 #[derive(Debug)]
 pub(crate) struct Server<'a> {
     ring: FuseRing,
+    /// Where this thread runs, if it may run nowhere else.
+    processor: Option<usize>,
+    work: Arc<Work>,
     mailbox: Arc<Mailbox>,
     replier: Arc<dyn Replier>,
     /// What is answered later, by the request's number.
@@ -109,6 +145,7 @@ impl<'a> Server<'a> {
         device: OwnedFd,
         share: &Share,
         payload_bytes_max: usize,
+        work: Arc<Work>,
         (view, memory, pool): (&'a View, &'a Memory, &'a Arc<Pool>),
     ) -> Result<Self, Errno> {
         if let Some(processor) = share.processor {
@@ -124,6 +161,8 @@ impl<'a> Server<'a> {
         let depth = share.queues.iter().map(|(_, depth)| *depth).min().unwrap_or(0);
         Ok(Self {
             ring,
+            processor: share.processor,
+            work,
             replier: Arc::clone(&mailbox) as _,
             mailbox,
             pending: HashMap::new(),
@@ -138,17 +177,33 @@ impl<'a> Server<'a> {
     pub(crate) fn run(mut self) -> Result<(), Errno> {
         let mut actor = Actor::new()?;
         let mut answer = Answer::default();
+        self.work.courtesy().introduce()?;
         let mut arrivals = Vec::new();
         loop {
             let woken = self.ring.wait(&mut arrivals).map_err(|error| errno(&error))?;
             for arrival in arrivals.drain(..) {
+                self.work.begin();
+                self.invite();
                 self.serve(&mut actor, arrival, &mut answer)?;
+                self.work.end();
             }
             match woken {
-                Woken::Ended => return Ok(()),
+                Woken::Ended => {
+                    self.work.leave();
+                    return Ok(());
+                }
                 Woken::Called => self.post()?,
                 Woken::Served => {}
             }
+        }
+    }
+
+    /// Whoever watches shall do so from here, while this thread makes room for the program.
+    fn invite(&self) {
+        if let Some(processor) = self.processor
+            && self.work.courtesy().is_shown()
+        {
+            self.work.invite(processor);
         }
     }
 

@@ -11,9 +11,8 @@ use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use thruway_fuse::wire::feature;
 use thruway_sys::signal::HeldSignals;
 
@@ -21,19 +20,16 @@ use crate::channel::Channel;
 use crate::memory::{Count, Memory};
 use crate::order::{Order, Report, Service};
 use crate::policy::PolicyFile;
-use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
+use crate::{Error, Log, Plan, attach, front, limits, mounts, sources, status};
 
 /// How long users of the mount have to finish when it is taken away.
-const GRACE: Duration = Duration::from_secs(3);
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// How long a worker has that nobody can use any more.
 const GRACE_ALONE: Duration = Duration::from_millis(200);
 
 /// How long the daemon of a mount before us may take to end.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Most sources of one view.
-const SOURCES_MAX: usize = 10_000;
 
 /// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
 const DEATHS_MAX: u32 = 5;
@@ -63,15 +59,24 @@ enum End {
     Died(ExitStatus),
 }
 
-/// Mounts, and looks after workers until the mount is gone.
-pub(crate) fn run(plan: &Plan, log: &Log, report: impl Fn(Report)) -> Result<(), Error> {
+/// Mounts, and looks after workers until the mount is gone; a daemon in a session of its own.
+pub(crate) fn run(
+    plan: &Plan,
+    log: &Log,
+    is_daemon: bool,
+    report: impl Fn(Report),
+) -> Result<(), Error> {
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
     let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
-    let roots = open_sources(plan)?;
+    let roots = sources::open(plan)?;
     let mut life = Life { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
     loop {
         let device = attach::attach(plan)?;
+        if is_daemon && life.restarts == 0 {
+            // Not before: where an automount is set off, the kernel has all but systemd's own group wait.
+            setsid().map_err(|errno| failed(errno.into()))?;
+        }
         let estate = Estate::new(plan, log, &roots, device);
         let served =
             estate.and_then(|estate| estate.look_after_workers(&signals, &report, &mut life));
@@ -102,24 +107,6 @@ enum Served {
     ToTheEnd,
     /// Until a worker died with requests that cannot be sent again.
     Lost,
-}
-
-fn open_sources(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let open = |source| {
-        openat(CWD, source, flags, Permissions::empty()).map_err(|errno| {
-            let error = Error::new("cannot open the source", source, errno);
-            if errno == Errno::NOTDIR {
-                error.with_hint("a source must be a folder")
-            } else {
-                error
-            }
-        })
-    };
-    if plan.sources.len() > SOURCES_MAX {
-        return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
-    }
-    plan.sources.iter().map(|source| open(source.as_path())).collect()
 }
 
 impl<'a> Estate<'a> {
@@ -249,10 +236,7 @@ impl<'a> Estate<'a> {
 
     /// Takes the mount away for new users, and says how long the present ones have.
     fn begin_end(&self) -> Instant {
-        let ours = mounts::at(&self.plan.target).ok().flatten();
-        if ours.is_some_and(|mounted| mounted.device == self.mount_device)
-            && let Err(error) = attach::detach(&self.plan.target, true)
-        {
+        if let Err(error) = attach::detach_own(&self.plan.target, &self.mount_device) {
             self.log.error(error);
         }
         Instant::now() + if self.is_cut_off() { GRACE_ALONE } else { GRACE }

@@ -264,6 +264,10 @@ impl View {
         request: &Request<'_>,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        if self.behaviour.frozen && request.operation.is_change() {
+            // The kernel has refused it, unless root has made the mount writable behind our back.
+            return Err(Errno::ROFS);
+        }
         self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use thruway_fuse::wire::feature;
@@ -21,8 +22,10 @@ use crate::policy::PolicyFile;
 use crate::pool::Pool;
 use crate::reply::Replier;
 use crate::row::{self, Place};
+use crate::supervisor::GRACE;
 use crate::view::{Behaviour, Judge, Timeouts, View};
-use crate::{Error, Log, Mode, Plan, Transport, limits, ring, status};
+use crate::work::{Escort, Work};
+use crate::{Error, Log, Mode, Plan, Transport, attach, limits, ring, status};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -54,11 +57,10 @@ pub(crate) fn run(
     // gets the request again.
     die_of_panics(log.clone());
     // The terminal's Ctrl-C is the supervisor's business.
-    let held = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]);
-    let _signals = held.map_err(failed)?;
+    let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
     let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
-    serve(&service, inheritance, agreement, log, supervisor)
+    serve(&service, inheritance, agreement, log, Superior { supervisor, signals })
 }
 
 fn die_of_panics(log: Log) {
@@ -73,7 +75,7 @@ fn serve(
     mut inheritance: Inheritance,
     agreement: Agreement,
     log: &Log,
-    supervisor: Channel,
+    superior: Superior,
 ) -> Result<(), Error> {
     let memory = &inheritance.memory;
     let policy = service.plan.policy.as_ref().map(PolicyFile::policy).transpose()?;
@@ -96,9 +98,12 @@ fn serve(
         Team { pool: Pool::new(Arc::clone(&view)), view: Arc::clone(&view), memory, agreement };
     let servers = team.start(inheritance.devices).map_err(failed)?;
     // Who asked may be gone by now; that is no reason to stop.
-    let _ = supervisor.send(&Report::Ready, &[]);
-    let ordered = Arc::clone(&view);
-    thread::spawn(move || obey_more(&supervisor, &ordered));
+    let _ = superior.supervisor.send(&Report::Ready, &[]);
+    let (ordered, mount) = (Arc::clone(&view), service.clone());
+    thread::spawn(move || {
+        superior.obey(&ordered);
+        superior.succeed(&mount);
+    });
     if service.is_restart {
         view.notify(&Notification::Resend).map_err(failed)?;
         // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
@@ -126,10 +131,16 @@ impl Team<'_> {
     fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<Server>, Errno> {
         let mut servers = Vec::new();
         if self.agreement.has(feature::OVER_IO_URING) {
+            let escort = Arc::<Escort>::default();
+            let mut works = Vec::new();
             for share in ring::shares(self.agreement.payload_bytes_max())? {
                 let device = devices[0].try_clone().map_err(|_| Errno::MFILE)?;
-                servers.push(self.at_ring(device, share));
+                let work = Work::new(&escort);
+                works.push(Arc::clone(&work));
+                servers.push(self.at_ring(device, share, work));
             }
+            // It ends with the process.
+            thread::spawn(move || ring::watch(&escort, works));
             devices.truncate(1);
         }
         let places = row::places(devices.len());
@@ -146,11 +157,12 @@ impl Team<'_> {
         })
     }
 
-    fn at_ring(&self, device: OwnedFd, share: ring::Share) -> Server {
+    fn at_ring(&self, device: OwnedFd, share: ring::Share, work: Arc<Work>) -> Server {
         let (view, memory, pool) = self.clones();
         let payload_bytes_max = self.agreement.payload_bytes_max();
         thread::spawn(move || {
-            ring::Server::new(device, &share, payload_bytes_max, (&view, &memory, &pool))?.run()
+            let parts = (&*view, &*memory, &pool);
+            ring::Server::new(device, &share, payload_bytes_max, work, parts)?.run()
         })
     }
 
@@ -159,13 +171,41 @@ impl Team<'_> {
     }
 }
 
-/// Does what the supervisor orders while requests are served.
-fn obey_more(supervisor: &Channel, view: &View) {
-    while let Ok(Some((policy, _))) = supervisor.receive::<PolicyFile>() {
-        // The supervisor has found it to be right.
-        if let Ok(policy) = policy.policy() {
-            view.set_policy(policy);
+/// Who says what else is to be done.
+struct Superior {
+    supervisor: Channel,
+    /// What is the supervisor's business, as long as it lives.
+    signals: HeldSignals,
+}
+
+impl Superior {
+    /// Does what the supervisor orders while requests are served.
+    fn obey(&self, view: &View) {
+        while let Ok(Some((policy, _))) = self.supervisor.receive::<PolicyFile>() {
+            // The supervisor has found it to be right.
+            if let Ok(policy) = policy.policy() {
+                view.set_policy(policy);
+            }
         }
+    }
+
+    /// The supervisor is dead. Who wants the mount to end tells this process now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "who answers requests does not end while the mount is in use"
+    )]
+    fn succeed(&self, mount: &Service) {
+        loop {
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], None);
+            match self.signals.next() {
+                Ok(Some(Signal::INT | Signal::TERM)) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        // If that fails, the mount dies with this process.
+        let _ = attach::detach_own(&mount.plan.target, &mount.mount_device);
+        thread::sleep(GRACE);
+        std::process::exit(0);
     }
 }
 

@@ -26,6 +26,8 @@ pub mod inherited;
 mod io_ring;
 #[cfg(unix)]
 pub mod map;
+#[cfg(target_os = "linux")]
+pub mod mount_copy;
 #[cfg(windows)]
 pub mod nt;
 #[cfg(target_os = "linux")]

@@ -1,15 +1,20 @@
-//! Workers that are killed while files are written: what was synced is there, and nothing is wrong.
+//! Processes that are killed while files are written: what was synced is there, and nothing is wrong.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::Duration;
 
-use super::fixture::{Mounted, kill, processes_with, wait_until};
+use rustix::fs::{Mode, OFlags, openat, statvfs};
+
+use super::fixture::{Mounted, kill, wait_until};
+use super::ring;
 use crate::{stderr, thruway};
 
 const WRITERS: u64 = 3;
@@ -31,30 +36,53 @@ fn name(writer: u64, file: u64) -> String {
     format!("writer {writer} file {file}")
 }
 
+/// What one writer has done.
+#[derive(Default)]
+struct Work {
+    blocks: Blocks,
+    /// How many writes failed.
+    failures: u64,
+}
+
+/// Opens a file in the mount, and never in the folder below it, which is on the file system `below`: while a
+/// mount over io_uring is made anew, that folder is seen.
+fn open(folder: &Path, below: u64, name: &str) -> io::Result<File> {
+    let folder = File::open(folder)?;
+    if folder.metadata()?.dev() == below {
+        return Err(ErrorKind::NotConnected.into());
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    Ok(openat(&folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
 /// Writes blocks with numbers of its own until told to stop; says when the first one is synced.
-fn write(folder: &Path, writer: u64, stop: &AtomicBool, begun: &AtomicU64) -> Blocks {
-    let mut blocks = Blocks::new();
+fn write(
+    open: &(impl Fn(&str) -> io::Result<File> + Sync),
+    writer: u64,
+    stop: &AtomicBool,
+    begun: &AtomicU64,
+) -> Work {
+    let mut work = Work::default();
     let mut number = 0u64;
     while !stop.load(Relaxed) {
         number += 1;
         let place = (number % FILES, number.wrapping_mul(7) % BLOCKS);
-        let path = folder.join(name(writer, place.0));
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).open(path);
-        let written = opened.and_then(|file| {
+        let written = open(&name(writer, place.0)).and_then(|file| {
             file.write_all_at(&block(number), place.1 * BLOCK_BYTES as u64)?;
             file.sync_all()
         });
-        let allowed = blocks.entry(place).or_insert_with(|| vec![0]);
+        let allowed = work.blocks.entry(place).or_insert_with(|| vec![0]);
         if written.is_ok() {
             if number == 1 {
                 begun.fetch_add(1, Relaxed);
             }
             allowed.clear();
+        } else {
+            work.failures += 1;
         }
         allowed.push(number);
     }
-    blocks
+    work
 }
 
 /// Stops the writers when it goes.
@@ -69,7 +97,7 @@ impl Drop for Stop<'_> {
 fn check(source: &Path, writer: u64, blocks: &Blocks) {
     for ((file, index), allowed) in blocks {
         let mut found = vec![0; BLOCK_BYTES];
-        if let Ok(file) = fs::File::open(source.join(name(writer, *file))) {
+        if let Ok(file) = File::open(source.join(name(writer, *file))) {
             file.read_at(&mut found, index * BLOCK_BYTES as u64).unwrap();
         }
         assert!(
@@ -81,11 +109,13 @@ fn check(source: &Path, writer: u64, blocks: &Blocks) {
 }
 
 /// Has writers at work while `torment` does what it does to the mount; then what was synced is in the source.
-fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Blocks> {
+fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Work> {
     let (target, stop, begun) = (mounted.target(""), AtomicBool::new(false), AtomicU64::new(0));
+    let below = fs::metadata(mounted.folder.path()).unwrap().dev();
+    let open = |name: &str| open(&target, below, name);
     let all: Vec<_> = thread::scope(|scope| {
-        let (target, stop, begun) = (&target, &stop, &begun);
-        let start = |writer| scope.spawn(move || write(target, writer, stop, begun));
+        let (open, stop, begun) = (&open, &stop, &begun);
+        let start = |writer| scope.spawn(move || write(open, writer, stop, begun));
         let writers: Vec<_> = (0..WRITERS).map(start).collect();
         {
             // When it fails, too, the writers must end.
@@ -95,51 +125,118 @@ fn survive(mounted: &Mounted, torment: impl FnOnce()) -> Vec<Blocks> {
         }
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    for (writer, blocks) in (0..).zip(&all) {
-        check(&mounted.source(""), writer, blocks);
+    for (writer, work) in (0..).zip(&all) {
+        check(&mounted.source(""), writer, &work.blocks);
     }
     all
 }
 
-fn survive_deaths_of_workers(arguments: &[&str]) {
-    let Some(mounted) = Mounted::new(arguments) else { return };
-    let all = survive(&mounted, || {
+/// How many mounts are tormented in each way; a long run sets `CRASH_MOUNTS`.
+fn mounts() -> u64 {
+    let long = std::env::var("CRASH_MOUNTS").ok().and_then(|text| text.parse().ok());
+    long.unwrap_or(1)
+}
+
+/// Waits until a moment that is no particular one: the work goes on all the time.
+fn wait_a_while(round: u64) {
+    thread::sleep(Duration::from_millis(60 + round * 37 % 200));
+}
+
+/// Kills workers, each of which is followed by another; answers with how many writes failed.
+fn survive_deaths_of_workers(mounted: &Mounted) -> u64 {
+    let all = survive(mounted, || {
         for round in 0..KILLS {
-            // At no particular moment: the work goes on all the time.
-            thread::sleep(Duration::from_millis(60 + 37 * round));
+            wait_a_while(round);
             kill(mounted.worker());
             wait_until("another worker serves", || mounted.restarts() == Some(round + 1));
         }
     });
-    for (writer, blocks) in (0..).zip(&all) {
-        check(&mounted.target(""), writer, blocks);
+    for (writer, work) in (0..).zip(&all) {
+        check(&mounted.target(""), writer, &work.blocks);
     }
+    all.iter().map(|work| work.failures).sum()
+}
+
+/// Kills all processes of a mount, which is then taken away.
+fn survive_the_death_of_all(mounted: &Mounted, round: u64) {
+    survive(mounted, || {
+        wait_a_while(round);
+        // The supervisor first, which would start another worker.
+        mounted.processes().into_iter().for_each(kill);
+        let target = mounted.target("");
+        wait_until("the connection is gone", || statvfs(&target).is_err());
+    });
+    let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
+    assert!(unmount.status.success(), "{}", stderr(&unmount));
 }
 
 #[test]
 fn what_was_synced_through_the_kernel_survives_the_death_of_workers() {
-    survive_deaths_of_workers(&[]);
+    for _ in 0..mounts() {
+        let Some(mounted) = Mounted::new(&[]) else { return };
+        assert_eq!(survive_deaths_of_workers(&mounted), 0);
+    }
 }
 
 #[test]
 fn what_was_synced_through_the_daemon_survives_the_death_of_workers() {
-    survive_deaths_of_workers(&["--passthrough", "off"]);
+    for _ in 0..mounts() {
+        let Some(mounted) = Mounted::new(&["--passthrough", "off"]) else { return };
+        assert_eq!(survive_deaths_of_workers(&mounted), 0);
+    }
+}
+
+#[test]
+fn what_was_synced_over_io_uring_survives_the_death_of_workers() {
+    for _ in 0..mounts() {
+        let Some((mounted, _switch)) = ring::mounted(&[]) else { return };
+        survive_deaths_of_workers(&mounted);
+        assert_eq!(mounted.status("transport"), "io_uring");
+    }
 }
 
 #[test]
 fn what_was_synced_survives_the_death_of_all_processes() {
-    for round in 0..KILLS {
+    for round in 0..KILLS * mounts() {
         let Some(mounted) = Mounted::new(&[]) else { return };
-        survive(&mounted, || {
-            thread::sleep(Duration::from_millis(60 + 37 * round));
-            // The supervisor first, which would start another worker.
-            let mut processes: Vec<_> = processes_with(&mounted.source("")).collect();
-            processes.sort_unstable();
-            processes.into_iter().for_each(kill);
-            let target = mounted.target("");
-            wait_until("the connection is gone", || fs::read_dir(&target).is_err());
-        });
-        let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
-        assert!(unmount.status.success(), "{}", stderr(&unmount));
+        survive_the_death_of_all(&mounted, round);
+    }
+}
+
+#[test]
+fn what_was_synced_over_io_uring_survives_the_death_of_all_processes() {
+    for round in 0..KILLS * mounts() {
+        let Some((mounted, _switch)) = ring::mounted(&[]) else { return };
+        survive_the_death_of_all(&mounted, round);
+    }
+}
+
+/// Kills the supervisor of a mount: the worker goes on until the mount is taken away.
+fn survive_the_death_of_the_supervisor(mounted: &Mounted, round: u64) {
+    let all = survive(mounted, || {
+        wait_a_while(round);
+        kill(mounted.processes()[0]);
+        wait_a_while(round);
+    });
+    assert_eq!(all.iter().map(|work| work.failures).sum::<u64>(), 0);
+    if round % 2 == 1 {
+        let worker = mounted.worker().to_string();
+        assert!(Command::new("kill").arg(worker).status().unwrap().success());
+        wait_until("the worker ends", || mounted.processes().is_empty());
+        assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 0);
+        return;
+    }
+    let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
+    assert!(unmount.status.success(), "{}", stderr(&unmount));
+    wait_until("the worker ends", || mounted.processes().is_empty());
+}
+
+#[test]
+fn a_worker_whose_supervisor_was_killed_goes_on_until_it_is_told() {
+    for round in 0..2 * mounts() {
+        let Some(mounted) = Mounted::new(&[]) else { return };
+        survive_the_death_of_the_supervisor(&mounted, round);
+        let Some((mounted, _switch)) = ring::mounted(&[]) else { return };
+        survive_the_death_of_the_supervisor(&mounted, round);
     }
 }

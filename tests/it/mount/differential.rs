@@ -314,7 +314,7 @@ pub(super) fn compare(mounted: &Mounted, modes: &'static [u32], seed: u64, opera
 }
 
 /// How many seeds are tried; a long run sets `DIFFERENTIAL_SEEDS`.
-fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
+pub(super) fn seeds(short: u64) -> std::ops::RangeInclusive<u64> {
     let long = std::env::var("DIFFERENTIAL_SEEDS").ok().and_then(|text| text.parse().ok());
     1..=long.unwrap_or(short)
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::differential::{MODES, compare};
+use super::differential::{MODES, compare, seeds};
 use super::fixture::{Mounted, kill, wait_until};
 use crate::skipped::skipped;
 
@@ -17,7 +17,7 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The kernel's switch is on or off; it is as before when this value is gone.
-struct Switched {
+pub(super) struct Switched {
     before: String,
     _one: MutexGuard<'static, ()>,
 }
@@ -46,7 +46,7 @@ impl Drop for Switched {
 }
 
 /// A mount whose requests come over io_uring; `None` where a container forbids it.
-fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
+pub(super) fn mounted(arguments: &[&str]) -> Option<(Mounted, Switched)> {
     let switch = Switched::to("Y")?;
     let mounted = Mounted::new(&[&["--transport", "io-uring"], arguments].concat())?;
     if mounted.status("transport") != "io_uring" {
@@ -74,8 +74,15 @@ fn a_mount_that_cannot_have_io_uring_keeps_to_the_device_and_says_so() {
 
 #[test]
 fn a_mount_over_io_uring_behaves_as_a_plain_folder() {
-    let Some((mounted, _switch)) = mounted(&["--suid"]) else { return };
-    compare(&mounted, &MODES, 1, 1500);
+    for arguments in [&["--suid"][..], &["--suid", "--passthrough", "off"]] {
+        let Some((mounted, _switch)) = mounted(arguments) else { return };
+        seeds(1).for_each(|seed| compare(&mounted, &MODES, seed, 1500));
+    }
+}
+
+#[test]
+fn several_at_once_are_served_over_io_uring() {
+    let Some((mounted, _switch)) = mounted(&[]) else { return };
     let target = mounted.target("");
     thread::scope(|scope| {
         for user in 0..4 {

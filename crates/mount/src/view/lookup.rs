@@ -87,7 +87,7 @@ impl View {
         let timeouts = self.timeouts(id, folder.is_watched, stat, maker);
         Ok(EntryOut {
             inode: id.0,
-            generation: 0,
+            generation: self.memory.generation(),
             entry_timeout: timeouts.entry.as_secs(),
             attribute_timeout: timeouts.attributes.as_secs(),
             entry_timeout_nanoseconds: timeouts.entry.subsec_nanos(),

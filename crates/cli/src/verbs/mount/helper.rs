@@ -4,18 +4,45 @@
 //! "External helpers"). Each option becomes one of `thruway mount`.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The names under which the binary is this helper: of the type that people write, and of the one that the
 /// kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 
-/// Options that are for mount(8) and fstab alone.
-const FOR_OTHERS: [&str; 12] = [
-    "defaults", "rw", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev",
-    "nofail", "exec",
+/// Options that are for mount(8) and fstab alone, or say what holds anyway. `suid` and `dev` hold unless the
+/// opposite is said.
+const FOR_OTHERS: [&str; 20] = [
+    "defaults",
+    "rw",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "exec",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "async",
+    "atime",
+    "diratime",
+    "default_permissions",
 ];
+
+/// Options with values that are for others. The kernel shows those of numbers, and mount(8) then has them, too,
+/// for what is mounted already.
+const VALUES_FOR_OTHERS: [&str; 5] = ["comment", "user", "uhelper", "user_id", "group_id"];
+
+/// Options that the kernel alone sees to when a mount is made read-only or writable again.
+const KERNELS: [&str; 7] =
+    ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "strictatime"];
 
 /// Whether these arguments, the program's name first, are the helper's.
 pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
@@ -28,8 +55,41 @@ pub(crate) fn is_called_by(arguments: &[OsString]) -> bool {
 pub(crate) enum Asked {
     /// These arguments of `thruway`.
     Mount(Vec<OsString>),
-    /// A mount shall be read-only: the kernel sees to that alone.
-    Remount(Command),
+    /// A mount is there and shall be changed.
+    Remount(Remount),
+    /// Nothing: all is well.
+    Nothing,
+}
+
+/// What can be changed while a mount is there.
+#[derive(Debug)]
+pub(crate) struct Remount {
+    sources: OsString,
+    pub(crate) target: PathBuf,
+    /// For the kernel.
+    options: String,
+    /// This policy is read again.
+    pub(crate) policy: Option<PathBuf>,
+}
+
+impl Remount {
+    /// Makes the mount read-only, or writable: mount(8), told not to ask us again.
+    pub(crate) fn command(&self) -> Command {
+        let mut mount = Command::new("mount");
+        mount.args(["--internal-only", "-o", &self.options]).arg(&self.sources).arg(&self.target);
+        mount
+    }
+}
+
+/// The arguments of a helper.
+#[derive(Debug, Default)]
+struct Words<'a> {
+    places: Vec<&'a OsStr>,
+    options: Vec<&'a str>,
+    /// Nothing is to be done, only to be checked.
+    is_dry: bool,
+    /// What is not known is passed over.
+    is_sloppy: bool,
 }
 
 /// What these arguments of the helper ask for.
@@ -37,48 +97,112 @@ pub(crate) enum Asked {
 /// # Errors
 /// An option that is not known, or a place that is missing.
 pub(crate) fn translate(arguments: &[OsString]) -> Result<Asked, String> {
-    let mut places = Vec::new();
-    let mut options = Vec::new();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match argument.to_str() {
-            Some("-o") => {
-                let text = rest.next().ok_or("-o needs options")?.to_str();
-                options.extend(text.ok_or("the options are no text")?.split(','));
-            }
-            Some("-N" | "-t") => drop(rest.next()),
-            Some("-f") => return Err("a dry run is not supported".into()),
-            Some("-s" | "-n" | "-v") => {}
-            _ => places.push(argument),
-        }
-    }
-    let [sources, target] = places.as_slice() else {
+    let words = Words::of(arguments)?;
+    let [sources, target] = words.places.as_slice() else {
         return Err(format!("{} takes a source and a target", NAMES[0]));
     };
-    if options.contains(&"remount") {
-        return remount(&options, sources, target).map(Asked::Remount);
-    }
     let mut translated: Vec<OsString> = vec!["thruway".into(), "mount".into(), "--nonempty".into()];
-    translate_options(&options, &mut translated)?;
+    words.translate_options(&mut translated)?;
+    if words.is_dry {
+        return Ok(Asked::Nothing);
+    }
+    if words.options.contains(&"remount") {
+        return Ok(Asked::Remount(words.remount(sources, target)));
+    }
     translated.push("--".into());
     translated.extend(split(sources));
     translated.push(OsString::from(target));
     Ok(Asked::Mount(translated))
 }
 
-/// mount(8), told not to ask us again.
-fn remount(options: &[&str], sources: &OsStr, target: &OsStr) -> Result<Command, String> {
-    if !options.contains(&"ro") {
-        return Err(
-            "a mount can be made read-only; unmount it, and mount it anew for the rest".into()
-        );
+impl<'a> Words<'a> {
+    fn of(arguments: &'a [OsString]) -> Result<Self, String> {
+        let mut words = Self::default();
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            match argument.to_str() {
+                Some("-o") => {
+                    let text = rest.next().ok_or("-o needs options")?.to_str();
+                    let options = text.ok_or("the options are no text")?.split(',');
+                    words.options.extend(options.filter(|option| !option.is_empty()));
+                }
+                Some("-N" | "-t") => drop(rest.next()),
+                Some("-f") => words.is_dry = true,
+                Some("-s") => words.is_sloppy = true,
+                Some("-n" | "-v") => {}
+                _ => words.places.push(argument),
+            }
+        }
+        Ok(words)
     }
-    // The kernel refuses to change anything else.
-    let kept = ["remount", "ro", "nosuid", "nodev", "noexec"];
-    let options: Vec<_> = kept.into_iter().filter(|option| options.contains(option)).collect();
-    let mut mount = Command::new("mount");
-    mount.arg("--internal-only").arg("-o").arg(options.join(",")).arg(sources).arg(target);
-    Ok(mount)
+
+    fn remount(&self, sources: &OsStr, target: &OsStr) -> Remount {
+        let is_frozen = self.options.contains(&"frozen");
+        let access = if is_frozen || self.options.contains(&"ro") { "ro" } else { "rw" };
+        let kept = KERNELS.into_iter().filter(|option| self.options.contains(option));
+        let options: Vec<_> = ["remount", access].into_iter().chain(kept).collect();
+        let policy = self.options.iter().find_map(|option| option.strip_prefix("policy="));
+        Remount {
+            sources: sources.into(),
+            target: target.into(),
+            options: options.join(","),
+            policy: policy.map(PathBuf::from),
+        }
+    }
+
+    fn translate_options(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
+        // In fstab they hold unless the opposite is said, and mount(8) does not pass them on.
+        for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
+            if !self.options.contains(&unless) {
+                translated.push(held.into());
+            }
+        }
+        translated.extend(self.access_times().map(|when| format!("--atime={when}").into()));
+        for option in &self.options {
+            match translate_option(option) {
+                Some(word) => translated.extend(word),
+                None if self.is_sloppy => {}
+                None => return Err(format!("no option {option}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn access_times(&self) -> Option<&'static str> {
+        [
+            ("noatime", "never"),
+            ("nodiratime", "files"),
+            ("strictatime", "always"),
+            ("relatime", "relative"),
+        ]
+        .into_iter()
+        .find_map(|(option, when)| self.options.contains(&option).then_some(when))
+    }
+}
+
+/// Our argument for an option, if it takes one; `None` is "not known".
+fn translate_option(option: &str) -> Option<Option<OsString>> {
+    let (name, value) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    Some(match (name, value) {
+        _ if name.starts_with("x-") || name.starts_with("X-") => None,
+        ("remount", None) => None,
+        (_, Some(_)) if VALUES_FOR_OTHERS.contains(&name) => None,
+        (_, None) if FOR_OTHERS.contains(&name) || KERNELS.contains(&name) && name != "noexec" => {
+            None
+        }
+        ("ro", None) => Some("--read-only".into()),
+        ("noexec", None) => Some("--no-exec".into()),
+        ("frozen" | "allow_other", None) => Some(format!("--{}", name.replace('_', "-")).into()),
+        (
+            "create" | "passthrough" | "transport" | "xattr" | "locks" | "entry_timeout"
+            | "attribute_timeout" | "log" | "policy",
+            Some(value),
+        ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
+        _ => return None,
+    })
 }
 
 /// fstab has one field for the source: several stand with colons between them.
@@ -88,85 +212,76 @@ fn split(sources: &OsStr) -> Vec<OsString> {
     each.map(|source| OsString::from_vec(source.to_vec())).collect()
 }
 
-fn translate_options(options: &[&str], translated: &mut Vec<OsString>) -> Result<(), String> {
-    // In fstab they hold unless the opposite is said, and mount(8) does not pass them on.
-    for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
-        if !options.contains(&unless) {
-            translated.push(held.into());
-        }
-    }
-    for &option in options.iter().filter(|option| !option.is_empty()) {
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (option, None),
-        };
-        match (name, value) {
-            _ if FOR_OTHERS.contains(&option) => {}
-            _ if name.starts_with("x-") || name.starts_with("X-") || name == "comment" => {}
-            ("suid" | "nosuid" | "dev" | "nodev", None) => {}
-            ("ro", None) => translated.push("--read-only".into()),
-            ("noexec", None) => translated.push("--no-exec".into()),
-            ("frozen" | "allow_other", None) => {
-                translated.push(format!("--{}", name.replace('_', "-")).into());
-            }
-            (
-                "create" | "passthrough" | "transport" | "xattr" | "locks" | "entry_timeout"
-                | "attribute_timeout" | "log" | "policy",
-                Some(value),
-            ) => {
-                translated.push(format!("--{}={value}", name.replace('_', "-")).into());
-            }
-            _ => return Err(format!("no option {option}")),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn translated(line: &str) -> Result<String, String> {
         let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let words = match translate(&arguments)? {
+        let words: Vec<OsString> = match translate(&arguments)? {
             Asked::Mount(words) => words,
-            Asked::Remount(command) => {
-                let arguments = command.get_args().map(OsString::from);
-                [OsString::from("mount")].into_iter().chain(arguments).collect()
+            Asked::Remount(remount) => {
+                let mut words = vec![OsString::from("mount")];
+                words.extend(remount.command().get_args().map(OsString::from));
+                words.extend(remount.policy.map(|path| format!("and {}", path.display()).into()));
+                words
             }
+            Asked::Nothing => vec!["nothing".into()],
         };
         Ok(words.join(OsStr::new(" ")).into_string().unwrap())
     }
 
+    fn assert_translated(line: &str, expected: &str) {
+        assert_eq!(translated(line), Ok(expected.into()), "{line}");
+    }
+
     #[test]
     fn a_line_of_fstab_becomes_arguments() {
-        assert_eq!(
-            translated("/a:/b /merged -o rw,frozen,allow_other,entry_timeout=5,x-systemd.automount"),
-            Ok("thruway mount --nonempty --suid --dev --frozen --allow-other --entry-timeout=5 -- /a /b /merged"
-                .into())
+        assert_translated(
+            "/a:/b /merged -o rw,frozen,allow_other,entry_timeout=5,x-systemd.automount",
+            "thruway mount --nonempty --suid --dev --frozen --allow-other --entry-timeout=5 -- /a /b /merged",
         );
-        assert_eq!(
-            translated("/a /b -s -n -v -N 5"),
-            Ok("thruway mount --nonempty --suid --dev -- /a /b".into())
-        );
-        assert_eq!(
-            translated("/a /b -o rw,nosuid,nodev"),
-            Ok("thruway mount --nonempty -- /a /b".into())
+        assert_translated("/a /b -s -n -v -N 5", "thruway mount --nonempty --suid --dev -- /a /b");
+        assert_translated("/a /b -o rw,nosuid,nodev", "thruway mount --nonempty -- /a /b");
+        assert_translated(
+            "/a /b -o defaults,user=jo,noexec,nosuid,nodev,_netdev,nofail,comment=x,X-mount.mkdir,ro",
+            "thruway mount --nonempty --no-exec --read-only -- /a /b",
         );
     }
 
     #[test]
-    fn a_mount_is_made_read_only_by_the_kernel_alone() {
-        assert_eq!(
-            translated("/a /b -o rw,nosuid,create=first,remount,ro"),
-            Ok("mount --internal-only -o remount,ro,nosuid /a /b".into())
-        );
+    fn access_times_are_as_the_strictest_option_says() {
+        let with = |when: &str| format!("thruway mount --nonempty --atime={when} -- /a /b");
+        assert_translated("/a /b -o nosuid,nodev,noatime,nodiratime", &with("never"));
+        assert_translated("/a /b -o nosuid,nodev,nodiratime", &with("files"));
+        assert_translated("/a /b -o nosuid,nodev,relatime", &with("relative"));
+        assert_translated("/a /b -o nosuid,nodev,strictatime", &with("always"));
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn a_mount_is_made_read_only_or_writable_by_the_kernel_and_its_policy_is_read_again() {
+        assert_translated(
+            "/a /b -o rw,nosuid,user_id=0,group_id=0,default_permissions,allow_other,remount,ro",
+            "mount --internal-only -o remount,ro,nosuid /a /b",
+        );
+        assert_translated(
+            "/a /b -o remount,policy=/p.toml,noatime",
+            "mount --internal-only -o remount,rw,noatime /a /b and /p.toml",
+        );
+        assert_translated("/a /b -o remount,frozen", "mount --internal-only -o remount,ro /a /b");
+    }
+
+    #[test]
+    fn a_dry_run_does_nothing() {
+        assert_translated("/a /b -f -o frozen", "nothing");
+        assert_eq!(translated("/a /b -f -o sync"), Err("no option sync".into()));
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_unless_it_may_be_passed_over() {
         assert_eq!(translated("/a /b -o sync"), Err("no option sync".into()));
-        assert!(translated("/a /b -o remount,rw").is_err());
+        assert_eq!(translated("/a /b -o noatime=5"), Err("no option noatime=5".into()));
+        assert_translated("/a /b -s -o sync", "thruway mount --nonempty --suid --dev -- /a /b");
         assert!(translated("/a").is_err());
         assert!(translated("/a /b -o").is_err());
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod helper;
 mod log;
+mod service;
 mod status;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +10,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use thruway_mount::{CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport};
+use helper::Remount;
+use thruway_mount::{
+    AccessTimes, CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
+};
 
 use crate::output::{Answer, Failure};
 
@@ -61,6 +65,10 @@ pub(super) struct Options {
     /// Let no program be started
     #[arg(long)]
     no_exec: bool,
+    /// When reads change access times: never, of files only, if they are older than the last change or a day
+    /// (relative), or always [default: as the sources were mounted]
+    #[arg(long, value_name = "WHEN")]
+    atime: Option<Atime>,
     /// Mount over a folder that is not empty, and hide what is in it
     #[arg(long)]
     nonempty: bool,
@@ -104,6 +112,14 @@ enum Switch {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Atime {
+    Never,
+    Files,
+    Relative,
+    Always,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Way {
     Device,
     #[value(alias = "uring")]
@@ -140,9 +156,9 @@ impl Mount {
 
 impl Options {
     fn mount(self, sources: &[PathBuf], target: &Path) -> Answer {
-        let foreground = self.foreground;
+        let ready: Option<&dyn Fn()> = self.foreground.then_some(&service::say_ready);
         let plan = self.plan(sources, target)?;
-        thruway_mount::start(plan, foreground, log::open).map_err(failure)?;
+        thruway_mount::start(plan, ready, log::open).map_err(failure)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -163,6 +179,12 @@ impl Options {
             suid: self.suid,
             dev: self.dev,
             exec: !self.no_exec,
+            access_times: self.atime.map(|when| match when {
+                Atime::Never => AccessTimes::Never,
+                Atime::Files => AccessTimes::FilesOnly,
+                Atime::Relative => AccessTimes::Relative,
+                Atime::Always => AccessTimes::Always,
+            }),
             nonempty: self.nonempty,
             passthrough: self.passthrough == Switch::On,
             transport: match self.transport {
@@ -177,6 +199,22 @@ impl Options {
             log: self.log.unwrap_or_else(|| log::default_target(self.foreground)),
         })
     }
+}
+
+/// Changes a mount while it is there. A policy with an error leaves all as it is.
+pub(crate) fn remount(remount: &Remount) -> Answer {
+    let policy_file = remount.policy.as_deref().map(policy).transpose()?;
+    let status = remount.command().status();
+    let status =
+        status.map_err(|error| Failure::new(format_args!("cannot start mount: {error}")))?;
+    if !status.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if policy_file.is_some() {
+        let target = thruway_mount::resolve_target(&remount.target).map_err(failure)?;
+        thruway_mount::read_policy_again(&target).map_err(failure)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Take a mount away

@@ -1,0 +1,23 @@
+//! Having a mount read its policy again.
+
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Signal, kill_process};
+
+use crate::{Error, mounts, status};
+
+/// Has the mount at `target` read its policy again; its log says how that went.
+///
+/// # Errors
+/// There is no mount of ours at `target`, its daemon is dead or in another PID namespace, or is somebody else's.
+pub fn read_policy_again(target: &Path) -> Result<(), Error> {
+    let failed = |cause| Error::new("cannot reach the daemon of", target, cause);
+    let mounted = mounts::at(target).map_err(failed)?;
+    let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
+        return Err(status::not_ours(target));
+    };
+    let daemon = status::daemon(&mounted.device).map_err(failed)?;
+    let daemon = daemon.ok_or_else(|| failed(Errno::SRCH.into()))?;
+    kill_process(daemon, Signal::HUP).map_err(|errno| failed(errno.into()))
+}

@@ -1,0 +1,88 @@
+//! A copy of the mount on a folder. Nobody else sees it, what is mounted later is not in it, and it is gone when it is
+//! closed.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
+
+/// Copies the mount on the folder, and those below it. `access_times` says when reads through the copy change them:
+/// `NOATIME`, `STRICTATIME` or `RELATIME`, with `NODIRATIME` or without; `None` is "as through the mount itself".
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`, or where a user namespace may not change this; `ENOSYS` before Linux 5.12.
+pub fn copy(folder: BorrowedFd<'_>, access_times: Option<MountFlags>) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let copy = open_tree(folder, c"", flags)?;
+    let cleared = libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME;
+    let attributes = libc::mount_attr {
+        attr_set: access_times.map_or(0, attributes),
+        attr_clr: access_times.map_or(0, |_| cleared),
+        propagation: libc::MS_PRIVATE,
+        userns_fd: 0,
+    };
+    // SAFETY: the path ends with a zero byte, and the attributes are as long as is said.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            copy.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(copy) }
+}
+
+fn attributes(times: MountFlags) -> u64 {
+    [
+        (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),
+        (MountFlags::STRICTATIME, libc::MOUNT_ATTR_STRICTATIME),
+        (MountFlags::NODIRATIME, libc::MOUNT_ATTR_NODIRATIME),
+    ]
+    .iter()
+    .filter(|(flag, _)| times.contains(*flag))
+    .fold(0, |all, (_, attribute)| all | attribute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::skipped::skipped;
+    use rustix::fs::{StatVfsMountFlags, fstatvfs};
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_copy_has_its_own_access_times_and_the_same_names() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("file"), "text").unwrap();
+        let base = File::open(folder.path()).unwrap();
+        let before = fstatvfs(&base).unwrap().f_flag;
+        let ours = match copy(base.as_fd(), Some(MountFlags::NOATIME)) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                return skipped("copying a mount needs CAP_SYS_ADMIN");
+            }
+            copied => copied.unwrap(),
+        };
+        assert!(fstatvfs(&ours).unwrap().f_flag.contains(StatVfsMountFlags::NOATIME));
+        assert!(
+            rustix::fs::accessat(
+                &ours,
+                c"file",
+                rustix::fs::Access::EXISTS,
+                rustix::fs::AtFlags::empty()
+            )
+            .is_ok()
+        );
+        let strict = copy(ours.as_fd(), Some(MountFlags::STRICTATIME | MountFlags::NODIRATIME));
+        let flags = fstatvfs(strict.unwrap()).unwrap().f_flag;
+        assert!(!flags.contains(StatVfsMountFlags::NOATIME));
+        assert!(flags.contains(StatVfsMountFlags::NODIRATIME));
+        assert_eq!(fstatvfs(&base).unwrap().f_flag, before);
+    }
+}
