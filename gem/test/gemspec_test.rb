@@ -85,7 +85,7 @@ class GemspecTest < Minitest::Test
 
   def test_a_ruby_that_it_was_not_built_for_boots_as_always
     environment = { "THRUWAY_EXTENSIONS" => "/nowhere", "THRUWAY_BOOT" => "explain",
-                    "RUBYOPT" => "--disable=gems -r#{ROOT}/gem/lib/thruway/run.rb" }
+                    "RUBYLIB" => "#{ROOT}/gem/lib/thruway/first" }
     out, said, = Open3.capture3(environment, "ruby", "-e", "print Gem::VERSION")
     assert_equal Gem::VERSION, out
     assert_match(/\Athruway: everything is left to Ruby: the gem is not built for ruby/, said)

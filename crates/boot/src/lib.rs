@@ -12,7 +12,6 @@
 pub mod boot;
 mod changes;
 pub mod code;
-pub mod command_line;
 pub mod document;
 pub mod folders;
 mod frozen;
@@ -28,7 +27,6 @@ pub mod report;
 
 pub use boot::{Boot, Known, Look, read};
 pub use code::{Reason, Sighting, Warnings};
-pub use command_line::Features;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use place::Surroundings;

@@ -62,24 +62,20 @@ impl Gem {
 
     /// The command in an environment in which Ruby loads the gem before anything else.
     ///
-    /// The file is required twice: see there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it
-    /// can be had by a name without.
+    /// `RUBYLIB` has the folder in which Ruby finds ours for RubyGems. `run.rb` is required twice: see
+    /// there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it can be had by a name without.
     pub(crate) fn preload(&self, command: Command) -> Command {
-        let file = self.library.join("thruway/run.rb");
-        let has_space = file.as_os_str().as_encoded_bytes().iter().any(u8::is_ascii_whitespace);
-        let (file, command) = if has_space {
-            let library = joined(self.library.as_os_str(), ":", std::env::var_os("RUBYLIB"));
-            (OsString::from("thruway/run"), command.env("RUBYLIB", library))
-        } else {
-            (file.into_os_string(), command)
-        };
-        let mut words = OsString::from("--disable=gems");
-        for _ in 0..2 {
-            words.push(" -r");
-            words.push(&file);
+        let mut library = self.library.join("thruway/first").into_os_string();
+        let mut file = self.library.join("thruway/run.rb").into_os_string();
+        if file.as_encoded_bytes().iter().any(u8::is_ascii_whitespace) {
+            library = joined(&library, ":", Some(self.library.clone().into()));
+            file = OsString::from("thruway/run");
         }
+        let words =
+            [OsStr::new("-r"), &file, OsStr::new(" -r"), &file].into_iter().collect::<OsString>();
         let extensions: Vec<_> = self.extensions.iter().map(|folder| folder.as_os_str()).collect();
         command
+            .env("RUBYLIB", joined(&library, ":", std::env::var_os("RUBYLIB")))
             .env("RUBYOPT", joined(&words, " ", std::env::var_os("RUBYOPT")))
             .env("THRUWAY_EXTENSIONS", extensions.join(OsStr::new(":")))
     }

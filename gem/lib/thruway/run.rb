@@ -1,29 +1,12 @@
 # frozen_string_literal: true
 
-# Required twice, and before anything else, by every Ruby below `thruway run`, which has switched
-# RubyGems off (RUBYOPT). The first time it starts the boot; the second time, when Ruby has put this
-# file's name into $LOADED_FEATURES, the boot takes it out again and loads what Ruby would have
-# loaded.
-#
-# It has to work in any Ruby. Where there is no extension for it, it loads RubyGems and that is all.
+# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
+# (RUBYLIB), before anything else; a Ruby without RubyGems comes to it after the features of its
+# command line (RUBYOPT). RUBYOPT names it twice: when Ruby requires it again, the boot takes our
+# names out of $LOADED_FEATURES. It has to work in any Ruby, and does nothing where there is no
+# extension for it.
 
-# As Ruby's own gem_prelude.rb: a module that is there is a part that is wanted.
-prelude = lambda do
-  load_part = lambda do |feature, name|
-    require feature
-  rescue LoadError => e
-    raise if e.path != feature
-
-    warn "`#{name}' was not loaded."
-  end
-  if defined?(Gem)
-    load_part.call("rubygems", "RubyGems")
-    load_part.call("bundled_gems", "bundled_gems") if RUBY_VERSION >= "3.3"
-  end
-  load_part.call("error_highlight", "error_highlight") if defined?(ErrorHighlight)
-  load_part.call("did_you_mean", "did_you_mean") if defined?(DidYouMean)
-  load_part.call("syntax_suggest/core_ext", "syntax_suggest") if defined?(SyntaxSuggest)
-end
+$LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
 
 start = lambda do
   version = RUBY_VERSION[/\A\d+\.\d+/]
@@ -32,31 +15,24 @@ start = lambda do
   extension = extensions.find { |path| File.file?(path) }
   next false unless RUBY_ENGINE == "ruby" && extension
 
-  loaded = $LOADED_FEATURES.dup
   was_defined = Object.const_defined?(:Thruway)
   require extension
   boot = Thruway::Boot
   Object.send(:remove_const, :Thruway) unless was_defined
-  boot.take_over(__FILE__, loaded, prelude)
+  # While there are few features; later on Ruby asks for the real path of each of them again.
+  $LOADED_FEATURES.delete(extension)
+  own = [__FILE__, "#{__dir__}/first/rubygems.rb"]
+  boot.take_over(-> { own.each { |path| $LOADED_FEATURES.delete(path) } })
 rescue LoadError
   # Built for another platform.
   false
 end
 
-# Without the extension, options are only looked for where they usually are.
-fall_back = lambda do
-  if ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
-    warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
-  end
-  arguments = File.read("/proc/self/cmdline").split("\0").drop(1)
-  options = arguments.take_while { |word| word.start_with?("-") }
-  off = options.grep(/\A--disable\b/).join(",").tr("-", "_")
-  next if off.match?(/gem|all/)
+tell = lambda do
+  is_second = $LOADED_FEATURES.any? { |path| path.end_with?("/thruway/first/rubygems.rb") }
+  next if is_second || !ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
 
-  parts = { Gem: "gem", ErrorHighlight: "error_highlight", DidYouMean: "did_you_mean" }
-  parts[:SyntaxSuggest] = "syntax_suggest" if RUBY_VERSION >= "3.2"
-  parts.each { |name, part| Object.const_set(name, Module.new) unless off.include?(part) }
-  prelude.call
+  warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
 end
 
-fall_back.call unless start.call || defined?(Gem)
+start.call || tell.call

@@ -16,7 +16,7 @@ class FallbackTest < Minitest::Test
       Part.half(4)
       p Coverage.result
     RUBY
-    assert_includes said.out, ":branches=>{["
+    assert_match(/branches(=>|: )\{\[/, said.out)
   end
 
   def test_coverage_of_what_was_loaded_before_it_began
@@ -52,6 +52,15 @@ class FallbackTest < Minitest::Test
       program("main.rb" => "require 'part'\n", "lib/part.rb" => feature, "x/y" => "") do |program|
         assert_same(program, switches: switches)
       end
+    end
+  end
+
+  # Ruby loads them after RubyGems, and before what RUBYOPT names.
+  def test_features_of_the_command_line
+    main = "puts $LOADED_FEATURES, $LOAD_PATH, defined?(Gem).inspect\n"
+    [%w[-rnowhere], %w[-rset -rpart], %w[--disable=gems -rset -rpart], %w[--disable=gems -rnowhere],
+     %w[--disable=did_you_mean -rpart]].each do |switches|
+      assert_same_program(main, switches: switches, "part.rb" => "puts defined?(Gem).inspect\n")
     end
   end
 

@@ -13,6 +13,7 @@ mod server;
 /// Called once by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
+    ruby::require_own_version();
     let thruway = ruby::define_module(c"Thruway");
     boot::define(thruway);
     names::define(thruway);

@@ -7,6 +7,20 @@ use rb_sys::{
     VALUE, rb_define_module, rb_define_singleton_method, rb_string_value, rb_utf8_str_new,
 };
 
+/// Raises LoadError in a Ruby that this extension was not built for. Nothing else would keep it from being
+/// loaded there, and objects have other forms in each version.
+pub(crate) fn require_own_version() {
+    let built_for = [rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR];
+    // SAFETY: a constant of libruby's.
+    let [major, minor, _] = unsafe { rb_sys::ruby_api_version };
+    if [major, minor].map(i32::unsigned_abs) != built_for {
+        let message =
+            c"thruway was built for another version of Ruby; build or install it with this one";
+        // SAFETY: the message has no conversions, and nothing with a destructor lives here.
+        unsafe { rb_sys::rb_loaderror(message.as_ptr()) }
+    }
+}
+
 /// The module of that name, made if it is not there.
 pub(crate) fn define_module(name: &CStr) -> VALUE {
     // SAFETY: called from `Init_thruway`, with the interpreter lock held; the name ends in NUL.

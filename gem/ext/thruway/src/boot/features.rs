@@ -13,6 +13,7 @@ use rb_sys::{RBasic, VALUE};
 use thruway_sys::imports::Object;
 
 use super::import::{Import, imports, replace};
+use super::take_over;
 use super::vm::{self, Kept};
 
 imports! { ARRAYS:
@@ -41,11 +42,15 @@ pub(super) fn grow_in_place(libruby: *const ()) -> io::Result<()> {
 type OnArray = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
 
 unsafe extern "C" fn push(array: VALUE, element: VALUE) -> VALUE {
-    if is_features(array)
-        && let Some(snapshot) = SNAPSHOT.get()
-    {
-        // SAFETY: it is an Array of Ruby's own, which nobody has frozen.
-        unsafe { rb_sys::rb_ary_clear(snapshot.value()) };
+    if is_features(array) {
+        // To take it out again would make Ruby ask for the real paths of all others.
+        if take_over::is_in_the_place_of_rubygems(element) {
+            return array;
+        }
+        if let Some(snapshot) = SNAPSHOT.get() {
+            // SAFETY: it is an Array of Ruby's own, which nobody has frozen.
+            unsafe { rb_sys::rb_ary_clear(snapshot.value()) };
+        }
     }
     // SAFETY: the type is rb_ary_push's.
     let push = unsafe { PUSH.function::<OnArray>() };

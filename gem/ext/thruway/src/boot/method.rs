@@ -7,10 +7,9 @@ use rb_sys::VALUE;
 
 use super::vm::{NIL, ask, constant_at, kernel, send, symbol};
 
-/// A method of no argument, one and three, as Ruby calls it.
+/// A method of no argument and of one, as Ruby calls it.
 pub(super) type Method0 = unsafe extern "C" fn(VALUE) -> VALUE;
 pub(super) type Method1 = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
-pub(super) type Method3 = unsafe extern "C" fn(VALUE, VALUE, VALUE, VALUE) -> VALUE;
 /// A method of any number of arguments.
 pub(super) type Variadic = unsafe extern "C" fn(c_int, *const VALUE, VALUE) -> VALUE;
 
@@ -24,13 +23,6 @@ pub(super) fn define_singleton_method_0(receiver: VALUE, name: &CStr, method: Me
 pub(super) fn define_singleton_method_1(receiver: VALUE, name: &CStr, method: Method1) {
     // SAFETY: the name ends in NUL, and the function lives as long as the process.
     unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any(method)), 1) };
-}
-
-pub(super) fn define_singleton_method_3(receiver: VALUE, name: &CStr, method: Method3) {
-    // SAFETY: Ruby calls the function with as many values as the arity says: self and three arguments.
-    let any = unsafe { transmute::<Method3, unsafe extern "C" fn() -> VALUE>(method) };
-    // SAFETY: the name ends in NUL, and the function lives as long as the process.
-    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any), 3) };
 }
 
 /// Defines a private `receiver.name(*arguments)`.

@@ -46,7 +46,7 @@ pub(crate) fn define(thruway: VALUE) {
     }
     let module = vm::define_module_under(thruway, c"Boot");
     method::define_singleton_method_1(module, c"start", start);
-    method::define_singleton_method_3(module, c"take_over", take_over::take_over);
+    method::define_singleton_method_1(module, c"take_over", take_over::take_over);
     method::define_singleton_method_0(module, c"running?", is_running);
     method::define_singleton_method_0(module, c"pack", pack);
     method::define_singleton_method_0(module, c"save", save);

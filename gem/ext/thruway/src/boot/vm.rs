@@ -309,28 +309,10 @@ pub(super) fn constant_at(path: &[&CStr]) -> Option<VALUE> {
     })
 }
 
-/// Makes the module of that name, as Ruby itself does it.
-pub(super) fn define_module(name: &CStr) {
-    // SAFETY: the name ends in NUL, and nothing else has it.
-    unsafe { rb_sys::rb_define_module(name.as_ptr()) };
-}
-
-/// Whether there is a constant of that name at the top.
-pub(super) fn is_module_defined(name: &CStr) -> bool {
-    // SAFETY: set when Ruby starts, and never again.
-    let object = unsafe { rb_sys::rb_cObject };
-    ask(object, c"const_defined?", &[symbol(name)])
-}
-
 /// Calls a Proc without arguments. What it raises goes on.
 pub(super) fn call_proc(proc: VALUE) {
     // SAFETY: it is a Proc; nothing with a destructor lives in our callers.
     unsafe { rb_sys::rb_funcallv(proc, id(c"call"), 0, std::ptr::null()) };
-}
-
-/// Whether this Ruby comes with syntax_suggest: 3.2 and later.
-pub(super) fn has_syntax_suggest() -> bool {
-    is_at_least(b"3.2")
 }
 
 /// Whether this Ruby is of that version or a later one.
