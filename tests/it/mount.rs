@@ -15,6 +15,8 @@ mod groups;
 #[cfg(test)]
 mod handles;
 #[cfg(test)]
+mod locks;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod ring;
@@ -27,7 +29,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 use std::thread;
 
-use fixture::{Mounted, kill, processes_with, wait_until};
+use fixture::{Mounted, kill, wait_until};
 
 use crate::{run, stderr, stdout, thruway};
 
@@ -92,9 +94,9 @@ fn a_worker_that_dies_takes_nothing_with_it() {
 #[test]
 fn a_mount_whose_processes_were_killed_is_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    let processes: Vec<_> = processes_with(&mounted.source("")).collect();
+    let processes = mounted.processes();
     assert_eq!(processes.len(), 2);
-    // The supervisor first: it has the lower number, and would start another worker.
+    // The supervisor first, which would start another worker.
     processes.into_iter().for_each(kill);
     let target = mounted.target("");
     wait_until("the connection is gone", || fs::read_dir(&target).is_err());
@@ -135,7 +137,7 @@ fn the_sources_are_free_when_a_mount_was_taken_away() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
-    assert_eq!(processes_with(&mounted.source("")).count(), 0);
+    assert!(mounted.processes().is_empty());
 }
 
 #[test]
@@ -155,7 +157,7 @@ fn a_mount_that_does_not_answer_is_taken_away_by_force() {
         assert!(waiting.join().unwrap().is_err());
     });
     assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
-    assert_eq!(processes_with(&mounted.source("")).count(), 0);
+    assert!(mounted.processes().is_empty());
 }
 
 #[test]
@@ -183,11 +185,29 @@ fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
     end();
     wait_until("the mount is gone", || File::open(mounted.target("file")).is_err());
     end();
-    wait_until("the daemon is gone", || processes_with(&mounted.source("")).next().is_none());
+    wait_until("the daemon is gone", || mounted.processes().is_empty());
     assert_eq!(mounted.log().matches("its users are cut off").count(), 1);
     // The kernel moves its data.
     open.write_all(b"text").unwrap();
     assert_eq!(open.metadata().unwrap_err().raw_os_error(), Some(107));
+}
+
+#[test]
+fn a_mount_below_its_own_source_does_not_show_itself() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::create_dir_all(mounted.source("mnt/all")).unwrap();
+    fs::write(mounted.source("mnt/all/hidden"), "").unwrap();
+    fs::write(mounted.source("file"), "text").unwrap();
+    let target = mounted.source("mnt/all");
+    let mut mount = thruway();
+    mount.args(["mount", "--nonempty"]).args([&mounted.source(""), &target]);
+    let output = mount.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "text");
+    // What the mount hides there.
+    let names = fs::read_dir(target.join("mnt/all")).unwrap().flatten();
+    assert_eq!(names.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["hidden"]);
+    assert!(thruway().arg("unmount").arg(&target).status().unwrap().success());
 }
 
 #[test]

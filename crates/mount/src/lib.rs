@@ -37,6 +37,7 @@ mod row;
 #[cfg(test)]
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
+mod sources;
 mod status;
 mod supervisor;
 mod tether;

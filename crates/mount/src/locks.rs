@@ -112,6 +112,17 @@ impl Locks {
         }
     }
 
+    /// Nobody has the file open any more: what is left are locks of open files, of whose ends the kernel does not tell.
+    pub(crate) fn end_all(&self, inode: InodeId) {
+        let mut state = lock(&self.state);
+        let ended: Vec<_> = state.files.extract_if(|holder, _| holder.inode == inode).collect();
+        drop(state);
+        if !ended.is_empty() {
+            drop(ended);
+            self.changed.notify_one();
+        }
+    }
+
     /// Whoever waits with this request does not want to any more.
     pub(crate) fn interrupt(&self, unique: u64) {
         let mut state = lock(&self.state);

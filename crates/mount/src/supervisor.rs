@@ -6,24 +6,21 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::Path;
 use std::process::ExitStatus;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, Mode as Permissions, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use thruway_fuse::wire::feature;
-use thruway_sys::mount_copy;
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
 use crate::memory::{Count, Memory};
 use crate::order::{Order, Report, Service};
 use crate::policy::PolicyFile;
-use crate::{Error, Log, Plan, attach, front, limits, mounts, status};
+use crate::{Error, Log, Plan, attach, front, limits, mounts, sources, status};
 
 /// How long users of the mount have to finish when it is taken away.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -33,9 +30,6 @@ const GRACE_ALONE: Duration = Duration::from_millis(200);
 
 /// How long the daemon of a mount before us may take to end.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Most sources of one view.
-const SOURCES_MAX: usize = 10_000;
 
 /// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
 const DEATHS_MAX: u32 = 5;
@@ -75,7 +69,7 @@ pub(crate) fn run(
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
     let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
-    let roots = open_sources(plan)?;
+    let roots = sources::open(plan)?;
     let mut life = Life { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
     loop {
         let device = attach::attach(plan)?;
@@ -113,28 +107,6 @@ enum Served {
     ToTheEnd,
     /// Until a worker died with requests that cannot be sent again.
     Lost,
-}
-
-fn open_sources(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
-    if plan.sources.len() > SOURCES_MAX {
-        return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
-    }
-    plan.sources.iter().map(|source| open_source(plan, source)).collect()
-}
-
-fn open_source(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(CWD, source, flags, Permissions::empty()).map_err(|errno| {
-        let error = Error::new("cannot open the source", source, errno);
-        if errno == Errno::NOTDIR { error.with_hint("a source must be a folder") } else { error }
-    })?;
-    // The kernel goes by the mount through which a backing file was opened.
-    let Some(times) = plan.access_times else { return Ok(folder) };
-    mount_copy::with_access_times(folder.as_fd(), times.flags()).map_err(|cause| {
-        Error::new("cannot settle the access times of", source, cause).with_hint(
-            "--atime needs root and Linux 5.12; without it they are kept as the source was mounted",
-        )
-    })
 }
 
 impl<'a> Estate<'a> {

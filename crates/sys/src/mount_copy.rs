@@ -1,25 +1,27 @@
-//! A copy of the mount on a folder, with access times of its own. Nobody else sees it, and it is gone when it is closed.
+//! A copy of the mount on a folder. Nobody else sees it, what is mounted later is not in it, and it is gone when it is
+//! closed.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
-/// Copies the mount on the folder, and those below it, and settles when reads through them change access times:
-/// `times` are `NOATIME`, `STRICTATIME` or `RELATIME`, with `NODIRATIME` or without.
+/// Copies the mount on the folder, and those below it. `access_times` says when reads through the copy change them:
+/// `NOATIME`, `STRICTATIME` or `RELATIME`, with `NODIRATIME` or without; `None` is "as through the mount itself".
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, or where a user namespace may not change this; `ENOSYS` before Linux 5.12.
-pub fn with_access_times(folder: BorrowedFd<'_>, times: MountFlags) -> io::Result<OwnedFd> {
+pub fn copy(folder: BorrowedFd<'_>, access_times: Option<MountFlags>) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE
         | OpenTreeFlags::AT_EMPTY_PATH;
     let copy = open_tree(folder, c"", flags)?;
+    let cleared = libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME;
     let attributes = libc::mount_attr {
-        attr_set: attributes(times),
-        attr_clr: libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME,
-        propagation: 0,
+        attr_set: access_times.map_or(0, attributes),
+        attr_clr: access_times.map_or(0, |_| cleared),
+        propagation: libc::MS_PRIVATE,
         userns_fd: 0,
     };
     // SAFETY: the path ends with a zero byte, and the attributes are as long as is said.
@@ -61,24 +63,23 @@ mod tests {
         fs::write(folder.path().join("file"), "text").unwrap();
         let base = File::open(folder.path()).unwrap();
         let before = fstatvfs(&base).unwrap().f_flag;
-        let copy = match with_access_times(base.as_fd(), MountFlags::NOATIME) {
+        let ours = match copy(base.as_fd(), Some(MountFlags::NOATIME)) {
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 return skipped("copying a mount needs CAP_SYS_ADMIN");
             }
             copied => copied.unwrap(),
         };
-        assert!(fstatvfs(&copy).unwrap().f_flag.contains(StatVfsMountFlags::NOATIME));
+        assert!(fstatvfs(&ours).unwrap().f_flag.contains(StatVfsMountFlags::NOATIME));
         assert!(
             rustix::fs::accessat(
-                &copy,
+                &ours,
                 c"file",
                 rustix::fs::Access::EXISTS,
                 rustix::fs::AtFlags::empty()
             )
             .is_ok()
         );
-        let strict =
-            with_access_times(copy.as_fd(), MountFlags::STRICTATIME | MountFlags::NODIRATIME);
+        let strict = copy(ours.as_fd(), Some(MountFlags::STRICTATIME | MountFlags::NODIRATIME));
         let flags = fstatvfs(strict.unwrap()).unwrap().f_flag;
         assert!(!flags.contains(StatVfsMountFlags::NOATIME));
         assert!(flags.contains(StatVfsMountFlags::NODIRATIME));

@@ -19,6 +19,7 @@ module Thruway
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
       @is_worker = !fleet.nil?
+      @started = Thread::Queue.new
       @engine = Engine.create(self, app: app, env: template, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
                                     fleet: fleet, worker: worker, **settings.engine_options)
@@ -26,12 +27,14 @@ module Thruway
 
     # Serves until it is stopped and the last answers are sent.
     def run
-      @threads = Array.new(@settings.threads) { |number| start_thread(number) }
-      @threads << start_porter if @is_worker
-      @threads.each(&:join)
+      threads = Array.new(@settings.threads) { |number| start_thread(number) }
+      threads << start_porter if @is_worker
+      @started << threads
+      threads.each(&:join)
     end
 
-    # Accepts nothing more, and lets `run` end within so many seconds. It may be called from a trap.
+    # Accepts nothing more, and lets `run` end within so many seconds. It may be called from a trap,
+    # and before `run`.
     def stop(seconds = @settings.drain_seconds)
       @engine.drain
       @stopper ||= Thread.new { end_late_threads(seconds) }
@@ -56,7 +59,7 @@ module Thruway
 
     def end_late_threads(seconds)
       limit = now + seconds
-      late = @threads.reject { |thread| thread.join([limit - now, 0].max) }
+      late = @started.pop.reject { |thread| thread.join([limit - now, 0].max) }
       return if late.empty?
 
       warn "thruway: #{late.size} threads were still busy after #{seconds} s"

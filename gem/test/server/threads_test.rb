@@ -104,6 +104,18 @@ class ThreadsTest < Minitest::Test
     @servings[0][1].join
   end
 
+  def test_stopping_before_the_server_runs_ends_it_as_soon_as_it_does
+    listeners = Thruway::Listeners.new(["tcp://127.0.0.1:0"])
+    configuration = Thruway::Configuration.new
+    server = Thruway::Server.new(->(_) {}, configuration, listeners.descriptors)
+    stopper = server.stop(PATIENCE_SECONDS)
+    eventually { stopper.stop? }
+    run = Thread.new { server.run }
+    [run, stopper].each { |thread| assert thread.join(PATIENCE_SECONDS) }
+  ensure
+    listeners&.close
+  end
+
   def test_a_thread_that_never_ends_is_ended
     server = serve { sleep }
     client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, openat, statvfs};
 
-use super::fixture::{Mounted, kill, processes_with, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 use super::ring;
 use crate::{stderr, thruway};
 
@@ -162,9 +162,7 @@ fn survive_the_death_of_all(mounted: &Mounted, round: u64) {
     survive(mounted, || {
         wait_a_while(round);
         // The supervisor first, which would start another worker.
-        let mut processes: Vec<_> = processes_with(&mounted.source("")).collect();
-        processes.sort_unstable();
-        processes.into_iter().for_each(kill);
+        mounted.processes().into_iter().for_each(kill);
         let target = mounted.target("");
         wait_until("the connection is gone", || statvfs(&target).is_err());
     });
@@ -217,21 +215,20 @@ fn what_was_synced_over_io_uring_survives_the_death_of_all_processes() {
 fn survive_the_death_of_the_supervisor(mounted: &Mounted, round: u64) {
     let all = survive(mounted, || {
         wait_a_while(round);
-        let supervisor = processes_with(&mounted.source("")).min().unwrap();
-        kill(supervisor);
+        kill(mounted.processes()[0]);
         wait_a_while(round);
     });
     assert_eq!(all.iter().map(|work| work.failures).sum::<u64>(), 0);
     if round % 2 == 1 {
         let worker = mounted.worker().to_string();
         assert!(Command::new("kill").arg(worker).status().unwrap().success());
-        wait_until("the worker ends", || processes_with(&mounted.source("")).next().is_none());
+        wait_until("the worker ends", || mounted.processes().is_empty());
         assert_eq!(fs::read_dir(mounted.target("")).unwrap().count(), 0);
         return;
     }
     let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
-    wait_until("the worker ends", || processes_with(&mounted.source("")).next().is_none());
+    wait_until("the worker ends", || mounted.processes().is_empty());
 }
 
 #[test]

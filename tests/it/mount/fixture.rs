@@ -96,11 +96,17 @@ impl Mounted {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The worker's process: the one that has the source open and whose parent has, too.
+    /// The mount's processes, the worker last: the one whose parent is one of them, too.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        let known: Vec<_> = processes_with(&self.source("")).collect();
+        let mut processes = known.clone();
+        processes
+            .sort_by_key(|&process| parent(process).is_some_and(|parent| known.contains(&parent)));
+        processes
+    }
+
     pub(super) fn worker(&self) -> u32 {
-        let mut processes: Vec<_> = processes_with(&self.source("")).collect();
-        processes.sort_unstable();
-        *processes.last().expect("a worker")
+        *self.processes().last().expect("a worker")
     }
 }
 
@@ -112,13 +118,19 @@ impl Drop for Mounted {
 }
 
 /// The processes that have this folder open.
-pub(super) fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
+fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
     let folder = folder.to_owned();
     fs::read_dir("/proc").unwrap().flatten().filter_map(move |entry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
         let mut open = fs::read_dir(entry.path().join("fd")).ok()?.flatten();
         open.any(|fd| fs::read_link(fd.path()).is_ok_and(|path| path == folder)).then_some(number)
     })
+}
+
+/// The number behind the state (proc(5)).
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 pub(super) fn kill(process: u32) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 
-use super::fixture::{Mounted, kill, processes_with, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 use crate::{stderr, thruway};
 
 const SOURCES: &[&str] = &["first", "second", "third"];
@@ -180,7 +180,7 @@ fn a_source_that_breaks_gives_errors_for_its_own_names_only() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(fs::metadata(path("target/broken")).is_ok());
-    processes_with(&inner.source("")).collect::<Vec<_>>().into_iter().for_each(kill);
+    inner.processes().into_iter().for_each(kill);
     wait_until("the inner mount is dead", || fs::metadata(inner.target("broken")).is_err());
     assert_eq!(fs::read_to_string(path("target/good")).unwrap(), "good");
     fs::write(path("target/new"), "new").unwrap();

@@ -86,6 +86,15 @@ fn what_is_wrong_is_named_with_its_line_and_column() {
             "line 3, column 15: a [ without its ]",
         ),
         ("[[rule]]\nverdict=\"deny\"\npaths = []", "line 3, column 9: a rule for no path"),
+        ("[[rule]]\nverdict=\"deny\"\nuids = []", "line 3, column 8: a rule for nobody"),
+        (
+            "[[rule]]\nverdict=\"deny\"\nuids = [\"root\"]",
+            "line 3, column 9: invalid type: string \"root\", expected a number",
+        ),
+        (
+            "[[rule]]\nverdict=\"deny\"\nlarger_than = 5\nsmaller_than = 6",
+            "line 4, column 16: no file of 6 bytes or more is smaller than that",
+        ),
         ("[[rule]]\nverdict=\"deny\"\npaths = [\"/\"]", "line 3, column 10: an empty pattern"),
         (
             "[[rule]]\nverdict=\"deny\"\ncontent = { regex = \"ä(\" }",

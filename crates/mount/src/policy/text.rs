@@ -25,11 +25,11 @@ struct Text {
 #[serde(deny_unknown_fields)]
 struct RuleText {
     paths: Option<Spanned<Vec<Spanned<String>>>>,
-    uids: Option<Vec<u32>>,
-    gids: Option<Vec<u32>>,
+    uids: Option<Spanned<Vec<u32>>>,
+    gids: Option<Spanned<Vec<u32>>>,
     access: Option<AccessKind>,
     larger_than: Option<u64>,
-    smaller_than: Option<u64>,
+    smaller_than: Option<Spanned<u64>>,
     content: Option<Spanned<ContentText>>,
     verdict: Spanned<Verdict>,
 }
@@ -53,10 +53,22 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         Fault { line, column, message }
     };
-    let parsed: Text = toml::from_str(text).map_err(|error| {
-        fault((error.span().unwrap_or(0..0), error.message().trim().replace('\n', ", ")))
-    })?;
+    let parsed: Text = toml::from_str(text)
+        .map_err(|error| fault((error.span().unwrap_or(0..0), in_plain_words(error.message()))))?;
     rules(parsed).map_err(fault)
+}
+
+/// A message of the reader's, without the names of types.
+fn in_plain_words(message: &str) -> String {
+    [
+        ("\n", ", "),
+        ("u32", "a number"),
+        ("u64", "a number"),
+        ("usize", "a number"),
+        ("a sequence", "a list"),
+    ]
+    .iter()
+    .fold(message.trim().to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 fn rules(text: Text) -> Result<Policy, Wrong> {
@@ -82,14 +94,32 @@ fn rules(text: Text) -> Result<Policy, Wrong> {
 fn rule(text: RuleText) -> Result<Rule, Wrong> {
     Ok(Rule {
         paths: text.paths.map(globs).transpose()?,
-        uids: text.uids,
-        gids: text.gids,
+        uids: text.uids.map(ids).transpose()?,
+        gids: text.gids.map(ids).transpose()?,
         access: text.access,
         larger_than: text.larger_than,
-        smaller_than: text.smaller_than,
+        smaller_than: text
+            .smaller_than
+            .map(|limit| checked_smaller_than(limit, text.larger_than))
+            .transpose()?,
         content: text.content.map(content).transpose()?,
         verdict: text.verdict.into_inner(),
     })
+}
+
+fn ids(ids: Spanned<Vec<u32>>) -> Result<Vec<u32>, Wrong> {
+    match ids.get_ref().is_empty() {
+        true => Err((ids.span(), "a rule for nobody fits nothing".into())),
+        false => Ok(ids.into_inner()),
+    }
+}
+
+fn checked_smaller_than(limit: Spanned<u64>, larger_than: Option<u64>) -> Result<u64, Wrong> {
+    let least = larger_than.map_or(0, |size| size.saturating_add(1));
+    match *limit.get_ref() {
+        fine if fine > least => Ok(fine),
+        _ => Err((limit.span(), format!("no file of {least} bytes or more is smaller than that"))),
+    }
 }
 
 fn globs(patterns: Spanned<Vec<Spanned<String>>>) -> Result<Globs, Wrong> {

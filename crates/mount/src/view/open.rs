@@ -204,6 +204,9 @@ impl View {
             self.keep_idle(id);
         }
         if is_closed {
+            if self.behaviour.shared_locks {
+                self.locks.end_all(id);
+            }
             self.pins.release(id);
             self.readers.remove(id);
             self.writers.remove(id);

@@ -1,0 +1,56 @@
+//! Locks, as those see them who use the source directly.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use thruway_sys::record_lock::{LockKind, RecordLock, conflict, try_lock, unlock};
+
+use super::fixture::{Mounted, wait_until};
+
+const WHOLE: RecordLock =
+    RecordLock { kind: LockKind::Exclusive, start: 0, end: i64::MAX.cast_unsigned() };
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).open(path).unwrap()
+}
+
+fn is_free(path: &Path) -> bool {
+    conflict(open(path).as_fd(), &WHOLE).unwrap().is_none()
+}
+
+#[test]
+fn a_flock_is_seen_in_the_source_and_the_sources_in_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::write(mounted.source("file"), "").unwrap();
+    let (ours, theirs) = (open(&mounted.target("file")), open(&mounted.source("file")));
+    for (one, other) in [(&ours, &theirs), (&theirs, &ours)] {
+        flock(one, FlockOperation::LockExclusive).unwrap();
+        assert!(flock(other, FlockOperation::NonBlockingLockExclusive).is_err());
+        flock(one, FlockOperation::Unlock).unwrap();
+        flock(other, FlockOperation::NonBlockingLockExclusive).unwrap();
+        flock(other, FlockOperation::Unlock).unwrap();
+    }
+}
+
+#[test]
+fn a_record_lock_is_seen_in_the_source_if_locks_are_shared() {
+    for (arguments, is_shared) in [(&["--locks", "shared"][..], true), (&[], false)] {
+        let Some(mounted) = Mounted::new(arguments) else { return };
+        fs::write(mounted.source("file"), "text").unwrap();
+        let (ours, theirs) = (mounted.target("file"), mounted.source("file"));
+        let file = open(&ours);
+        try_lock(file.as_fd(), &WHOLE).unwrap();
+        assert!(!is_free(&ours));
+        assert_eq!(is_free(&theirs), !is_shared);
+        unlock(file.as_fd(), 0, WHOLE.end).unwrap();
+        assert!(is_free(&ours) && is_free(&theirs));
+        try_lock(file.as_fd(), &WHOLE).unwrap();
+        drop(file);
+        wait_until("it ends with its file", || is_free(&theirs));
+        let file = open(&theirs);
+        try_lock(file.as_fd(), &WHOLE).unwrap();
+        assert_eq!(is_free(&ours), !is_shared);
+    }
+}
