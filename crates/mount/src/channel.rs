@@ -5,6 +5,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -12,6 +13,8 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::inodes::lock;
 
 /// Descriptors that one system call carries; the kernel takes 253 at most.
 const DESCRIPTORS_MAX: usize = 200;
@@ -22,13 +25,15 @@ const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: UnixStream,
+    /// Held while a message is sent: it is more than one call.
+    sending: Arc<Mutex<()>>,
 }
 
 impl Channel {
     /// Both ends.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = UnixStream::pair()?;
-        Ok((Self { socket: one }, Self { socket: other }))
+        Ok((one.into(), other.into()))
     }
 
     /// The end that our parent has put into our standard input.
@@ -37,12 +42,12 @@ impl Channel {
         rustix::net::sockopt::socket_domain(&descriptor)?;
         // What we start must not inherit it.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        Ok(Self { socket: descriptor.into() })
+        Ok(UnixStream::from(descriptor).into())
     }
 
     /// The same end once more.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { socket: self.socket.try_clone()? })
+        Ok(Self { socket: self.socket.try_clone()?, sending: Arc::clone(&self.sending) })
     }
 
     /// Sends a message with copies of the descriptors.
@@ -58,6 +63,7 @@ impl Channel {
             frame.extend_from_slice(&length.to_ne_bytes());
         }
         frame.extend_from_slice(&message);
+        let _sending = lock(&self.sending);
         (&self.socket).write_all(&frame)?;
         descriptors.chunks(DESCRIPTORS_MAX).try_for_each(|chunk| self.send_descriptors(chunk))
     }
@@ -111,6 +117,12 @@ impl Channel {
         }
         // The other end has closed, or the system would not let us have them.
         if descriptors.len() == before { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+}
+
+impl From<UnixStream> for Channel {
+    fn from(socket: UnixStream) -> Self {
+        Self { socket, sending: Arc::default() }
     }
 }
 

@@ -44,7 +44,7 @@ pub fn start(
             let _ = child.wait();
             Err(error)
         }
-        None => {
+        _ => {
             let status = child.wait().map_err(failed)?;
             Err(Error::plain(format_args!("the daemon for {} died ({status})", target.display())))
         }

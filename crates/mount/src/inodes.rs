@@ -16,6 +16,7 @@ use thruway_sys::handle::FileHandle;
 
 use crate::memory::Memory;
 use record::Record;
+use serde::{Deserialize, Serialize};
 use slots::Slots;
 
 pub(crate) use record::{Backing, WORDS as RECORD_WORDS, Watched};
@@ -25,7 +26,7 @@ const SHARDS: usize = 64;
 
 /// The kernel's number for an inode: a slot of the table, and which inode of those that the slot
 /// has held. It is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct InodeId(pub(crate) u64);
 
 /// What tells a file from all others, now and later.

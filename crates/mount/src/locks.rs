@@ -4,19 +4,25 @@
 //! is in whose way is then decided by the source's kernel, between all who lock there. Who has to
 //! wait costs no thread: one thread tries again for all of them, at once when a lock is given back
 //! through the mount, and every [`RETRY`] for those that others give back.
+//!
+//! The supervisor has a copy of each of these files: a lock outlives the worker through which it was taken.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::collections::hash_map::Entry;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use thruway_fuse::Answer;
 use thruway_sys::record_lock::{self, RecordLock};
 
 use crate::actor::errno;
+use crate::channel::Channel;
 use crate::inodes::{InodeId, lock};
+use crate::order::Report;
 use crate::reply::Replier;
 
 /// How often waiting locks are tried that somebody outside the mount holds.
@@ -25,7 +31,7 @@ const RETRY: Duration = Duration::from_millis(20);
 const WAITING_MAX: usize = 4096;
 
 /// Who holds a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Holder {
     pub(crate) inode: InodeId,
     /// The kernel's name for the process or the open file.
@@ -40,6 +46,16 @@ pub(crate) enum Wanted {
     Flock(FlockOperation),
     Record(RecordLock),
     Unlock { start: u64, end: u64 },
+}
+
+impl Holder {
+    /// What gives all its locks back.
+    fn all(&self) -> Wanted {
+        match self.is_flock {
+            true => Wanted::Flock(FlockOperation::Unlock),
+            false => Wanted::Unlock { start: 0, end: i64::MAX.cast_unsigned() },
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -61,9 +77,18 @@ struct State {
 pub(crate) struct Locks {
     state: Mutex<State>,
     changed: Condvar,
+    /// The supervisor.
+    keeper: OnceLock<Channel>,
 }
 
 impl Locks {
+    /// Goes on with the locks that a worker before us has left, and has `keeper` keep them and those that come.
+    pub(crate) fn inherit(&self, left: impl Iterator<Item = (Holder, OwnedFd)>, keeper: Channel) {
+        lock(&self.state).files.extend(left.map(|(holder, file)| (holder, Arc::new(file))));
+        // It is done once.
+        let _ = self.keeper.set(keeper);
+    }
+
     /// The open file that carries the holder's locks; `open` opens it the first time.
     pub(crate) fn file(
         &self,
@@ -74,7 +99,18 @@ impl Locks {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(open()?);
-        Ok(Arc::clone(lock(&self.state).files.entry(holder).or_insert(file)))
+        match lock(&self.state).files.entry(holder) {
+            Entry::Occupied(other) => Ok(Arc::clone(other.get())),
+            Entry::Vacant(place) => {
+                self.tell_keeper(&Report::Locking(holder), &[file.as_fd()]);
+                Ok(Arc::clone(place.insert(file)))
+            }
+        }
+    }
+
+    /// A supervisor that is dead keeps nothing.
+    fn tell_keeper(&self, report: &Report, file: &[BorrowedFd<'_>]) {
+        let _ = self.keeper.get().map(|keeper| keeper.send(report, file));
     }
 
     /// Locks or unlocks at once, or fails with `EAGAIN`.
@@ -105,20 +141,24 @@ impl Locks {
 
     /// The holder is gone, and its locks with it.
     pub(crate) fn end(&self, holder: Holder) {
-        let file = lock(&self.state).files.remove(&holder);
-        if file.is_some() {
-            drop(file);
-            self.changed.notify_one();
-        }
+        self.end_those(|other| *other == holder);
     }
 
     /// Nobody has the file open any more: what is left are locks of open files, of whose ends the kernel does not tell.
     pub(crate) fn end_all(&self, inode: InodeId) {
+        self.end_those(|holder| holder.inode == inode);
+    }
+
+    fn end_those(&self, is_gone: impl Fn(&Holder) -> bool) {
         let mut state = lock(&self.state);
-        let ended: Vec<_> = state.files.extract_if(|holder, _| holder.inode == inode).collect();
-        drop(state);
-        if !ended.is_empty() {
-            drop(ended);
+        let mut any = false;
+        for (holder, file) in state.files.extract_if(|holder, _| is_gone(holder)) {
+            // The keeper closes its copy later. What cannot be unlocked was not locked.
+            let _ = holder.all().try_on(&file);
+            self.tell_keeper(&Report::Unlocked(holder), &[]);
+            any = true;
+        }
+        if any {
             self.changed.notify_one();
         }
     }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::locks::Holder;
 use crate::{Error, Plan};
 
 /// What a process of ours that was just started shall do.
@@ -18,7 +19,7 @@ pub(crate) enum Order {
 }
 
 /// What a worker needs. With it come descriptors: the memory, the socket for status (if there is
-/// one), the sources, the connection and its clones.
+/// one), the sources, the files that locks are on, the connection and its clones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Service {
     pub(crate) plan: Plan,
@@ -27,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) has_status_socket: bool,
     /// A worker before this one has died.
     pub(crate) is_restart: bool,
+    /// Whose locks it has left.
+    pub(crate) locks: Vec<Holder>,
 }
 
 /// How it went.
@@ -36,4 +39,8 @@ pub(crate) enum Report {
     Ready,
     /// It never will.
     Failed(Error),
+    /// The open file that comes along may have locks of this holder.
+    Locking(Holder),
+    /// It has none any more.
+    Unlocked(Holder),
 }

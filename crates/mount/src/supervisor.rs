@@ -2,6 +2,7 @@
 //! that has died.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -17,6 +18,7 @@ use thruway_fuse::wire::feature;
 use thruway_sys::signal::HeldSignals;
 
 use crate::channel::Channel;
+use crate::locks::Holder;
 use crate::memory::{Count, Memory};
 use crate::order::{Order, Report, Service};
 use crate::policy::PolicyFile;
@@ -44,6 +46,8 @@ struct Estate<'a> {
     memory: Memory,
     status_socket: Option<UnixListener>,
     roots: &'a [OwnedFd],
+    /// The files that locks are on.
+    locks: RefCell<HashMap<Holder, OwnedFd>>,
     /// The connection and its clones. All of them: a clone that only the worker holds would take
     /// the requests that it has read with it when it dies.
     devices: Vec<OwnedFd>,
@@ -125,7 +129,8 @@ impl<'a> Estate<'a> {
             .ok();
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
-        Ok(Self { plan, log, mount_device, memory, status_socket, roots, devices })
+        let locks = RefCell::default();
+        Ok(Self { plan, log, mount_device, memory, status_socket, roots, locks, devices })
     }
 
     fn look_after_workers(
@@ -188,6 +193,10 @@ impl<'a> Estate<'a> {
             let patience = deadline.filter(|_| !is_killed);
             let awake = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
             if awake.ended {
+                // What it has said before.
+                while let Some(open) = &channel
+                    && self.hear(open, report, &mut failure)
+                {}
                 let status = child.wait().map_err(failed)?;
                 return Ok(match failure {
                     Some(error) => End::Failed(error),
@@ -195,12 +204,10 @@ impl<'a> Estate<'a> {
                     None => End::Died(status),
                 });
             }
-            if let Some(open) = channel.as_ref().filter(|_| awake.message) {
-                match open.receive::<Report>() {
-                    Ok(Some((Report::Failed(error), _))) => failure = Some(error),
-                    Ok(Some((ready @ Report::Ready, _))) => report(ready),
-                    _ => channel = None,
-                }
+            if awake.message
+                && !channel.as_ref().is_some_and(|open| self.hear(open, report, &mut failure))
+            {
+                channel = None;
             }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
@@ -219,6 +226,27 @@ impl<'a> Estate<'a> {
                 drop(child.kill());
             }
         }
+    }
+
+    /// Hears what the worker has to say next; `false` if there is nothing any more.
+    fn hear(
+        &self,
+        channel: &Channel,
+        report: &impl Fn(Report),
+        failure: &mut Option<Error>,
+    ) -> bool {
+        let Ok(Some((message, mut descriptors))) = channel.receive::<Report>() else {
+            return false;
+        };
+        match message {
+            Report::Ready => report(Report::Ready),
+            Report::Failed(error) => *failure = Some(error),
+            Report::Locking(holder) => {
+                self.locks.borrow_mut().extend(descriptors.pop().map(|file| (holder, file)))
+            }
+            Report::Unlocked(holder) => drop(self.locks.borrow_mut().remove(&holder)),
+        }
+        true
     }
 
     /// Hands the worker the policy as it stands in its file now, if that has no error.
@@ -255,7 +283,9 @@ impl<'a> Estate<'a> {
         is_restart: bool,
         policy: &RefCell<Option<PolicyFile>>,
     ) -> std::io::Result<()> {
+        let locks = self.locks.borrow();
         let order = Order::Serve(Service {
+            locks: locks.keys().copied().collect(),
             plan: Plan { policy: policy.borrow().clone(), ..self.plan.clone() },
             mount_device: self.mount_device.clone(),
             has_status_socket: self.status_socket.is_some(),
@@ -264,6 +294,7 @@ impl<'a> Estate<'a> {
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.memory.as_fd()];
         descriptors.extend(self.status_socket.as_ref().map(AsFd::as_fd));
         descriptors.extend(self.roots.iter().map(AsFd::as_fd));
+        descriptors.extend(locks.values().map(AsFd::as_fd));
         descriptors.extend(self.devices.iter().map(AsFd::as_fd));
         channel.send(&order, &descriptors)
     }

@@ -41,6 +41,7 @@ struct Inheritance {
     memory: Arc<Memory>,
     status_socket: Option<UnixListener>,
     roots: Vec<OwnedFd>,
+    locked: Vec<OwnedFd>,
     devices: Vec<OwnedFd>,
 }
 
@@ -91,6 +92,9 @@ fn serve(
         limits::raise(),
     )
     .map_err(failed)?;
+    let keeper = superior.supervisor.try_clone().map_err(|_| failed(Errno::MFILE))?;
+    let left = std::mem::take(&mut inheritance.locked);
+    view.locks().inherit(service.locks.iter().copied().zip(left), keeper);
     let view = Arc::new(view);
     say_what_is_missing(&service.plan, &agreement, &view, log);
     start_helpers(service, &view, inheritance.status_socket.take());
@@ -255,11 +259,12 @@ impl Inheritance {
             false => None,
         };
         let roots: Vec<_> = descriptors.by_ref().take(service.plan.sources.len()).collect();
+        let locked: Vec<_> = descriptors.by_ref().take(service.locks.len()).collect();
         let devices: Vec<_> = descriptors.collect();
         if roots.is_empty() || devices.is_empty() {
             return Err(missing());
         }
-        Ok(Self { memory: Arc::new(memory), status_socket, roots, devices })
+        Ok(Self { memory: Arc::new(memory), status_socket, roots, locked, devices })
     }
 
     /// What a worker before us has agreed on, or what we do now.

@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use thruway_sys::record_lock::{LockKind, RecordLock, conflict, try_lock, unlock};
 
-use super::fixture::{Mounted, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 
 const WHOLE: RecordLock =
     RecordLock { kind: LockKind::Exclusive, start: 0, end: i64::MAX.cast_unsigned() };
@@ -53,4 +54,57 @@ fn a_record_lock_is_seen_in_the_source_if_locks_are_shared() {
         try_lock(file.as_fd(), &WHOLE).unwrap();
         assert_eq!(is_free(&ours), !is_shared);
     }
+}
+
+#[test]
+fn locks_outlive_the_worker_through_which_they_were_taken() {
+    let Some(mounted) = Mounted::new(&["--locks", "shared"]) else { return };
+    let path = |name: &str| mounted.target(name);
+    for name in ["flocked", "locked"] {
+        fs::write(path(name), "").unwrap();
+    }
+    let is_flocked = |path: &Path| {
+        flock(open(path), FlockOperation::NonBlockingLockExclusive) == Err(Errno::AGAIN)
+    };
+    let (flocked, locked) = (open(&path("flocked")), open(&path("locked")));
+    flock(&flocked, FlockOperation::LockExclusive).unwrap();
+    try_lock(locked.as_fd(), &WHOLE).unwrap();
+    for round in 1..=2 {
+        kill(mounted.worker());
+        wait_until("another worker serves", || mounted.restarts() == Some(round));
+        assert!(is_flocked(&path("flocked")) && is_flocked(&mounted.source("flocked")));
+        assert!(!is_free(&path("locked")) && !is_free(&mounted.source("locked")));
+    }
+    drop((flocked, locked));
+    wait_until("they end with their files", || {
+        !is_flocked(&mounted.source("flocked")) && is_free(&mounted.source("locked"))
+    });
+}
+
+/// Nobody keeps a file open for locks that have ended.
+#[test]
+fn a_lock_that_has_ended_leaves_nothing_behind() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::write(mounted.target("file"), "").unwrap();
+    let descriptors = || {
+        mounted
+            .processes()
+            .into_iter()
+            .map(|process| fs::read_dir(format!("/proc/{process}/fd")).unwrap().count())
+            .sum::<usize>()
+    };
+    let use_it = || {
+        let file = open(&mounted.target("file"));
+        flock(&file, FlockOperation::LockExclusive).unwrap();
+        drop(file);
+        // Free for the next one as soon as the last one's end is told.
+        wait_until("it is free", || {
+            let file = open(&mounted.source("file"));
+            flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+    };
+    use_it();
+    let before = descriptors();
+    (0..60).for_each(|_| use_it());
+    wait_until("all are closed", || descriptors() < before + 20);
 }
