@@ -102,6 +102,7 @@ pub(crate) struct View {
     passes_through: bool,
     behaviour: Behaviour,
     idle: open::Idle,
+    listed: listing::Listed,
     refusals: Refusals,
     locks: Locks,
     /// Tells us what others change, if the system lets it.
@@ -153,6 +154,7 @@ impl View {
             passes_through: agreement.has(feature::PASSTHROUGH),
             behaviour,
             idle: open::Idle::default(),
+            listed: listing::Listed::default(),
             refusals: Refusals::default(),
             locks: Locks::default(),
             watch: None,

@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::fs::{XattrFlags, setxattr};
 
 use super::fixture::Mounted;
+use crate::skipped::skipped;
 
 const USER: &str = "1000";
 const GROUP: u32 = 2000;
@@ -66,4 +67,22 @@ fn the_folders_own_group_lets_its_members_make_things_that_inherit_it() {
         fs::set_permissions(folder, fs::Permissions::from_mode(0o2775)).unwrap();
     };
     check(setgid, Some(GROUP));
+}
+
+#[test]
+fn who_may_keep_setgid_keeps_it_when_mode_or_access_list_change() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let file = mounted.target("file");
+    fs::write(&file, "text").unwrap();
+    if rustix::process::geteuid().as_raw() != 0 {
+        return skipped("only root may keep setgid for another group");
+    }
+    chown(&file, None, Some(GROUP)).unwrap();
+    let mode = || fs::metadata(mounted.source("file")).unwrap().mode() & 0o7777;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o2755)).unwrap();
+    assert_eq!(mode(), 0o2755);
+    setxattr(&file, "system.posix_acl_access", &access_list(), XattrFlags::empty()).unwrap();
+    assert_eq!(mode(), 0o2775);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(mode(), 0o755);
 }

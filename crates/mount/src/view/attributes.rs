@@ -82,7 +82,8 @@ impl View {
             // The kernel has already taken away what this caller may not set.
             let mode = Mode::from_raw_mode(with.mode & 0o7777);
             let path = ProcPath::new(place.as_fd());
-            actor.keeping_setid(|| fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty()))?;
+            let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
+            if mode.contains(Mode::SGID) { actor.keeping_setid(change) } else { change() }?;
         }
         if is(setattr_flag::SIZE) {
             let kills = is(setattr_flag::KILL_PRIVILEGES);

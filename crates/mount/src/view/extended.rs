@@ -17,6 +17,9 @@ use crate::proc_path::ProcPath;
 /// Attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
+/// The only one whose change may take a file's setgid away.
+const ACCESS_LIST: &CStr = c"system.posix_acl_access";
+
 /// Room for the names that a file usually has, and for as many as Linux lets it have.
 const NAMES_BYTES: usize = 256;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
@@ -50,11 +53,13 @@ impl View {
         for place in self.places_of(id)?.iter().rev() {
             let path = ProcPath::new(place.as_fd());
             let set = || fs::setxattr(path.as_c_str(), name, value, flags);
-            if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID == 0 {
+            if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
+                set()?;
+                clear_setgid(place)?;
+            } else if name == ACCESS_LIST && mode_of(place)?.contains(Mode::SGID) {
                 actor.keeping_setid(set)?;
             } else {
                 set()?;
-                clear_setgid(place)?;
             }
         }
         Ok(())
@@ -127,12 +132,16 @@ fn put_length(length: usize, answer: &mut Answer) -> Result<(), Errno> {
 
 /// A caller outside the file's group, who changes its access list, takes its setgid away.
 fn clear_setgid(place: &OwnedFd) -> Result<(), Errno> {
-    let mode = Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode));
+    let mode = mode_of(place)?;
     if !mode.contains(Mode::SGID) {
         return Ok(());
     }
     let path = ProcPath::new(place.as_fd());
     fs::chmodat(CWD, path.as_c_str(), mode - Mode::SGID, AtFlags::empty())
+}
+
+fn mode_of(place: &OwnedFd) -> Result<Mode, Errno> {
+    Ok(Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode)))
 }
 
 fn without_trusted(names: &[u8]) -> Vec<u8> {

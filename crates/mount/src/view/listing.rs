@@ -2,10 +2,12 @@
 //!
 //! The kernel asks for as much as fits into its buffer, from a cookie on. The cookies are the
 //! source's own, so a listing goes on where it was even when names come and go in between, and
-//! nothing is kept between two requests.
+//! nothing is kept between two requests but what was asked last.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self, FileType, Mode, OFlags, RawDir, RawDirEntry, SeekFrom};
 use rustix::io::Errno;
@@ -16,7 +18,31 @@ use super::View;
 use super::folder::Folder;
 use super::lookup::{Found, Maker};
 use crate::branches::Merged;
-use crate::inodes::InodeId;
+use crate::inodes::{InodeId, lock};
+
+/// For so long the kernel is sure to know the names that it was told with their attributes.
+const FRESH: Duration = Duration::from_millis(10);
+
+/// What was listed last with attributes: the folder, from which cookie on, and when.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    last: Mutex<Option<(InodeId, u64, Instant)>>,
+}
+
+impl Listed {
+    /// Whether this has been told just now. `rm -r` asks each folder whether it is empty before it reads it.
+    fn is_again(&self, folder: InodeId, cookie: u64) -> bool {
+        let (now, mut last) = (Instant::now(), lock(&self.last));
+        let is_same = |(other, from, at): &(InodeId, u64, Instant)| {
+            (*other, *from) == (folder, cookie) && now.duration_since(*at) < FRESH
+        };
+        let is_again = last.as_ref().is_some_and(is_same);
+        if !is_again {
+            *last = Some((folder, cookie, now));
+        }
+        is_again
+    }
+}
 
 /// Room for entries as the source gives them. Without attributes they take about as much as in the
 /// answer; with attributes the answer is some five times longer.
@@ -57,6 +83,8 @@ impl View {
     ) -> Result<(), Errno> {
         let folder = self.folder(id)?;
         let is_hidden = self.hiding(id)?;
+        // The kernel takes names without attributes, too, and keeps what it knows.
+        let is_known = self.name_timeout(&folder) > FRESH && self.listed.is_again(id, with.offset);
         let mut listing = answer.listing(with.size);
         if let Some(merged) = Self::merging(&folder) {
             // Looking a name up may change the index, so the names are taken out of it first.
@@ -68,7 +96,12 @@ impl View {
             });
             for (entry, name) in names {
                 if !is_hidden(&name)
-                    && !self.push_with_attributes(&folder, entry, &name, &mut listing)?
+                    && !self.push_with_attributes(
+                        &folder,
+                        is_known,
+                        (entry, &name),
+                        &mut listing,
+                    )?
                 {
                     break;
                 }
@@ -81,16 +114,16 @@ impl View {
             if is_hidden(name) {
                 return Ok(true);
             }
-            self.push_with_attributes(&folder, dir_entry(entry), name, &mut listing)
+            self.push_with_attributes(&folder, is_known, (dir_entry(entry), name), &mut listing)
         })
     }
 
-    /// Adds a name and a lookup of its inode; `false` if it does not fit.
+    /// Adds a name and, unless the kernel knows that, a lookup of its inode; `false` if it does not fit.
     fn push_with_attributes(
         &self,
         folder: &Folder,
-        entry: DirEntry,
-        name: &CStr,
+        is_known: bool,
+        (entry, name): (DirEntry, &CStr),
         listing: &mut Listing<'_>,
     ) -> Result<bool, Errno> {
         if !listing.fits_with_attributes(name.to_bytes()) {
@@ -99,6 +132,7 @@ impl View {
         let out = match name.to_bytes() {
             // The kernel knows these two.
             b"." | b".." => EntryOut::default(),
+            _ if is_known => EntryOut::default(),
             _ => match self.find(folder, name) {
                 Ok((spot, stat)) => {
                     self.entry(folder, Found::Name(&spot, name), &stat, Maker::Unknown)?
@@ -198,5 +232,21 @@ fn dir_entry(entry: &RawDirEntry<'_>) -> DirEntry {
         offset: entry.next_entry_cookie(),
         name_length: 0,
         kind: entry.file_type().as_raw_mode() >> 12,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_listed_just_now_and_nothing_else_is_known() {
+        let listed = Listed::default();
+        let (one, other) = (InodeId(7), InodeId(8));
+        let asked = [(one, 0), (one, 0), (one, 9), (one, 0), (other, 0), (other, 0)];
+        let known = asked.map(|(folder, cookie)| listed.is_again(folder, cookie));
+        assert_eq!(known, [false, true, false, false, false, true]);
+        std::thread::sleep(FRESH);
+        assert!(!listed.is_again(other, 0));
     }
 }
