@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thruway_sys::record_lock::{LockKind, RecordLock, conflict, try_lock, unlock};
 
-use super::fixture::{Mounted, kill, processes_with, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 
 const WHOLE: RecordLock =
     RecordLock { kind: LockKind::Exclusive, start: 0, end: i64::MAX.cast_unsigned() };
@@ -87,7 +87,9 @@ fn a_lock_that_has_ended_leaves_nothing_behind() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     fs::write(mounted.target("file"), "").unwrap();
     let descriptors = || {
-        processes_with(&mounted.source(""))
+        mounted
+            .processes()
+            .into_iter()
             .map(|process| fs::read_dir(format!("/proc/{process}/fd")).unwrap().count())
             .sum::<usize>()
     };
