@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD};
@@ -42,6 +42,8 @@ pub struct Boot {
     thawed_by: Option<&'static [u8]>,
     user: u32,
     folders: Mutex<Folders>,
+    /// Something was changed while another thread had them.
+    has_missed: AtomicBool,
     learned: Mutex<Learned>,
 }
 
@@ -103,6 +105,7 @@ impl Boot {
             thawed_by,
             user: rustix::process::geteuid().as_raw(),
             folders: Mutex::new(Folders::new(pack, is_frozen)),
+            has_missed: AtomicBool::new(false),
             learned: Mutex::default(),
             options: Options { trust: thawed(options.trust, is_frozen), ..options },
         };
@@ -129,17 +132,18 @@ impl Boot {
 
     /// Something may have been made, moved or removed: nothing that is known of folders counts now.
     pub fn forget(&self) {
-        if let Some(mut folders) = self.folders() {
-            folders.forget();
+        match self.folders() {
+            Some(mut folders) => folders.forget(),
+            None => self.has_missed.store(true, Ordering::SeqCst),
         }
     }
 
     /// This process has made, moved or removed what is at `path`.
     pub fn changed(&self, path: &[u8]) {
-        let Some(mut folders) = self.folders() else { return };
-        match cleaned(path) {
-            Some(path) => folders.changed(&path),
-            None => folders.forget(),
+        match (self.folders(), cleaned(path)) {
+            (Some(mut folders), Some(path)) => folders.changed(&path),
+            (Some(mut folders), None) => folders.changed_somewhere(),
+            (None, _) => self.has_missed.store(true, Ordering::SeqCst),
         }
     }
 
@@ -425,11 +429,15 @@ impl Boot {
 
     /// `None` while another thread has them: after a fork that thread may not exist any more.
     fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
-        match self.folders.try_lock() {
-            Ok(folders) => Some(folders),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+        let mut folders = match self.folders.try_lock() {
+            Ok(folders) => folders,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.has_missed.swap(false, Ordering::SeqCst) {
+            folders.changed_somewhere();
         }
+        Some(folders)
     }
 }
 
@@ -473,4 +481,28 @@ fn digest(path: &[u8]) -> Option<[u8; 16]> {
 #[must_use]
 pub fn read(path: &[u8]) -> Option<Vec<u8>> {
     std::fs::read(OsStr::from_bytes(path)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_while_another_thread_has_the_folders_is_minded_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.rb");
+        let (boot, _) = Boot::start(Options::default(), b"", None);
+        let probe = || {
+            let mut folders = boot.folders().unwrap();
+            let id = folders.id(folder.path().as_os_str().as_bytes());
+            folders.probe(id, b"late.rb")
+        };
+        assert_eq!(probe(), Probe::Absent);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(probe(), Probe::Absent, "nobody has said anything");
+        let theirs = boot.folders();
+        boot.changed(path.as_os_str().as_bytes());
+        drop(theirs);
+        assert_eq!(probe(), Probe::File);
+    }
 }

@@ -6,29 +6,37 @@ use std::hash::BuildHasherDefault;
 use crate::folders::PathHasher;
 use crate::path;
 
-/// With more than so many, everything counts as changed.
+/// Most paths that are kept; one more, and everything counts as changed.
 const PATHS_MAX: usize = 1 << 12;
 
 /// The paths that were made, moved or removed.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     paths: HashSet<Box<[u8]>, BuildHasherDefault<PathHasher>>,
+    /// Nobody knows what else.
+    are_all: bool,
 }
 
 impl Changes {
     /// Something has happened to what is at `path`.
     pub(crate) fn add(&mut self, path: &[u8]) {
-        if self.paths.len() <= PATHS_MAX {
+        if self.paths.len() < PATHS_MAX {
             self.paths.insert(path.into());
+        } else {
+            self.add_all();
         }
+    }
+
+    /// Something has happened, and nobody knows where.
+    pub(crate) fn add_all(&mut self) {
+        self.are_all = true;
     }
 
     /// Whether something has happened to what is at `path`, or to a folder above it.
     pub(crate) fn concern(&self, path: &[u8]) -> bool {
         let mut above =
             std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
-        !self.paths.is_empty()
-            && (self.paths.len() > PATHS_MAX || above.any(|path| self.paths.contains(path)))
+        self.are_all || !self.paths.is_empty() && above.any(|path| self.paths.contains(path))
     }
 }
 

@@ -130,6 +130,14 @@ impl Folders {
         self.valid_since = self.now;
     }
 
+    /// This process has made, moved or removed something, and nobody knows what.
+    pub(crate) fn changed_somewhere(&mut self) {
+        self.forget();
+        if self.is_frozen {
+            self.changes.add_all();
+        }
+    }
+
     /// Looks with fresh eyes: every folder that `look` needs is checked again, and no other.
     pub fn afresh<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
         let valid_since = self.valid_since;

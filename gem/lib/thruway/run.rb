@@ -1,38 +1,4 @@
 # frozen_string_literal: true
 
-# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
-# (RUBYLIB), before anything else; a Ruby without RubyGems comes to it after the features of its
-# command line (RUBYOPT). RUBYOPT names it twice: when Ruby requires it again, the boot takes our
-# names out of $LOADED_FEATURES. It has to work in any Ruby, and does nothing where there is no
-# extension for it.
-
-$LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
-
-start = lambda do
-  version = RUBY_VERSION[/\A\d+\.\d+/]
-  folders = ENV.fetch("THRUWAY_EXTENSIONS", __dir__).split(":")
-  extensions = folders.map { |folder| "#{folder}/#{version}/thruway.so" }
-  extension = extensions.find { |path| File.file?(path) }
-  next false unless RUBY_ENGINE == "ruby" && extension
-
-  was_defined = Object.const_defined?(:Thruway)
-  require extension
-  boot = Thruway::Boot
-  Object.send(:remove_const, :Thruway) unless was_defined
-  # While there are few features; later on Ruby asks for the real path of each of them again.
-  $LOADED_FEATURES.delete(extension)
-  own = [__FILE__, "#{__dir__}/first/rubygems.rb"]
-  boot.take_over(-> { own.each { |path| $LOADED_FEATURES.delete(path) } })
-rescue LoadError
-  # Built for another platform.
-  false
-end
-
-tell = lambda do
-  is_second = $LOADED_FEATURES.any? { |path| path.end_with?("/thruway/first/rubygems.rb") }
-  next if is_second || !ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
-
-  warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
-end
-
-start.call || tell.call
+# For a Ruby below `thruway run` that does without RubyGems.
+load "#{__dir__}/first/rubygems.rb"

@@ -1,7 +1,45 @@
 # frozen_string_literal: true
 
-# The first feature that Ruby requires by itself. Below `thruway run` it is found here (RUBYLIB):
-# the boot starts, and the feature that was wanted comes from the pack.
+# Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
+# (RUBYLIB), the first feature that Ruby requires by itself, and ends with the one that was wanted,
+# from the pack. A Ruby without RubyGems comes to it after the features of its command line
+# (RUBYOPT). RUBYOPT names `run.rb` twice: when Ruby requires that again, the boot takes our names
+# out of $LOADED_FEATURES. This has to work in any Ruby, and does nothing where there is no
+# extension for it.
 
-load "#{__dir__}/../run.rb"
-require "rubygems"
+$LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
+
+start = lambda do
+  version = RUBY_VERSION[/\A\d+\.\d+/]
+  folders = ENV.fetch("THRUWAY_EXTENSIONS", File.dirname(__dir__)).split(":")
+  extensions = folders.map { |folder| "#{folder}/#{version}/thruway.so" }
+  extension = extensions.find { |path| File.file?(path) }
+  next false unless RUBY_ENGINE == "ruby" && extension
+
+  was_defined = Object.const_defined?(:Thruway)
+  require extension
+  boot = Thruway::Boot
+  Object.send(:remove_const, :Thruway) unless was_defined
+  # While there are few features; later on Ruby asks for the real path of each of them again.
+  $LOADED_FEATURES.delete(extension)
+  boot.take_over(lambda do
+    own = ["/thruway/run.rb", "/thruway/first/rubygems.rb"]
+    own = $LOADED_FEATURES.select { |path| path.end_with?(*own) }
+    own.each { |path| $LOADED_FEATURES.delete(path) }
+  end)
+rescue LoadError
+  # Built for another platform.
+  false
+end
+
+tell = lambda do
+  is_second = $LOADED_FEATURES.any? { |path| path.end_with?("/thruway/first/rubygems.rb") }
+  next if is_second || !ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
+
+  warn "thruway: everything is left to Ruby: the gem is not built for #{RUBY_DESCRIPTION}"
+end
+
+start.call || tell.call
+
+# Ruby marks the part that it wants by a module of its name.
+require "rubygems" if defined?(Gem)
