@@ -62,8 +62,8 @@ impl Gem {
 
     /// The command in an environment in which Ruby loads the gem before anything else.
     ///
-    /// `RUBYLIB` has the folder in which Ruby finds ours for RubyGems. `run.rb` is required twice: see
-    /// there. `RUBYOPT` ends a path at white space; from `RUBYLIB` it can be had by a name without.
+    /// `RUBYLIB` has the folder in which Ruby finds ours for RubyGems; that says why `run.rb` is required
+    /// twice. `RUBYOPT` ends a path at white space; from `RUBYLIB` it can be had by a name without.
     pub(crate) fn preload(&self, command: Command) -> Command {
         let mut library = self.library.join("thruway/first").into_os_string();
         let mut file = self.library.join("thruway/run.rb").into_os_string();

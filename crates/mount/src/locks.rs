@@ -141,18 +141,21 @@ impl Locks {
 
     /// The holder is gone, and its locks with it.
     pub(crate) fn end(&self, holder: Holder) {
-        self.end_those(|other| *other == holder);
+        let mut state = lock(&self.state);
+        let ended = state.files.remove_entry(&holder);
+        self.give_back(ended);
     }
 
     /// Nobody has the file open any more: what is left are locks of open files, of whose ends the kernel does not tell.
     pub(crate) fn end_all(&self, inode: InodeId) {
-        self.end_those(|holder| holder.inode == inode);
+        let mut state = lock(&self.state);
+        self.give_back(state.files.extract_if(|holder, _| holder.inode == inode));
     }
 
-    fn end_those(&self, is_gone: impl Fn(&Holder) -> bool) {
-        let mut state = lock(&self.state);
+    /// For who has the state, so that the keeper hears of a holder's end before it comes again.
+    fn give_back(&self, ended: impl IntoIterator<Item = (Holder, Arc<OwnedFd>)>) {
         let mut any = false;
-        for (holder, file) in state.files.extract_if(|holder, _| is_gone(holder)) {
+        for (holder, file) in ended {
             // The keeper closes its copy later. What cannot be unlocked was not locked.
             let _ = holder.all().try_on(&file);
             self.tell_keeper(&Report::Unlocked(holder), &[]);
