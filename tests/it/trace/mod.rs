@@ -1,5 +1,6 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
+mod advice;
 mod browser;
 #[cfg(feature = "ebpf")]
 mod ebpf;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::HashSet;
+use super::{HashSet, options};
 use crate::call::Kind as CallKind;
 
 /// A kind of search path.
@@ -21,6 +21,10 @@ pub enum SearchKind {
     Node,
     /// Where the loader looks for shared libraries.
     Libraries,
+    /// A linker's folders, those of `-L`.
+    Link,
+    /// Java's class path.
+    Java,
     /// Translations and other data of a language.
     Locale,
     /// Any other.
@@ -29,13 +33,15 @@ pub enum SearchKind {
 
 impl SearchKind {
     /// All of them, in their order.
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Ruby,
         Self::Commands,
         Self::Includes,
         Self::Python,
         Self::Node,
         Self::Libraries,
+        Self::Link,
+        Self::Java,
         Self::Locale,
         Self::Other,
     ];
@@ -52,6 +58,10 @@ impl SearchKind {
             Self::Node
         } else if starts(&["cc1", "clang", "cpp"]) {
             Self::Includes
+        } else if name == b"java" {
+            Self::Java
+        } else if options::links(name) {
+            Self::Link
         } else {
             Self::Other
         }
@@ -67,6 +77,8 @@ impl SearchKind {
             Self::Python => "folders of sys.path",
             Self::Node => "node_modules folders",
             Self::Libraries => "library folders",
+            Self::Link => "folders of -L",
+            Self::Java => "folders of the class path",
             Self::Locale => "locale folders",
             Self::Other => "folders of other searches",
         }
@@ -75,7 +87,7 @@ impl SearchKind {
     /// Whether what is searched is one component, so that the folder of a candidate is where the
     /// search was.
     pub(super) fn is_flat(self) -> bool {
-        matches!(self, Self::Commands | Self::Libraries | Self::Locale)
+        matches!(self, Self::Commands | Self::Libraries | Self::Link | Self::Node | Self::Locale)
     }
 
     /// Whether a folder is of use if something in it was asked about and was there; otherwise only
@@ -117,6 +129,8 @@ impl Asked<'_> {
     pub(super) fn kind(&self) -> SearchKind {
         if self.call == CallKind::Execute || self.is_command() {
             SearchKind::Commands
+        } else if self.program == SearchKind::Link {
+            if self.is_library() { SearchKind::Link } else { SearchKind::Other }
         } else if self.component.starts_with(b"lib") && contains(self.component, b".so") {
             SearchKind::Libraries
         } else if self.folder.has_locales {
@@ -126,9 +140,16 @@ impl Asked<'_> {
         }
     }
 
-    /// A program without a suffix in a folder of `PATH`.
+    /// What a linker looks for.
+    fn is_library(&self) -> bool {
+        self.component.starts_with(b"lib") || self.component.ends_with(b".o")
+    }
+
+    /// A program without a suffix in a folder of `PATH`. Compilers try names of programs there that
+    /// they can do without.
     fn is_command(&self) -> bool {
-        let is_question = matches!(self.call, CallKind::Status | CallKind::Access);
+        let is_question = matches!(self.call, CallKind::Status | CallKind::Access)
+            && self.program != SearchKind::Link;
         is_question && self.folder.has_commands && !self.component.contains(&b'.')
     }
 }
@@ -151,7 +172,7 @@ mod tests {
     #[test]
     fn the_program_and_the_name_tell_the_search_path() {
         use CallKind::{Execute, Open, Status};
-        use SearchKind::{Commands, Includes, Libraries, Locale, Other, Python, Ruby};
+        use SearchKind::{Commands, Includes, Java, Libraries, Link, Locale, Other, Python, Ruby};
         assert_eq!(kind("ruby3.1", Status, "/gems/x/lib", "json.so"), Ruby);
         assert_eq!(kind("ruby3.1", Open, "/usr/lib", "libruby-3.1.so.3.1"), Libraries);
         assert_eq!(kind("dash", Status, "/usr/bin", "make"), Commands);
@@ -159,6 +180,9 @@ mod tests {
         assert_eq!(kind("dash", Status, "/opt", "make"), Other);
         assert_eq!(kind("cc1plus", Open, "/usr/include", "stdio.h"), Includes);
         assert_eq!(kind("python3", Status, "/usr/lib/python3", "json"), Python);
+        assert_eq!(kind("collect2", Status, "/usr/bin", "gnm"), Other);
+        assert_eq!(kind("ld", Status, "/opt/lib", "libz.so"), Link);
+        assert_eq!(kind("java", Status, "/srv/classes", "Main.class"), Java);
         assert_eq!(kind("ls", Open, "/usr/share/locale/de/LC_MESSAGES", "coreutils.mo"), Locale);
     }
 }

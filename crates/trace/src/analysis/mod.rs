@@ -6,8 +6,11 @@
 
 mod advice;
 mod comparison;
+mod disk;
+mod elf;
 mod kind;
 mod names;
+mod options;
 mod report;
 mod search;
 mod timeline;
@@ -23,6 +26,7 @@ use timeline::Timeline;
 
 pub use advice::{Advice, shell_line};
 pub use comparison::{Change, Comparison};
+pub use disk::{Disk, Listing, LocalDisk};
 pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
@@ -50,6 +54,10 @@ pub struct Analysis {
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, usize>,
     programs: Vec<ProgramTally>,
+    /// Files that were started as programs.
+    executed: HashSet<Name>,
+    /// Commands that were not there.
+    commands_missed: HashSet<Name>,
     /// What is known of the folders in which something was not there.
     folders: HashMap<Name, FolderKind>,
     timeline: Timeline,
@@ -102,8 +110,8 @@ struct ProgramTally {
     starts: u64,
     lookups: u64,
     missed: u64,
-    /// Include folders that it was told to search, by `-I` and the like.
-    include_options: Vec<Vec<u8>>,
+    /// Folders that it was told to search, by `-I` and the like.
+    options: Vec<options::Folder>,
 }
 
 /// What a thread did last.
@@ -132,6 +140,8 @@ enum Answer {
 const SUFFIXES_MAX: usize = 1 << 12;
 /// Different programs that are kept apart; the last stands for all others.
 const PROGRAMS_MAX: usize = 1 << 10;
+/// Different options of a program that are kept.
+const OPTIONS_MAX: usize = 1 << 12;
 
 impl Analysis {
     /// Of a recording with this header.
@@ -152,6 +162,8 @@ impl Analysis {
             threads: HashMap::default(),
             processes: HashMap::default(),
             programs: vec![ProgramTally::new(b"")],
+            executed: HashSet::default(),
+            commands_missed: HashSet::default(),
             folders: HashMap::default(),
             timeline: Timeline::default(),
         }
@@ -173,6 +185,13 @@ impl Analysis {
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
         (self.tally.file_calls, self.tally.missed)
+    }
+
+    /// Whether anything has gone to another folder so far.
+    fn has_moved(&self) -> bool {
+        let calls = CALLS.iter().zip(&self.calls);
+        let mut moves = calls.filter(|(call, _)| call.kind == Kind::ChangeDirectory);
+        moves.any(|(_, tally)| tally.calls > tally.errors.values().sum())
     }
 
     fn called(&mut self, event: &Event<'_>, called: &Called<'_>) {
@@ -227,7 +246,10 @@ impl Analysis {
                 counts.unlinked += 1;
                 tally.unlinked += 1;
             }
-            Answer::Refused => tally.refused += 1,
+            Answer::Refused => {
+                counts.refused += 1;
+                tally.refused += 1;
+            }
             Answer::Found if is_open_of_file => {
                 tally.opened += 1;
                 tally.opened_again += u64::from(is_exact && counts.opened > 0);
@@ -262,11 +284,15 @@ impl Analysis {
         name: Name,
         answer: Answer,
     ) {
-        let Self { threads, names, tally, bases, commands, programs, folders, .. } = self;
+        let Self { threads, names, tally, bases, commands, programs, folders, executed, .. } = self;
+        let commands_missed = &mut self.commands_missed;
         let thread = threads.entry(thread).or_default();
         let (kind, path) = (called.call.kind, called.names[0]);
         if matches!(kind, Kind::Open | Kind::Execute) && thread.checked == Some(name) {
             tally.checked_then_opened += 1;
+        }
+        if kind == Kind::Execute && answer == Answer::Found && executed.len() < PROGRAMS_MAX {
+            executed.insert(name);
         }
         let is_check = matches!(kind, Kind::Status | Kind::Access) && answer == Answer::Found;
         thread.checked = is_check.then_some(name);
@@ -276,14 +302,29 @@ impl Analysis {
             tally.link_walks += u64::from(!goes_on);
             thread.link = Some(name);
         }
-        let (folder, component) = (names.parent(name), base_name(path));
-        let ended = if answer == Answer::Missed {
-            let above = &path[..path.len() - component.len()];
+        let program = programs[program].searches;
+        let (mut folder, mut component) = (names.parent(name), base_name(path));
+        if program == SearchKind::Node
+            && component == b"package.json"
+            && names.component(names.parent(folder)) == b"node_modules"
+        {
+            // Node asks for a package by what describes it.
+            let path = path.strip_suffix(b"/package.json").unwrap_or(path);
+            (folder, component) = (names.parent(folder), base_name(path));
+        }
+        // Where a look-up is refused, programs go on to the next folder.
+        let is_question = matches!(kind, Kind::Open | Kind::Status | Kind::Access | Kind::Execute);
+        let goes_on = answer == Answer::Missed || answer == Answer::Refused && is_question;
+        let ended = if goes_on {
+            let above = &path[..path.len() - base_name(path).len()];
             let above = || FolderKind::of(above.strip_suffix(b"/").unwrap_or(above), commands);
-            let folder_kind = *folders.entry(folder).or_insert_with(above);
-            let program = programs[program].searches;
+            let folder_kind = *folders.entry(names.parent(name)).or_insert_with(above);
             let asked = Asked { program, call: kind, folder: folder_kind, component };
-            thread.search.missed(names, folder, component, asked.kind())
+            let asked = asked.kind();
+            if asked == SearchKind::Commands {
+                commands_missed.insert(name);
+            }
+            thread.search.missed(names, folder, component, asked)
         } else {
             thread.search.found(folder, component)
         };
@@ -302,11 +343,13 @@ impl Analysis {
             self.programs.len() - 1
         });
         self.programs[index].starts += 1;
-        let options = include_options(words);
-        let known = &mut self.programs[index].include_options;
-        let is_new = |option: &&[u8]| !known.iter().any(|known| known == option);
-        let new: Vec<_> = options.filter(is_new).map(<[u8]>::to_vec).collect();
-        known.extend(new);
+        let options = options::of(program, words, self.has_moved());
+        let known = &mut self.programs[index].options;
+        for option in options {
+            if known.len() < OPTIONS_MAX && !known.contains(&option) {
+                known.push(option);
+            }
+        }
         self.processes.insert(process, index);
     }
 }
@@ -319,7 +362,7 @@ impl ProgramTally {
             starts: 0,
             lookups: 0,
             missed: 0,
-            include_options: Vec::new(),
+            options: Vec::new(),
         }
     }
 }
@@ -377,13 +420,4 @@ fn suffix(path: &[u8]) -> &[u8] {
     let component = base_name(path);
     let dot = component.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
     dot.map_or(b"", |dot| &component[dot..])
-}
-
-/// The folders that a compiler is told to search.
-fn include_options<'a>(words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
-    const OPTIONS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
-    words.iter().enumerate().filter_map(|(index, word)| {
-        let rest = OPTIONS.iter().find_map(|option| word.strip_prefix(*option))?;
-        if rest.is_empty() { words.get(index + 1).copied() } else { Some(rest) }
-    })
 }

@@ -4,7 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// How many names are kept apart: 72 bytes each with their text, so at most 72 MiB. What is asked of
+/// How many names are kept apart: 80 bytes each with their text, so at most 80 MiB. What is asked of
 /// further names counts for the folder that they are in.
 const NAMES_MAX: usize = 1 << 20;
 
@@ -25,6 +25,8 @@ pub struct Counts {
     pub checked: u32,
     /// The file was opened.
     pub opened: u32,
+    /// Answered by any other error, such as "permission denied".
+    pub refused: u32,
 }
 
 #[derive(Debug)]
@@ -71,6 +73,12 @@ impl Counts {
         self.missed + self.unlinked + self.checked.saturating_sub(1)
     }
 
+    /// Questions that were answered by what is there.
+    #[must_use]
+    pub fn found(&self) -> u32 {
+        self.asked - self.missed - self.unlinked - self.refused
+    }
+
     /// Questions after the first.
     #[must_use]
     pub fn again(&self) -> u32 {
@@ -84,6 +92,7 @@ impl Counts {
         self.unlinked += other.unlinked;
         self.checked += other.checked;
         self.opened += other.opened;
+        self.refused += other.refused;
     }
 }
 
@@ -313,7 +322,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_before_is_wasted_and_opening_is_not() {
-        let counts = Counts { asked: 9, missed: 2, unlinked: 1, checked: 3, opened: 3 };
+        let counts = Counts { asked: 9, missed: 2, unlinked: 1, checked: 3, opened: 3, refused: 0 };
         assert_eq!((counts.wasted(), counts.again()), (5, 8));
     }
 }

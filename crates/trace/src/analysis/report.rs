@@ -5,6 +5,7 @@ use std::num::NonZeroU32;
 use serde::Serialize;
 
 use super::advice::{self, Advice};
+use super::disk::Disk;
 use super::kind::SearchKind;
 use super::names::{Counts, Name, Names};
 use super::timeline::Moment;
@@ -220,9 +221,10 @@ pub struct Program {
 const LIST_MAX: usize = 1000;
 
 impl Analysis {
-    /// What has come so far, of a recording with this outcome.
+    /// What has come so far, of a recording with this outcome. Advice asks the disk where the
+    /// recording does not know.
     #[must_use]
-    pub fn report(&mut self, outcome: &Outcome) -> Report {
+    pub fn report(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
         for thread in std::mem::take(&mut self.threads).into_values() {
             self.bases.push(&thread.search, &self.names);
         }
@@ -239,7 +241,7 @@ impl Analysis {
             moments: moments.to_vec(),
             moment_ns,
         };
-        report.advice = advice::all(self, &report);
+        report.advice = advice::all(self, &report, disk);
         report
     }
 
@@ -316,7 +318,7 @@ impl Analysis {
 
     fn search_paths(&self) -> Vec<SearchPath> {
         let bases = self.bases.all(&self.names);
-        let below = below(&self.names, &bases);
+        let below = below(&self.names, bases.keys().copied());
         let mut paths: HashMap<SearchKind, Vec<SearchedFolder>> = HashMap::default();
         for (name, kind) in &bases {
             let counts = below.get(name).copied().unwrap_or_default();
@@ -417,13 +419,13 @@ impl Analysis {
 
 /// Sums that may exceed what one name can have.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counts64 {
+pub(super) struct Counts64 {
     names: u64,
-    asked: u64,
+    pub(super) asked: u64,
     missed: u64,
     wasted: u64,
-    opened: u64,
-    found: u64,
+    pub(super) opened: u64,
+    pub(super) found: u64,
     unlinked_names: u64,
 }
 
@@ -434,14 +436,17 @@ impl Counts64 {
         self.missed += u64::from(counts.missed);
         self.wasted += u64::from(counts.wasted());
         self.opened += u64::from(counts.opened);
-        self.found += u64::from(counts.asked - counts.missed - counts.unlinked);
+        self.found += u64::from(counts.found());
         self.unlinked_names += u64::from(counts.unlinked > 0);
     }
 }
 
 /// What was asked below each of these folders, as far as no other of them is nearer.
-fn below(names: &Names, bases: &HashMap<Name, SearchKind>) -> HashMap<Name, Counts64> {
-    let is_base = names.marks(bases.keys().copied());
+pub(super) fn below(
+    names: &Names,
+    bases: impl IntoIterator<Item = Name>,
+) -> HashMap<Name, Counts64> {
+    let is_base = names.marks(bases);
     let mut sums = vec![(Name::ROOT, Counts64::default())];
     // Where the sum of what is in each name is; a folder comes before what is in it.
     let mut places: Vec<u32> = Vec::with_capacity(is_base.len());

@@ -142,7 +142,7 @@ fn rows(names: &Names, folders: &Folders) -> (Vec<Value>, usize) {
         all.truncate(NAMES_SHOWN);
     }
     let row = |name: Name| {
-        let Counts { asked, missed, unlinked, checked, opened } = *names.counts(name);
+        let Counts { asked, missed, unlinked, checked, opened, .. } = *names.counts(name);
         let folder = folders.place(names.parent(name));
         json!([folder, text(names, name), asked, missed, unlinked, checked, opened])
     };

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 
-use thruway_trace::analysis::{Analysis, Report};
+use thruway_trace::analysis::{Analysis, LocalDisk, Report};
 use thruway_trace::{
     Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome, Recorder, Writer,
     die_of,
@@ -27,7 +27,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
     let command =
         Command::find(&trace.command, &path, environment.iter().cloned()).map_err(failure)?;
     let (mut sinks, outcome) = trace.record(&command, &environment)?;
-    let report = sinks.analysis.report(&outcome);
+    let report = sinks.analysis.report(&outcome, &LocalDisk::default());
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());

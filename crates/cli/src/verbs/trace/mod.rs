@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use thruway_trace::analysis::{Analysis, Comparison, Report};
+use thruway_trace::analysis::{Analysis, Comparison, LocalDisk, Report};
 use thruway_trace::{Error, Reader, TraceEvents};
 
 use crate::output::{Answer, Failure, colourful, print, print_error};
@@ -125,7 +125,7 @@ impl Trace {
         let mut sinks =
             Sinks { analysis, writer: None, events: self.trace_events()?, progress: None };
         let outcome = reader.run(&mut sinks).map_err(failure)?;
-        let report = sinks.analysis.report(&outcome);
+        let report = sinks.analysis.report(&outcome, &LocalDisk::default());
         print(&self.written(&report, &io::stdout())?)?;
         self.write_page(&sinks.analysis, &report)?;
         print_error(self.verdict(&report, against.as_ref()).as_bytes());
@@ -212,7 +212,7 @@ fn read(file: &Path) -> Result<(Analysis, Report), Failure> {
     let reader = open(file)?;
     let mut analysis = Analysis::new(reader.header().clone());
     let outcome = reader.run(&mut analysis).map_err(failure)?;
-    let report = analysis.report(&outcome);
+    let report = analysis.report(&outcome, &LocalDisk::default());
     Ok((analysis, report))
 }
 

@@ -243,6 +243,10 @@ impl Page<'_> {
             let how = if self.all { one.how.clone() } else { cut(&one.how, self.canvas.width - 6) };
             let how = self.canvas.paint(Ink::Cure, &how);
             self.line(&format!("      {how}"));
+            if let Some(note) = &one.note {
+                let note = cut(note, self.canvas.width - 6);
+                self.line(&format!("      {}", self.canvas.paint(Ink::Faint, &note)));
+            }
         }
     }
 

@@ -73,7 +73,7 @@
       const part = advice.part_of ? make('em', {}, ` part of ${advice.part_of}`) : '';
       $('advice').append(make('li', {}, make('b', {}, advice.title, part),
         make('span', {}, 'saves up to ', make('strong', {}, number(advice.saves))),
-        make('code', {}, advice.how), copy));
+        make('code', {}, advice.how), copy, advice.note ? make('em', {}, ` ${advice.note}`) : ''));
     }
     if (!data.advice.length) $('advice').append(make('li', {}, 'Nothing that we know of.'));
   };

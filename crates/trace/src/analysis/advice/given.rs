@@ -1,0 +1,276 @@
+//! Lists of folders that were given by a variable, by options or by a program's `RUNPATH`: without
+//! those that gave nothing, every name that was found is found as the same file.
+
+use super::super::names::Name;
+use super::{Advice, Context, SearchKind, quoted, search, shell_line};
+use crate::analysis::{HashMap, base_name, options, report::below, report::text};
+
+/// A folder of a list, as it was given.
+struct Folder<'a> {
+    given: &'a str,
+    /// What leaving it out saves; `None`: it is of use, or nobody knows.
+    saves: Option<u64>,
+    name: Option<Name>,
+}
+
+/// The folders of a list, with what leaving each out would save. A folder is of use if anything below
+/// it was found, by whomever.
+fn folders<'a>(
+    context: &Context<'_>,
+    has_moved: bool,
+    given: impl IntoIterator<Item = &'a str>,
+) -> Vec<Folder<'a>> {
+    let names = &context.analysis.names;
+    let find = |folder: &str| names.find(&context.absolute(folder, has_moved)?);
+    let given: Vec<_> = given.into_iter().map(|folder| (folder, find(folder))).collect();
+    let known = || given.iter().filter_map(|(_, name)| *name).filter(|name| *name != Name::ROOT);
+    let below = below(names, known());
+    let mut is_used: HashMap<Name, bool> = HashMap::default();
+    for name in known() {
+        if below.get(&name).is_some_and(|sum| sum.found + sum.opened > 0) {
+            // What is in a folder is in those above it, too.
+            is_used.insert(name, true);
+            is_used.extend(names.folders(name).map(|above| (above, true)));
+        }
+    }
+    let saves = |name: Name| {
+        let own = u64::from(names.counts(name).asked);
+        let is_useless = name != Name::ROOT && !is_used.contains_key(&name);
+        is_useless.then(|| own + below.get(&name).map_or(0, |sum| sum.asked))
+    };
+    let folder = |(given, name): (&'a str, Option<Name>)| Folder {
+        given,
+        saves: name.and_then(saves),
+        name,
+    };
+    given.into_iter().map(folder).collect()
+}
+
+/// What leaving out all that can be saves: each folder once, however often it is given.
+fn saves(folders: &[Folder<'_>]) -> u64 {
+    let once: HashMap<_, _> =
+        folders.iter().filter_map(|folder| Some((folder.name, folder.saves?))).collect();
+    once.into_values().sum()
+}
+
+fn split<'a>(folders: &[Folder<'a>]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let part = |is_kept: bool| {
+        let part = folders.iter().filter(move |folder| folder.saves.is_none() == is_kept);
+        part.map(|folder| folder.given).collect::<Vec<_>>()
+    };
+    (part(true), part(false))
+}
+
+pub(super) fn python_path(context: &Context<'_>) -> Option<Advice> {
+    without_unused(context, SearchKind::Python, "PYTHONPATH")
+}
+
+pub(super) fn library_path(context: &Context<'_>) -> Option<Advice> {
+    without_unused(context, SearchKind::Libraries, "LD_LIBRARY_PATH")
+}
+
+/// A variable without the folders that gave nothing, for this command alone: others may need them.
+fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Option<Advice> {
+    let is_asked = |kind| context.analysis.programs.iter().any(|one| one.searches == kind);
+    if search(context.report, kind).is_none() && !is_asked(kind) {
+        return None;
+    }
+    let path = context.analysis.header.variable(variable)?;
+    // The loader takes semicolons, too.
+    if path.contains(';') {
+        return None;
+    }
+    let folders = folders(context, context.has_moved, path.split(':'));
+    let (kept, unused) = split(&folders);
+    let command = shell_line(&context.report.totals.command);
+    let how = match kept.as_slice() {
+        [] => format!("env -u {variable} {command}"),
+        // An empty folder is the current one; an empty variable is none.
+        [""] => format!("{variable}=. {command}"),
+        kept => format!("{variable}={} {command}", quoted(&kept.join(":"))),
+    };
+    (!unused.is_empty()).then(|| Advice {
+        note: Some(format!("{} of {} folders gave nothing", unused.len(), folders.len())),
+        ..Advice::new(
+            format!("{variable} without the folders that gave nothing"),
+            saves(&folders),
+            how,
+        )
+    })
+}
+
+/// Folders of `sys.path` that come from elsewhere: Python asks for each of them at every import.
+pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
+    const ASKED_MIN: u32 = 10;
+    let names = &context.analysis.names;
+    let python = |program: &&super::super::ProgramTally| program.searches == SearchKind::Python;
+    context.analysis.programs.iter().find(python)?;
+    let library = names
+        .all()
+        .find(|name| names.component(*name) == b"encodings" && names.counts(*name).found() > 0);
+    let library = names.parent(library?);
+    // The library's folder is on sys.path; others may have come later.
+    let often = (names.counts(library).checked / 4).max(ASKED_MIN);
+    let variable = context.analysis.header.variable("PYTHONPATH").unwrap_or_default();
+    let own: Vec<_> =
+        variable.split(':').filter_map(|folder| context.absolute(folder, false)).collect();
+    let is_standard = |path: &[u8]| {
+        let last = base_name(path);
+        matches!(last, b"site-packages" | b"dist-packages" | b"bin")
+            || path == context.analysis.header.folder.as_bytes()
+    };
+    // It is listed once; a program that is started often is not.
+    let is_listed = |name: &Name| {
+        let counts = names.counts(*name);
+        counts.found() > counts.checked + counts.opened && !context.analysis.executed.contains(name)
+    };
+    let asked = names.all().filter(|name| names.counts(*name).checked >= often);
+    let asked = asked.filter(is_listed);
+    let others = asked.filter(|name| *name != library && !names.is_below(*name, library));
+    let paths: Vec<_> = others
+        .map(|name| names.path(name))
+        .filter(|path| !own.contains(path) && !is_standard(path))
+        .filter_map(|path| String::from_utf8(path).ok())
+        .collect();
+    let folders = folders(context, true, paths.iter().map(String::as_str));
+    let (_, unused) = split(&folders);
+    // Fewer may be something else that is asked about often.
+    (unused.len() >= 3).then(|| Advice {
+        note: Some("python3 -m site lists sys.path".to_owned()),
+        ..Advice::new(
+            format!("sys.path without {} folders that gave nothing", unused.len()),
+            saves(&folders),
+            format!("leave out of the program's sys.path, or of *.pth: {}", unused.join(" ")),
+        )
+    })
+}
+
+pub(super) fn include_options(context: &Context<'_>) -> Option<Advice> {
+    search(context.report, SearchKind::Includes)?;
+    let programs = &context.analysis.programs;
+    let options = programs.iter().flat_map(|program| &program.options);
+    let advice = fewer_options(context, options.filter(|one| one.kind == options::Kind::Include))?;
+    Some(Advice { title: format!("{} include folders fewer", advice.0), ..advice.1 })
+}
+
+/// A linker looks for each library in every folder of `-L`.
+pub(super) fn link_options(context: &Context<'_>) -> Option<Advice> {
+    let programs = &context.analysis.programs;
+    let options = |kind| {
+        let options = programs.iter().flat_map(|program| &program.options);
+        options.filter(move |one| one.kind == kind)
+    };
+    // A compiler passes on what it was told, and adds folders of its own.
+    let told = if options(options::Kind::Link).next().is_some() {
+        options::Kind::Link
+    } else {
+        options::Kind::Linker
+    };
+    let advice = fewer_options(context, options(told))?;
+    Some(Advice { title: format!("{} library folders fewer", advice.0), ..advice.1 })
+}
+
+/// Options whose folders gave nothing, and how many they are. No order changes by leaving some out.
+fn fewer_options<'a>(
+    context: &Context<'_>,
+    options: impl Iterator<Item = &'a options::Folder>,
+) -> Option<(usize, Advice)> {
+    let mut given: Vec<&options::Folder> = Vec::new();
+    for option in options {
+        if !given.iter().any(|known| known.option == option.option && known.folder == option.folder)
+        {
+            given.push(option);
+        }
+    }
+    let has_moved = given.iter().any(|option| option.has_moved);
+    let folders = folders(context, has_moved, given.iter().map(|option| option.folder.as_str()));
+    let word = |(option, _): (&&options::Folder, _)| option.word();
+    let part = |is_kept: bool| {
+        let all = given.iter().zip(&folders);
+        let part = all.filter(|(_, folder)| folder.saves.is_none() == is_kept);
+        part.map(word).collect::<Vec<_>>()
+    };
+    let (kept, unused) = (part(true), part(false));
+    let (count, all, form) = (unused.len(), given.len(), &given.first()?.option);
+    let how = if kept.is_empty() {
+        format!("drop all {all} options {form}")
+    } else if kept.len() < count {
+        format!("drop {count} of {all} options {form}, all but {}", kept.join(" "))
+    } else {
+        format!("drop {count} of {all} options {form}: {}", unused.join(" "))
+    };
+    let note = Some("they gave nothing here; other sources may need them".to_owned());
+    Some((count, Advice { note, ..Advice::new(String::new(), saves(&folders), how) }))
+}
+
+/// Java asks for each class in every folder of its class path.
+pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
+    let programs = &context.analysis.programs;
+    let java = programs.iter().find(|program| program.searches == SearchKind::Java)?;
+    let given = java.options.iter().filter(|one| one.kind == options::Kind::Classes);
+    let given: Vec<_> = given.collect();
+    let (option, path, has_moved) = match given.as_slice() {
+        [] => ("CLASSPATH", context.analysis.header.variable("CLASSPATH")?, context.has_moved),
+        [only] => (only.option.as_str(), only.folder.as_str(), only.has_moved),
+        // Whichever it was that a folder came from.
+        _ => return None,
+    };
+    let folders = folders(context, has_moved, path.split(':'));
+    let (kept, unused) = split(&folders);
+    let kept = match kept.as_slice() {
+        [] | [""] => ".".to_owned(),
+        kept => quoted(&kept.join(":")),
+    };
+    let how = if option == "CLASSPATH" {
+        format!("CLASSPATH={kept} {}", shell_line(&context.report.totals.command))
+    } else {
+        format!("java {option} {kept}")
+    };
+    (!unused.is_empty()).then(|| {
+        Advice::new(
+            format!("a class path without {} folders that gave nothing", unused.len()),
+            saves(&folders),
+            how,
+        )
+    })
+}
+
+/// The loader looks for each library in every folder of a program's `RUNPATH`.
+pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Libraries)?;
+    if search.unused_missed < super::SAVES_MIN {
+        return None;
+    }
+    let names = &context.analysis.names;
+    let programs = context.analysis.executed.iter().map(|name| names.path(*name));
+    let of_program = |program: Vec<u8>| {
+        let path = text(&context.disk.run_path(&program)?);
+        let program = text(&program);
+        let (origin, _) = program.rsplit_once('/')?;
+        let whole = |folder: &str| folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin);
+        let wholes: Vec<_> = path.split(':').map(whole).collect();
+        let folders = folders(context, true, wholes.iter().map(String::as_str));
+        let kept = path.split(':').zip(&folders).filter(|(_, folder)| folder.saves.is_none());
+        let kept = kept.map(|(given, _)| given).collect::<Vec<_>>();
+        let program_word = quoted(&program);
+        let how = if kept.iter().all(|folder| folder.is_empty()) {
+            format!("link without -rpath, or patchelf --remove-rpath {program_word}")
+        } else {
+            let kept = quoted(&kept.join(":"));
+            format!("link with -rpath {kept}, or patchelf --set-rpath {kept} {program_word}")
+        };
+        let count = folders.iter().filter(|folder| folder.saves.is_some()).count();
+        Some(Advice {
+            note: Some("what the program loads on other occasions may be in them".to_owned()),
+            ..Advice::new(
+                format!(
+                    "RUNPATH of {} without {count} folders",
+                    text(base_name(program.as_bytes()))
+                ),
+                saves(&folders),
+                how,
+            )
+        })
+    };
+    programs.filter_map(of_program).max_by_key(|advice| advice.saves)
+}

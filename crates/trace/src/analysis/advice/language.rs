@@ -1,0 +1,202 @@
+//! Locales, translations and descriptions of terminals.
+
+use super::super::names::Name;
+use super::super::report::SearchedFolder;
+use super::{Advice, Context, SearchKind, quoted, search, shell_line};
+use crate::analysis::report::text;
+
+const VARIABLES: [&str; 14] = [
+    "LC_ALL",
+    "LC_CTYPE",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "LC_COLLATE",
+    "LC_MONETARY",
+    "LC_MESSAGES",
+    "LC_PAPER",
+    "LC_NAME",
+    "LC_ADDRESS",
+    "LC_TELEPHONE",
+    "LC_MEASUREMENT",
+    "LC_IDENTIFICATION",
+    "LANG",
+];
+
+/// The folders of locales themselves, without those of translations.
+fn locales<'a>(context: &Context<'a>) -> Option<Vec<&'a SearchedFolder>> {
+    let search = search(context.report, SearchKind::Locale)?;
+    Some(search.folders.iter().filter(|folder| !is_translation(&folder.path)).collect())
+}
+
+fn is_translation(folder: &str) -> bool {
+    folder.ends_with("/LC_MESSAGES")
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Language and country, and the encoding as the C library compares it: `UTF-8` is `utf8`.
+fn normal(locale: &str) -> (&str, String) {
+    let (language, encoding) = locale.split_once('.').unwrap_or((locale, ""));
+    let letters = encoding.chars().filter(char::is_ascii_alphanumeric);
+    (language, letters.map(|letter| letter.to_ascii_lowercase()).collect())
+}
+
+/// The variables that name a locale, with its name.
+fn named<'a>(context: &Context<'a>) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let value = |name| context.analysis.header.variable(name).filter(|value| !value.is_empty());
+    VARIABLES.into_iter().filter_map(move |name| Some((name, value(name)?)))
+}
+
+/// The C library tries a locale's name as it is given before the form that it is installed under.
+pub(super) fn locale_name(context: &Context<'_>) -> Option<Advice> {
+    let folders = locales(context)?;
+    let mut settings = Vec::new();
+    let mut saves = 0;
+    for (variable, value) in named(context) {
+        let missed = folders.iter().find(|folder| last(&folder.path) == value && !folder.is_used);
+        let is_it = |folder: &&&SearchedFolder| {
+            folder.is_used && normal(last(&folder.path)) == normal(value)
+        };
+        let (Some(missed), Some(installed)) = (missed, folders.iter().find(is_it)) else {
+            continue;
+        };
+        // Two variables may have the same value.
+        if !settings.iter().any(|(_, known)| *known == last(&installed.path)) {
+            saves += missed.missed;
+        }
+        settings.push((variable, last(&installed.path)));
+    }
+    let settings = settings.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
+    let settings = settings.collect::<Vec<_>>().join(" ");
+    (!settings.is_empty()).then(|| {
+        Advice::new(
+            "the locale by the name that it is installed under",
+            saves,
+            format!("export {settings}"),
+        )
+    })
+}
+
+/// A locale of which nothing is there: the program runs in the locale `C`.
+pub(super) fn missing_locale(context: &Context<'_>) -> Option<Advice> {
+    let folders = locales(context)?;
+    let is_form = |folder: &str, value: &str| {
+        // de_DE.UTF-8, de_DE.utf8, de_DE, de.UTF-8, de.utf8, de
+        let (form, encoding) = normal(folder);
+        let (language, wanted) = normal(value);
+        let language = language.split('@').next().unwrap_or(language);
+        (form == language || Some(form) == language.split('_').next())
+            && (encoding.is_empty() || encoding == wanted)
+    };
+    let missing = named(context).find_map(|(variable, value)| {
+        let forms = folders.iter().filter(|folder| is_form(last(&folder.path), value));
+        let missed = forms.clone().map(|folder| folder.missed).sum::<u64>();
+        let is_missing = forms.clone().all(|folder| !folder.is_used) && forms.count() > 0;
+        is_missing.then_some((variable, value, missed))
+    });
+    let (variable, value, saves) = missing?;
+    Some(Advice {
+        note: Some(format!("or set {variable} to what is meant: locale -a lists what is there")),
+        ..Advice::new(
+            format!("the locale {value} is not installed"),
+            saves,
+            installation(context, value),
+        )
+    })
+}
+
+/// The command that makes a locale, and what it takes.
+fn installation(context: &Context<'_>, locale: &str) -> String {
+    let (language, _) = locale.split_once('.').unwrap_or((locale, ""));
+    let plain = language.split('@').next().unwrap_or(language);
+    let is_word = |word: &str| word.chars().all(|letter| letter.is_alphanumeric() || letter == '_');
+    let encoding = locale.split_once('.').map(|(_, encoding)| encoding);
+    let encoding = match encoding {
+        _ if !is_word(language) => None,
+        Some(encoding) if normal(locale).1 == "utf8" || encoding.is_empty() => Some("UTF-8"),
+        encoding => encoding,
+    };
+    let Some(encoding) = encoding else {
+        return format!("install the locale {}", quoted(locale));
+    };
+    let has = |path: &str| context.disk.has(path.as_bytes());
+    let make = format!("localedef -i {plain} -f {} {}", quoted(encoding), quoted(locale));
+    if has(&format!("/usr/share/i18n/locales/{plain}")) {
+        make
+    } else if has("/etc/debian_version") {
+        format!("apt-get install locales && {make}")
+    } else if has("/etc/fedora-release") || has("/etc/redhat-release") {
+        format!("dnf install glibc-langpack-{}", plain.split('_').next().unwrap_or(plain))
+    } else {
+        format!("install the sources of locales (Debian: locales), then {make}")
+    }
+}
+
+/// Translations are looked for in every form of the locale's name, for each program again.
+pub(super) fn translations(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Locale)?;
+    let folders = search.folders.iter().filter(|folder| is_translation(&folder.path));
+    // Where there is one, it is wanted.
+    if folders.clone().any(|folder| folder.opened + folder.found > 0) {
+        return None;
+    }
+    let command = shell_line(&context.report.totals.command);
+    let how = match context.analysis.header.variable("LC_ALL").filter(|value| !value.is_empty()) {
+        None => format!("LC_MESSAGES=C {command}"),
+        Some(all) => {
+            let others = named(context).filter(|(name, _)| name.starts_with("LC_"));
+            let unset = others.map(|(name, _)| format!("-u {name} ")).collect::<String>();
+            format!("env {unset}LANG={} LC_MESSAGES=C {command}", quoted(all))
+        }
+    };
+    Some(Advice {
+        note: Some("no translation is installed of what it asked for".to_owned()),
+        ..Advice::new(
+            "messages without translations",
+            folders.map(|folder| folder.missed).sum(),
+            how,
+        )
+    })
+}
+
+/// What describes a terminal is looked for in several folders, again by each program.
+pub(super) fn terminal(context: &Context<'_>) -> Option<Advice> {
+    let names = &context.analysis.names;
+    // A description is in a folder named after its first letter, or that letter's number.
+    let base = |name: Name| {
+        let letter = names.parent(name);
+        let first = *names.component(name).first()?;
+        let (component, base) = (names.component(letter), names.parent(letter));
+        let is_letter = component == [first] || component == format!("{first:x}").as_bytes();
+        let last = names.component(base);
+        (is_letter && matches!(last, b"terminfo" | b".terminfo")).then_some(base)
+    };
+    let asked = names.all().filter(|name| names.counts(*name).asked > 0);
+    let asked: Vec<_> = asked.filter_map(|name| Some((name, base(name)?))).collect();
+    let missed = |(name, _): &&(Name, Name)| names.counts(*name).missed > 0;
+    let found = |(name, _): &&(Name, Name)| names.counts(*name).found() > 0;
+    let most = asked.iter().filter(missed).max_by_key(|(name, _)| names.counts(*name).missed);
+    let terminal = names.component(most?.0);
+    let mut bases: Vec<_> = asked.iter().filter(found).map(|(_, base)| *base).collect();
+    bases.dedup();
+    let saves = asked.iter().map(|(name, _)| u64::from(names.counts(*name).missed)).sum();
+    let title = "the description of the terminal where it is";
+    match bases.as_slice() {
+        [] => Some(Advice::new(
+            format!("the terminal {} is not described", text(terminal)),
+            saves,
+            format!(
+                "install its description (Debian: ncurses-term; or infocmp {0} >{0}.ti where it is known, tic {0}.ti here)",
+                quoted(&text(terminal))
+            ),
+        )),
+        [base] if context.analysis.header.variable("TERMINFO").is_none() => {
+            let base = text(&names.path(*base));
+            let command = shell_line(&context.report.totals.command);
+            Some(Advice::new(title, saves, format!("TERMINFO={} {command}", quoted(&base))))
+        }
+        _ => None,
+    }
+}

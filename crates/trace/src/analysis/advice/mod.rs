@@ -1,0 +1,252 @@
+//! What would fix it: each with what it saves, and the exact command or setting.
+
+mod given;
+mod language;
+mod order;
+#[cfg(test)]
+mod safety;
+
+use serde::Serialize;
+
+use super::disk::Disk;
+use super::kind::SearchKind;
+use super::report::{Report, SearchPath, text};
+use super::{Analysis, HashMap};
+
+/// Something that would save look-ups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What is to be done, in a few words.
+    pub title: String,
+    /// How many look-ups it saves, at most.
+    pub saves: u64,
+    /// The command or the setting.
+    pub how: String,
+    /// The title of the advice that saves these as well.
+    pub part_of: Option<String>,
+    /// What else is to be known before it is followed.
+    pub note: Option<String>,
+}
+
+/// What advice is drawn from.
+struct Context<'a> {
+    analysis: &'a Analysis,
+    report: &'a Report,
+    disk: &'a dyn Disk,
+    /// Whether the command, or something that it started, went to another folder: relative names
+    /// in options may then be relative to any.
+    has_moved: bool,
+}
+
+/// Advice that saves less is not worth a line.
+const SAVES_MIN: u64 = 10;
+
+type Piece = fn(&Context<'_>) -> Option<Advice>;
+
+/// Everything that applies, the most saved first.
+pub(super) fn all(analysis: &Analysis, report: &Report, disk: &dyn Disk) -> Vec<Advice> {
+    const PIECES: [Piece; 19] = [
+        load_path,
+        real_paths,
+        unused_gems,
+        order::command_path,
+        given::include_options,
+        given::link_options,
+        given::class_path,
+        given::python_path,
+        given::python_folders,
+        given::library_path,
+        given::run_path,
+        missing_commands,
+        node_packages,
+        language::locale_name,
+        language::missing_locale,
+        language::translations,
+        language::terminal,
+        time_zone,
+        checks,
+    ];
+    let has_moved = analysis.has_moved();
+    let context = Context { analysis, report, disk, has_moved };
+    let mut all: Vec<_> = PIECES.iter().filter_map(|piece| piece(&context)).collect();
+    all.retain(|advice| advice.saves >= SAVES_MIN);
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.saves));
+    all
+}
+
+impl Advice {
+    fn new(title: impl Into<String>, saves: u64, how: String) -> Self {
+        Self { title: title.into(), saves, how, part_of: None, note: None }
+    }
+}
+
+impl Context<'_> {
+    /// A folder as names are kept: absolute, `..` left as it is, since what is before it may be a
+    /// link. `None`: nobody knows what it is relative to.
+    fn absolute(&self, folder: &str, has_moved: bool) -> Option<Vec<u8>> {
+        let base = if folder.starts_with('/') {
+            ""
+        } else if has_moved {
+            return None;
+        } else {
+            &self.analysis.header.folder
+        };
+        let components = base.split('/').chain(folder.split('/'));
+        let components = components.filter(|component| !matches!(*component, "" | "."));
+        Some(components.flat_map(|component| ["/", component]).collect::<String>().into_bytes())
+    }
+}
+
+fn search(report: &Report, kind: SearchKind) -> Option<&SearchPath> {
+    report.searches.iter().find(|search| search.kind == kind)
+}
+
+const LOAD_PATH: &str = "an index of the load path";
+
+fn load_path(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Ruby)?;
+    let how = format!("thruway run -- {}", shell_line(&context.report.totals.command));
+    Some(Advice::new(LOAD_PATH, search.missed, how))
+}
+
+fn real_paths(context: &Context<'_>) -> Option<Advice> {
+    let totals = &context.report.totals;
+    let how = if search(context.report, SearchKind::Ruby).is_some() {
+        format!("thruway run -- {}", shell_line(&totals.command))
+    } else if is_of_another(context) {
+        return None;
+    } else {
+        "in the program: keep the answer of realpath for every folder".to_owned()
+    };
+    let saves = totals.unlinked.saturating_sub(totals.link_names);
+    Some(Advice::new("remember the real paths of folders", saves, how))
+}
+
+fn unused_gems(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Ruby)?;
+    let gems = search.folders.iter().filter_map(|folder| Some((gem(&folder.path)?, folder)));
+    let unused: Vec<_> = gems.filter(|(_, folder)| !folder.is_used).collect();
+    let names: Vec<_> = unused.iter().take(3).map(|(name, _)| *name).collect();
+    (!unused.is_empty()).then(|| Advice {
+        part_of: Some(LOAD_PATH.to_owned()),
+        ..Advice::new(
+            format!("fewer gems: {} folders gave nothing", unused.len()),
+            unused.iter().map(|(_, folder)| folder.missed).sum(),
+            format!("leave out of the Gemfile what is not needed, such as {}", names.join(", ")),
+        )
+    })
+}
+
+/// The name of the gem that a folder belongs to.
+fn gem(folder: &str) -> Option<&str> {
+    let (_, gem) = folder.rsplit_once("/gems/").or_else(|| folder.rsplit_once("/extensions/"))?;
+    let is_name = |component: &&str| component.contains('-') && !component.contains("linux");
+    gem.split('/').find(is_name)
+}
+
+/// Commands that are in no folder of PATH, and yet are searched for in all of them.
+fn missing_commands(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Commands)?;
+    let names = &context.analysis.names;
+    let folders = search.folders.iter().filter_map(|folder| names.find(folder.path.as_bytes()));
+    let is_folder = names.marks(folders);
+    let mut commands: HashMap<&[u8], (u64, bool, bool)> = HashMap::default();
+    for name in names.all().filter(|name| is_folder[names.parent(*name).index()]) {
+        let counts = names.counts(name);
+        let command = commands.entry(names.component(name)).or_default();
+        command.0 += u64::from(counts.missed);
+        command.1 |= counts.asked > counts.missed;
+        command.2 |= context.analysis.commands_missed.contains(&name);
+    }
+    // What a compiler tries of its own accord is nothing that anybody could install.
+    let is_missing =
+        |(_, (_, is_there, is_command)): &(_, (u64, bool, bool))| !is_there && *is_command;
+    let mut missing: Vec<_> = commands.into_iter().filter(is_missing).collect();
+    missing.sort_by(|(one, (more, ..)), (other, (less, ..))| (less, one).cmp(&(more, other)));
+    let (most, _) = missing.first()?;
+    let most = text(most);
+    let title = match missing.len() {
+        1 => "a command that is nowhere in PATH".to_owned(),
+        count => format!("{count} commands that are nowhere in PATH"),
+    };
+    let saves = missing.iter().map(|(_, (missed, ..))| missed).sum();
+    let how = format!("install {most}, or ask for it once: command -v {}", quoted(&most));
+    Some(Advice::new(title, saves, how))
+}
+
+/// Node asks for a package in every `node_modules` between the file and the one that has it, and for
+/// each suffix again.
+fn node_packages(context: &Context<'_>) -> Option<Advice> {
+    let search = search(context.report, SearchKind::Node)?;
+    let mut words = context.report.totals.command.iter();
+    let is_script =
+        |word: &&String| [".js", ".mjs", ".cjs", ".ts"].iter().any(|suffix| word.ends_with(suffix));
+    let script = words.find(is_script).map_or("MAIN.js".to_owned(), |script| quoted(script));
+    Some(Advice {
+        note: Some("what is required by computed names stays outside: try it".to_owned()),
+        ..Advice::new(
+            "one file in the place of many in node_modules",
+            search.missed,
+            format!("npx esbuild {script} --bundle --platform=node --outfile=bundle.js"),
+        )
+    })
+}
+
+/// The C library looks at the time zone's file again and again, unless the variable names it.
+fn time_zone(context: &Context<'_>) -> Option<Advice> {
+    let repeated = &context.report.repeated;
+    let asked = repeated.iter().find(|repeated| repeated.name == "/etc/localtime")?;
+    context.analysis.header.variable("TZ").is_none().then(|| {
+        let how = "export TZ=:/etc/localtime".to_owned();
+        Advice::new("a time zone that is looked up once", asked.asked - 1, how)
+    })
+}
+
+fn checks(context: &Context<'_>) -> Option<Advice> {
+    let saves = context.report.totals.checked_then_opened;
+    let how = "in the program: let the open be the check".to_owned();
+    (!is_of_another(context)).then(|| Advice::new("open at once what is checked first", saves, how))
+}
+
+/// Whether most was asked by an interpreter or a compiler, which users do not write themselves.
+fn is_of_another(context: &Context<'_>) -> bool {
+    let programs = context.analysis.programs.iter();
+    let most = programs.max_by_key(|program| program.lookups);
+    most.is_some_and(|program| program.searches != SearchKind::Other)
+}
+
+/// Words as a shell takes them, on one line.
+#[must_use]
+pub fn shell_line(words: &[String]) -> String {
+    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    line.replace(['\n', '\t'], " ")
+}
+
+/// A word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_needs_it() {
+        let words = ["ruby", "-e", "puts 'x'"].map(str::to_owned);
+        assert_eq!(shell_line(&words), r"ruby -e 'puts '\''x'\'''");
+    }
+
+    #[test]
+    fn a_gem_is_named_by_its_folder() {
+        assert_eq!(gem("/var/lib/gems/3.1.0/gems/builder-3.2.4/lib"), Some("builder-3.2.4"));
+        let extension = "/var/lib/gems/3.1.0/extensions/x86_64-linux/3.1.0/json-2.6";
+        assert_eq!(gem(extension), Some("json-2.6"));
+        assert_eq!(gem("/usr/lib/ruby/vendor_ruby"), None);
+    }
+}

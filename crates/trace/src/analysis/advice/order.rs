@@ -1,0 +1,187 @@
+//! Another order of `PATH`, under which every command is the same file as before: of those in the
+//! recording, and of all others that are on the disk.
+
+use super::super::disk::Listing;
+use super::super::names::Name;
+use super::{Advice, Context, SearchKind, quoted, search};
+use crate::analysis::{HashMap, report::text};
+
+/// A folder of `PATH`.
+struct Entry<'a> {
+    text: &'a str,
+    name: Option<Name>,
+    /// What the command found in it.
+    found: Vec<&'a [u8]>,
+    listing: Option<Listing>,
+}
+
+/// Why a folder stays where it is.
+enum Conflict {
+    /// A later folder has this name, too, and it is another file.
+    Shadows(Vec<u8>, String),
+    /// Nobody knows what is in it.
+    Unknown,
+}
+
+const TITLE: &str = "folders of PATH in the order of their use";
+
+/// Folders that gave nothing go to the end, unless one has a name in common with a folder behind it.
+/// Those that gave something keep their order.
+pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
+    search(context.report, SearchKind::Commands)?;
+    let path = context.analysis.header.variable("PATH")?;
+    let mut entries = entries(context, path);
+    let is_candidate: Vec<_> =
+        entries.iter().map(|entry| entry.found.is_empty() && entry.is_absolute()).collect();
+    // The disk is left alone where there is too little to gain.
+    if saved(context, &entries, &is_candidate) < super::SAVES_MIN {
+        return None;
+    }
+    for entry in &mut entries {
+        entry.listing = entry.is_absolute().then(|| context.disk.list(entry.path()));
+    }
+    if entries.iter().any(Entry::is_elsewhere) {
+        return Some(Advice::new(
+            TITLE,
+            saved(context, &entries, &is_candidate),
+            "ask for this report on the machine of the recording: other folders are here".into(),
+        ));
+    }
+    let (is_moved, mut notes) = moved(context, &entries, &is_candidate);
+    let part = |wanted: bool| {
+        let with = entries.iter().zip(&is_moved).filter(move |(_, moved)| **moved == wanted);
+        with.map(|(entry, _)| entry.text)
+    };
+    let order = part(false).chain(part(true)).collect::<Vec<_>>().join(":");
+    notes.truncate(1);
+    (order != path).then(|| Advice {
+        note: notes.pop(),
+        ..Advice::new(
+            TITLE,
+            saved(context, &entries, &is_moved),
+            format!("export PATH={}", quoted(&order)),
+        )
+    })
+}
+
+impl Entry<'_> {
+    fn path(&self) -> &[u8] {
+        trimmed(self.text).as_bytes()
+    }
+
+    /// What the others are depends on the current folder.
+    fn is_absolute(&self) -> bool {
+        self.text.starts_with('/')
+    }
+
+    /// Whether the disk does not have what the command found.
+    fn is_elsewhere(&self) -> bool {
+        match &self.listing {
+            Some(Listing::Missing) => !self.found.is_empty(),
+            Some(Listing::Names(names)) => self.found.iter().any(|found| !names.contains(*found)),
+            Some(Listing::Unknown) | None => false,
+        }
+    }
+}
+
+fn trimmed(folder: &str) -> &str {
+    let trimmed = folder.trim_end_matches('/');
+    if trimmed.is_empty() && !folder.is_empty() { "/" } else { trimmed }
+}
+
+/// Each folder once: the second of two equal ones gives nothing that the first has not.
+fn entries<'a>(context: &Context<'a>, path: &'a str) -> Vec<Entry<'a>> {
+    let names = &context.analysis.names;
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    for text in path.split(':') {
+        if !entries.iter().any(|entry| trimmed(entry.text) == trimmed(text)) {
+            let name = names.find(trimmed(text).as_bytes()).filter(|_| text.starts_with('/'));
+            entries.push(Entry { text, name, found: Vec::new(), listing: None });
+        }
+    }
+    let places = places(&entries);
+    let is_folder = names.marks(places.keys().copied());
+    for name in names.all().filter(|name| is_folder[names.parent(*name).index()]) {
+        if names.counts(name).found() > 0
+            && let Some(place) = places.get(&names.parent(name))
+        {
+            entries[*place].found.push(names.component(name));
+        }
+    }
+    entries
+}
+
+/// By name: which entry it is.
+fn places(entries: &[Entry<'_>]) -> HashMap<Name, usize> {
+    let known = entries.iter().enumerate();
+    known.filter_map(|(place, entry)| Some((entry.name?, place))).collect()
+}
+
+/// Misses in folders that go, for names that a later folder has.
+fn saved(context: &Context<'_>, entries: &[Entry<'_>], is_moved: &[bool]) -> u64 {
+    let names = &context.analysis.names;
+    let places = places(entries);
+    let is_folder = names.marks(places.keys().copied());
+    let mut last: HashMap<&[u8], usize> = HashMap::default();
+    for (place, entry) in entries.iter().enumerate() {
+        last.extend(entry.found.iter().map(|found| (*found, place)));
+    }
+    let missed = names.all().filter(|name| names.counts(*name).missed > 0);
+    let inside = missed.filter(|name| is_folder[names.parent(*name).index()]);
+    let saved = inside.filter(|name| {
+        let place = places.get(&names.parent(*name)).copied().unwrap_or(0);
+        is_moved[place] && last.get(names.component(*name)).is_some_and(|last| *last > place)
+    });
+    saved.map(|name| u64::from(names.counts(name).missed)).sum()
+}
+
+/// Which folders go behind all others, and why the rest of the candidates stays.
+fn moved(
+    context: &Context<'_>,
+    entries: &[Entry<'_>],
+    is_candidate: &[bool],
+) -> (Vec<bool>, Vec<String>) {
+    let (mut is_moved, mut notes) = (is_candidate.to_vec(), Vec::new());
+    // From the end on, all that stays behind a folder is known.
+    for place in (0..entries.len()).rev().filter(|place| is_candidate[*place]) {
+        let behind = (place + 1..entries.len()).filter(|behind| !is_moved[*behind]);
+        let conflict =
+            behind.filter_map(|behind| conflict(context, &entries[place], &entries[behind])).next();
+        is_moved[place] = conflict.is_none();
+        let folder = entries[place].text;
+        notes.extend(conflict.map(|conflict| match conflict {
+            Conflict::Shadows(name, other) => {
+                format!("{folder} stays before {other}: both have {}", text(&name))
+            }
+            Conflict::Unknown => format!("{folder} stays: what is in it cannot be compared"),
+        }));
+    }
+    notes.reverse();
+    (is_moved, notes)
+}
+
+/// Why one folder may not go behind another.
+fn conflict(context: &Context<'_>, one: &Entry<'_>, other: &Entry<'_>) -> Option<Conflict> {
+    let (Some(here), Some(there)) = (&one.listing, &other.listing) else {
+        return Some(Conflict::Unknown);
+    };
+    let (Listing::Names(here), Listing::Names(there)) = (here, there) else {
+        let is_empty = |one: &Listing| match one {
+            Listing::Missing => true,
+            Listing::Unknown => false,
+            Listing::Names(names) => names.is_empty(),
+        };
+        return (!is_empty(here) && !is_empty(there)).then_some(Conflict::Unknown);
+    };
+    if context.disk.is_same(one.path(), other.path()) {
+        return None;
+    }
+    let in_folder = |folder: &[u8], name: &[u8]| [folder, b"/", name].concat();
+    let (few, many) = if here.len() < there.len() { (here, there) } else { (there, here) };
+    let differs = |name: &&Vec<u8>| {
+        !context.disk.is_same(&in_folder(one.path(), name), &in_folder(other.path(), name))
+    };
+    // The first by name, so that the same report always says the same.
+    let shared = few.iter().filter(|name| many.contains(*name)).filter(differs).min()?;
+    Some(Conflict::Shadows(shared.clone(), other.text.to_owned()))
+}

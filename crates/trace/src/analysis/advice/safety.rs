@@ -1,0 +1,391 @@
+//! Advice is followed, in trees of folders that chance has made: every name is the same file as before.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::super::disk::{Disk, Listing};
+use super::super::{Advice, Analysis};
+use crate::Outcome;
+use crate::call::Call;
+use crate::event::{Called, Deed, Event};
+use crate::recording::{Header, Sink};
+
+/// Cases of each kind; each takes a millisecond in a debug build.
+const CASES: u64 = 1_000;
+
+/// Numbers that look like chance, the same ones each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn is(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// A folder of the tree.
+#[derive(Debug, Default, Clone)]
+struct Folder {
+    /// By name: which file it is. Two names may lead to one.
+    files: BTreeMap<String, u64>,
+    is_closed: bool,
+}
+
+/// A disk of folders, by their paths. What is not here is missing.
+#[derive(Debug, Default, Clone)]
+struct Tree(BTreeMap<String, Folder>);
+
+impl Tree {
+    fn new(chance: &mut Chance, folders: u64) -> Self {
+        let mut tree = Self::default();
+        for number in 0..folders {
+            let mut folder = Folder { is_closed: chance.is(12), ..Folder::default() };
+            for name in 0..8 {
+                if chance.is(25) {
+                    folder.files.insert(format!("n{name}"), chance.below(30));
+                }
+            }
+            if !chance.is(10) {
+                tree.0.insert(format!("/p/{number}"), folder);
+            }
+        }
+        tree.0.insert(
+            "/work/bin".to_owned(),
+            Folder { files: BTreeMap::from([("n1".into(), 77)]), is_closed: false },
+        );
+        tree
+    }
+
+    /// What a look-up says: a file, or an error.
+    fn ask(&self, path: &str) -> Result<u64, i64> {
+        const ENOENT: i64 = -2;
+        const EACCES: i64 = -13;
+        let (folder, name) = path.rsplit_once('/').unwrap_or_default();
+        let folder = self.0.get(folder).ok_or(ENOENT)?;
+        if folder.is_closed {
+            return Err(EACCES);
+        }
+        folder.files.get(name).copied().ok_or(ENOENT)
+    }
+
+    /// The first file of this name.
+    fn find(&self, folders: &[String], name: &str) -> Option<u64> {
+        folders.iter().find_map(|folder| self.ask(&format!("{folder}/{name}")).ok())
+    }
+}
+
+impl Disk for Tree {
+    fn list(&self, folder: &[u8]) -> Listing {
+        match self.0.get(str::from_utf8(folder).unwrap()) {
+            None => Listing::Missing,
+            Some(folder) if folder.is_closed => Listing::Unknown,
+            Some(folder) => {
+                Listing::Names(folder.files.keys().map(|name| name.clone().into_bytes()).collect())
+            }
+        }
+    }
+
+    fn is_same(&self, one: &[u8], other: &[u8]) -> bool {
+        let ask = |path| self.ask(str::from_utf8(path).unwrap()).ok();
+        ask(one).is_some_and(|one| ask(other) == Some(one))
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.ask(str::from_utf8(path).unwrap()).is_ok()
+    }
+
+    fn run_path(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// A recording that is made up, call by call.
+struct Recording(Analysis);
+
+impl Recording {
+    fn new(program: &[&str], variables: &[(&str, &str)]) -> Self {
+        let text = |text: &&str| (*text).to_owned();
+        let variables = variables.iter().map(|(name, value)| (text(name), text(value)));
+        let mut recording = Self(Analysis::new(Header {
+            command: program.iter().map(text).collect(),
+            folder: "/work".to_owned(),
+            variables: variables.collect(),
+            machine: "x86_64".to_owned(),
+            ..Header::default()
+        }));
+        recording.push(Deed::Became(program.iter().map(|word| word.as_bytes()).collect()));
+        recording
+    }
+
+    fn push(&mut self, deed: Deed<'_>) {
+        self.0.event(&Event { at_ns: 1, process: 1, thread: 1, deed });
+    }
+
+    fn call(&mut self, call: &str, path: &str, result: i64) {
+        let call = Call::named(call).unwrap();
+        let names = [path.as_bytes(), b""];
+        self.push(Deed::Called(Called { call, took_ns: 1, result, flags: 0, names }));
+    }
+
+    /// A search: each folder is asked until one has the name.
+    fn search(&mut self, tree: &Tree, call: &str, folders: &[String], name: &str) {
+        for folder in folders {
+            let path = format!("{folder}/{name}");
+            let answer = tree.ask(&path);
+            self.call(call, &path, answer.map_or_else(|error| error, |_| 3));
+            if answer.is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn advice(mut self, disk: &Tree) -> Vec<Advice> {
+        self.0.report(&Outcome::cut_short(1), disk).advice
+    }
+}
+
+fn absolute(folder: &str) -> String {
+    match folder {
+        "" => "/work".to_owned(),
+        folder if folder.starts_with('/') => folder.trim_end_matches('/').to_owned(),
+        folder => format!("/work/{folder}"),
+    }
+}
+
+fn all_absolute(list: &str) -> Vec<String> {
+    list.split(':').map(absolute).collect()
+}
+
+/// Folders in an order of chance, some of them twice, or relative.
+fn list(chance: &mut Chance, folders: u64, is_relative: bool) -> String {
+    let mut list: Vec<_> = (0..folders).map(|number| format!("/p/{number}")).collect();
+    for place in (1..list.len()).rev() {
+        list.swap(place, chance.below(place as u64 + 1) as usize);
+    }
+    if chance.is(20) {
+        let again = list[0].clone() + "/";
+        list.insert(chance.below(folders) as usize, again);
+    }
+    if is_relative && chance.is(20) {
+        list.insert(chance.below(folders) as usize, "bin".to_owned());
+    }
+    list.join(":")
+}
+
+/// What a shell would make of the word.
+fn unquoted(word: &str) -> String {
+    word.trim_matches('\'').to_owned()
+}
+
+fn names() -> impl Iterator<Item = String> {
+    (0..8).map(|name| format!("n{name}"))
+}
+
+#[test]
+fn another_order_of_path_runs_the_same_programs() {
+    let (mut followed, mut stayed) = (0, 0);
+    for case in 0..CASES {
+        let mut chance = Chance(case);
+        let folders = 3 + chance.below(5);
+        let tree = Tree::new(&mut chance, folders);
+        let path = list(&mut chance, folders, true);
+        let mut recording = Recording::new(&["sh", "-c", "x"], &[("PATH", &path)]);
+        for _ in 0..1 + chance.below(3) {
+            let name = format!("n{}", chance.below(9));
+            for _ in 0..12 {
+                recording.search(&tree, "newfstatat", &all_absolute(&path), &name);
+            }
+        }
+        let advice = recording.advice(&tree);
+        let order = advice.iter().find_map(|one| one.how.strip_prefix("export PATH="));
+        stayed += usize::from(advice.iter().any(|one| one.note.is_some()));
+        let Some(order) = order.map(unquoted) else { continue };
+        followed += 1;
+        let (before, after) = (all_absolute(&path), all_absolute(&order));
+        let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(set(&before), set(&after), "no folder is lost");
+        for name in names() {
+            let (old, new) = (tree.find(&before, &name), tree.find(&after, &name));
+            assert_eq!(old, new, "case {case}: {name} of {path}, then {order}\n{tree:?}");
+        }
+    }
+    assert!(followed > 100 && stayed > 20, "{followed} {stayed}");
+}
+
+/// A variable without folders, for what the command asked for.
+fn assert_variable_is_safe(variable: &str, program: &[&str], of_name: fn(&str) -> String) {
+    let mut followed = 0;
+    for case in 0..CASES {
+        let mut chance = Chance(case);
+        let folders = 4 + chance.below(5);
+        let mut tree = Tree::new(&mut chance, folders);
+        for folder in tree.0.values_mut() {
+            let files = std::mem::take(&mut folder.files);
+            folder.files = files.into_iter().map(|(name, file)| (of_name(&name), file)).collect();
+        }
+        let path = list(&mut chance, folders, true);
+        let mut recording = Recording::new(program, &[(variable, &path)]);
+        let asked: HashSet<_> =
+            (0..1 + chance.below(3)).map(|_| of_name(&format!("n{}", chance.below(9)))).collect();
+        for name in &asked {
+            for _ in 0..12 {
+                recording.search(&tree, "openat", &all_absolute(&path), name);
+            }
+        }
+        let advice = recording.advice(&tree);
+        let new = advice.iter().find_map(|one| {
+            let unset = one.how.starts_with(&format!("env -u {variable} ")).then(String::new);
+            let set = one.how.strip_prefix(&format!("{variable}="));
+            unset
+                .map(|_| None)
+                .or(set.map(|rest| rest.split_once(' ').map(|(value, _)| unquoted(value))))
+        });
+        let Some(new) = new else { continue };
+        followed += 1;
+        let after = new.as_deref().map(all_absolute).unwrap_or_default();
+        for name in &asked {
+            let old = tree.find(&all_absolute(&path), name);
+            assert_eq!(
+                old,
+                tree.find(&after, name),
+                "case {case}: {name} of {path}, then {after:?}"
+            );
+        }
+    }
+    assert!(followed > 100, "{followed}");
+}
+
+#[test]
+fn a_shorter_library_path_loads_the_same_libraries() {
+    assert_variable_is_safe("LD_LIBRARY_PATH", &["prog"], |name| format!("lib{name}.so"));
+}
+
+#[test]
+fn a_shorter_python_path_imports_the_same_modules() {
+    assert_variable_is_safe("PYTHONPATH", &["python3", "-c", "x"], |name| format!("{name}.py"));
+}
+
+/// What is left of options `given` when the advice is followed.
+fn followed(how: &str, given: &[String]) -> Option<Vec<String>> {
+    let rest = how.strip_prefix("drop ")?;
+    if rest.starts_with("all ") {
+        return Some(Vec::new());
+    }
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let left = |is_left: &dyn Fn(&String) -> bool| {
+        given.iter().filter(|one| is_left(one)).cloned().collect()
+    };
+    if let Some((_, kept)) = rest.split_once("all but ") {
+        let kept = words(kept);
+        return Some(left(&|one| kept.contains(one)));
+    }
+    let dropped = words(rest.split_once(": ")?.1);
+    Some(left(&|one| !dropped.contains(one)))
+}
+
+/// Fewer options of a compiler find the same files, in the order that they had.
+fn assert_options_are_safe(form: &str, program: &[&str], of_name: fn(&str) -> String) {
+    let mut advised = 0;
+    for case in 0..CASES {
+        let mut chance = Chance(case);
+        let folders = 4 + chance.below(5);
+        let mut tree = Tree::new(&mut chance, folders);
+        for folder in tree.0.values_mut() {
+            let files = std::mem::take(&mut folder.files);
+            folder.files = files.into_iter().map(|(name, file)| (of_name(&name), file)).collect();
+        }
+        let path = list(&mut chance, folders, true);
+        let given: Vec<_> = path.split(':').map(|folder| format!("{form}{folder}")).collect();
+        let words: Vec<_> =
+            program.iter().copied().chain(given.iter().map(String::as_str)).collect();
+        let mut recording = Recording::new(&words, &[]);
+        let asked: HashSet<_> =
+            (0..2 + chance.below(4)).map(|_| of_name(&format!("n{}", chance.below(9)))).collect();
+        for name in &asked {
+            for _ in 0..6 {
+                recording.search(&tree, "openat", &all_absolute(&path), name);
+            }
+        }
+        let advice = recording.advice(&tree);
+        let Some(left) = advice.iter().find_map(|one| followed(&one.how, &given)) else { continue };
+        advised += 1;
+        let after: Vec<_> = left.iter().map(|option| absolute(&option[2..])).collect();
+        for name in &asked {
+            let old = tree.find(&all_absolute(&path), name);
+            assert_eq!(
+                old,
+                tree.find(&after, name),
+                "case {case}: {name} of {path}, then {after:?}"
+            );
+        }
+    }
+    assert!(advised > 100, "{advised}");
+}
+
+#[test]
+fn fewer_include_options_find_the_same_headers() {
+    assert_options_are_safe("-I", &["cc1"], |name| format!("{name}.h"));
+}
+
+#[test]
+fn fewer_library_options_find_the_same_libraries() {
+    assert_options_are_safe("-L", &["ld"], |name| format!("lib{name}.so"));
+}
+
+#[test]
+fn a_folder_that_may_not_be_read_gave_nothing() {
+    let mut tree = Tree::default();
+    let folder = |is_closed, names: &[&str]| Folder {
+        files: names.iter().map(|name| ((*name).to_owned(), 1)).collect(),
+        is_closed,
+    };
+    tree.0.insert("/closed".into(), folder(true, &["job"]));
+    tree.0.insert("/empty".into(), folder(false, &[]));
+    tree.0.insert("/bin".into(), folder(false, &["job"]));
+    let path = "/empty:/closed:/bin";
+    let mut recording = Recording::new(&["sh"], &[("PATH", path)]);
+    for _ in 0..12 {
+        recording.search(&tree, "newfstatat", &all_absolute(path), "job");
+    }
+    let advice = recording.advice(&tree);
+    let order = advice.iter().find(|one| one.how.starts_with("export PATH=")).unwrap();
+    // What is in it cannot be compared, so it does not move; and it is not put first.
+    assert_eq!(order.how, "export PATH=/closed:/bin:/empty");
+    assert_eq!(order.note.as_deref(), Some("/closed stays: what is in it cannot be compared"));
+}
+
+#[test]
+fn a_command_that_was_not_run_stays_the_same() {
+    let mut tree = Tree::default();
+    let folder = |files: &[(&str, u64)]| Folder {
+        files: files.iter().map(|(name, file)| ((*name).to_owned(), *file)).collect(),
+        is_closed: false,
+    };
+    tree.0.insert("/own".into(), folder(&[("deploy", 1)]));
+    tree.0.insert("/bin".into(), folder(&[("deploy", 2), ("job", 3)]));
+    let mut recording = Recording::new(&["sh"], &[("PATH", "/own:/bin")]);
+    for _ in 0..12 {
+        recording.search(&tree, "newfstatat", &all_absolute("/own:/bin"), "job");
+    }
+    assert_eq!(recording.advice(&tree), []);
+}
+
+#[test]
+fn a_disk_without_what_was_found_is_not_asked() {
+    let mut tree = Tree::default();
+    tree.0.insert("/bin".into(), Folder { files: [("job".into(), 1)].into(), is_closed: false });
+    let mut recording = Recording::new(&["sh"], &[("PATH", "/own:/bin")]);
+    for _ in 0..12 {
+        recording.search(&tree, "newfstatat", &all_absolute("/own:/bin"), "job");
+    }
+    let advice = recording.advice(&Tree::default());
+    let how: Vec<_> = advice.iter().map(|one| one.how.as_str()).collect();
+    assert_eq!(
+        how,
+        ["ask for this report on the machine of the recording: other folders are here"]
+    );
+}
