@@ -2,6 +2,7 @@
 
 mod advice;
 mod browser;
+mod choice;
 #[cfg(feature = "ebpf")]
 mod ebpf;
 mod names;

@@ -23,6 +23,9 @@ pub trait Disk {
     /// Whether there is a file or a folder.
     fn has(&self, path: &[u8]) -> bool;
 
+    /// Whether a program gets the rights of its owner or group, and is not `user`'s own.
+    fn has_rights(&self, program: &[u8], user: u32) -> bool;
+
     /// Where a program of the format ELF looks for libraries: its `RUNPATH`, or its `RPATH`.
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>>;
 }
@@ -88,6 +91,16 @@ impl Disk for LocalDisk {
 
     fn has(&self, name: &[u8]) -> bool {
         fs::metadata(path(name)).is_ok()
+    }
+
+    fn has_rights(&self, program: &[u8], user: u32) -> bool {
+        const OWNERS: u32 = 0o4000;
+        // Without the right to run, the bit means something else.
+        const GROUPS: u32 = 0o2010;
+        let has = |mode: u32, bits: u32| mode & bits == bits;
+        fs::metadata(path(program)).is_ok_and(|file| {
+            has(file.mode(), GROUPS) || (has(file.mode(), OWNERS) && file.uid() != user)
+        })
     }
 
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>> {

@@ -13,6 +13,7 @@ mod names;
 mod options;
 mod report;
 mod search;
+mod selection;
 mod timeline;
 
 use hashbrown::DefaultHashBuilder;
@@ -30,8 +31,9 @@ pub use disk::{Disk, Listing, LocalDisk};
 pub use kind::SearchKind;
 pub use names::{Counts, Name, Names};
 pub use report::{
-    CallCount, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix, Totals,
+    CallCount, Cut, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix, Totals,
 };
+pub use selection::Selection;
 pub use timeline::Moment;
 
 /// With a hash that is fast on small keys: some are looked up for every call.

@@ -40,12 +40,26 @@ pub struct Report {
     /// What would fix it, the most saved first.
     #[serde(skip)]
     pub advice: Vec<Advice>,
+    /// Lists that were longer than is shown.
+    #[serde(skip)]
+    pub cuts: Vec<Cut>,
     /// Look-ups over time.
     #[serde(skip)]
     pub moments: Vec<Moment>,
     /// How long a moment is.
     #[serde(skip)]
     pub moment_ns: u64,
+}
+
+/// A list of which only the beginning is in the report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cut {
+    /// Which list: `folder`, `suffix` or `repeated`.
+    pub list: &'static str,
+    /// How many of it are in the report.
+    pub shown: u64,
+    /// How many there are.
+    pub all: u64,
 }
 
 /// Numbers of a whole recording.
@@ -116,6 +130,8 @@ pub struct Totals {
     pub stops: u64,
     /// Calls that the tracer noted itself.
     pub traced: u64,
+    /// Programs with set-user-ID or set-group-ID bits, which ran without the rights that these give.
+    pub without_rights: Vec<String>,
 }
 
 /// A system call's numbers.
@@ -229,15 +245,17 @@ impl Analysis {
             self.bases.push(&thread.search, &self.names);
         }
         let (moment_ns, moments) = self.timeline.moments();
+        let mut cuts = Vec::new();
         let mut report = Report {
-            totals: self.totals(outcome),
+            totals: Totals { without_rights: self.without_rights(disk), ..self.totals(outcome) },
             calls: self.call_counts(),
             searches: self.search_paths(),
-            folders: self.folders(),
-            suffixes: self.suffix_counts(),
-            repeated: self.repeated(),
+            folders: self.folders(&mut cuts),
+            suffixes: self.suffix_counts(&mut cuts),
+            repeated: self.repeated(&mut cuts),
             programs: self.program_counts(),
             advice: Vec::new(),
+            cuts,
             moments: moments.to_vec(),
             moment_ns,
         };
@@ -292,7 +310,21 @@ impl Analysis {
             threads: tally.threads,
             stops: outcome.stops,
             traced: outcome.traced,
+            without_rights: Vec::new(),
         }
+    }
+
+    /// The kernel takes those rights from a program that is traced, unless the tracer is root.
+    fn without_rights(&self, disk: &dyn Disk) -> Vec<String> {
+        let is_traced = self.header.backend != Backend::Ebpf;
+        let Some(user) = self.header.user.filter(|user| *user != 0 && is_traced) else {
+            return Vec::new();
+        };
+        let programs = self.executed.iter().map(|name| self.names.path(*name));
+        let programs = programs.filter(|program| disk.has_rights(program, user));
+        let mut programs: Vec<_> = programs.map(|program| text(&program)).collect();
+        programs.sort();
+        programs
     }
 
     fn call_counts(&self) -> Vec<CallCount> {
@@ -337,7 +369,7 @@ impl Analysis {
         paths
     }
 
-    fn folders(&self) -> Vec<Folder> {
+    fn folders(&self, cuts: &mut Vec<Cut>) -> Vec<Folder> {
         let mut sums: Vec<(Name, Counts64)> = Vec::new();
         // Where each folder's sum is.
         let mut places: Vec<Option<NonZeroU32>> = vec![None; self.names.count()];
@@ -352,7 +384,7 @@ impl Analysis {
         }
         sums.retain(|(_, sum)| sum.wasted > 0);
         sums.sort_by_key(|(name, sum)| (std::cmp::Reverse(sum.wasted), *name));
-        sums.truncate(LIST_MAX);
+        cut(&mut sums, "folder", cuts);
         let folder = |(name, sum): (Name, Counts64)| Folder {
             path: text(&self.names.path(name)),
             asked: sum.asked,
@@ -363,7 +395,7 @@ impl Analysis {
         sums.into_iter().map(folder).collect()
     }
 
-    fn suffix_counts(&self) -> Vec<Suffix> {
+    fn suffix_counts(&self, cuts: &mut Vec<Cut>) -> Vec<Suffix> {
         let missed = self.suffixes.iter().filter(|(_, tally)| tally.missed > 0);
         let mut suffixes: Vec<_> = missed
             .map(|(suffix, tally)| Suffix {
@@ -375,11 +407,11 @@ impl Analysis {
         suffixes.sort_by(|one, other| {
             other.missed.cmp(&one.missed).then_with(|| one.suffix.cmp(&other.suffix))
         });
-        suffixes.truncate(LIST_MAX);
+        cut(&mut suffixes, "suffix", cuts);
         suffixes
     }
 
-    fn repeated(&self) -> Vec<Repeated> {
+    fn repeated(&self, cuts: &mut Vec<Cut>) -> Vec<Repeated> {
         // Walks along a path ask for the folders at its start most often, and are told of elsewhere.
         let asked = |name: &Name| {
             let counts = self.names.counts(*name);
@@ -387,7 +419,7 @@ impl Analysis {
         };
         let mut again: Vec<_> = self.names.all().filter(|name| asked(name) > 1).collect();
         again.sort_by_key(|name| (std::cmp::Reverse(asked(name)), *name));
-        again.truncate(LIST_MAX);
+        cut(&mut again, "repeated", cuts);
         let repeated = |name: Name| {
             let counts = self.names.counts(name);
             Repeated {
@@ -414,6 +446,14 @@ impl Analysis {
             other.lookups.cmp(&one.lookups).then_with(|| one.program.cmp(&other.program))
         });
         programs
+    }
+}
+
+/// Shortens a list that is too long, and notes it.
+fn cut<T>(all: &mut Vec<T>, list: &'static str, cuts: &mut Vec<Cut>) {
+    if all.len() > LIST_MAX {
+        cuts.push(Cut { list, shown: LIST_MAX as u64, all: all.len() as u64 });
+        all.truncate(LIST_MAX);
     }
 }
 

@@ -187,13 +187,23 @@ impl<'a> Name<'a> {
 
 /// The first line.
 pub(super) fn header(line: &[u8]) -> Result<Header, String> {
-    let header: Header = serde_json::from_slice(line)
-        .map_err(|_| "this is no recording of thruway trace".to_owned())?;
-    if header.thruway != "trace" {
-        return Err("this is no recording of thruway trace".to_owned());
+    /// What every format has.
+    #[derive(Deserialize)]
+    struct Kind {
+        thruway: String,
+        format: u32,
     }
-    if header.format > super::FORMAT {
-        return Err(format!("format {} is newer than this thruway", header.format));
+    const OTHER: &str = "this is no recording of thruway trace";
+    let kind: Kind = serde_json::from_slice(line).map_err(|_| OTHER)?;
+    if kind.thruway != "trace" {
+        return Err(OTHER.to_owned());
     }
-    Ok(header)
+    if kind.format > super::FORMAT {
+        return Err(format!(
+            "its format is {}, and this thruway reads formats up to {}: take a newer one",
+            kind.format,
+            super::FORMAT
+        ));
+    }
+    Ok(serde_json::from_slice(line).map_err(|_| OTHER)?)
 }

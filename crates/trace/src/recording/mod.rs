@@ -50,6 +50,9 @@ pub struct Header {
     pub machine: String,
     /// When it started, in seconds since 1970.
     pub started: u64,
+    /// The effective user id that it was recorded with; older recordings do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
 }
 
 impl Header {
@@ -79,6 +82,7 @@ impl Header {
             ),
             machine: text(system.machine().to_bytes()),
             started: now.map_or(0, |now| now.as_secs()),
+            user: Some(rustix::process::geteuid().as_raw()),
         }
     }
 
@@ -91,7 +95,7 @@ impl Header {
 
 /// Whether a variable says where to search, or in which language.
 fn is_about_searches(name: &str) -> bool {
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 20] = [
         "PATH",
         "LD_LIBRARY_PATH",
         "LD_PRELOAD",
@@ -108,6 +112,9 @@ fn is_about_searches(name: &str) -> bool {
         "LANG",
         "LANGUAGE",
         "TZ",
+        "CLASSPATH",
+        "TERM",
+        "TERMINFO",
         "VIRTUAL_ENV",
     ];
     NAMES.contains(&name) || name.starts_with("LC_")

@@ -186,6 +186,15 @@ mod tests {
     }
 
     #[test]
+    fn a_newer_format_is_refused_whatever_else_is_in_it() {
+        let line = b"{\"thruway\":\"trace\",\"format\":2,\"command\":\"other\"}\n";
+        let error = Reader::new(&line[..], b"f").unwrap_err().to_string();
+        let expected =
+            "f, line 1: its format is 2, and this thruway reads formats up to 1: take a newer one";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
     fn other_files_are_no_recordings() {
         for text in ["", "{}", "x\n", "{\"thruway\":\"load\"}\n"] {
             let error = Reader::new(text.as_bytes(), b"f").unwrap_err().to_string();

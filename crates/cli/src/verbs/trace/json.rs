@@ -1,7 +1,7 @@
 //! The report as JSON: the sums on the first line, then a line a group.
 
 use serde::Serialize;
-use thruway_trace::analysis::Report;
+use thruway_trace::analysis::{Report, Totals};
 
 use crate::output::Failure;
 
@@ -13,9 +13,31 @@ struct Group<'a, T> {
     content: &'a T,
 }
 
-pub(super) fn lines(report: &Report) -> Result<Vec<u8>, Failure> {
+/// The first line, with the version of the whole.
+#[derive(Serialize)]
+struct First<'a> {
+    format: u32,
+    #[serde(flatten)]
+    totals: &'a Totals,
+}
+
+/// A limit on calls, and whether it was kept.
+#[derive(Serialize)]
+struct Budget {
+    limit: u64,
+    calls: u64,
+    is_over: bool,
+}
+
+/// The version of the lines: it grows when a field goes, or means something else.
+const FORMAT: u32 = 1;
+
+pub(super) fn lines(report: &Report, limits: &[u64]) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    write(&mut text, "totals", std::slice::from_ref(&report.totals))?;
+    write(&mut text, "totals", &[First { format: FORMAT, totals: &report.totals }])?;
+    let calls = report.totals.calls;
+    let budget = |limit: &u64| Budget { limit: *limit, calls, is_over: calls > *limit };
+    write(&mut text, "budget", &limits.iter().map(budget).collect::<Vec<_>>())?;
     write(&mut text, "advice", &report.advice)?;
     write(&mut text, "search", &report.searches)?;
     write(&mut text, "call", &report.calls)?;
@@ -23,6 +45,7 @@ pub(super) fn lines(report: &Report) -> Result<Vec<u8>, Failure> {
     write(&mut text, "suffix", &report.suffixes)?;
     write(&mut text, "repeated", &report.repeated)?;
     write(&mut text, "program", &report.programs)?;
+    write(&mut text, "cut", &report.cuts)?;
     Ok(text)
 }
 

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
-use thruway_trace::analysis::{Analysis, LocalDisk, Report};
+use thruway_trace::analysis::LocalDisk;
 use thruway_trace::{
     Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome, Recorder, Writer,
     die_of,
@@ -13,7 +14,7 @@ use thruway_trace::{
 
 use super::sinks::Sinks;
 use super::{Backend, OVER_BUDGET, Trace, failure};
-use crate::output::{Answer, Failure, print, print_error};
+use crate::output::{Answer, Failure, print_error};
 
 /// What was recorded, and how that ended.
 type Recorded = (Sinks, Outcome);
@@ -24,20 +25,34 @@ pub(super) fn run(trace: &Trace) -> Answer {
     let against = trace.baseline()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
     let environment: Vec<_> = std::env::vars_os().collect();
-    let command =
-        Command::find(&trace.command, &path, environment.iter().cloned()).map_err(failure)?;
-    let (mut sinks, outcome) = trace.record(&command, &environment)?;
+    let command = Command::find(&trace.command, &path, environment.iter().cloned());
+    let recorded =
+        command.map_err(failure).and_then(|command| trace.record(&command, &environment));
+    let (mut sinks, outcome) = recorded.map_err(|failure| trace.misplaced(failure))?;
     let report = sinks.analysis.report(&outcome, &LocalDisk::default());
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());
-    failures.extend(trace.show(&report).err());
+    if trace.is_shown() {
+        print_error(&trace.written(&report, &io::stderr()));
+    }
+    failures.extend(trace.write_json(&report, against.as_ref()).err());
     failures.iter().for_each(Failure::show);
     print_error(trace.verdict(&report, against.as_ref()).as_bytes());
     Ok(trace.end(&outcome, trace.is_over(&report, against.as_ref())))
 }
 
 impl Trace {
+    /// A file after `--json` and a space is taken for the command.
+    fn misplaced(&self, failure: Failure) -> Failure {
+        let is_name = |word: &OsString| word.as_bytes().ends_with(b".json");
+        let is_file = self.json.is_some() && self.command.first().is_some_and(is_name);
+        if !is_file {
+            return failure;
+        }
+        failure.hint(format_args!("a file for JSON is --json={}", self.command[0].display()))
+    }
+
     /// Runs the command and records it by the back end that was chosen, or else by the first that works.
     fn record(&self, command: &Command, environment: &[Variable]) -> Result<Recorded, Failure> {
         let by = |backend| self.record_by(backend, command, environment);
@@ -62,14 +77,13 @@ impl Trace {
     ) -> Result<Result<Recorded, Error>, Failure> {
         let header = Header::new(command, backend, environment);
         let writer = self.writer(&header)?;
-        let events = self.trace_events()?;
-        let mut sinks = Sinks { analysis: Analysis::new(header), writer, events, progress: None };
+        let mut sinks = self.sinks(header, writer)?;
         let outcome = match backend {
             Noting::Stub | Noting::Ptrace => {
-                Recorder::start(command, backend).and_then(|recorder| recorder.run(sinks.live()))
+                Recorder::start(command, backend).and_then(|recorder| recorder.run(&mut sinks))
             }
             Noting::Ebpf => {
-                KernelRecorder::start(command).and_then(|recorder| recorder.run(sinks.live()))
+                KernelRecorder::start(command).and_then(|recorder| recorder.run(&mut sinks))
             }
         };
         Ok(outcome.map(|outcome| (sinks, outcome)))
@@ -80,15 +94,6 @@ impl Trace {
         let create = || Writer::new(File::create(path)?, header);
         let cannot = |error| Failure::new(format_args!("cannot write {}: {error}", path.display()));
         create().map(Some).map_err(cannot)
-    }
-
-    /// The command has stdout for itself, unless the report was asked for there.
-    fn show(&self, report: &Report) -> Result<(), Failure> {
-        if self.json {
-            return print(&self.written(report, &io::stdout())?);
-        }
-        print_error(&self.written(report, &io::stderr())?);
-        Ok(())
     }
 
     /// Ends as the command did; if that was well, over budget is still an honest no.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use thruway_trace::analysis::Analysis;
+use thruway_trace::analysis::{Analysis, Selection};
 use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
 
 use super::Trace;
@@ -11,6 +11,8 @@ use crate::output::Failure;
 
 pub(super) struct Sinks {
     pub(super) analysis: Analysis,
+    /// What reports are about, if not everything.
+    pub(super) selection: Option<Selection>,
     /// The recording.
     pub(super) writer: Option<Writer<File>>,
     pub(super) events: Option<TraceEvents<File>>,
@@ -18,12 +20,6 @@ pub(super) struct Sinks {
 }
 
 impl Sinks {
-    /// Shows from here on how far it is.
-    pub(super) fn live(&mut self) -> &mut Self {
-        self.progress = Some(Progress::new());
-        self
-    }
-
     /// What could not be written to its end.
     pub(super) fn failures(&self, trace: &Trace) -> Vec<Failure> {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
@@ -38,12 +34,13 @@ impl Sinks {
 
 impl Sink for Sinks {
     fn event(&mut self, event: &Event<'_>) {
-        self.analysis.event(event);
+        let mut reports = Reports { analysis: &mut self.analysis, events: self.events.as_mut() };
+        match &mut self.selection {
+            Some(selection) => selection.pass(event, &mut reports),
+            None => reports.event(event),
+        }
         if let Some(writer) = &mut self.writer {
             writer.event(event);
-        }
-        if let Some(events) = &mut self.events {
-            events.event(event);
         }
     }
 
@@ -63,8 +60,20 @@ impl Sink for Sinks {
         if let Some(events) = &mut self.events {
             events.end(outcome);
         }
-        if let Some(progress) = &self.progress {
-            progress.clear();
+    }
+}
+
+/// What a selection applies to. A recording is always whole.
+struct Reports<'a> {
+    analysis: &'a mut Analysis,
+    events: Option<&'a mut TraceEvents<File>>,
+}
+
+impl Sink for Reports<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        self.analysis.event(event);
+        if let Some(events) = &mut self.events {
+            events.event(event);
         }
     }
 }

@@ -160,6 +160,15 @@ impl Page<'_> {
         }
     }
 
+    /// Says how many lines a list has beyond those that are shown.
+    fn more(&mut self, all: usize) {
+        if self.all && all > ALL_SHOWN {
+            let text = format!("and {} more: --json has them", thousands((all - ALL_SHOWN) as u64));
+            let text = self.canvas.paint(Ink::Faint, &text);
+            self.line(&format!("    {text}"));
+        }
+    }
+
     /// A path, a bar, a number and what else there is.
     fn row(&mut self, path: &str, count: u64, most: u64, last: &str) {
         const BAR: usize = 14;
@@ -179,6 +188,7 @@ impl Page<'_> {
             let missed = if one.missed > 0 { thousands(one.missed) } else { "–".to_owned() };
             self.row(&one.name, one.asked, most, &format!("{missed:>12}"));
         }
+        self.more(repeated.len());
     }
 
     fn folders(&mut self) {
@@ -189,6 +199,7 @@ impl Page<'_> {
             let opened = thousands(folder.opened);
             self.row(&folder.path, folder.wasted, most, &format!("{opened:>12}"));
         }
+        self.more(folders.len());
     }
 
     fn suffixes(&mut self) {
@@ -200,6 +211,7 @@ impl Page<'_> {
             let found = thousands(suffix.found);
             self.row(name, suffix.missed, most, &format!("{found:>12}"));
         }
+        self.more(suffixes.len());
     }
 
     fn programs(&mut self) {
@@ -299,6 +311,12 @@ fn notes(totals: &Totals) -> Vec<String> {
         "{calls} calls of strace's class %file, {failed} of them failed · {processes}{threads}"
     )];
     notes.push(noted(totals));
+    if !totals.without_rights.is_empty() {
+        let programs = totals.without_rights.join(", ");
+        notes.push(format!(
+            "without the rights of their set-user-ID bits, because they were traced: {programs}"
+        ));
+    }
     if totals.is_names_full {
         notes.push(
             "more names than are kept apart: what was asked again is more than shown".to_owned(),

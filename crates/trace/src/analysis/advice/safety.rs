@@ -98,6 +98,10 @@ impl Disk for Tree {
         self.ask(str::from_utf8(path).unwrap()).is_ok()
     }
 
+    fn has_rights(&self, _: &[u8], _: u32) -> bool {
+        false
+    }
+
     fn run_path(&self, _: &[u8]) -> Option<Vec<u8>> {
         None
     }

@@ -45,7 +45,9 @@
       `noted by ${totals.backend}, ${number(totals.stops)} stops, ${number(totals.traced)} calls noted by the tracer` +
       (totals.is_cut_short ? ' · the recording ends before the command' : '') +
       (totals.lost ? ` · ${totals.lost} records were lost: every count is too low` : '') +
-      (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '');
+      (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '') +
+      (totals.without_rights.length
+        ? ` · without the rights of their set-user-ID bits, because they were traced: ${totals.without_rights.join(', ')}` : '');
   };
 
   const showSums = () => {
@@ -233,7 +235,8 @@
       make('td', {}, number(row.opened)), make('td', { class: row.wasted ? 'w' : '' }, number(row.wasted)));
     $('names').tBodies[0].replaceChildren(...found.slice(0, shown).map(cells));
     const sum = found.reduce((total, row) => total + row.asked, 0);
-    $('count').textContent = `${number(found.length)} names, ${number(sum)} look-ups`;
+    $('count').textContent = `${number(found.length)} names, ${number(sum)} look-ups` +
+      (data.names_left_out ? `; ${number(data.names_left_out)} names with the least waste are left out` : '');
     $('more').hidden = found.length <= shown;
     for (const head of $('names').tHead.querySelectorAll('th')) {
       if (head.dataset.key === key) head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
