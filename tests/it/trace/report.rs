@@ -139,3 +139,44 @@ fn other_files_are_refused_with_their_name() {
     let missing = show(&[], &place.path().join("missing"));
     assert!(stderr(&missing).contains("/missing: No such file or directory (os error 2)"));
 }
+
+/// All keys of objects in a value.
+fn keys(value: &Value, all: &mut std::collections::BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                // The names of variables are the user's.
+                if key != "variables" {
+                    keys(value, all);
+                }
+                all.insert(key.clone());
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| keys(value, all)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_field_is_described() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace/format.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let mut all = std::collections::BTreeSet::new();
+    let place = Place::new();
+    let recording = place.path().join("recording");
+    trace(
+        &["-o", recording.to_str().expect("text")],
+        Command::new("sh").args(["-c", "ls /none; mv /none /other; (exit 3)"]),
+    );
+    for file in [&recording, &stored("ruby.jsonl")] {
+        let text = std::fs::read_to_string(file).expect("a recording");
+        text.lines().for_each(|line| keys(&serde_json::from_str(line).expect("JSON"), &mut all));
+        let budget = show(&["--json", "--budget", "1"], file);
+        for line in stdout(&budget).lines() {
+            keys(&serde_json::from_str(line).expect("JSON"), &mut all);
+        }
+    }
+    assert!(all.len() > 60, "{all:?}");
+    let missing: Vec<_> = all.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -218,7 +218,9 @@ pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
     let folders = folders(context, has_moved, path.split(':'));
     let (kept, unused) = split(&folders);
     let kept = match kept.as_slice() {
-        [] | [""] => ".".to_owned(),
+        // No class path at all would be the current folder.
+        [] => quoted(path.rsplit(':').next().unwrap_or(path)),
+        [""] => ".".to_owned(),
         kept => quoted(&kept.join(":")),
     };
     let how = if option == "CLASSPATH" {
@@ -253,10 +255,11 @@ pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
         let kept = path.split(':').zip(&folders).filter(|(_, folder)| folder.saves.is_none());
         let kept = kept.map(|(given, _)| given).collect::<Vec<_>>();
         let program_word = quoted(&program);
-        let how = if kept.iter().all(|folder| folder.is_empty()) {
+        let how = if kept.is_empty() {
             format!("link without -rpath, or patchelf --remove-rpath {program_word}")
         } else {
-            let kept = quoted(&kept.join(":"));
+            // An empty folder is the current one.
+            let kept = if kept == [""] { ".".to_owned() } else { quoted(&kept.join(":")) };
             format!("link with -rpath {kept}, or patchelf --set-rpath {kept} {program_word}")
         };
         let count = folders.iter().filter(|folder| folder.saves.is_some()).count();

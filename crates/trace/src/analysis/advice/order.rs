@@ -44,7 +44,8 @@ pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
         return Some(Advice::new(
             TITLE,
             saved(context, &entries, &is_candidate),
-            "ask for this report on the machine of the recording: other folders are here".into(),
+            "make this report where the recording was made: what was found is not on this disk"
+                .into(),
         ));
     }
     let (is_moved, mut notes) = moved(context, &entries, &is_candidate);

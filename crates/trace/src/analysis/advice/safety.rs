@@ -129,14 +129,14 @@ impl Recording {
         self.0.event(&Event { at_ns: 1, process: 1, thread: 1, deed });
     }
 
-    fn call(&mut self, call: &str, path: &str, result: i64) {
-        let call = Call::named(call).unwrap();
+    fn call(&mut self, call: &'static Call, path: &str, result: i64) {
         let names = [path.as_bytes(), b""];
         self.push(Deed::Called(Called { call, took_ns: 1, result, flags: 0, names }));
     }
 
     /// A search: each folder is asked until one has the name.
     fn search(&mut self, tree: &Tree, call: &str, folders: &[String], name: &str) {
+        let call = Call::named(call).unwrap();
         for folder in folders {
             let path = format!("{folder}/{name}");
             let answer = tree.ask(&path);
@@ -273,6 +273,11 @@ fn a_shorter_python_path_imports_the_same_modules() {
     assert_variable_is_safe("PYTHONPATH", &["python3", "-c", "x"], |name| format!("{name}.py"));
 }
 
+#[test]
+fn a_shorter_class_path_loads_the_same_classes() {
+    assert_variable_is_safe("CLASSPATH", &["java", "Main"], |name| format!("{name}.class"));
+}
+
 /// What is left of options `given` when the advice is followed.
 fn followed(how: &str, given: &[String]) -> Option<Vec<String>> {
     let rest = how.strip_prefix("drop ")?;
@@ -390,6 +395,6 @@ fn a_disk_without_what_was_found_is_not_asked() {
     let how: Vec<_> = advice.iter().map(|one| one.how.as_str()).collect();
     assert_eq!(
         how,
-        ["ask for this report on the machine of the recording: other folders are here"]
+        ["make this report where the recording was made: what was found is not on this disk"]
     );
 }
