@@ -398,3 +398,70 @@ fn a_disk_without_what_was_found_is_not_asked() {
         ["make this report where the recording was made: what was found is not on this disk"]
     );
 }
+
+/// Programs that look for parts of a locale in the forms of its name; one form may be there.
+fn of_locale(variables: &[(&str, &str)], asked: &[(&[&str], Option<&str>)]) -> Vec<String> {
+    let mut recording = Recording::new(&["ls"], variables);
+    let call = Call::named("openat").unwrap();
+    for (forms, there) in asked {
+        for part in ["LC_CTYPE", "LC_TIME", "LC_NAME", "LC_PAPER"].repeat(3) {
+            for form in *forms {
+                let is_there = *there == Some(*form);
+                let path = format!("/usr/lib/locale/{form}/{part}");
+                recording.call(call, &path, if is_there { 3 } else { -2 });
+                if is_there {
+                    break;
+                }
+            }
+        }
+    }
+    let advice = recording.advice(&Tree::default());
+    advice.into_iter().map(|one| format!("{}: {}", one.title, one.how)).collect()
+}
+
+#[test]
+fn a_locale_is_the_same_one_or_is_missing() {
+    let forms: &[&str] = &["C.UTF-8", "C.utf8"];
+    let installed = "the locale by the name that it is installed under: export";
+    assert_eq!(
+        of_locale(&[("LANG", "C.UTF-8")], &[(forms, Some("C.utf8"))]),
+        [format!("{installed} LANG=C.utf8")]
+    );
+    let both = [("LANG", "C.UTF-8"), ("LC_ALL", "C.UTF-8")];
+    assert_eq!(
+        of_locale(&both, &[(forms, Some("C.utf8"))]),
+        [format!("{installed} LC_ALL=C.utf8 LANG=C.utf8")]
+    );
+    let german: &[&str] = &["de_DE.UTF-8", "de_DE.utf8", "de_DE", "de.UTF-8", "de.utf8", "de"];
+    let missing = "the locale de_DE.UTF-8 is not installed: install the sources of locales \
+                   (Debian: locales), then localedef -i de_DE -f UTF-8 de_DE.UTF-8";
+    assert_eq!(of_locale(&[("LANG", "de_DE.UTF-8")], &[(german, None)]), [missing]);
+    let two = [("LANG", "de_DE.UTF-8"), ("LC_CTYPE", "C.UTF-8")];
+    assert_eq!(
+        of_locale(&two, &[(german, None), (forms, Some("C.utf8"))]),
+        [missing.to_owned(), format!("{installed} LC_CTYPE=C.utf8")]
+    );
+    // A form of the name is there.
+    assert_eq!(of_locale(&[("LANG", "de_DE.UTF-8")], &[(german, Some("de"))]), [""; 0]);
+}
+
+#[test]
+fn translations_are_left_out_where_there_is_none() {
+    let with = |variables: &[(&str, &str)], result| {
+        let mut recording = Recording::new(&["ls"], variables);
+        let call = Call::named("openat").unwrap();
+        for number in 0..4 {
+            for form in ["de_DE.UTF-8", "de_DE", "de"] {
+                let path = format!("/usr/share/locale/{form}/LC_MESSAGES/{number}.mo");
+                recording.call(call, &path, if form == "de" { result } else { -2 });
+            }
+        }
+        let advice = recording.advice(&Tree::default());
+        let advice = advice.into_iter().filter(|one| one.title == "messages without translations");
+        advice.map(|one| one.how).collect::<Vec<_>>()
+    };
+    assert_eq!(with(&[("LANG", "de_DE.UTF-8")], -2), ["LC_MESSAGES=C ls"]);
+    assert_eq!(with(&[("LANG", "de_DE.UTF-8")], 3), [""; 0], "there are some");
+    let all = [("LANG", "en_GB.UTF-8"), ("LC_ALL", "de_DE.UTF-8"), ("LC_TIME", "C")];
+    assert_eq!(with(&all, -2), ["env -u LC_ALL -u LC_TIME LANG=de_DE.UTF-8 LC_MESSAGES=C ls"]);
+}
