@@ -188,7 +188,8 @@ pub(super) fn terminal(context: &Context<'_>) -> Option<Advice> {
             format!("the terminal {} is not described", text(terminal)),
             saves,
             format!(
-                "install its description (Debian: ncurses-term; or infocmp {0} >{0}.ti where it is known, tic {0}.ti here)",
+                "install its description (Debian: ncurses-term; \
+                 or infocmp {0} >{0}.ti where it is known, tic {0}.ti here)",
                 quoted(&text(terminal))
             ),
         )),
