@@ -87,6 +87,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
         step("windows", crate::cargo(), &["x", "windows"]),
         step("aarch64", crate::cargo(), &["x", "aarch64"]),
+        step("portable", crate::cargo(), &["x", "portable"]),
         step("ebpf", crate::cargo(), &["x", "ebpf"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),

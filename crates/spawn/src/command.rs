@@ -12,6 +12,8 @@ use thruway_resolve::search::{Lister, Places, Plan, Rules, Search};
 use crate::environment::Environment;
 #[cfg(target_os = "linux")]
 use crate::linux::Started;
+#[cfg(all(unix, not(target_os = "linux")))]
+use crate::posix::Started;
 use crate::stdio::{Direction, Ends};
 #[cfg(windows)]
 use crate::windows::Started;

@@ -128,6 +128,14 @@ impl Which {
         }
     }
 
+    #[cfg(all(unix, not(target_os = "linux")))]
+    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
+        match flavour {
+            Flavour::Posix => Ok(Box::new(Posix::default())),
+            _ => Err(Failure::new("these rules search the folders of Windows")),
+        }
+    }
+
     #[cfg(windows)]
     fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
         if flavour == Flavour::Posix {

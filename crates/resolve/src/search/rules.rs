@@ -13,9 +13,14 @@ pub const SUFFIXES_MAX: usize = 63;
 /// `PATHEXT` of a fresh system, for programs that find none in their environment.
 pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC";
 
-/// Error numbers of Linux after which `execvp` of the GNU C library tries the next candidate: `EACCES`,
-/// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
+/// Error numbers after which `execvp` of the GNU C library tries the next candidate: `EACCES`, `ENOENT`,
+/// `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`, as Linux numbers them.
+#[cfg(any(target_os = "linux", not(unix)))]
 pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
+
+/// The same errors as macOS and the BSDs number them.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 60, 70];
 
 /// Bytes of an entry of the `PATH` from which on `execvp` of the GNU C library passes it over.
 const ENTRY_BYTES_MAX: usize = 4096;
