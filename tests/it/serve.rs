@@ -205,14 +205,14 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
 #[test]
 fn every_malformed_request_is_refused_and_hung_up_on() {
     let (_folder, server) = site();
-    let vectors = include_str!("../vectors/request_head.tsv");
+    let vectors = include_str!("../../crates/http1/tests/vectors/request_head.tsv");
     let mut refused = 0;
     for row in vectors.lines().filter(|row| !row.starts_with('#')) {
         let (bytes, expected) = row.split_once('\t').unwrap();
         let status: Option<u16> = expected.split(' ').next_back().and_then(|s| s.parse().ok());
         let Some(status) = status.filter(|_| !expected.starts_with("ok")) else { continue };
         let mut client = server.connect();
-        client.send(&crate::unescape(bytes));
+        client.send(&thruway_testing::table::unescape(bytes));
         let response = client.response(false);
         assert_eq!((response.status, client.is_closed()), (status, true), "{bytes}");
         refused += 1;

@@ -85,6 +85,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
         step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
+        step("packages", crate::cargo(), &["x", "packages"]),
         step("windows", crate::cargo(), &["x", "windows"]),
         step("aarch64", crate::cargo(), &["x", "aarch64"]),
         step("portable", crate::cargo(), &["x", "portable"]),

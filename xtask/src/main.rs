@@ -10,6 +10,7 @@ mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
+mod packages;
 mod portable;
 mod prove;
 mod rubyspec;
@@ -38,6 +39,7 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
+    Packages(packages::Packages),
     Portable(portable::Portable),
     Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
+        Task::Packages(packages) => packages.run(&root()),
         Task::Portable(portable) => portable.run(&root()),
         Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),

@@ -187,8 +187,8 @@ impl BodyDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_vectors::{rows, unescape};
     use proptest::prelude::*;
+    use thruway_testing::table::{pairs, unescape};
 
     /// The body of `input`, fed in pieces of `step` bytes, and what is left behind it.
     fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), Refusal> {
@@ -217,7 +217,7 @@ mod tests {
     /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the refusal's name.
     #[test]
     fn every_vector_gives_its_body_or_its_refusal() {
-        let rows = rows(include_str!("../../../tests/vectors/chunked_body.tsv"));
+        let rows = pairs(include_str!("../tests/vectors/chunked_body.tsv"));
         assert!(rows.len() > 30, "the vectors are there");
         for (bytes, expected) in rows {
             for step in [1, 2, 7, 4096] {

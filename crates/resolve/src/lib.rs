@@ -17,11 +17,6 @@ pub mod fold;
 pub mod name;
 pub mod native;
 pub mod search;
-#[cfg(all(test, target_os = "linux"))]
-#[path = "../../../tests/skipped/mod.rs"]
-mod skipped;
-#[cfg(test)]
-mod vectors;
 mod which;
 pub mod wtf8;
 

@@ -24,8 +24,6 @@ mod plan;
 #[cfg(unix)]
 mod posix;
 mod rules;
-#[cfg(test)]
-mod semantics;
 #[cfg(target_os = "linux")]
 mod tree;
 mod watched;
