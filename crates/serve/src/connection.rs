@@ -12,6 +12,7 @@ use rustix::net::{RecvFlags, recv};
 use thruway_http1::Delivery;
 
 use crate::activity::Share;
+use crate::exchange::Ticket;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
 use crate::upload::Upload;
@@ -30,6 +31,8 @@ pub(crate) struct Connection {
     /// The place of the listener it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
+    /// The number of the request that is being answered, or of the last one.
+    pub(crate) request: u64,
     /// There may be something to read; the kernel tells so once.
     pub(crate) is_readable: bool,
     /// There may be room to write; the kernel tells so once.
@@ -112,6 +115,7 @@ impl Connection {
             peer,
             listener,
             phase: Phase::Waiting,
+            request: 0,
             is_readable: false,
             is_writable: true,
             is_ended: false,
@@ -123,6 +127,12 @@ impl Connection {
             output: None,
             share: Share::default(),
         }
+    }
+
+    /// Whether the handler has the request that `ticket` names.
+    pub(crate) fn is_of(&self, ticket: Ticket) -> bool {
+        self.request == ticket.request
+            && matches!(self.phase, Phase::Handling | Phase::Streaming(_))
     }
 
     /// Whether a turn would get it anywhere.

@@ -43,6 +43,8 @@ pub(crate) struct Core {
     /// Milliseconds of the monotonic clock, as of the last look at it.
     pub(crate) now_ms: u64,
     pub(crate) is_draining: bool,
+    /// Requests so far: the number of the last one.
+    requests: u64,
     date: Date,
     unix_seconds: u64,
     /// Where heads are built; empty between two answers.
@@ -65,6 +67,7 @@ impl Core {
             troubles: Troubles::default(),
             now_ms,
             is_draining: false,
+            requests: 0,
             date: Date::new(unix_seconds),
             unix_seconds,
             scratch: Vec::new(),
@@ -151,18 +154,33 @@ impl Core {
         Some(closed)
     }
 
+    /// Begins a request on a connection, and gives the right to answer it. Earlier ones end.
+    pub(crate) fn begin_request(&mut self, key: Key) -> Option<Ticket> {
+        let connection = self.table.get_mut(key)?;
+        self.requests += 1;
+        connection.request = self.requests;
+        connection.phase = Phase::Handling;
+        Some(Ticket { key, request: self.requests })
+    }
+
+    /// The connection of a request, while the handler has it: it is neither answered nor gone.
+    pub(crate) fn connection_of(&mut self, ticket: Ticket) -> Option<&mut Connection> {
+        self.table.get_mut(ticket.key).filter(|connection| connection.is_of(ticket))
+    }
+
     /// Sends a whole answer, or its first quantum.
     pub(crate) fn answer(&mut self, ticket: Ticket, answer: Answer<'_>) {
         let turn_bytes = match &answer.payload {
             Payload::File { .. } | Payload::Parts(_) => self.turn_bytes(),
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
-        let Some(connection) = self.table.get_mut(ticket.key) else { return };
+        let is_draining = self.is_draining;
+        let Some(connection) = self.connection_of(ticket) else { return };
         if !matches!(connection.phase, Phase::Handling) {
             return;
         }
         connection.phase = Phase::Answering;
-        connection.is_persistent = answer.promise.is_persistent && !self.is_draining;
+        connection.is_persistent = answer.promise.is_persistent && !is_draining;
         let payload = match answer.promise.delivery {
             Delivery::Empty => Payload::Empty,
             _ => answer.payload,
@@ -190,9 +208,8 @@ impl Core {
 
     /// Answers whatever a connection is in the middle of, and hangs up.
     pub(crate) fn hang_up_with(&mut self, key: Key, status: u16, text: &str) {
-        let Some(connection) = self.table.get_mut(key) else { return };
-        connection.phase = Phase::Handling;
-        self.answer_text(Ticket { key }, Terms::broken(), status, text);
+        let Some(ticket) = self.begin_request(key) else { return };
+        self.answer_text(ticket, Terms::broken(), status, text);
     }
 
     /// Sends what waits on a connection, and goes on with it when all is sent.

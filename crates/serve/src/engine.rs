@@ -197,10 +197,12 @@ impl Engine {
     /// The socket of a request's connection, to wait until it takes bytes.
     #[must_use]
     pub fn socket(&self, ticket: Ticket) -> Option<BorrowedFd<'_>> {
-        self.core.table.get(ticket.key).map(|connection| connection.socket.as_fd())
+        let connection = self.core.table.get(ticket.key).filter(|found| found.is_of(ticket));
+        connection.map(|connection| connection.socket.as_fd())
     }
 
-    /// Whether a request's connection wants a turn, such as for the next request.
+    /// Whether a request's connection wants a turn, such as for the next request: that may be so after
+    /// the answer, too.
     #[must_use]
     pub fn has_work(&self, ticket: Ticket) -> bool {
         self.core.table.get(ticket.key).is_some_and(Connection::has_work)

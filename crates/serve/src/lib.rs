@@ -39,7 +39,7 @@ pub use self::core::monotonic_us;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;
-pub use exchange::{Answer, Exchange, Handler, Ticket};
+pub use exchange::{Answer, Exchange, Handler, TICKET_BYTES, Ticket};
 pub use fleet::Fleet;
 pub use folder::Folder;
 pub use listener::{Address, Listener, Peer};

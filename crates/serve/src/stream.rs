@@ -25,7 +25,7 @@ impl Core {
     /// Starts an answer: its head waits for the first piece, or for [`flush`](Self::flush).
     pub(crate) fn begin(&mut self, ticket: Ticket, head: &[u8], promise: Promise) -> Written {
         let is_draining = self.is_draining;
-        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        let Some(connection) = self.connection_of(ticket) else { return Written::Gone };
         if !matches!(connection.phase, Phase::Handling) {
             return Written::Gone;
         }
@@ -42,7 +42,7 @@ impl Core {
     /// Sends a piece of the body, or keeps what the client does not take. Bytes beyond the promised
     /// length are dropped.
     pub(crate) fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
-        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        let Some(connection) = self.connection_of(ticket) else { return Written::Gone };
         let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
         let piece = stream.cut(piece);
         if piece.is_empty() {
@@ -62,6 +62,9 @@ impl Core {
 
     /// Sends what waits, as far as the client takes it.
     pub(crate) fn flush_stream(&mut self, ticket: Ticket) -> Written {
+        if self.connection_of(ticket).is_none() {
+            return Written::Gone;
+        }
         self.flush(ticket.key);
         self.settle(ticket.key);
         self.backlog(ticket.key)
@@ -69,7 +72,7 @@ impl Core {
 
     /// Ends the body. One that is shorter than was promised ends the connection.
     pub(crate) fn finish(&mut self, ticket: Ticket) {
-        let Some(connection) = self.table.get_mut(ticket.key) else { return };
+        let Some(connection) = self.connection_of(ticket) else { return };
         let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return };
         if left > 0 {
             return self.abort(ticket);
@@ -84,6 +87,9 @@ impl Core {
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
     pub(crate) fn abort(&mut self, ticket: Ticket) {
+        if self.connection_of(ticket).is_none() {
+            return;
+        }
         if let Some(connection) = self.close(ticket.key) {
             // Without it, the end of the connection could pass for the end of the body.
             let reset = Some(std::time::Duration::ZERO);
@@ -93,9 +99,7 @@ impl Core {
 
     /// Gives a connection away, with the bytes that were read from it and not understood.
     pub(crate) fn detach(&mut self, ticket: Ticket) -> Option<(OwnedFd, Vec<u8>)> {
-        let connection = self.table.get(ticket.key)?;
-        let is_open = matches!(connection.phase, Phase::Handling | Phase::Streaming(_));
-        if !is_open || connection.output.is_some() {
+        if self.connection_of(ticket)?.output.is_some() {
             return None;
         }
         let Connection { socket, input, .. } = self.close(ticket.key)?;

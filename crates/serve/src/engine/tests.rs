@@ -260,6 +260,43 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
 }
 
 #[test]
+fn a_ticket_ends_with_its_request() {
+    let mut rig = Rig::new(later);
+    let mut client = rig.connect();
+    client.write_all(&[GET, GET].concat()).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let (head, promise) = head_of(Some(2));
+    let (old, payload) = (rig.handler.tickets[0], Payload::Slices(&[b"1!"]));
+    rig.engine.answer(old, Answer { head: &head, promise, payload });
+    rig.run_until(|rig| rig.handler.tickets.len() == 2);
+    let new = rig.handler.tickets[1];
+    assert_ne!(old, new);
+    assert_eq!(Ticket::from_bytes(new.to_bytes()), new);
+    let use_old = |engine: &mut Engine| {
+        let payload = Payload::Slices(&[b"no"]);
+        engine.answer(old, Answer { head: &head, promise, payload });
+        assert_eq!(engine.begin(old, &head, promise), Written::Gone);
+        assert_eq!(engine.write(old, b"no"), Written::Gone);
+        assert_eq!(engine.flush(old), Written::Gone);
+        engine.finish(old);
+        engine.abort(old);
+        assert!(engine.socket(old).is_none());
+        assert!(engine.detach(old).is_none());
+    };
+    use_old(&mut rig.engine);
+    rig.engine.begin(new, &head, promise);
+    use_old(&mut rig.engine);
+    rig.engine.write(new, b"2");
+    use_old(&mut rig.engine);
+    rig.engine.write(new, b"!");
+    rig.engine.finish(new);
+    rig.engine.abort(new);
+    let got = rig.receive(&mut client, 2 * head.len() + 4);
+    let bodies: Vec<_> = got.split("\r\n\r\n").skip(1).collect();
+    assert!(bodies.len() == 2 && bodies[0].starts_with("1!HTTP") && bodies[1] == "2!", "{got}");
+}
+
+#[test]
 fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     let mut rig = Rig::new(later);
     let mut client = rig.connect();

@@ -262,8 +262,8 @@ impl Server {
         unsafe { context.gathered.get() }.clear();
         context.draft.set(Some(draft));
         self.start_stream(context);
-        let number = super::ticket_number(ticket);
-        let arguments = [number, body, context.env.get()];
+        let ticket = inside.lock().string(&ticket.to_bytes());
+        let arguments = [ticket, body, context.env.get()];
         inside.call(self.helper.value(), self.names.stream, &arguments);
         context.stage.set(Stage::Done);
     }

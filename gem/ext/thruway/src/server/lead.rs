@@ -49,6 +49,7 @@ impl Handler for Receive<'_> {
         }
         let input = Input::new(lock, body);
         let (ticket, terms) = (exchange.defer(), exchange.terms());
+        environments.set_hijack(lock, env, self.server.new_hijack(lock, ticket));
         self.call = Some(Call { env, ticket, terms, input });
     }
 }
@@ -154,6 +155,14 @@ impl Server {
             };
             lock.protect(call)?;
         }
+    }
+
+    /// What takes the connection of this request and of no other one.
+    fn new_hijack(&self, lock: Lock, ticket: Ticket) -> VALUE {
+        let hijack = lock.new_object(self.hijack.value());
+        lock.set_variable(hijack, self.names.of_server, self.helper.value());
+        lock.set_variable(hijack, self.names.of_request, super::request_number(ticket));
+        hijack
     }
 
     fn turn(&self, lock: Lock) -> Turn {

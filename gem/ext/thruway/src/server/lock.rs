@@ -57,6 +57,18 @@ impl Lock {
         unsafe { rb_sys::rb_str_new_frozen(string) }
     }
 
+    /// A new object of a class that Ruby defines, without a call of `initialize`.
+    pub(super) fn new_object(self, class: VALUE) -> VALUE {
+        // SAFETY: `class` is a class of plain objects.
+        unsafe { rb_sys::rb_obj_alloc(class) }
+    }
+
+    /// Sets an instance variable of an object that was made here.
+    pub(super) fn set_variable(self, object: VALUE, name: ID, value: VALUE) {
+        // SAFETY: `object` is not frozen, and the name is one of an instance variable.
+        unsafe { rb_sys::rb_ivar_set(object, name, value) };
+    }
+
     pub(super) fn array(self) -> VALUE {
         // SAFETY: the lock is held.
         unsafe { rb_sys::rb_ary_new_capa(0) }

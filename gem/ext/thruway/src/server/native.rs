@@ -36,7 +36,7 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Instance, c"drain", Method::None(drain));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
     define_method(class, Owner::Instance, c"requests", Method::None(requests));
-    define_method(class, Owner::Instance, c"take_connection", Method::None(take_connection));
+    define_method(class, Owner::Instance, c"take_connection", Method::One(take_connection));
     define_method(class, Owner::Instance, c"write", Method::Two(write));
     define_method(class, Owner::Instance, c"finish", Method::One(finish));
     define_method(class, Owner::Instance, c"abort", Method::One(abort));
@@ -153,18 +153,21 @@ unsafe extern "C" fn requests(this: VALUE) -> VALUE {
     rb_sys::ULONG2NUM(server.requests.get())
 }
 
-/// `engine.take_connection`: for the request that this thread is in the middle of, an Array of the
-/// connection's descriptor, what was read ahead, and the environment; nil if there is none.
-unsafe extern "C" fn take_connection(this: VALUE) -> VALUE {
+/// `engine.take_connection(request)`: for the request of that number, if the application has it and
+/// nothing was sent, an Array of the connection's descriptor, what was read ahead, and the environment;
+/// nil otherwise.
+unsafe extern "C" fn take_connection(this: VALUE, request: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     // SAFETY: Ruby calls with the lock held.
     let lock = unsafe { Lock::assume() };
-    let thread = lock.current_thread();
+    let is_meant = |ticket: Option<Ticket>| {
+        ticket.is_some_and(|ticket| super::request_number(ticket) == request)
+    };
     let context = server
         .contexts
         .iter()
-        .find(|context| context.thread.get() == thread && context.stage.get() == Stage::Unsent);
+        .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()));
     let Some((context, ticket)) = context.and_then(|c| c.ticket.get().map(|t| (c, t))) else {
         return NIL;
     };
@@ -228,6 +231,10 @@ unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VA
     )
 }
 
-fn ticket_of(inside: Raising, number: VALUE) -> Ticket {
-    Ticket::from_number(inside.to_unsigned(number))
+/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
+fn ticket_of(inside: Raising, ticket: VALUE) -> Ticket {
+    let ticket = inside.to_string(ticket);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let bytes = unsafe { inside.lock().bytes(ticket) };
+    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

@@ -25,6 +25,8 @@ const THREADS_MAX: usize = 1024;
 pub(super) struct Plan {
     app: VALUE,
     env: VALUE,
+    /// The class whose objects take a request's connection.
+    hijack: VALUE,
     /// Descriptors.
     listeners: VALUE,
     /// Pairs of what a path begins with and the folder that is meant.
@@ -56,6 +58,7 @@ impl Plan {
         Self {
             app: at(c"app"),
             env: at(c"env"),
+            hijack: at(c"hijack"),
             listeners: inside.to_array(at(c"listeners")),
             sendfile: inside.to_array(at(c"sendfile")),
             fleet: at(c"fleet"),
@@ -89,6 +92,7 @@ impl Plan {
             requests: Cell::new(0),
             app: roots.keep(self.app),
             helper: roots.keep(helper),
+            hijack: roots.keep(self.hijack),
             roots,
             names: Names::new(),
         };
