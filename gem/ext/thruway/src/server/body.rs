@@ -2,14 +2,15 @@
 //!
 //! An Array of Strings leaves at once. The pieces that another body yields are gathered, so that a short
 //! answer leaves in one write with its length told; they become a stream of chunks when they are many,
-//! or when the application blocks between two of them. Files are sent by the kernel.
+//! or when the application blocks between two of them. Only the leader gathers: when it blocks, its
+//! successor sends what it has. Files are sent by the kernel.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::{VALUE, ruby_value_type};
 use thruway_http1::response::Draft;
 use thruway_http1::{Delivery, Promise, ResponseHead};
-use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written};
+use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written, monotonic_us};
 
 use super::Server;
 use super::context::{Context, Stage};
@@ -18,6 +19,9 @@ use super::roots::SentString;
 
 /// Pieces of a body are gathered up to here, and sent one by one beyond.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
+
+/// Pieces are gathered for so long: a body that computes each of them is a stream.
+const GATHERED_US_MAX: u64 = 5_000;
 
 /// A body up to here is copied behind its head, which is cheaper than to send two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
@@ -205,9 +209,11 @@ impl Server {
         if context.stage.get() == Stage::Gathering {
             // SAFETY: no Ruby code runs while the bytes are used.
             let gathered = unsafe { context.gathered.get() };
+            let is_first = gathered.is_empty();
             // SAFETY: as above.
             gathered.extend_from_slice(unsafe { lock.bytes(piece) });
-            if gathered.len() > GATHERED_BYTES_MAX || self.contexts.len() == 1 {
+            let is_long = gathered.len() > GATHERED_BYTES_MAX;
+            if is_long || !self.is_watched(context) || is_late(context, is_first) {
                 self.start_stream(context);
             }
             return;
@@ -218,6 +224,12 @@ impl Server {
         if !self.wait_for_client(inside, ticket, written) {
             inside.leave_block();
         }
+    }
+
+    /// Whether pieces can be gathered: the thread's successor will send them, should it block before the
+    /// next one. Nobody would for a thread that has lost the lead, or while all others are busy.
+    fn is_watched(&self, context: &Context) -> bool {
+        self.baton.has_successor(context.number, self.contexts.len())
     }
 
     /// Sends what is gathered as the start of a stream.
@@ -328,6 +340,15 @@ impl Server {
         }
         false
     }
+}
+
+/// Whether a piece comes long after the first one that was gathered: the body takes its time.
+fn is_late(context: &Context, is_first: bool) -> bool {
+    let now_us = monotonic_us();
+    if is_first {
+        context.gathered_us.set(now_us);
+    }
+    now_us > context.gathered_us.get() + GATHERED_US_MAX
 }
 
 /// Waits until `socket` takes bytes. Should it be closed meanwhile, the wait ends with the next look.

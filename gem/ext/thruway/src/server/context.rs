@@ -11,6 +11,8 @@ use super::roots::mark;
 
 /// A thread's request. Used with the interpreter lock held.
 pub(super) struct Context {
+    /// The thread's number.
+    pub(super) number: usize,
     pub(super) thread: Cell<VALUE>,
     pub(super) env: Cell<VALUE>,
     /// `rack.input`, if the request has a body.
@@ -28,6 +30,8 @@ pub(super) struct Context {
     pub(super) draft: Cell<Option<Draft>>,
     /// Pieces of the body that wait for the next one.
     pub(super) gathered: Buffer,
+    /// When the first of them came.
+    pub(super) gathered_us: Cell<u64>,
 }
 
 /// How far the answer is.
@@ -61,8 +65,9 @@ impl Buffer {
 }
 
 impl Context {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(number: usize) -> Self {
         Self {
+            number,
             thread: Cell::new(NIL),
             env: Cell::new(NIL),
             input: Cell::new(NIL),
@@ -74,6 +79,7 @@ impl Context {
             head: Buffer::default(),
             draft: Cell::new(None),
             gathered: Buffer::default(),
+            gathered_us: Cell::new(0),
         }
     }
 

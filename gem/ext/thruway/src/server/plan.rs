@@ -86,7 +86,7 @@ impl Plan {
             engine: RefCell::new(engine),
             environments: RefCell::new(Environments::new(lock, &roots, self.env)),
             baton: Baton::new(),
-            contexts: (0..self.threads).map(|_| Context::new()).collect(),
+            contexts: (0..self.threads).map(Context::new).collect(),
             files: self.declared_folders(lock)?,
             is_stopping: Cell::new(false),
             requests: Cell::new(0),
