@@ -280,7 +280,8 @@ impl Server {
         context.stage.set(Stage::Done);
     }
 
-    /// Sends the head, and gives the connection to the application (partial hijack).
+    /// Sends the head, and gives the connection to the application: to its `rack.hijack` (partial
+    /// hijack), or to a streaming body that switches protocols.
     pub(super) fn give_away(
         &self,
         inside: Raising,

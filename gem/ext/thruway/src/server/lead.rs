@@ -64,6 +64,15 @@ impl Input {
     }
 }
 
+/// What an application returns that took the connection is not sent, but its body is closed.
+fn note_unsent(inside: Raising, context: &Context, returned: VALUE) {
+    let lock = inside.lock();
+    if lock.is_plain_array(returned) && lock.array_length(returned) >= 3 {
+        context.returned.set(returned);
+        context.body.set(lock.element(returned, 2));
+    }
+}
+
 /// What the engine had to do.
 enum Turn {
     Call(Call),
@@ -196,9 +205,10 @@ impl Server {
         let answered = lock.protect(|inside| {
             context.input.set(self.set_input(inside, env, input));
             let returned = inside.call(self.app.value(), self.names.call, &[env]);
-            // An application that took the connection has nothing to return.
             if context.stage.get() == Stage::Unsent {
                 self.reply(inside, context, returned);
+            } else {
+                note_unsent(inside, context, returned);
             }
         });
         let error = Cell::new(NIL);

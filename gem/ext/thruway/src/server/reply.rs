@@ -2,11 +2,14 @@
 
 use rb_sys::{VALUE, ruby_value_type};
 use thruway_http1::ResponseHead;
-use thruway_http1::response::{Draft, is_bodiless};
+use thruway_http1::response::{Draft, Terms, is_bodiless};
 
 use super::Server;
 use super::context::Context;
-use super::lock::{NIL, Raising};
+use super::lock::{Lock, NIL, Raising};
+
+/// The status with which the connection becomes the body's, if that is a stream.
+const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// Values that are for the server, not for the client.
 struct Special {
@@ -34,7 +37,17 @@ impl Server {
         let mut head = ResponseHead::new(out, status);
         let special = self.fields(inside, &mut head, lock.element(triple, 1));
         let draft = head.draft();
+        if (100..=199).contains(&status) {
+            // What comes next is of another protocol, or answers a client that waits for more.
+            let terms = context.terms.get();
+            context.terms.set(Terms { is_persistent: false, ..terms });
+        }
         self.send_body(inside, context, draft, status, &special);
+    }
+
+    /// Whether a body writes by itself (Rack 3).
+    fn is_stream(&self, lock: Lock, body: VALUE) -> bool {
+        !lock.is_plain_array(body) && lock.responds_to(body, self.names.call)
     }
 
     /// A status as Rack has it: whatever answers to `to_i`.
@@ -58,6 +71,8 @@ impl Server {
         let (lock, body) = (inside.lock(), context.body.get());
         if special.hijack != NIL {
             self.give_away(inside, context, draft, special.hijack);
+        } else if status == SWITCHING_PROTOCOLS && self.is_stream(lock, body) {
+            self.give_away(inside, context, draft, body);
         } else if special.file != NIL {
             self.send_declared_file(inside, context, draft, special.file);
         } else if lock.is_plain_array(body) {
