@@ -225,6 +225,19 @@ impl Engine {
         self.core.write(ticket, piece)
     }
 
+    /// What may wait of an answer before whatever writes it has to wait.
+    #[must_use]
+    pub fn backlog_bytes_max(&self) -> u64 {
+        let settings = &self.core.settings;
+        settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
+    }
+
+    /// Ends what has taken too long: for those who wait for a client while nobody may be left to
+    /// [`poll`](Self::poll).
+    pub fn tick(&mut self) {
+        self.core.tick();
+    }
+
     /// Sends what waits, as far as the client takes it.
     pub fn flush(&mut self, ticket: Ticket) -> Written {
         self.core.flush_stream(ticket)

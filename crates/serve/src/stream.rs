@@ -12,11 +12,10 @@ use crate::output::QUANTUM_BYTES;
 use crate::table::Key;
 
 /// What became of a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
-    /// It is sent, or waits in memory behind so many bytes: wait with the next piece while they are
-    /// too many.
-    Backlog(usize),
+    /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
+    Backlog(u64),
     /// The client is gone, and whoever writes may as well stop.
     Gone,
 }
@@ -48,12 +47,14 @@ impl Core {
         if piece.is_empty() {
             return Written::Backlog(connection.backlog_bytes());
         }
+        // As much as the client takes, so that the backlog does not grow before a fast one.
+        let most = piece.len() + QUANTUM_BYTES;
         let flushed = if stream.delivery == Delivery::Chunked {
             let mut start = Vec::with_capacity(20);
             chunk_start(&mut start, piece.len());
-            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), QUANTUM_BYTES)
+            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)
         } else {
-            connection.deliver(piece, Payload::Empty, QUANTUM_BYTES)
+            connection.deliver(piece, Payload::Empty, most)
         };
         self.after_flush(ticket.key, flushed);
         self.settle(ticket.key);
@@ -87,13 +88,8 @@ impl Core {
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
     pub(crate) fn abort(&mut self, ticket: Ticket) {
-        if self.connection_of(ticket).is_none() {
-            return;
-        }
-        if let Some(connection) = self.close(ticket.key) {
-            // Without it, the end of the connection could pass for the end of the body.
-            let reset = Some(std::time::Duration::ZERO);
-            let _ = rustix::net::sockopt::set_socket_linger(&connection.socket, reset);
+        if self.connection_of(ticket).is_some() {
+            self.reset(ticket.key);
         }
     }
 

@@ -48,6 +48,8 @@ pub mod signal;
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 #[cfg(target_os = "linux")]
+pub mod socket;
+#[cfg(target_os = "linux")]
 pub mod start;
 #[cfg(target_os = "linux")]
 pub mod stub;

@@ -26,10 +26,7 @@ const GATHERED_US_MAX: u64 = 5_000;
 /// A body up to here is copied behind its head, which is cheaper than to send two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 
-/// A thread that writes faster than its client reads waits beyond so many bytes.
-const BACKLOG_BYTES_MAX: usize = 4 << 20;
-
-/// Between two looks at a client that is waited for: as late may its thread be ended.
+/// Between two looks at a client that is waited for: as late may its thread, or its time, be ended.
 const LOOK_MS: i32 = 100;
 
 impl Server {
@@ -312,14 +309,16 @@ impl Server {
         Some((number, lock.string(&input)))
     }
 
-    /// Waits while the client has too much to read; false if it is gone.
+    /// Waits while more of the answer waits for the client than is kept in memory and in files; false if
+    /// the client is gone. There is nothing to wait for, but with an endless body.
     pub(super) fn wait_for_client(
         &self,
         inside: Raising,
         ticket: Ticket,
         written: Written,
     ) -> bool {
-        self.wait_below(inside, ticket, written, BACKLOG_BYTES_MAX)
+        let most = self.engine.borrow().backlog_bytes_max();
+        self.wait_below(inside, ticket, written, most)
     }
 
     fn wait_below(
@@ -327,7 +326,7 @@ impl Server {
         inside: Raising,
         ticket: Ticket,
         mut written: Written,
-        bytes_max: usize,
+        bytes_max: u64,
     ) -> bool {
         while let Written::Backlog(bytes) = written {
             if bytes <= bytes_max {
@@ -337,7 +336,10 @@ impl Server {
             let Some(socket) = socket else { return false };
             inside.lock().release(|| wait_writable(socket), || ());
             inside.check_interrupts();
-            written = self.engine.borrow_mut().flush(ticket);
+            let mut engine = self.engine.borrow_mut();
+            // All threads may be waiting here, so that none looks at the time.
+            engine.tick();
+            written = engine.flush(ticket);
         }
         false
     }

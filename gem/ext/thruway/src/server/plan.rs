@@ -49,6 +49,10 @@ struct Numbers {
     /// Zero for none.
     request_ms: u64,
     body_bytes_max: u64,
+    response_memory_bytes_max: u64,
+    worker_memory_bytes_max: u64,
+    response_file_bytes_max: u64,
+    write_bytes_per_second_min: u64,
 }
 
 impl Plan {
@@ -72,6 +76,10 @@ impl Plan {
                 write_ms: number(c"write_ms"),
                 request_ms: number(c"request_ms"),
                 body_bytes_max: number(c"body_bytes_max"),
+                response_memory_bytes_max: number(c"response_memory_bytes_max"),
+                worker_memory_bytes_max: number(c"worker_memory_bytes_max"),
+                response_file_bytes_max: number(c"response_file_bytes_max"),
+                write_bytes_per_second_min: number(c"write_bytes_per_second_min"),
             },
         }
     }
@@ -149,6 +157,11 @@ impl Numbers {
         settings.timeouts.write_ms = self.write_ms;
         settings.timeouts.request_ms = (self.request_ms > 0).then_some(self.request_ms);
         settings.limits.body_bytes_max = self.body_bytes_max;
+        let bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        settings.response_memory_bytes_max = bytes(self.response_memory_bytes_max);
+        settings.worker_memory_bytes_max = bytes(self.worker_memory_bytes_max);
+        settings.response_file_bytes_max = self.response_file_bytes_max;
+        settings.write_bytes_per_second_min = self.write_bytes_per_second_min;
         settings
     }
 }
