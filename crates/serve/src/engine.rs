@@ -219,8 +219,8 @@ impl Engine {
         self.core.begin(ticket, head, promise)
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take now. Bytes beyond the
-    /// length that was promised are dropped.
+    /// Sends a piece of the body, or keeps what the client does not take now. One that is longer than what
+    /// is left of the promised length resets the connection.
     pub fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
         self.core.write(ticket, piece)
     }
@@ -243,9 +243,10 @@ impl Engine {
         self.core.flush_stream(ticket)
     }
 
-    /// Ends a body that came in pieces. One that is shorter than was promised ends the connection.
-    pub fn finish(&mut self, ticket: Ticket) {
-        self.core.finish(ticket);
+    /// Ends a body that came in pieces; how many bytes are missing. One that is shorter than was promised
+    /// resets the connection.
+    pub fn finish(&mut self, ticket: Ticket) -> u64 {
+        self.core.finish(ticket)
     }
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.

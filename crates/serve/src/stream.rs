@@ -16,7 +16,10 @@ use crate::table::Key;
 pub enum Written {
     /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
     Backlog(u64),
-    /// The client is gone, and whoever writes may as well stop.
+    /// It is beyond the length that was promised: the connection is reset, because what was promised is not
+    /// what there is.
+    Excess,
+    /// The client is gone, or the request is over: whatever writes may as well stop.
     Gone,
 }
 
@@ -38,13 +41,15 @@ impl Core {
         Written::Backlog(connection.backlog_bytes())
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take. Bytes beyond the promised
-    /// length are dropped.
+    /// Sends a piece of the body, or keeps what the client does not take.
     pub(crate) fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
         let Some(connection) = self.connection_of(ticket) else { return Written::Gone };
         let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
-        let piece = stream.cut(piece);
-        if piece.is_empty() {
+        if !stream.takes(piece) {
+            self.reset(ticket.key);
+            return Written::Excess;
+        }
+        if piece.is_empty() || stream.delivery == Delivery::Empty {
             return Written::Backlog(connection.backlog_bytes());
         }
         // As much as the client takes, so that the backlog does not grow before a fast one.
@@ -71,12 +76,14 @@ impl Core {
         self.backlog(ticket.key)
     }
 
-    /// Ends the body. One that is shorter than was promised ends the connection.
-    pub(crate) fn finish(&mut self, ticket: Ticket) {
-        let Some(connection) = self.connection_of(ticket) else { return };
-        let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return };
+    /// Ends the body. One that is shorter than was promised resets the connection; how many bytes are
+    /// missing.
+    pub(crate) fn finish(&mut self, ticket: Ticket) -> u64 {
+        let Some(connection) = self.connection_of(ticket) else { return 0 };
+        let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return 0 };
         if left > 0 {
-            return self.abort(ticket);
+            self.reset(ticket.key);
+            return left;
         }
         connection.phase = Phase::Answering;
         if delivery == Delivery::Chunked {
@@ -84,6 +91,7 @@ impl Core {
         }
         self.flush(ticket.key);
         self.settle(ticket.key);
+        0
     }
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
@@ -110,17 +118,11 @@ impl Core {
 }
 
 impl Stream {
-    /// The part of `piece` that belongs to the body.
-    fn cut<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
-        match self.delivery {
-            Delivery::Empty => &[],
-            Delivery::Length(_) => {
-                let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-                let piece = &piece[..piece.len().min(most)];
-                self.left -= piece.len() as u64;
-                piece
-            }
-            _ => piece,
-        }
+    /// Counts a piece; false if it is longer than what is left of the promised length.
+    fn takes(&mut self, piece: &[u8]) -> bool {
+        let Delivery::Length(_) = self.delivery else { return true };
+        let left = self.left.checked_sub(piece.len() as u64);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 }

@@ -246,7 +246,12 @@ fn pieces_become_chunks_and_end_with_the_last() {
 #[test]
 fn a_promised_length_is_kept_or_the_connection_ends() {
     let mut rig = Rig::new(later);
-    for (piece, is_whole) in [("hello, world", true), ("he", false)] {
+    for (pieces, is_whole) in [
+        (["hel", "lo"], true),
+        (["he", ""], false),
+        (["hello", "!"], false),
+        (["he", "llo!"], false),
+    ] {
         let mut client = rig.connect();
         client.write_all(GET).unwrap();
         let count = rig.handler.tickets.len();
@@ -254,14 +259,17 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
         let ticket = rig.handler.tickets[count];
         let (head, promise) = head_of(Some(5));
         rig.engine.begin(ticket, &head, promise);
-        rig.engine.write(ticket, piece.as_bytes());
-        rig.engine.finish(ticket);
+        let written = pieces.map(|piece| rig.engine.write(ticket, piece.as_bytes()));
+        let missing = rig.engine.finish(ticket);
+        assert_eq!(written[1] == Written::Excess, pieces[1].contains('!'));
+        assert_eq!(missing, if pieces == ["he", ""] { 3 } else { 0 });
         rig.run_until(|rig| (rig.engine.connections() == 1) == is_whole);
         if is_whole {
             assert!(rig.receive(&mut client, head.len() + 5).ends_with("\r\n\r\nhello"));
         } else {
             let mut rest = Vec::new();
             assert!(client.read_to_end(&mut rest).is_err(), "it is reset");
+            assert!(!String::from_utf8_lossy(&rest).contains('!'));
         }
         drop(client);
         rig.run_until(|rig| rig.engine.connections() == 0);
@@ -404,9 +412,9 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
     assert_eq!(rig.engine.core.held_bytes, 0);
 }
 
-/// An engine whose clients have to take something every half a second.
+/// An engine whose clients have to take something each second.
 fn impatient() -> Rig {
-    let timeouts = Timeouts { write_ms: 500, ..Timeouts::default() };
+    let timeouts = Timeouts { write_ms: 1000, ..Timeouts::default() };
     Rig::with(later, Settings { timeouts, ..Settings::default() })
 }
 
@@ -431,11 +439,11 @@ fn a_client_that_takes_some_each_time_is_not_cut_off() {
     client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
     let begun = rig.engine.core.now_ms;
-    let mut buffer = vec![0; 1 << 10];
+    let mut buffer = vec![0; 8 << 10];
     rig.run_until(|rig| {
         let _ = client.read(&mut buffer);
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.core.now_ms > begun + 1500
+        rig.engine.core.now_ms > begun + 2500
     });
     assert_eq!(rig.engine.connections(), 1);
 }

@@ -8,7 +8,7 @@
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::{VALUE, ruby_value_type};
-use thruway_http1::response::Draft;
+use thruway_http1::response::{Draft, is_bodiless};
 use thruway_http1::{Delivery, Promise, ResponseHead};
 use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written, monotonic_us};
 
@@ -43,6 +43,7 @@ impl Server {
             // SAFETY: only the length is looked at.
             total += unsafe { lock.bytes(piece) }.len();
         }
+        self.check_length(inside, context, draft, total);
         // SAFETY: no Ruby code runs from here on, so the Strings stay as they are.
         let piece = |at| unsafe { lock.bytes(lock.element(body, at)) };
         match count {
@@ -58,6 +59,17 @@ impl Server {
                 self.send_bytes(context, draft, Some(total), gathered);
             }
             _ => self.send_shared(lock, context, draft, total, body),
+        }
+    }
+
+    /// Raises if a body that is sent is not as long as its head claims.
+    fn check_length(&self, inside: Raising, context: &Context, draft: Draft, bytes: usize) {
+        let is_sent = !context.terms.get().is_head && !is_bodiless(context.status.get());
+        match draft.claimed_bytes() {
+            Some(claimed) if is_sent && claimed != bytes as u64 => {
+                raise_wrong_length(inside, claimed, bytes)
+            }
+            _ => {}
         }
     }
 
@@ -186,12 +198,15 @@ impl Server {
             Stage::Gathering => {
                 // SAFETY: no Ruby code runs while the bytes are used.
                 let gathered = unsafe { context.gathered.get() };
+                self.check_length(inside, context, draft, gathered.len());
                 self.send_bytes(context, draft, Some(gathered.len()), gathered);
             }
             Stage::Streaming => {
                 context.stage.set(Stage::Done);
-                if let Some(ticket) = context.ticket.get() {
-                    self.engine.borrow_mut().finish(ticket);
+                let finish = |ticket| self.engine.borrow_mut().finish(ticket);
+                let missing = context.ticket.get().map_or(0, finish);
+                if missing > 0 {
+                    inside.runtime_error(too_short(inside.lock(), missing));
                 }
             }
             Stage::Unsent | Stage::Done => {}
@@ -209,6 +224,10 @@ impl Server {
             let is_first = gathered.is_empty();
             // SAFETY: as above.
             gathered.extend_from_slice(unsafe { lock.bytes(piece) });
+            let claimed = context.draft.get().and_then(|draft| draft.claimed_bytes());
+            if let Some(claimed) = claimed.filter(|claimed| *claimed < gathered.len() as u64) {
+                raise_wrong_length(inside, claimed, gathered.len());
+            }
             let is_long = gathered.len() > GATHERED_BYTES_MAX;
             if is_long || !self.is_watched(context) || is_late(context, is_first) {
                 self.start_stream(context);
@@ -218,6 +237,9 @@ impl Server {
         let Some(ticket) = context.ticket.get() else { return };
         // SAFETY: no Ruby code runs while the bytes are used.
         let written = self.engine.borrow_mut().write(ticket, unsafe { lock.bytes(piece) });
+        if written == Written::Excess {
+            inside.runtime_error(too_long(lock));
+        }
         if !self.wait_for_client(inside, ticket, written) {
             inside.leave_block();
         }
@@ -343,6 +365,26 @@ impl Server {
         }
         false
     }
+}
+
+/// Raises, before anything of the answer was sent.
+fn raise_wrong_length(inside: Raising, claimed: u64, bytes: usize) -> ! {
+    let text = || format!("content-length is {claimed}, but the body has {bytes} bytes");
+    let message = inside.lock().string(text().as_bytes());
+    inside.runtime_error(message)
+}
+
+/// What is said of a body that was broken off because it is longer than was claimed.
+pub(super) fn too_long(lock: Lock) -> VALUE {
+    lock.string(b"the body is longer than its content-length: the response was broken off")
+}
+
+/// What is said of one that is shorter.
+pub(super) fn too_short(lock: Lock, missing: u64) -> VALUE {
+    let text = format!(
+        "the body is {missing} bytes shorter than its content-length: the response was broken off"
+    );
+    lock.string(text.as_bytes())
 }
 
 /// Whether a piece comes long after the first one that was gathered: the body takes its time.

@@ -23,6 +23,8 @@ pub(super) struct Context {
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) terms: Cell<Terms>,
+    /// The answer's status.
+    pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
     /// The head of the answer.
     pub(super) head: Buffer,
@@ -75,6 +77,7 @@ impl Context {
             body: Cell::new(NIL),
             ticket: Cell::new(None),
             terms: Cell::new(Terms::broken()),
+            status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),
             draft: Cell::new(None),

@@ -345,6 +345,16 @@ impl Raising {
         unsafe { rb_sys::rb_exc_raise(error) }
     }
 
+    /// Raises an IOError with a String.
+    pub(super) fn io_error(self, message: VALUE) -> ! {
+        // SAFETY: Ruby sets the global once, before any extension is loaded.
+        let class = unsafe { rb_sys::rb_eIOError };
+        // SAFETY: a class of exceptions and a String.
+        let error = unsafe { rb_sys::rb_exc_new_str(class, message) };
+        // SAFETY: an exception; what is raised is caught.
+        unsafe { rb_sys::rb_exc_raise(error) }
+    }
+
     /// Raises a TypeError.
     pub(super) fn type_error(self, message: &str) -> ! {
         // SAFETY: Ruby sets the global once, before any extension is loaded.

@@ -6,6 +6,7 @@ use std::os::fd::IntoRawFd;
 use rb_sys::VALUE;
 use thruway_serve::{Address, Listener, Ticket, Written};
 
+use super::body::{too_long, too_short};
 use super::class::{DataType, Method, Owner, define_class, define_method, give};
 use super::context::Stage;
 use super::lock::{Lock, NIL, Raising, truth};
@@ -191,18 +192,26 @@ unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
             let string = inside.to_string(string);
             // SAFETY: no Ruby code runs while the bytes are used.
             let written = server.engine.borrow_mut().write(ticket, unsafe { lock.bytes(string) });
-            let is_there = written != Written::Gone;
-            truth(is_there && server.wait_for_client(inside, ticket, written))
+            if written == Written::Excess {
+                let message = too_long(lock);
+                inside.call(server.helper.value(), server.names.trouble, &[message]);
+                inside.io_error(message);
+            }
+            truth(server.wait_for_client(inside, ticket, written))
         }),
     )
 }
 
 /// `engine.finish(ticket)`: the stream is complete.
 unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
-    let finish = |server: &Server, ticket| {
-        server.engine.borrow_mut().finish(ticket);
+    let finish = |server: &Server, inside: Raising, ticket| {
+        let missing = server.engine.borrow_mut().finish(ticket);
         // The leader may be waiting, with the connection's next request read already.
         server.waker.wake();
+        if missing > 0 {
+            let message = too_short(inside.lock(), missing);
+            inside.call(server.helper.value(), server.names.trouble, &[message]);
+        }
     };
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, finish) }
@@ -210,14 +219,14 @@ unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
 
 /// `engine.abort(ticket)`: the stream will never be complete.
 unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
-    let abort = |server: &Server, ticket| server.engine.borrow_mut().abort(ticket);
+    let abort = |server: &Server, _: Raising, ticket| server.engine.borrow_mut().abort(ticket);
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, abort) }
 }
 
 /// # Safety
 /// As for [`server_of`].
-unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VALUE {
+unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Raising, Ticket)) -> VALUE {
     // SAFETY: as this function's own.
     let server = unsafe { server_of(this) };
     // SAFETY: Ruby calls with the lock held.
@@ -225,7 +234,7 @@ unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VA
     give(
         lock,
         lock.protect(|inside| {
-            end(server, ticket_of(inside, ticket));
+            end(server, inside, ticket_of(inside, ticket));
             NIL
         }),
     )

@@ -19,6 +19,13 @@ struct Special {
     hijack: VALUE,
 }
 
+/// Whether a value is a length in bytes, and the one that an earlier field claims.
+fn is_length(value: &[u8], draft: Draft) -> bool {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let length = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+    is_number && length.is_some() && draft.claimed_bytes().is_none_or(|other| length == Some(other))
+}
+
 impl Server {
     /// Sends what the application returned. `context` says how far it got, if this raises.
     pub(super) fn reply(&self, inside: Raising, context: &Context, returned: VALUE) {
@@ -30,6 +37,7 @@ impl Server {
         context.returned.set(triple);
         context.body.set(lock.element(triple, 2));
         let status = self.status(inside, lock.element(triple, 0));
+        context.status.set(status);
         // SAFETY: the head is left alone until it is finished: Ruby code in between (`to_s` of a
         // field) belongs to this request.
         let out = unsafe { context.head.get() };
@@ -152,6 +160,9 @@ impl Server {
         let text = self.text(inside, value);
         // SAFETY: no Ruby code runs while the bytes are used.
         let text = unsafe { inside.lock().bytes(text) };
+        if name.eq_ignore_ascii_case(b"content-length") && !is_length(text, head.draft()) {
+            inside.argument_error("content-length is not a number of bytes, or not the same twice");
+        }
         text.split(|byte| *byte == b'\n').all(|line| head.field(name, line).is_ok())
     }
 
