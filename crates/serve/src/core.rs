@@ -297,8 +297,8 @@ impl Core {
         self.hold(key, flushed == Ok(Flushed::Blocked));
     }
 
-    /// Counts what waits in memory for a client; what is too much there goes to a file, if the client takes
-    /// nothing now.
+    /// Counts what waits in memory for a client. What is too much there goes to a file, if the client takes
+    /// nothing now, or if what waits for the others is too much without it.
     fn hold(&mut self, key: Key, is_blocked: bool) {
         let Some(connection) = self.table.get_mut(key) else { return };
         let others = self.held_bytes - connection.held_bytes;
@@ -308,7 +308,8 @@ impl Core {
             most = most.min(settings.response_memory_bytes_max);
         }
         let most = most.max(SPOOLED_BYTES_MIN);
-        if is_blocked
+        let is_due = is_blocked || others >= settings.worker_memory_bytes_max;
+        if is_due
             && settings.response_file_bytes_max > 0
             && let Some(output) = connection.output.as_mut()
             && output.memory_bytes() > most
