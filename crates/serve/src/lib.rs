@@ -8,8 +8,8 @@
 //! [`Handler`]'s business.
 //!
 //! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `reading`, `connection` and `output`
-//! (what a turn does), `core` (what happens to a connection between its turns), [`fleet`] (several
-//! engines), `folder`.
+//! (what a turn does), `core` (what happens to a connection between its turns), `spool_file` and `pace` (clients
+//! that do not take their answers), [`fleet`] (several engines), `folder`.
 #![forbid(unsafe_code)]
 
 mod activity;

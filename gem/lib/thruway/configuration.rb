@@ -16,7 +16,7 @@ module Thruway
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
       write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
-      # What a client has not taken, of a response that is written piece by piece, and of all together.
+      # What a client has not taken: of a response that is written piece by piece, and of all.
       response_memory_bytes_max: 4 << 20, worker_memory_bytes_max: 64 << 20,
       # What of a response goes to a file, before whatever writes it waits for the client.
       response_file_bytes_max: 1 << 30,

@@ -149,14 +149,14 @@ module Thruway
       io
     end
 
-    # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a streaming
-    # body on status 101. It belongs to `callback`, which may keep it and closes it.
+    # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a
+    # streaming body on status 101. It belongs to `callback`, which may keep it and closes it.
     def give_away(callback, descriptor, read)
       io = socket(descriptor, read)
       callback.call(io)
-    rescue Exception
-      io&.close
-      raise
+      is_taken = true
+    ensure
+      io&.close unless is_taken
     end
 
     def socket(descriptor, read)

@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What a streaming body (Rack 3) writes to. Each write leaves at once, and waits while the client
-  # has too much to read already. When the client has gone away, a write raises Errno::EPIPE; when the
-  # stream was closed, by whatever thread, an IOError. It never reaches another request than its own.
+  # What a streaming body (Rack 3) writes to. Each write leaves at once. It waits only while more is
+  # unread than `response_file_limit` allows. When the client has gone away, a write raises
+  # Errno::EPIPE; when the stream was closed, by whatever thread, an IOError. It never reaches
+  # another request than its own.
   class Stream
     def initialize(engine, ticket, input)
       @engine = engine

@@ -2,8 +2,8 @@
 
 require_relative "../serving"
 
-# An application's content-length that is not its body's length is never passed on as a whole response, nor
-# put right in silence.
+# An application's content-length that is not its body's length is never passed on as a whole
+# response, nor put right in silence.
 class ContentLengthTest < Minitest::Test
   include Serving
 

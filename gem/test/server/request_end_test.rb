@@ -2,15 +2,15 @@
 
 require_relative "../serving"
 
-# Handles of a request that outlive it: they reach neither the next request of their connection nor any
-# other one.
+# Handles of a request that outlive it: they reach neither the next request of their connection nor
+# any other one.
 class RequestEndTest < Minitest::Test
   include Serving
 
   GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-  # Serves two pipelined requests of one connection. `first` is called with the stream of the first one,
-  # with a Queue that says when the second response has begun, and with one that ends it.
+  # Serves two pipelined requests of one connection. `first` is called with the stream of the first
+  # one, with a Queue that says when the second response has begun, and with one that ends it.
   def serve_two(&first)
     begun = Queue.new
     go = Queue.new
