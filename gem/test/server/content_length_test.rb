@@ -113,6 +113,17 @@ class ContentLengthTest < Minitest::Test
     assert_equal "7", get("/304")["content-length"]
   end
 
+  def test_a_body_that_is_coded_already_has_no_length_to_compare
+    headers = { "content-length" => "99", "transfer-encoding" => "chunked" }
+    ["3\r\none\r\n0\r\n\r\n"].then do |body|
+      [body, body.each].each do |same|
+        serve { [200, headers, same] }
+        response = get
+        assert_equal ["one", nil], [response.body, response["content-length"]]
+      end
+    end
+  end
+
   def test_a_true_claim_stands_once
     SIZES.each do |size|
       [["x" * size], pieces(size), stream(size)].each do |body|
