@@ -218,25 +218,16 @@ impl Server {
         if !lock.is(piece, ruby_value_type::RUBY_T_STRING) {
             inside.type_error("a body consists of Strings");
         }
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let bytes = unsafe { lock.bytes(piece) };
         if context.stage.get() == Stage::Gathering {
-            // SAFETY: no Ruby code runs while the bytes are used.
-            let gathered = unsafe { context.gathered.get() };
-            let is_first = gathered.is_empty();
-            // SAFETY: as above.
-            gathered.extend_from_slice(unsafe { lock.bytes(piece) });
-            let claimed = context.draft.get().and_then(|draft| draft.claimed_bytes());
-            if let Some(claimed) = claimed.filter(|claimed| *claimed < gathered.len() as u64) {
-                raise_wrong_length(inside, claimed, gathered.len());
+            if self.gather(inside, context, bytes) {
+                return;
             }
-            let is_long = gathered.len() > GATHERED_BYTES_MAX;
-            if is_long || !self.is_watched(context) || is_late(context, is_first) {
-                self.start_stream(context);
-            }
-            return;
+            self.begin_stream(context);
         }
         let Some(ticket) = context.ticket.get() else { return };
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let written = self.engine.borrow_mut().write(ticket, unsafe { lock.bytes(piece) });
+        let written = self.engine.borrow_mut().write(ticket, bytes);
         if written == Written::Excess {
             inside.runtime_error(too_long(lock));
         }
@@ -245,14 +236,39 @@ impl Server {
         }
     }
 
+    /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
+    fn gather(&self, inside: Raising, context: &Context, piece: &[u8]) -> bool {
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let gathered = unsafe { context.gathered.get() };
+        let total = gathered.len() + piece.len();
+        let claimed = context.draft.get().and_then(|draft| draft.claimed_bytes());
+        if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
+            raise_wrong_length(inside, claimed, total);
+        }
+        let is_late = is_late(context, gathered.is_empty());
+        if is_late || total > GATHERED_BYTES_MAX || !self.is_watched(context) {
+            return false;
+        }
+        gathered.extend_from_slice(piece);
+        true
+    }
+
     /// Whether pieces can be gathered: the thread's successor will send them, should it block before the
     /// next one. Nobody would for a thread that has lost the lead, or while all others are busy.
     fn is_watched(&self, context: &Context) -> bool {
         self.baton.has_successor(context.number, self.contexts.len())
     }
 
-    /// Sends what is gathered as the start of a stream.
+    /// Sends the head and what is gathered as the start of a stream.
     pub(super) fn start_stream(&self, context: &Context) {
+        self.begin_stream(context);
+        if let Some(ticket) = context.ticket.get() {
+            self.engine.borrow_mut().flush(ticket);
+        }
+    }
+
+    /// Sends what is gathered as the start of a stream. Without that, the head waits for the next piece.
+    fn begin_stream(&self, context: &Context) {
         let (Some(draft), Some(ticket)) = (context.draft.take(), context.ticket.get()) else {
             return;
         };
@@ -264,9 +280,7 @@ impl Server {
         let gathered = unsafe { context.gathered.get() };
         let mut engine = self.engine.borrow_mut();
         engine.begin(ticket, head, promise);
-        if gathered.is_empty() {
-            engine.flush(ticket);
-        } else {
+        if !gathered.is_empty() {
             engine.write(ticket, gathered);
         }
     }
