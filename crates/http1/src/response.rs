@@ -241,10 +241,10 @@ impl<'a> ResponseHead<'a> {
 }
 
 impl Draft {
-    /// The length that the fields so far claim the body to have.
+    /// The length that the fields so far claim the body to have; none if it is coded (RFC 9112, 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
-        self.claimed_bytes
+        self.claimed_bytes.filter(|_| !self.is_coded)
     }
 
     fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {

@@ -197,10 +197,12 @@ impl Engine {
     /// The socket of a request's connection, to wait until it takes bytes.
     #[must_use]
     pub fn socket(&self, ticket: Ticket) -> Option<BorrowedFd<'_>> {
-        self.core.table.get(ticket.key).map(|connection| connection.socket.as_fd())
+        let connection = self.core.table.get(ticket.key).filter(|found| found.is_of(ticket));
+        connection.map(|connection| connection.socket.as_fd())
     }
 
-    /// Whether a request's connection wants a turn, such as for the next request.
+    /// Whether a request's connection wants a turn, such as for the next request: that may be so after
+    /// the answer, too.
     #[must_use]
     pub fn has_work(&self, ticket: Ticket) -> bool {
         self.core.table.get(ticket.key).is_some_and(Connection::has_work)
@@ -217,10 +219,23 @@ impl Engine {
         self.core.begin(ticket, head, promise)
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take now. Bytes beyond the
-    /// length that was promised are dropped.
+    /// Sends a piece of the body, or keeps what the client does not take now. One that is longer than what
+    /// is left of the promised length resets the connection.
     pub fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
         self.core.write(ticket, piece)
+    }
+
+    /// What may wait of an answer before whatever writes it has to wait.
+    #[must_use]
+    pub fn backlog_bytes_max(&self) -> u64 {
+        let settings = &self.core.settings;
+        settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
+    }
+
+    /// Ends what has taken too long: for those who wait for a client while nobody may be left to
+    /// [`poll`](Self::poll).
+    pub fn tick(&mut self) {
+        self.core.tick();
     }
 
     /// Sends what waits, as far as the client takes it.
@@ -228,9 +243,10 @@ impl Engine {
         self.core.flush_stream(ticket)
     }
 
-    /// Ends a body that came in pieces. One that is shorter than was promised ends the connection.
-    pub fn finish(&mut self, ticket: Ticket) {
-        self.core.finish(ticket);
+    /// Ends a body that came in pieces; how many bytes are missing. One that is shorter than was promised
+    /// resets the connection.
+    pub fn finish(&mut self, ticket: Ticket) -> u64 {
+        self.core.finish(ticket)
     }
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.

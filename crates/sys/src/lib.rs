@@ -45,6 +45,8 @@ pub mod shared;
 #[cfg(target_os = "linux")]
 pub mod signal;
 #[cfg(target_os = "linux")]
+pub mod socket;
+#[cfg(target_os = "linux")]
 pub mod start;
 #[cfg(target_os = "linux")]
 pub mod stub;

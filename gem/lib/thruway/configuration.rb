@@ -15,7 +15,13 @@ module Thruway
       workers: 0, threads: 5, port: 9292, rackup: "config.ru", preload: true,
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
-      write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30
+      write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
+      # What a client has not taken: of a response that is written piece by piece, and of all.
+      response_memory_bytes_max: 4 << 20, worker_memory_bytes_max: 64 << 20,
+      # What of a response goes to a file, before whatever writes it waits for the client.
+      response_file_bytes_max: 1 << 30,
+      # What a client has to take each second, on average over `write_seconds`.
+      write_bytes_per_second_min: 256
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
@@ -79,7 +85,11 @@ module Thruway
       {
         first_byte_ms: ms(first_byte_seconds), head_ms: ms(head_seconds), body_ms: ms(body_seconds),
         keep_alive_ms: ms(keep_alive_seconds), write_ms: ms(write_seconds),
-        request_ms: ms(request_seconds), body_bytes_max: body_bytes_max
+        request_ms: ms(request_seconds), body_bytes_max: body_bytes_max,
+        response_memory_bytes_max: response_memory_bytes_max,
+        worker_memory_bytes_max: worker_memory_bytes_max,
+        response_file_bytes_max: response_file_bytes_max,
+        write_bytes_per_second_min: write_bytes_per_second_min
       }
     end
 

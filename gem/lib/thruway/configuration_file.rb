@@ -35,7 +35,11 @@ module Thruway
       worker_boot_timeout: :worker_boot_seconds, first_data_timeout: :first_byte_seconds,
       persistent_timeout: :keep_alive_seconds, head_timeout: :head_seconds,
       body_timeout: :body_seconds, write_timeout: :write_seconds,
-      request_timeout: :request_seconds, http_content_length_limit: :body_bytes_max
+      request_timeout: :request_seconds, http_content_length_limit: :body_bytes_max,
+      response_memory_limit: :response_memory_bytes_max,
+      worker_memory_limit: :worker_memory_bytes_max,
+      response_file_limit: :response_file_bytes_max,
+      write_rate_min: :write_bytes_per_second_min
     }.freeze
 
     attr_reader :passed_over

@@ -4,6 +4,7 @@ require "socket"
 require "stringio"
 
 require_relative "../thruway"
+require_relative "hijack"
 require_relative "no_input"
 require_relative "stream"
 
@@ -20,7 +21,7 @@ module Thruway
       @settings = settings
       @is_worker = !fleet.nil?
       @started = Thread::Queue.new
-      @engine = Engine.create(self, app: app, env: template, listeners: listeners,
+      @engine = Engine.create(self, app: app, env: template, hijack: Hijack, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
                                     fleet: fleet, worker: worker, **settings.engine_options)
     end
@@ -76,7 +77,7 @@ module Thruway
         "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => NoInput,
         "rack.url_scheme" => "http", "rack.run_once" => false,
         "rack.multithread" => @settings.threads > 1, "rack.multiprocess" => @settings.workers > 0,
-        "rack.hijack?" => true, "rack.hijack" => method(:hijack).to_proc,
+        "rack.hijack?" => true,
         "SCRIPT_NAME" => "", "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
         "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => "thruway #{VERSION}",
         "GATEWAY_INTERFACE" => "CGI/1.2", "REMOTE_ADDR" => "127.0.0.1"
@@ -138,9 +139,9 @@ module Thruway
       body.call(Stream.new(@engine, ticket, env["rack.input"]))
     end
 
-    # The whole connection, before anything was sent (full hijack).
-    def hijack
-      descriptor, read, env = @engine.take_connection
+    # The whole connection of a request, before anything was sent (full hijack).
+    def hijack(request)
+      descriptor, read, env = @engine.take_connection(request)
       raise IOError, "there is no connection to take" unless descriptor
 
       io = socket(descriptor, read)
@@ -148,9 +149,14 @@ module Thruway
       io
     end
 
-    # The connection behind a head that was sent (partial hijack).
+    # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a
+    # streaming body on status 101. It belongs to `callback`, which may keep it and closes it.
     def give_away(callback, descriptor, read)
-      callback.call(socket(descriptor, read))
+      io = socket(descriptor, read)
+      callback.call(io)
+      is_taken = true
+    ensure
+      io&.close unless is_taken
     end
 
     def socket(descriptor, read)

@@ -151,6 +151,12 @@ impl Baton {
         }
     }
 
+    /// Whether another one of so many threads takes the lead should thread `me` block now: `me` leads, and
+    /// not all others are in the application.
+    pub(super) fn has_successor(&self, me: usize, threads: usize) -> bool {
+        self.leads(me) && self.superseded.get() + 1 < threads
+    }
+
     /// Whether threads are in the application that lead no more: they may want the lock.
     pub(super) fn has_superseded(&self) -> bool {
         self.superseded.get() > 0

@@ -51,6 +51,7 @@ struct Keys {
     content_type: Root,
     after_reply: Root,
     finished: Root,
+    hijack: Root,
     empty: Root,
     get: Root,
     http_10: Root,
@@ -125,6 +126,11 @@ impl Environments {
     pub(super) fn set_length(&self, lock: Lock, env: VALUE, length: u64) {
         let text = lock.string(length.to_string().as_bytes());
         lock.set(env, self.keys.content_length.value(), text);
+    }
+
+    /// Sets what takes the request's connection.
+    pub(super) fn set_hijack(&self, lock: Lock, env: VALUE, hijack: VALUE) {
+        lock.set(env, self.keys.hijack.value(), hijack);
     }
 
     /// The callbacks for after the answer: `rack.after_reply` and `rack.response_finished`.
@@ -278,13 +284,14 @@ impl Keys {
             content_type: keep("CONTENT_TYPE"),
             after_reply: keep("rack.after_reply"),
             finished: keep("rack.response_finished"),
+            hijack: keep("rack.hijack"),
             empty: keep(""),
             get: keep("GET"),
             http_10: keep("HTTP/1.0"),
         }
     }
 
-    fn in_every_environment(&self) -> [VALUE; 8] {
+    fn in_every_environment(&self) -> [VALUE; 9] {
         [
             self.method.value(),
             self.path.value(),
@@ -294,6 +301,7 @@ impl Keys {
             self.remote.value(),
             self.after_reply.value(),
             self.finished.value(),
+            self.hijack.value(),
         ]
     }
 }
