@@ -6,7 +6,7 @@ mod ruby;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use thruway_serve::{Address, monotonic_us};
+use thruway_serve::{Address, Bind, monotonic_us};
 
 use crate::output::{Answer, Failure};
 
@@ -75,10 +75,10 @@ impl Serve {
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }
 
-    fn addresses(&self) -> Result<Vec<Address>, Failure> {
+    fn binds(&self) -> Result<Vec<Bind>, Failure> {
         if self.bind.is_empty() {
             let port = self.port.unwrap_or(9292);
-            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }]);
+            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }.into()]);
         }
         self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
     }

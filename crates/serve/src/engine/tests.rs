@@ -35,7 +35,7 @@ impl Rig {
 
     fn with(act: Act, settings: Settings) -> Self {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
-        let listener = Listener::new(&address).unwrap();
+        let listener = Listener::new(&address.into()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }

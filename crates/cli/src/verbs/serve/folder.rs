@@ -25,9 +25,9 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
             Failure::new(format_args!("cannot serve {}: {error}", target.display()))
         })?;
     let listeners = serve
-        .addresses()?
+        .binds()?
         .iter()
-        .map(|address| Listener::new(address).map_err(|error| cannot_listen(&error)))
+        .map(|bind| Listener::new(bind).map_err(|error| cannot_listen(&error)))
         .collect::<Result<Vec<_>, _>>()?;
     let stop = StopSignals::hold().map_err(Failure::new)?;
     let server =
@@ -47,7 +47,7 @@ fn report(error: &thruway_serve::Error) {
 /// The files of unix sockets go with the process that made them.
 fn remove_sockets(listeners: &[Listener]) {
     for listener in listeners {
-        if let Address::Unix { path, .. } = listener.address() {
+        if let Address::Unix { path } = listener.address() {
             // Whoever has taken it away already has done what is to be done.
             let _ = std::fs::remove_file(path);
         }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_serve::{Address, Listener, Ticket, Written};
+use thruway_serve::{Bind, Listener, Ticket, Written};
 
 use super::class::{DataType, Method, Owner, define_class, define_method, give};
 use super::context::Stage;
@@ -78,8 +78,8 @@ unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
             // SAFETY: no Ruby code runs while the bytes are used.
             let uri = String::from_utf8_lossy(unsafe { lock.bytes(uri) });
             let wrong = |wrong| (wrong, "other");
-            let listener = uri.parse::<Address>().map_err(wrong).and_then(|address| {
-                Listener::new(&address).map_err(|error| (error.to_string(), kind(&error)))
+            let listener = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
+                Listener::new(&bind).map_err(|error| (error.to_string(), kind(&error)))
             });
             let answer = lock.array();
             match listener {
