@@ -195,6 +195,27 @@ impl Core {
         self.answer_text(Ticket { key }, Terms::broken(), status, text);
     }
 
+    /// Ends a connection at the end of a drain: with 503, if it asked for something and nothing of the
+    /// answer has been sent.
+    pub(crate) fn give_up(&mut self, key: Key, inbox: &mut [u8]) {
+        let Some(connection) = self.table.get(key) else { return };
+        let has_asked = match connection.phase {
+            Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
+            Phase::Receiving(_) | Phase::Handling => true,
+            Phase::Streaming(_) | Phase::Answering | Phase::Lingering { .. } => false,
+        };
+        if has_asked && connection.output.is_none() {
+            self.hang_up_with(key, 503, "the server is stopping");
+            // Bytes that nobody has read would take the answer back from the client.
+            if let Some(connection) = self.table.get_mut(key) {
+                connection.linger(self.now_ms);
+                connection.is_readable = true;
+                self.drain_input(key, inbox);
+            }
+        }
+        self.close(key);
+    }
+
     /// Sends what waits on a connection, and goes on with it when all is sent.
     pub(crate) fn flush(&mut self, key: Key) {
         let turn_bytes = self.turn_bytes();

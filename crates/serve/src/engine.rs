@@ -256,14 +256,31 @@ impl Engine {
         self.core.table.len()
     }
 
-    /// Stops listening, hangs up on idle connections, and on the others after their answers.
-    pub fn drain(&mut self) {
-        self.core.is_draining = true;
-        self.unlisten();
+    /// Takes the connections that wait and then no more, hangs up on idle ones, and on the others after
+    /// their answers. With `closes_for_all` the listeners are closed in every process that has them: from
+    /// then on the system refuses connections, where otherwise they would wait for nobody.
+    pub fn drain(&mut self, closes_for_all: bool) {
         if let Some(member) = &self.fleet {
             member.drain();
         }
+        self.unlisten();
+        for place in 0..self.listeners.len() {
+            self.accept_last(place);
+            if closes_for_all {
+                self.listeners[place].close_for_all();
+            }
+        }
+        self.listeners.clear();
+        self.core.is_draining = true;
         self.close_idle();
+    }
+
+    /// Ends all connections at the end of a drain: who has no answer yet gets 503.
+    pub fn give_up(&mut self) {
+        let keys: Vec<_> = self.core.table.keys().collect();
+        for key in keys {
+            self.core.give_up(key, &mut self.inbox);
+        }
     }
 
     fn close_idle(&mut self) {
@@ -310,6 +327,18 @@ impl Engine {
                     self.paused_until_ms = self.core.now_ms + PAUSE_MS;
                     return self.unlisten();
                 }
+            }
+        }
+    }
+
+    /// Begins every connection that waits at a listener, here and not in another worker.
+    fn accept_last(&mut self, place: usize) {
+        while self.core.table.len() < self.core.settings.connections_max {
+            let Ok(Some((socket, peer))) = self.listeners[place].accept() else { return };
+            let listener = u16::try_from(place).unwrap_or(0);
+            let connection = Connection::new(socket, peer, listener, self.core.now_ms);
+            if let Err(errno) = self.core.open(connection) {
+                return self.core.note_trouble("accept a connection", errno);
             }
         }
     }

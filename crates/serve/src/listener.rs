@@ -12,8 +12,8 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_congestion, set_tcp_nodelay};
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
-    connect, getsockname, listen, socket_with,
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
+    acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
 use crate::Error;
@@ -121,6 +121,12 @@ impl Listener {
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Lets the system refuse connections from now on, whoever else has this listener.
+    pub(crate) fn close_for_all(&self) {
+        // It fails only if another process has done it already.
+        let _ = shutdown(&self.socket, Shutdown::Read);
     }
 
     fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
@@ -309,7 +315,7 @@ mod tests {
         let address = listener.address().clone();
         assert_eq!(address.to_string(), format!("unix://{name}"));
         assert_eq!(Listener::from_socket(listener.socket).unwrap().address(), &address);
-        assert!(!Path::new(&name).exists());
+        assert!(std::fs::metadata(&name).is_err());
     }
 
     #[test]

@@ -55,11 +55,8 @@ module Thruway
       path = @file || FILES.find { |candidate| File.file?(candidate) }
       return if path.nil? || path == "-"
 
-      passed_over = ConfigurationFile.new(@configuration).read(File.expand_path(path)).passed_over
-      return if passed_over.empty?
-
-      words = passed_over.join(", ")
-      warn "thruway: #{path}: passed over, because it has no meaning here: #{words}"
+      file = ConfigurationFile.new(@configuration).read(File.expand_path(path))
+      file.passed_over.each { |line| warn "thruway: #{line}" }
     end
 
     def parser

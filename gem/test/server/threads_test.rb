@@ -125,6 +125,7 @@ class ThreadsTest < Minitest::Test
       @servings[0][1].join(PATIENCE_SECONDS)
     end
     assert_includes said, "threads were still busy"
+    assert_equal 503, client.response.status
     assert_predicate client, :closed?
   end
 end

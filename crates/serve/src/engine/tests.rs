@@ -303,7 +303,7 @@ fn draining_answers_what_was_asked_and_hangs_up() {
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 2);
-    rig.engine.drain();
+    rig.engine.drain(true);
     assert_eq!(rig.engine.connections(), 1);
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
     let (head, promise) = head_of(Some(0));

@@ -33,7 +33,8 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
     define_method(class, Owner::Instance, c"send_away", Method::None(send_away));
-    define_method(class, Owner::Instance, c"drain", Method::None(drain));
+    define_method(class, Owner::Instance, c"drain", Method::One(drain));
+    define_method(class, Owner::Instance, c"give_up", Method::None(give_up));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
     define_method(class, Owner::Instance, c"requests", Method::None(requests));
     define_method(class, Owner::Instance, c"take_connection", Method::None(take_connection));
@@ -127,12 +128,23 @@ unsafe extern "C" fn send_away(this: VALUE) -> VALUE {
     give(lock, server.send_away(lock).map(|()| NIL))
 }
 
-/// `engine.drain`: no new connections; the others end after their answers.
-unsafe extern "C" fn drain(this: VALUE) -> VALUE {
+/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
+/// answers.
+unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     server.is_stopping.set(true);
-    server.engine.borrow_mut().drain();
+    server.engine.borrow_mut().drain(rb_sys::TEST(closes_for_all));
+    server.waker.wake();
+    server.baton.call_all();
+    NIL
+}
+
+/// `engine.give_up`: who has no answer yet gets 503, and all connections end.
+unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
+    // SAFETY: called by Ruby.
+    let server = unsafe { server_of(this) };
+    server.engine.borrow_mut().give_up();
     server.waker.wake();
     server.baton.call_all();
     NIL

@@ -47,12 +47,16 @@ struct Numbers {
     /// Zero for none.
     request_ms: u64,
     body_bytes_max: u64,
+    request_line_bytes_max: usize,
+    head_bytes_max: usize,
+    head_fields_max: usize,
 }
 
 impl Plan {
     pub(super) fn read(inside: Raising, options: VALUE) -> Self {
         let at = |name| inside.option(options, name);
         let number = |name| u64::try_from(inside.to_number(at(name))).unwrap_or(0);
+        let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
         Self {
             app: at(c"app"),
             env: at(c"env"),
@@ -69,6 +73,9 @@ impl Plan {
                 write_ms: number(c"write_ms"),
                 request_ms: number(c"request_ms"),
                 body_bytes_max: number(c"body_bytes_max"),
+                request_line_bytes_max: size(c"request_line_bytes_max"),
+                head_bytes_max: size(c"head_bytes_max"),
+                head_fields_max: size(c"head_fields_max"),
             },
         }
     }
@@ -145,6 +152,9 @@ impl Numbers {
         settings.timeouts.write_ms = self.write_ms;
         settings.timeouts.request_ms = (self.request_ms > 0).then_some(self.request_ms);
         settings.limits.body_bytes_max = self.body_bytes_max;
+        settings.limits.request_line_bytes_max = self.request_line_bytes_max;
+        settings.limits.head_bytes_max = self.head_bytes_max;
+        settings.limits.fields_max = self.head_fields_max;
         settings
     }
 }
