@@ -272,6 +272,7 @@ impl Engine {
         }
         self.listeners.clear();
         self.core.is_draining = true;
+        self.core.hurry_fresh();
         self.close_idle();
     }
 
@@ -286,7 +287,10 @@ impl Engine {
     fn close_idle(&mut self) {
         let is_idle = |key: &Key| {
             let connection = self.core.table.get(*key);
-            connection.is_some_and(|connection| connection.is_idle() && !connection.is_readable)
+            // One that has just come has a moment for its first request.
+            connection.is_some_and(|connection| {
+                connection.is_idle() && !connection.is_readable && !connection.is_fresh
+            })
         };
         let idle: Vec<_> = self.core.table.keys().filter(is_idle).collect();
         for key in idle {

@@ -37,13 +37,12 @@ impl Server {
     where
         H: Handler + Send + 'static,
     {
-        let mut server =
-            Self {
-                threads: Vec::new(),
-                wakers: Vec::new(),
-                is_stopping: Arc::default(),
-                is_late: Arc::default(),
-            };
+        let mut server = Self {
+            threads: Vec::new(),
+            wakers: Vec::new(),
+            is_stopping: Arc::default(),
+            is_late: Arc::default(),
+        };
         let fleet = Fleet::new(handlers.len())?;
         let connections_max = settings.connections_max.div_ceil(handlers.len().max(1));
         let settings = Settings { connections_max, ..settings.clone() };

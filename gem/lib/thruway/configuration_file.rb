@@ -243,9 +243,9 @@ module Thruway
     end
 
     def callable(object)
-      raise ArgumentError, "it takes a block, or what can be called" unless object.respond_to?(:call)
+      return object if object.respond_to?(:call)
 
-      object
+      raise ArgumentError, "it takes a block, or what can be called"
     end
 
     def header_of(source)

@@ -38,8 +38,8 @@ module Thruway
       File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
     end
 
-    # Closes them for all processes that have them: the system refuses connections from now on. Those
-    # that wait already are left to the workers for a moment.
+    # Closes them for all processes that have them: the system refuses connections from now on.
+    # Those that wait already are left to the workers for a moment.
     def close_for_all
       sockets = @descriptors.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }

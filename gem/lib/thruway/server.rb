@@ -46,7 +46,7 @@ module Thruway
       @over.open
     end
 
-    # Accepts nothing more, and lets `run` end within so many seconds; without any, when all is done.
+    # Accepts nothing more, and lets `run` end within so many seconds, or without a limit.
     # With `closes_for_all` other processes accept nothing from the listeners either. It may be
     # called from a trap, and before `run`.
     def stop(seconds = @settings.drain_seconds, closes_for_all: true)

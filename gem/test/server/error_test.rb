@@ -117,7 +117,7 @@ class ErrorTest < Minitest::Test
     assert_equal line * 6, said
   end
 
-  # As a timeout that comes too late: the request has been answered, and its thread does other things.
+  # As a timeout that comes too late: the request has been answered.
   def test_an_exception_that_comes_between_requests_ends_no_server
     [1, 3].each do |threads|
       workers = []
