@@ -356,7 +356,7 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
     let (folder, _) = site();
     let log = folder.path().join("log");
     let binary = env!("CARGO_BIN_EXE_thruway");
-    let mut limited = std::process::Command::new("sh");
+    let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", binary, "serve"]);
     limited.arg(folder.path().join("site")).args(["-p", "0", "-w", "2"]);
     let server = Server::start(limited.stderr(fs::File::create(&log).expect("a log")));

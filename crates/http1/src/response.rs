@@ -184,7 +184,7 @@ impl<'a> ResponseHead<'a> {
             17 if is(b"transfer-encoding") => {
                 self.draft.is_coded = true;
                 self.draft.closes |= !value.eq_ignore_ascii_case(b"chunked");
-                return is_bodiless(self.draft.status);
+                return is_bodiless(self.draft.status) || self.draft.status == RESET_CONTENT;
             }
             _ => {}
         }
@@ -248,7 +248,7 @@ impl Draft {
     }
 
     fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {
-        if terms.is_head || is_bodiless(self.status) {
+        if terms.is_head || is_bodiless(self.status) || self.status == RESET_CONTENT {
             return Delivery::Empty;
         }
         match body_bytes.or(self.claimed_bytes) {
@@ -263,6 +263,7 @@ impl Draft {
     /// would have had, so only a claim or a length above zero is worth telling.
     fn announced_bytes(&self, terms: Terms, body_bytes: Option<u64>) -> Option<u64> {
         match self.status {
+            RESET_CONTENT => Some(0),
             _ if self.is_coded => None,
             100..=199 | 204 => None,
             304 => self.claimed_bytes,
@@ -271,6 +272,9 @@ impl Draft {
         }
     }
 }
+
+/// An answer that has no content, and says so by a length of zero (RFC 9110, 15.3.6).
+const RESET_CONTENT: u16 = 205;
 
 /// Whether an answer with `status` never has a body (RFC 9112, 6.3).
 #[must_use]
@@ -442,6 +446,20 @@ mod tests {
         assert_eq!(got, ("HTTP/1.1 200 OK|content-length: 5".into(), Delivery::Empty, true));
         let got = head(200, &[], HEAD, Some(0));
         assert_eq!(got, ("HTTP/1.1 200 OK".into(), Delivery::Empty, true));
+    }
+
+    #[test]
+    fn a_reset_has_no_content_whatever_the_application_says() {
+        for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")], &[]] {
+            for terms in [GET, OLD] {
+                let (lines, delivery, is_persistent) = head(205, fields, terms, Some(5));
+                assert!(
+                    lines.starts_with("HTTP/1.1 205 Reset Content|content-length: 0"),
+                    "{lines}"
+                );
+                assert_eq!((delivery, is_persistent), (Delivery::Empty, true));
+            }
+        }
     }
 
     #[test]
