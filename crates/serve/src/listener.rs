@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
@@ -131,7 +131,9 @@ impl Listener {
 
     fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
         let tcp = address.and_then(|address| SocketAddr::try_from(address).ok());
-        tcp.map_or(Peer::Unix, Peer::Tcp)
+        // A socket of both families shows clients of IPv4 as `::ffff:127.0.0.1`.
+        let plain = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        tcp.map_or(Peer::Unix, |peer| Peer::Tcp(plain(peer)))
     }
 
     fn tcp(options: &Bind, host: &str, port: u16) -> Result<Self, Error> {
@@ -179,6 +181,21 @@ impl Listener {
         }
         listen(&socket, options.backlog).map_err(failed)?;
         Ok(Self { socket, address: address.clone() })
+    }
+}
+
+impl Peer {
+    /// Whether it may speak for others, as a proxy does: a process of this machine, or one in a private
+    /// network. Those are the addresses that Rack trusts, too.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        match self {
+            Self::Unix => true,
+            Self::Tcp(address) => match address.ip() {
+                IpAddr::V4(ip) => ip.is_loopback() || ip.is_private(),
+                IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
+            },
+        }
     }
 }
 
@@ -257,6 +274,28 @@ mod tests {
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (_socket, peer) = listener.accept().unwrap().unwrap();
         assert_eq!(peer, Peer::Tcp(client.local_addr().unwrap()));
+    }
+
+    #[test]
+    fn a_client_of_ipv4_has_its_own_address_on_a_socket_of_both_families() {
+        let bind: Bind = "tcp://[::]:0".parse().unwrap();
+        let listener = Listener::new(&bind).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (_socket, peer) = listener.accept().unwrap().unwrap();
+        assert_eq!(peer, Peer::Tcp(client.local_addr().unwrap()));
+    }
+
+    #[test]
+    fn proxies_are_trusted_on_this_machine_and_in_private_networks() {
+        let is_trusted = |text: &str| Peer::Tcp(text.parse().unwrap()).is_trusted();
+        for trusted in ["127.0.0.1:1", "[::1]:1", "10.0.0.1:1", "172.31.0.1:1", "192.168.9.9:1"] {
+            assert!(is_trusted(trusted), "{trusted}");
+        }
+        assert!(is_trusted("[fd00::1]:1") && Peer::Unix.is_trusted());
+        for stranger in ["8.8.8.8:1", "172.32.0.1:1", "[2001:db8::1]:1", "169.254.1.1:1"] {
+            assert!(!is_trusted(stranger), "{stranger}");
+        }
     }
 
     #[test]
