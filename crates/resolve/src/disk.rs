@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::{DenyList, Error, Name, Refusal};
@@ -216,6 +216,29 @@ impl OpenFile {
         }
         entries.sort_unstable();
         Ok(entries)
+    }
+
+    /// Size in bytes and time of the last change, in seconds since 1970, of an entry of an open directory.
+    /// Links are followed beneath the directory only: none for one that leads elsewhere, and for what is
+    /// neither a file nor a directory.
+    #[must_use]
+    pub fn look_at(&self, entry: &Entry) -> Option<(FileKind, u64, i64)> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let mut stat =
+            fs::statat(&self.descriptor, &*entry.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            let descriptor = &self.descriptor;
+            let target =
+                fs::openat2(descriptor, &*entry.name, flags, Mode::empty(), within).ok()?;
+            stat = fs::fstat(target).ok()?;
+        }
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => FileKind::Directory,
+            FileType::RegularFile => FileKind::Regular,
+            _ => return None,
+        };
+        Some((kind, u64::try_from(stat.st_size).unwrap_or(0), stat.st_mtime))
     }
 
     /// The descriptor itself, for `read` and `sendfile`.

@@ -25,7 +25,7 @@ mod vectors;
 pub mod wtf8;
 
 #[cfg(target_os = "linux")]
-pub use disk::{Boundary, FileKind, Found, OpenFile};
+pub use disk::{Boundary, Entry, FileKind, Found, OpenFile};
 pub use error::Error;
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};
