@@ -14,6 +14,7 @@ use thruway_http1::Delivery;
 use crate::activity::Share;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::unchunk::Unchunk;
 use crate::upload::Upload;
 
 /// Bytes that are read from a client and thrown away, at most, before it is hung up on.
@@ -47,6 +48,8 @@ pub(crate) struct Connection {
     /// When what it waits for began.
     pub(crate) since_ms: u64,
     pub(crate) output: Option<Box<Output>>,
+    /// Takes the chunks off an answer whose client must not be sent any.
+    pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
 }
 
@@ -121,6 +124,7 @@ impl Connection {
             seen: 0,
             since_ms: now_ms,
             output: None,
+            unchunk: None,
             share: Share::default(),
         }
     }

@@ -5,18 +5,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use thruway_http1::date::DATE_BYTES;
-use thruway_http1::{Head, Promise};
+use thruway_http1::{Delivery, Head, Promise};
 
 use crate::Error;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Payload, Phase};
 use crate::core::{Core, monotonic_us};
 use crate::exchange::{Answer, Handler, Ticket};
 use crate::fleet::Member;
 use crate::listener::Listener;
+use crate::output::Part;
 use crate::poller::{Event, Events, Poller, Waiter, Waker};
 use crate::settings::Settings;
 use crate::stream::Written;
 use crate::table::Key;
+use crate::unchunk::Unchunk;
 
 /// Bytes read at once. A head that has come whole is understood where it was read.
 const INBOX_BYTES: usize = 64 << 10;
@@ -208,19 +210,49 @@ impl Engine {
 
     /// Answers a request for which a ticket was taken. If the client is gone, so is the answer.
     pub fn answer(&mut self, ticket: Ticket, answer: Answer<'_>) {
-        self.core.answer(ticket, answer);
+        let (head, promise) = (answer.head, answer.promise);
+        if promise.delivery != Delivery::Decoded {
+            return self.core.answer(ticket, answer);
+        }
+        self.begin(ticket, head, promise);
+        match answer.payload {
+            Payload::Slices(slices) => slices.iter().for_each(|slice| {
+                self.write(ticket, slice);
+            }),
+            Payload::Parts(parts) => parts.iter().filter_map(Part::bytes).for_each(|bytes| {
+                self.write(ticket, bytes);
+            }),
+            Payload::Empty | Payload::File { .. } => {}
+        }
+        self.finish(ticket);
     }
 
     /// Starts an answer whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, ticket: Ticket, head: &[u8], promise: Promise) -> Written {
-        self.core.begin(ticket, head, promise)
+        let written = self.core.begin(ticket, head, promise);
+        if promise.delivery == Delivery::Decoded
+            && let Some(connection) = self.core.table.get_mut(ticket.key)
+        {
+            connection.unchunk = Unchunk::new().map(Box::new);
+        }
+        written
     }
 
     /// Sends a piece of the body, or keeps what the client does not take now. Bytes beyond the
     /// length that was promised are dropped.
     pub fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
-        self.core.write(ticket, piece)
+        let connection = self.core.table.get_mut(ticket.key);
+        match connection.and_then(|connection| connection.unchunk.as_mut()) {
+            None => self.core.write(ticket, piece),
+            Some(unchunk) => match unchunk.take(piece) {
+                Ok(body) => self.core.write(ticket, &body),
+                Err(_) => {
+                    self.core.abort(ticket);
+                    Written::Gone
+                }
+            },
+        }
     }
 
     /// Sends what waits, as far as the client takes it.

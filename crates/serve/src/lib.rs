@@ -33,6 +33,7 @@ mod stop;
 mod stream;
 mod table;
 mod trouble;
+mod unchunk;
 mod upload;
 mod wheel;
 
