@@ -324,6 +324,18 @@ fn signals_that_are_not_for_a_folder_are_told_and_do_no_harm() {
 }
 
 #[test]
+fn limits_of_heads_have_options() {
+    let (folder, _server) = site();
+    let limits = ["--request-line-limit", "50", "--head-limit", "200", "--head-fields-limit", "3"];
+    let server = serve(&folder.path().join("site"), &limits);
+    let status = |path: &str, fields: &str| server.get(path, fields).status;
+    assert_eq!(status("/a.txt", ""), 200);
+    assert_eq!(status(&format!("/{}", "x".repeat(50)), ""), 414);
+    assert_eq!(status("/a.txt", &format!("A: {}\r\n", "x".repeat(200))), 431);
+    assert_eq!(status("/a.txt", "A: b\r\nC: d\r\nE: f\r\n"), 431);
+}
+
+#[test]
 fn an_address_of_another_kind_is_named() {
     let (folder, _server) = site();
     let site = folder.path().join("site");

@@ -205,6 +205,8 @@ class ConfigurationTest < Minitest::Test
     assert_equal 414, get("/#{"x" * 50}").status
     assert_equal 431, get("/", "A: #{"x" * 200}\r\n").status
     assert_equal 431, get("/", "A: b\r\nC: d\r\nE: f\r\n").status
+    start("--head-fields-limit", "4")
+    assert_equal 200, get("/", "A: b\r\nC: d\r\nE: f\r\n").status
     write("config/puma.rb", "head_fields_limit 129")
     assert_includes refusal(@folder), "cannot take heads of 129 fields: it must be 1 to 128"
   end

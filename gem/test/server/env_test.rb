@@ -66,7 +66,8 @@ class EnvTest < Minitest::Test
                  "X-Forwarded-Proto: http\r\n\r\n").response
     expected = [%w[https 81], %w[https 81], %w[http 81], %w[http 81], %w[https 81],
                 %w[https 443], %w[https 443]]
-    assert_equal expected, @envs.map { |env| env.values_at("rack.url_scheme", "SERVER_PORT") }
+    seen = @envs.map { |env| env.values_at("rack.url_scheme", "SERVER_PORT") }
+    assert_equal expected, seen
     assert_equal "[::1]", @envs.last["SERVER_NAME"]
     assert_equal "https,http", @envs.last["HTTP_X_FORWARDED_PROTO"].delete(" ")
   end

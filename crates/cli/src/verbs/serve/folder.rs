@@ -32,7 +32,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .map(|bind| Listener::new(bind).map_err(|error| cannot_listen(&error)))
         .collect::<Result<Vec<_>, _>>()?;
     let server =
-        Server::start(&Settings::default(), &listeners, folders, report).map_err(Failure::new)?;
+        Server::start(&settings(serve), &listeners, folders, report).map_err(Failure::new)?;
     announce(target, &listeners, started_us)?;
     stop.wait(|name| {
         Failure::new(format_args!("{name}: a folder has nothing to do for it")).show()
@@ -41,6 +41,18 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     remove_sockets(listeners);
     server.end(DRAIN_MAX);
     Ok(ExitCode::SUCCESS)
+}
+
+fn settings(serve: &Serve) -> Settings {
+    let mut settings = Settings::default();
+    let size = |given: Option<u32>, default| {
+        given.map_or(default, |given| usize::try_from(given).unwrap_or(usize::MAX))
+    };
+    let limits = &mut settings.limits;
+    limits.request_line_bytes_max = size(serve.request_line_limit, limits.request_line_bytes_max);
+    limits.head_bytes_max = size(serve.head_limit, limits.head_bytes_max);
+    limits.fields_max = size(serve.head_fields_limit.map(u32::from), limits.fields_max);
+    settings
 }
 
 /// What went wrong while it served.
