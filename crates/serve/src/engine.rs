@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::{Delivery, Head, Promise};
 
@@ -357,6 +358,11 @@ impl Engine {
                 Ok(Some((socket, peer))) => {
                     let listener = u16::try_from(place).unwrap_or(0);
                     self.place(Connection::new(socket, peer, listener, self.core.now_ms));
+                }
+                // Another process has closed it for all: this one is about to be told to stop, too.
+                Err(Errno::INVAL) => {
+                    self.unlisten();
+                    return self.listeners.clear();
                 }
                 Err(errno) => {
                     self.core.note_trouble("accept a connection", errno);

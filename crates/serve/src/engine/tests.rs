@@ -345,6 +345,19 @@ fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
 }
 
 #[test]
+fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
+    let mut first = Rig::new(hello);
+    let other = first.engine.listeners[0].try_clone().unwrap();
+    let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
+    first.engine.drain(true);
+    let mut events = Events::new();
+    second.poll(&mut events, Some(10_000));
+    assert!(second.trouble().is_none());
+    // Nothing more comes of it.
+    assert!(!second.waiter().wait(&mut events, Some(0)));
+}
+
+#[test]
 fn a_drain_that_runs_out_answers_503_and_not_by_a_reset() {
     let mut rig = Rig::new(later);
     let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
