@@ -22,13 +22,15 @@ pub mod search;
 mod skipped;
 #[cfg(test)]
 mod vectors;
+mod which;
 pub mod wtf8;
 
 #[cfg(target_os = "linux")]
 pub use disk::{Boundary, Entry, FileKind, Found, OpenFile};
-pub use error::Error;
+pub use error::{Error, SystemError};
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};
+pub use which::{which, which_in};
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

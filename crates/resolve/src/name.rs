@@ -168,6 +168,8 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl std::error::Error for Refusal {}
+
 /// Names that are never served, whatever lies on the disk: compared a component at a time, after
 /// case folding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
