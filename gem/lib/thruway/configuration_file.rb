@@ -73,7 +73,9 @@ module Thruway
     end
 
     NUMBERS.each do |word, option|
-      define_method(word) { |value| @said[option] = Float(value) }
+      define_method(word) do |value|
+        @said[option] = value.is_a?(Integer) ? value : Float(value)
+      end
     end
 
     SWITCHES.each do |word, option|
