@@ -45,6 +45,8 @@ enum State {
     Size {
         any: bool,
     },
+    /// White space before an extension.
+    SizeSpace,
     Extension,
     SizeLf,
     Data,
@@ -122,14 +124,18 @@ impl BodyDecoder {
     fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
         match (self.state, byte) {
             (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
-            (State::Size { any: true }, b';') => Ok(State::Extension),
+            (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
+            // RFC 9112, 7.1.1: white space before an extension is bad, and to be read.
+            (State::Size { any: true } | State::SizeSpace, b' ' | b'\t') => {
+                self.extension(byte, limits).map(|_| State::SizeSpace)
+            }
             (State::Size { any: true } | State::Extension, b'\r') => Ok(State::SizeLf),
             (State::Extension, byte) => self.extension(byte, limits),
             (State::SizeLf, b'\n') => self.chunk(limits),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(State::Size { any: false }),
             (State::DataCr | State::DataLf, _) => Err(Refusal::ChunkEnd),
-            (State::Size { .. } | State::SizeLf, _) => Err(Refusal::ChunkSize),
+            (State::Size { .. } | State::SizeSpace | State::SizeLf, _) => Err(Refusal::ChunkSize),
             _ => self.trailer(byte, limits),
         }
     }

@@ -15,6 +15,7 @@ use crate::activity::Share;
 use crate::exchange::Ticket;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::unchunk::Unchunk;
 use crate::upload::Upload;
 
 /// Bytes that are read from a client and thrown away, at most, before it is hung up on.
@@ -52,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
+    /// Takes the chunks off an answer whose client must not be sent any.
+    pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
 }
 
@@ -128,6 +131,7 @@ impl Connection {
             since_ms: now_ms,
             output: None,
             held_bytes: 0,
+            unchunk: None,
             share: Share::default(),
         }
     }

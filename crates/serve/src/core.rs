@@ -34,6 +34,10 @@ const SPOOLED_BYTES_MIN: usize = 64 << 10;
 /// How long a client that was hung up on may go on sending.
 const LINGER_MS: u64 = 2_000;
 
+/// How long a connection that has just come may keep a server that drains waiting for its first byte: a
+/// client sends its request right after it has connected.
+const DRAIN_FIRST_BYTE_MS: u64 = 500;
+
 /// Everything about connections, but no reading of requests.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -229,6 +233,39 @@ impl Core {
         self.answer_text(ticket, Terms::broken(), status, text);
     }
 
+    /// A drain begins: connections that have not asked for anything yet get less time for it.
+    pub(crate) fn hurry_fresh(&mut self) {
+        let keys: Vec<_> = self.table.keys().collect();
+        for key in keys {
+            if self.table.get(key).is_some_and(|connection| connection.is_fresh) {
+                self.set_deadline(key);
+            }
+        }
+    }
+
+    /// Ends a connection at the end of a drain: with 503, if it asked for something and nothing of the
+    /// answer has been sent.
+    pub(crate) fn give_up(&mut self, key: Key, inbox: &mut [u8]) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let has_asked = match connection.phase {
+            Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
+            Phase::Receiving(_) | Phase::Handling => true,
+            Phase::Streaming(_) | Phase::Answering | Phase::Lingering { .. } => false,
+        };
+        if has_asked && connection.output.is_none() {
+            // Bytes that nobody has read would take the answer back from the client.
+            connection.is_readable = true;
+            self.hang_up_with(key, 503, "the server is stopping");
+            let lingers = |connection: &Connection| {
+                connection.is_readable && matches!(connection.phase, Phase::Lingering { .. })
+            };
+            while self.table.get(key).is_some_and(lingers) {
+                self.drain_input(key, inbox);
+            }
+        }
+        self.close(key);
+    }
+
     /// Sends what waits on a connection, and goes on with it when all is sent.
     pub(crate) fn flush(&mut self, key: Key) {
         let turn_bytes = self.turn_bytes();
@@ -354,6 +391,9 @@ impl Core {
         }
         match connection.phase {
             Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            Phase::Waiting if connection.is_fresh && self.is_draining => {
+                Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))
+            }
             Phase::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
             Phase::Waiting => Some(since + timeouts.keep_alive_ms),
             Phase::Receiving(_) => Some(self.now_ms + timeouts.body_ms),

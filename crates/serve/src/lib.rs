@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod bind;
 mod connection;
 mod core;
 mod engine;
@@ -34,10 +35,12 @@ mod stop;
 mod stream;
 mod table;
 mod trouble;
+mod unchunk;
 mod upload;
 mod wheel;
 
 pub use self::core::monotonic_us;
+pub use bind::Bind;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;

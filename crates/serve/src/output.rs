@@ -53,7 +53,7 @@ impl fmt::Debug for Part {
 
 impl Part {
     /// Its bytes, if it is not a file.
-    fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
             Self::Shared(bytes) => Some(AsRef::as_ref(&**bytes)),

@@ -123,6 +123,13 @@ impl Baton {
         }
     }
 
+    /// Thread `me` ends before its time: what it was called for, another follower is called for.
+    pub(super) fn resign(&self, me: usize) {
+        self.release(me);
+        self.signal.coming.store(0, Ordering::Relaxed);
+        self.signal.call_follower();
+    }
+
     /// The leader is about to call the application.
     pub(super) fn enter_application(&self) {
         self.leader_calls.set(true);

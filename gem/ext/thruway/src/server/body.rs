@@ -98,6 +98,10 @@ impl Server {
         let promise = self.finish_head(context, draft, length);
         // SAFETY: no Ruby code runs while the head is used.
         let out = unsafe { context.head.get() };
+        if promise.delivery == Delivery::Decoded {
+            let payload = Payload::Slices(&[body]);
+            return self.hand_over(context, Answer { head: out, promise, payload });
+        }
         if promise.delivery != Delivery::Empty {
             out.extend_from_slice(body);
         }

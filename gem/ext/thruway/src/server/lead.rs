@@ -85,8 +85,14 @@ impl Server {
     pub(super) fn serve(&self, lock: Lock, me: usize) -> Result<(), Raised> {
         self.contexts[me].thread.set(lock.current_thread());
         let ended = self.take_turns(lock, me);
-        self.baton.release(me);
-        self.baton.call_all();
+        if ended.is_ok() {
+            self.baton.release(me);
+            self.baton.call_all();
+        } else {
+            // Something has ended this thread alone: the others go on, and another takes its place.
+            self.contexts[me].end();
+            self.baton.resign(me);
+        }
         self.waker.wake();
         ended
     }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_serve::{Address, Listener, Ticket, Written};
+use thruway_serve::{Bind, Listener, Ticket, Written};
 
 use super::body::{too_long, too_short};
 use super::class::{DataType, Method, Owner, define_class, define_method, give};
@@ -34,7 +34,8 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
     define_method(class, Owner::Instance, c"send_away", Method::None(send_away));
-    define_method(class, Owner::Instance, c"drain", Method::None(drain));
+    define_method(class, Owner::Instance, c"drain", Method::One(drain));
+    define_method(class, Owner::Instance, c"give_up", Method::None(give_up));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
     define_method(class, Owner::Instance, c"requests", Method::None(requests));
     define_method(class, Owner::Instance, c"take_connection", Method::One(take_connection));
@@ -79,8 +80,8 @@ unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
             // SAFETY: no Ruby code runs while the bytes are used.
             let uri = String::from_utf8_lossy(unsafe { lock.bytes(uri) });
             let wrong = |wrong| (wrong, "other");
-            let listener = uri.parse::<Address>().map_err(wrong).and_then(|address| {
-                Listener::new(&address).map_err(|error| (error.to_string(), kind(&error)))
+            let listener = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
+                Listener::new(&bind).map_err(|error| (error.to_string(), kind(&error)))
             });
             let answer = lock.array();
             match listener {
@@ -128,12 +129,23 @@ unsafe extern "C" fn send_away(this: VALUE) -> VALUE {
     give(lock, server.send_away(lock).map(|()| NIL))
 }
 
-/// `engine.drain`: no new connections; the others end after their answers.
-unsafe extern "C" fn drain(this: VALUE) -> VALUE {
+/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
+/// answers.
+unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     server.is_stopping.set(true);
-    server.engine.borrow_mut().drain();
+    server.engine.borrow_mut().drain(rb_sys::TEST(closes_for_all));
+    server.waker.wake();
+    server.baton.call_all();
+    NIL
+}
+
+/// `engine.give_up`: who has no answer yet gets 503, and all connections end.
+unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
+    // SAFETY: called by Ruby.
+    let server = unsafe { server_of(this) };
+    server.engine.borrow_mut().give_up();
     server.waker.wake();
     server.baton.call_all();
     NIL

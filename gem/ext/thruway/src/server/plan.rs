@@ -53,12 +53,16 @@ struct Numbers {
     worker_memory_bytes_max: u64,
     response_file_bytes_max: u64,
     write_bytes_per_second_min: u64,
+    request_line_bytes_max: usize,
+    head_bytes_max: usize,
+    head_fields_max: usize,
 }
 
 impl Plan {
     pub(super) fn read(inside: Raising, options: VALUE) -> Self {
         let at = |name| inside.option(options, name);
         let number = |name| u64::try_from(inside.to_number(at(name))).unwrap_or(0);
+        let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
         Self {
             app: at(c"app"),
             env: at(c"env"),
@@ -80,6 +84,9 @@ impl Plan {
                 worker_memory_bytes_max: number(c"worker_memory_bytes_max"),
                 response_file_bytes_max: number(c"response_file_bytes_max"),
                 write_bytes_per_second_min: number(c"write_bytes_per_second_min"),
+                request_line_bytes_max: size(c"request_line_bytes_max"),
+                head_bytes_max: size(c"head_bytes_max"),
+                head_fields_max: size(c"head_fields_max"),
             },
         }
     }
@@ -162,6 +169,9 @@ impl Numbers {
         settings.worker_memory_bytes_max = bytes(self.worker_memory_bytes_max);
         settings.response_file_bytes_max = self.response_file_bytes_max;
         settings.write_bytes_per_second_min = self.write_bytes_per_second_min;
+        settings.limits.request_line_bytes_max = self.request_line_bytes_max;
+        settings.limits.head_bytes_max = self.head_bytes_max;
+        settings.limits.fields_max = self.head_fields_max;
         settings
     }
 }
