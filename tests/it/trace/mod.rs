@@ -1,5 +1,6 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
+mod attached;
 mod browser;
 #[cfg(feature = "ebpf")]
 mod ebpf;
@@ -9,6 +10,7 @@ mod oracle;
 mod pack;
 mod passing;
 mod report;
+mod sites;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

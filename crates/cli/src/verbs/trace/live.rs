@@ -7,13 +7,19 @@ use std::process::ExitCode;
 
 use thruway_trace::analysis::{Analysis, Report};
 use thruway_trace::{
-    Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome, Recorder, Writer,
-    die_of,
+    Attachment, Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome,
+    Recorder, Writer, die_of,
 };
 
 use super::sinks::Sinks;
 use super::{Backend, OVER_BUDGET, Trace, failure};
 use crate::output::{Answer, Failure, print, print_error};
+
+/// The folder that a process works in.
+fn folder_of(process: i32) -> String {
+    let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+    folder.to_string_lossy().into_owned()
+}
 
 /// What was recorded, and how that ended.
 type Recorded = (Sinks, Outcome);
@@ -22,11 +28,10 @@ type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
     let against = trace.baseline()?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let environment: Vec<_> = std::env::vars_os().collect();
-    let command =
-        Command::find(&trace.command, &path, environment.iter().cloned()).map_err(failure)?;
-    let (mut sinks, outcome) = trace.record(&command, &environment)?;
+    let (mut sinks, outcome) = match trace.pid {
+        Some(process) => trace.record_process(process.get())?,
+        None => trace.record_command()?,
+    };
     let report = sinks.analysis.report(&outcome);
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
@@ -38,6 +43,30 @@ pub(super) fn run(trace: &Trace) -> Answer {
 }
 
 impl Trace {
+    fn record_command(&self) -> Result<Recorded, Failure> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let command =
+            Command::find(&self.command, &path, environment.iter().cloned()).map_err(failure)?;
+        self.record(&command, &environment)
+    }
+
+    /// Attaches to a process that runs.
+    fn record_process(&self, process: u32) -> Result<Recorded, Failure> {
+        let process = i32::try_from(process).unwrap_or(i32::MAX);
+        let command = Command::of_process(process);
+        let mut header = Header::new(&command, Noting::Ptrace, &command.variables());
+        header.folder = folder_of(process);
+        let attachment = Attachment::start(process).map_err(failure)?;
+        let writer = self.writer(&header)?;
+        let events = self.trace_events()?;
+        let mut sinks = Sinks { analysis: Analysis::new(header), writer, events, progress: None };
+        let told = format!("attached to process {process}; Ctrl-C ends the recording\n");
+        print_error(told.as_bytes());
+        let outcome = attachment.run(sinks.live()).map_err(failure)?;
+        Ok((sinks, outcome))
+    }
+
     /// Runs the command and records it by the back end that was chosen, or else by the first that works.
     fn record(&self, command: &Command, environment: &[Variable]) -> Result<Recorded, Failure> {
         let by = |backend| self.record_by(backend, command, environment);
