@@ -49,14 +49,30 @@ pub enum Resume {
 /// # Errors
 /// `EPERM`: it is traced already, belongs to someone else, or the system forbids tracing.
 pub fn seize(process: i32) -> io::Result<()> {
-    let options = libc::PTRACE_O_TRACESYSGOOD
-        | libc::PTRACE_O_TRACEFORK
-        | libc::PTRACE_O_TRACEVFORK
-        | libc::PTRACE_O_TRACECLONE
-        | libc::PTRACE_O_TRACEEXEC
-        | libc::PTRACE_O_TRACESECCOMP;
-    request(libc::PTRACE_SEIZE, process, 0, options as usize)
+    request(libc::PTRACE_SEIZE, process, 0, (OPTIONS | libc::PTRACE_O_TRACESECCOMP) as usize)
 }
+
+/// The same without a stop for a seccomp filter: one that is not ours must not find a tracer.
+///
+/// # Errors
+/// As for [`seize`].
+pub fn seize_running(thread: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, thread, 0, OPTIONS as usize)
+}
+
+/// Stops a tracee that runs: [`event::STOP`].
+///
+/// # Errors
+/// `ESRCH`: it has ended.
+pub fn interrupt(thread: i32) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, thread, 0, 0)
+}
+
+const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
+    | libc::PTRACE_O_TRACEFORK
+    | libc::PTRACE_O_TRACEVFORK
+    | libc::PTRACE_O_TRACECLONE
+    | libc::PTRACE_O_TRACEEXEC;
 
 /// Lets a stopped tracee go on, and delivers `signal` to it (0: none).
 ///

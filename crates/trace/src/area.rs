@@ -37,9 +37,19 @@ impl Slot {
         (1..SLOTS_MAX).map(Self)
     }
 
-    /// Its number, as the stub knows it.
-    pub(crate) fn number(self) -> u32 {
+    /// Its number, as the table of threads has it.
+    fn number(self) -> u32 {
         u32::try_from(self.0).unwrap_or(0)
+    }
+
+    /// Where it lies in a program that has the area at `base`.
+    pub(crate) fn address(self, base: u64) -> u64 {
+        base + self.head(0) as u64
+    }
+
+    /// Where all those lie that threads can have, from the first to the last.
+    pub(crate) fn addresses(base: u64) -> std::ops::RangeInclusive<u64> {
+        Self(1).address(base)..=Self(SLOTS_MAX - 1).address(base)
     }
 
     fn head(self, field: usize) -> usize {
@@ -130,6 +140,8 @@ impl Area {
         if let Some(slot) = slot {
             self.memory.word64(slot.head(layout::RING)).store(slot.ring() as u64, Relaxed);
             self.memory.word64(slot.head(layout::BUSY)).store(0, Relaxed);
+            let own_thread = self.memory.word32(slot.head(layout::OWN_THREAD));
+            own_thread.store(thread.unsigned_abs(), Release);
             self.memory.word64(layout::SLOTS_USED).fetch_max(slot.0 as u64, Release);
         }
         self.enter(thread, slot.map_or(NO_SLOT, Slot::number));
@@ -177,9 +189,27 @@ impl Area {
         (base != 0).then_some(base)
     }
 
+    /// Where its private part lies once more in that program, if it does.
+    pub(crate) fn near(&self, slot: Slot) -> Option<u64> {
+        let near = self.memory.word64(slot.head(layout::NEAR)).load(Acquire);
+        (near != 0).then_some(near)
+    }
+
     /// Forgets where the area lies: a new program begins.
     pub(crate) fn forget_base(&self, slot: Slot) {
         self.memory.word64(slot.report()).store(0, Release);
+        self.memory.word64(slot.head(layout::NEAR)).store(0, Release);
+    }
+
+    /// Where the slot's next record goes.
+    pub(crate) fn position(&self, slot: Slot) -> u64 {
+        self.memory.word64(slot.head(layout::HEAD)).load(Acquire)
+    }
+
+    /// Whether the slot's ring has room for the longest record.
+    pub(crate) fn has_room(&self, slot: Slot) -> bool {
+        let read = self.memory.word64(slot.head(layout::TAIL)).load(Acquire);
+        start(self.position(slot)).wrapping_sub(read) <= (RING_BYTES - RECORD_MAX) as u64
     }
 
     /// Whether a call is under way in the stub.
@@ -216,11 +246,10 @@ impl Area {
         let slot = Slot::TRACER;
         let bytes = record.bytes();
         let head = self.memory.word64(slot.head(layout::HEAD));
-        let position = start(head.load(Relaxed));
-        let read = self.memory.word64(slot.head(layout::TAIL)).load(Acquire);
-        if position.wrapping_sub(read) > (RING_BYTES - RECORD_MAX) as u64 {
+        if !self.has_room(slot) {
             return false;
         }
+        let position = start(head.load(Relaxed));
         self.memory.write(slot.place(position), &bytes);
         head.store(position.wrapping_add(bytes.len() as u64), Release);
         true

@@ -45,6 +45,30 @@ impl Command {
         })
     }
 
+    /// What a process that runs was started with, as far as that can be read.
+    #[must_use]
+    pub fn of_process(process: i32) -> Self {
+        let words = |name: &str| -> Vec<CString> {
+            let text = std::fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
+            let words = text.split_inclusive(|byte| *byte == 0);
+            words.filter_map(|word| CString::from_vec_with_nul(word.to_vec()).ok()).collect()
+        };
+        let arguments = words("cmdline");
+        let program = arguments.first().cloned().unwrap_or_default();
+        Self { program, arguments, environment: words("environ") }
+    }
+
+    /// Its environment, as names and values.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+        let pair = |variable: &CString| {
+            let mut parts = variable.as_bytes().splitn(2, |byte| *byte == b'=');
+            let mut part = || Some(OsString::from_vec(parts.next()?.to_vec()));
+            Some((part()?, part()?))
+        };
+        self.environment.iter().filter_map(pair).collect()
+    }
+
     /// The program's path, as found.
     #[must_use]
     pub fn program(&self) -> &[u8] {

@@ -36,6 +36,13 @@ impl Held {
         &self.before
     }
 
+    /// Whether a signal came that asks us to end.
+    pub(crate) fn is_asked_to_end(&mut self) -> bool {
+        const ENDING: [i32; 4] = [number::SIGHUP, number::SIGINT, number::SIGQUIT, number::SIGTERM];
+        let received = std::iter::from_fn(|| self.signals.receive());
+        received.fold(false, |asked, received| asked | ENDING.contains(&received.signal))
+    }
+
     /// Holds nothing back any more: there is no command.
     pub(crate) fn release(&self) {
         self.before.set();
@@ -103,6 +110,13 @@ impl Job {
                 Ok(None) | Err(_) => break,
             }
         }
+    }
+}
+
+impl AsFd for Held {
+    /// Readable when a signal has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
     }
 }
 

@@ -13,6 +13,7 @@
 
 pub mod analysis;
 mod area;
+mod attachment;
 mod batch;
 pub mod call;
 mod clock;
@@ -37,6 +38,7 @@ mod replay;
 mod stream;
 mod tracer;
 
+pub use attachment::Attachment;
 pub use command::Command;
 pub use ebpf::KernelRecorder;
 pub use error::Error;

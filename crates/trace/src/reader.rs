@@ -59,6 +59,11 @@ impl Reader {
         self.stream.watch(command);
     }
 
+    /// The process that was attached to.
+    pub(crate) fn watch_process(&mut self, process: i32) {
+        self.stream.watch_process(process);
+    }
+
     /// How long the command ran, as far as we know.
     pub(crate) fn wall_ns(&self) -> u64 {
         self.stream.wall_ns()

@@ -33,8 +33,16 @@ impl Stream {
     /// nobody changes meanwhile: time to look at them is when it runs already.
     pub(crate) fn watch(&mut self, command: i32) {
         let folder = std::env::current_dir().unwrap_or_default();
-        self.replay = Replay::new(folder.as_os_str().as_bytes(), inherited());
+        self.replay = Replay::new(folder.as_os_str().as_bytes(), open_folders("self"));
         self.command = command;
+    }
+
+    /// A process that was attached to, which has a folder and descriptors of its own.
+    pub(crate) fn watch_process(&mut self, process: i32) {
+        let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+        let descriptors = open_folders(&process.to_string());
+        self.replay = Replay::new(folder.as_os_str().as_bytes(), descriptors);
+        self.command = process;
     }
 
     /// Makes the moments of what follows more exact.
@@ -75,10 +83,10 @@ impl Stream {
     }
 }
 
-/// Descriptors that a command inherits from us: those below the ones that we opened for ourselves
-/// are told apart by what they are open on, a folder.
-fn inherited() -> Descriptors {
-    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+/// The folders that a process has open. Those of ours are what a command inherits: what we opened for
+/// ourselves is no folder.
+fn open_folders(process: &str) -> Descriptors {
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let folder = |entry: std::fs::DirEntry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
         let path = std::fs::read_link(entry.path()).ok()?;

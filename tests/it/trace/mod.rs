@@ -1,6 +1,7 @@
 //! `thruway trace`, against strace and against programs of every kind.
 
 mod advice;
+mod attached;
 mod browser;
 mod choice;
 #[cfg(feature = "ebpf")]
@@ -11,6 +12,7 @@ mod oracle;
 mod pack;
 mod passing;
 mod report;
+mod sites;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -69,7 +69,7 @@ fn failure(line: &str) -> Option<(&str, i64)> {
     Some((name, number.unwrap_or_else(|| panic!("{error} is not in the list: {line}"))))
 }
 
-const ERRORS: [(i64, &str); 17] = [
+const ERRORS: [(i64, &str); 18] = [
     (1, "EPERM"),
     (2, "ENOENT"),
     (4, "EINTR"),
@@ -84,6 +84,7 @@ const ERRORS: [(i64, &str); 17] = [
     (34, "ERANGE"),
     (36, "ENAMETOOLONG"),
     (38, "ENOSYS"),
+    (39, "ENOTEMPTY"),
     (40, "ELOOP"),
     (95, "EOPNOTSUPP"),
     (512, "ERESTARTSYS"),

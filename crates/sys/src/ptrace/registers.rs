@@ -1,7 +1,7 @@
 //! The registers of a stopped tracee.
 
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 
 use super::request;
 
@@ -28,7 +28,31 @@ pub fn set_registers(process: i32, registers: &Registers) -> io::Result<()> {
     request(libc::PTRACE_SETREGS, process, 0, (&raw const registers.0).addr())
 }
 
+/// Writes where a stopped tracee's gs points to.
+///
+/// # Errors
+/// `ESRCH`: it was killed; `EIO`: no address of a program.
+pub fn set_gs_base(process: i32, base: u64) -> io::Result<()> {
+    let value = usize::try_from(base).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // The general registers come first in what this request counts offsets in.
+    request(libc::PTRACE_POKEUSER, process, offset_of!(libc::user_regs_struct, gs_base), value)
+}
+
+/// Whether programs can read where gs points to by an instruction (Linux 5.9, and a processor that has it).
+#[must_use]
+pub fn is_gs_base_readable() -> bool {
+    const READ_AND_WRITE_BASES: u64 = 2;
+    // SAFETY: answers with a number, from what the kernel told at this program's start.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & READ_AND_WRITE_BASES != 0 }
+}
+
 impl Registers {
+    /// Where gs points to.
+    #[must_use]
+    pub fn gs_base(&self) -> u64 {
+        self.0.gs_base
+    }
+
     /// Where it goes on.
     #[must_use]
     pub fn instruction_pointer(&self) -> u64 {
@@ -73,6 +97,13 @@ impl Registers {
         self.0.rax = number;
         self.0.rcx = back;
         self.0.orig_rax = u64::MAX;
+    }
+
+    /// Makes the system call that has just ended once more.
+    pub fn repeat_call(&mut self) {
+        const SYSCALL_BYTES: u64 = 2;
+        self.0.rip -= SYSCALL_BYTES;
+        self.0.rax = self.0.orig_rax;
     }
 
     /// Goes on at `address`.

@@ -6,12 +6,7 @@ core::arch::global_asm!(
     include_str!("x86_64.s"),
     STATE = const layout::STATE,
     CLOSED = const crate::shared::OWNER_DIED,
-    GETTID = const libc::SYS_gettid,
-    THREADS = const layout::THREADS,
-    TABLE = const layout::TABLE,
-    SLOTS_MAX = const layout::SLOTS_MAX,
     SLOT_SHIFT = const layout::SLOT_SHIFT,
-    SLOTS = const layout::SLOTS,
     BUSY = const layout::BUSY,
     HEAD = const layout::HEAD,
     TAIL = const layout::TAIL,
@@ -29,8 +24,19 @@ core::arch::global_asm!(
     NAME_MAX = const layout::NAME_MAX,
     SHAPES = const layout::SHAPES,
     COOKIE = const layout::COOKIE,
-    FOREIGN = const layout::FOREIGN,
     OWNER = const layout::OWNER,
+    FIRST_SLOT = const layout::FIRST_SLOT,
+    LAST_SLOT = const layout::LAST_SLOT,
+    OWN_THREAD = const layout::OWN_THREAD,
+    SAVED_ARGUMENTS = const layout::SAVED_ARGUMENTS,
+    SAVED_BACK = const layout::SAVED_BACK,
+    SAVED_RBX = const layout::SAVED_RBX,
+    SAVED_RBP = const layout::SAVED_RBP,
+    SAVED_R9 = const layout::SAVED_R9,
+    SAVED_R12 = const layout::SAVED_R12,
+    SAVED_R13 = const layout::SAVED_R13,
+    SAVED_R14 = const layout::SAVED_R14,
+    SAVED_R15 = const layout::SAVED_R15,
     READ_WRITE_CLOEXEC = const libc::O_RDWR | libc::O_CLOEXEC,
     OPEN = const libc::SYS_open,
     AREA_BYTES = const layout::AREA_BYTES,
@@ -39,6 +45,9 @@ core::arch::global_asm!(
     MMAP = const libc::SYS_mmap,
     PRIVATE_BYTES = const layout::PRIVATE_BYTES,
     READ_EXECUTE = const libc::PROT_READ | libc::PROT_EXEC,
+    PRIVATE = const libc::MAP_PRIVATE,
+    NEAR = const layout::NEAR,
+    BASE = const layout::BASE,
     PRIVATE_FIXED = const libc::MAP_PRIVATE | libc::MAP_FIXED,
     CLOSE = const libc::SYS_close,
     PATH_BYTES = const layout::PATH_BYTES,
@@ -54,6 +63,7 @@ unsafe extern "C" {
     static thruway_start: u8;
     static thruway_start_cookie: u8;
     static thruway_start_hint: u8;
+    static thruway_start_near: u8;
     static thruway_start_entry: u8;
     static thruway_start_report: u8;
     static thruway_start_path: u8;
@@ -94,6 +104,8 @@ pub struct Start<'a> {
     pub cookie: u64,
     /// Where the area should lie; 0 leaves it to the kernel.
     pub hint: u64,
+    /// Where its private part should lie once more, which 0 leaves out.
+    pub near: u64,
     /// Where in the area it tells that it is there.
     pub report: usize,
     /// Where the program starts.
@@ -112,6 +124,7 @@ impl Start<'_> {
         };
         put(&raw const thruway_start_cookie, &self.cookie.to_le_bytes());
         put(&raw const thruway_start_hint, &self.hint.to_le_bytes());
+        put(&raw const thruway_start_near, &self.near.to_le_bytes());
         put(&raw const thruway_start_entry, &self.entry.to_le_bytes());
         put(&raw const thruway_start_report, &(self.report as u64).to_le_bytes());
         put(&raw const thruway_start_path, self.path.as_bytes());
@@ -135,14 +148,20 @@ mod tests {
 
     #[test]
     fn the_code_fits_before_its_data() {
-        assert!(code().len() <= layout::FOREIGN, "{}", code().len());
+        assert!(code().len() <= layout::COOKIE, "{}", code().len());
         assert!(loads().is_sorted() && loads()[1] < unreadable() && unreadable() < called());
     }
 
     #[test]
     fn the_start_carries_its_data() {
-        let start =
-            Start { path: "/proc/1/fd/3", cookie: 7, hint: 0, report: 24, entry: 0x40_1000 };
+        let start = Start {
+            path: "/proc/1/fd/3",
+            cookie: 7,
+            hint: 0,
+            near: 0,
+            report: 24,
+            entry: 0x40_1000,
+        };
         let code = start.code();
         let holds = |bytes: &[u8]| code.windows(bytes.len()).any(|window| window == bytes);
         assert!(holds(b"/proc/1/fd/3\0") && holds(&0x40_1000_u64.to_le_bytes()));

@@ -18,8 +18,6 @@ pub use code::{Start, called, code, loads, unreadable};
 pub mod layout {
     /// The stub's code.
     pub const CODE: usize = 0;
-    /// Not zero where the thread ids of the program are not those of the table.
-    pub const FOREIGN: usize = 0xdf0;
     /// Eight bytes that a call carries as its sixth argument to pass the filter.
     pub const COOKIE: usize = 0xdf8;
     /// A byte a system call number: 0x80 if it is noted, and in three bits each which arguments are
@@ -27,31 +25,35 @@ pub mod layout {
     pub const SHAPES: usize = 0xe00;
     /// How many numbers have a shape; no call beyond goes through the stub.
     pub const SHAPES_MAX: usize = 512;
-    /// The only thread of the program, in four bytes, and its slot in four; zeros where there may be
-    /// others.
+    /// Eight bytes: the address of the slot of the program's only thread; 0 where there may be others.
     pub const OWNER: usize = 0x1000;
+    /// Eight bytes each: the addresses of the first slot and of the last one, between which gs points to the
+    /// thread's own; 0 where gs is not used.
+    pub const FIRST_SLOT: usize = OWNER + 8;
+    /// See there.
+    pub const LAST_SLOT: usize = OWNER + 16;
     /// Where patched call sites jump to.
     pub const TRAMPOLINES: usize = OWNER + TRAMPOLINE_BYTES;
     /// Room for one of them.
-    pub const TRAMPOLINE_BYTES: usize = 48;
-    /// How many there can be in one program.
+    pub const TRAMPOLINE_BYTES: usize = 64;
+    /// How many there can be in one program: a C library has some 150 sites.
     pub const TRAMPOLINES_MAX: usize = (PRIVATE_BYTES - TRAMPOLINES) / TRAMPOLINE_BYTES;
     /// The part that is private to a program.
-    pub const PRIVATE_BYTES: usize = 0x3000;
+    pub const PRIVATE_BYTES: usize = 0x7000;
     /// The thread that records, as a word that the kernel marks at its end.
-    pub const STATE: usize = 0x3000;
+    pub const STATE: usize = PRIVATE_BYTES;
     /// How often the tracer was woken: eight bytes.
-    pub const STOPS: usize = 0x3040;
+    pub const STOPS: usize = STATE + 0x40;
     /// The highest slot that was in use: eight bytes.
-    pub const SLOTS_USED: usize = 0x3048;
+    pub const SLOTS_USED: usize = STATE + 0x48;
     /// Four bytes a thread id: its slot; 0 if it is not traced, [`SLOTS_MAX`] if it has none.
-    pub const TABLE: usize = 0x4000;
+    pub const TABLE: usize = STATE + 0x1000;
     /// The kernel's largest process id, and one.
     pub const THREADS: usize = 1 << 22;
     /// The slots' heads.
     pub const SLOTS: usize = TABLE + 4 * THREADS;
     /// Bytes of a slot's head, as a power of two.
-    pub const SLOT_SHIFT: usize = 7;
+    pub const SLOT_SHIFT: usize = 8;
     /// How many threads can have a slot at a time; the tracer notes the calls of the others. Slot 0
     /// is the tracer's own.
     pub const SLOTS_MAX: usize = 512;
@@ -64,14 +66,36 @@ pub mod layout {
 
     /// Where the next record goes: a position in the slot's ring, written by its thread.
     pub const HEAD: usize = 0;
-    /// Not zero while a call is under way: the stack pointer of the stub.
+    /// Not zero while a call is under way: until then, what is saved belongs to it.
     pub const BUSY: usize = 8;
     /// Where the ring begins in the area.
     pub const RING: usize = 16;
     /// Where the area lies in the program, if the start could map it.
     pub const BASE: usize = 24;
+    /// Where its private part lies once more, within reach of the program's own code; 0 if nowhere.
+    pub const NEAR: usize = BASE + 8;
+    /// The thread that has the slot, in four bytes.
+    pub const OWN_THREAD: usize = NEAR + 8;
     /// The first record that was not read yet: a position, written by the recorder.
     pub const TAIL: usize = 64;
+    /// The program's registers during a call: the first four arguments, where it goes on, and others.
+    pub const SAVED_ARGUMENTS: usize = 128;
+    /// Where it goes on.
+    pub const SAVED_BACK: usize = SAVED_ARGUMENTS + 32;
+    /// A register.
+    pub const SAVED_RBX: usize = SAVED_BACK + 8;
+    /// A register.
+    pub const SAVED_RBP: usize = SAVED_RBX + 8;
+    /// A register.
+    pub const SAVED_R9: usize = SAVED_RBP + 8;
+    /// A register.
+    pub const SAVED_R12: usize = SAVED_R9 + 8;
+    /// A register.
+    pub const SAVED_R13: usize = SAVED_R12 + 8;
+    /// A register.
+    pub const SAVED_R14: usize = SAVED_R13 + 8;
+    /// A register.
+    pub const SAVED_R15: usize = SAVED_R14 + 8;
 
     /// Bytes of the record, a multiple of eight.
     pub const SIZE: usize = 0;
@@ -97,8 +121,8 @@ pub mod layout {
     pub const PATH_BYTES: usize = 40;
 }
 
-const _: () =
-    assert!(layout::FOREIGN + 8 == layout::COOKIE && layout::COOKIE + 8 == layout::SHAPES);
+const _: () = assert!(layout::COOKIE + 8 == layout::SHAPES);
+const _: () = assert!(layout::SAVED_R15 + 8 <= 1 << layout::SLOT_SHIFT);
 const _: () = assert!(layout::SHAPES + layout::SHAPES_MAX == layout::OWNER);
 // The stub's displacements have 32 bits.
 const _: () = assert!(layout::AREA_BYTES < 1 << 30);

@@ -2,9 +2,10 @@
 #
 # The stub makes a system call for the program that it lies in and notes it in memory shared with the
 # recorder. A patched call site jumps to it with all registers as at the instruction `syscall`, and in
-# rcx the address where the program goes on; like that instruction it changes only rax, rcx and r11.
-# It may use no vector registers (the program's are live) and no memory below the stack pointer but
-# its own (red zone).
+# rcx the address where the program goes on; like that instruction it changes only rax, rcx and r11
+# (and the flags). It may use no vector registers (the program's are live), and not the stack: a
+# goroutine's is small, and the stack pointer of a program need not point to memory at all. What it
+# needs for itself is saved in the thread's slot.
 #
 # Names in braces are constants of mod.rs.
 
@@ -18,66 +19,61 @@
     .hidden thruway_stub_called
 
 thruway_stub:
-    lea     rsp, [rsp - 128]
-    push    rcx
-    push    rbx
-    push    rbp
-    push    r12
-    push    r13
-    push    r14
-    push    r15
-    push    r9
-    push    r10                         # the first four arguments, as an array
-    push    rdx
-    push    rsi
-    push    rdi
-    mov     ebx, eax
-    lea     r15, [rip + thruway_stub]   # the start of the area
-
-    # Nobody listens any more: just make the call.
-    test    dword ptr [r15 + {STATE}], {CLOSED}
-    jnz     unnoted
-
-    # This thread's slot. Without one, with a call under way in it (this is a signal handler then), or
-    # without room for the longest record, the tracer notes the call.
-    cmp     byte ptr [r15 + {FOREIGN}], 0
-    jne     stopped
-    mov     r14d, [r15 + {OWNER}]
-    mov     ebp, [r15 + {OWNER} + 4]
-    test    r14d, r14d
+    # The thread's slot: the program's only thread has it in OWNER, others have it in gs, which programs of
+    # 64 bits do not use; where one does, the value is no slot's.
+    mov     r11, [rip + thruway_stub + {OWNER}]
+    test    r11, r11
     jnz     slot_known
-    mov     eax, {GETTID}
-    syscall
-    cmp     eax, {THREADS}
-    jae     stopped
-    mov     r14d, eax
-    mov     ebp, [r15 + r14 * 4 + {TABLE}]
+    cmp     qword ptr [rip + thruway_stub + {FIRST_SLOT}], 0
+    je      stopped
+    rdgsbase r11
+    test    r11b, (1 << {SLOT_SHIFT}) - 1
+    jnz     stopped
+    cmp     r11, [rip + thruway_stub + {FIRST_SLOT}]
+    jb      stopped
+    cmp     r11, [rip + thruway_stub + {LAST_SLOT}]
+    ja      stopped
 slot_known:
-    lea     eax, [rbp - 1]
-    cmp     eax, {SLOTS_MAX} - 1
-    jae     stopped
-    shl     ebp, {SLOT_SHIFT}
-    lea     rbp, [r15 + rbp + {SLOTS}]
-    cmp     qword ptr [rbp + {BUSY}], 0
+    test    dword ptr [rip + thruway_stub + {STATE}], {CLOSED}
+    jnz     closed
+
+    # With a call under way in the slot (this is a signal handler then) the tracer notes the call.
+    cmp     qword ptr [r11 + {BUSY}], 0
     jne     stopped
+    mov     qword ptr [r11 + {BUSY}], 1
+    mov     [r11 + {SAVED_RBP}], rbp
+    mov     rbp, r11
+    mov     [rbp + {SAVED_BACK}], rcx
+    mov     [rbp + {SAVED_R12}], r12
     mov     r12, [rbp + {HEAD}]
-    mov     eax, r12d
-    and     eax, {RING_BYTES} - 1
-    cmp     eax, {RING_BYTES} - {RECORD_MAX}
+    mov     r11d, r12d
+    and     r11d, {RING_BYTES} - 1
+    cmp     r11d, {RING_BYTES} - {RECORD_MAX}
     jbe     1f
     or      r12, {RING_BYTES} - 1       # it would not fit before the ring's end: go to its start
     inc     r12
-1:  mov     rax, r12
-    sub     rax, [rbp + {TAIL}]
-    cmp     rax, {RING_BYTES} - {RECORD_MAX}
-    ja      stopped
-    mov     [rbp + {BUSY}], rsp
+1:  mov     r11, r12
+    sub     r11, [rbp + {TAIL}]
+    cmp     r11, {RING_BYTES} - {RECORD_MAX}
+    ja      no_room
     mov     [rbp + {HEAD}], r12
+    mov     [rbp + {SAVED_RBX}], rbx
+    mov     [rbp + {SAVED_R13}], r13
+    mov     [rbp + {SAVED_R14}], r14
+    mov     [rbp + {SAVED_R15}], r15
+    mov     [rbp + {SAVED_R9}], r9
+    mov     [rbp + {SAVED_ARGUMENTS}], rdi
+    mov     [rbp + {SAVED_ARGUMENTS} + 8], rsi
+    mov     [rbp + {SAVED_ARGUMENTS} + 16], rdx
+    mov     [rbp + {SAVED_ARGUMENTS} + 24], r10
+    mov     ebx, eax
+    lea     r15, [rip + thruway_stub]   # the start of the area
     mov     r13d, r12d
     and     r13d, {RING_BYTES} - 1
     add     r13, [rbp + {RING}]
     add     r13, r15                    # the record
 
+    mov     r14d, [rbp + {OWN_THREAD}]
     mov     [r13 + {NUMBER}], ebx
     mov     [r13 + {THREAD}], r14d
     mov     [r13 + {ARGUMENTS}], edi
@@ -95,7 +91,7 @@ next_name:
     mov     ecx, r11d
     and     ecx, 7
     jz      named
-    mov     rcx, [rsp + rcx * 8 - 8]
+    mov     rcx, [rbp + rcx * 8 + {SAVED_ARGUMENTS} - 8]
     lea     r12, [r14 + {NAME_MAX}]
     test    rcx, rcx
     jz      thruway_stub_unreadable
@@ -154,8 +150,8 @@ named:
     shl     rdx, 32
     or      rax, rdx
     mov     [r13 + {STARTED}], rax
-    mov     rdx, [rsp + 16]
-    mov     r10, [rsp + 24]
+    mov     rdx, [rbp + {SAVED_ARGUMENTS} + 16]
+    mov     r10, [rbp + {SAVED_ARGUMENTS} + 24]
     mov     eax, ebx
     mov     r9, [r15 + {COOKIE}]        # the filter lets it pass
     syscall
@@ -167,32 +163,42 @@ thruway_stub_called:
     or      rax, rdx
     mov     [r13 + {ENDED}], rax
     mov     rax, rcx
-    mov     rdx, [rsp + 16]
+    mov     rdx, [rbp + {SAVED_ARGUMENTS} + 16]
     add     [rbp + {HEAD}], r14         # the record counts from here on
-    mov     qword ptr [rbp + {BUSY}], 0
-    jmp     leave_stub
+    mov     rbx, [rbp + {SAVED_RBX}]
+    mov     r13, [rbp + {SAVED_R13}]
+    mov     r14, [rbp + {SAVED_R14}]
+    mov     r15, [rbp + {SAVED_R15}]
+    mov     r12, [rbp + {SAVED_R12}]
+leave_stub:
+    mov     r9, [rbp + {SAVED_R9}]
+    mov     rcx, [rbp + {SAVED_BACK}]
+    mov     r11, rbp
+    mov     rbp, [r11 + {SAVED_RBP}]
+    mov     qword ptr [r11 + {BUSY}], 0 # last: from here on the slot may be used again
+    jmp     rcx
 
-unnoted:
-    mov     r9, [r15 + {COOKIE}]
-    mov     eax, ebx
+    # Nobody listens any more: just make the call. Nobody looks after slots either, so two threads may
+    # have the same.
+closed:
+    lock bts qword ptr [r11 + {BUSY}], 0
+    jc      stopped
+    mov     [r11 + {SAVED_RBP}], rbp
+    mov     rbp, r11
+    mov     [rbp + {SAVED_BACK}], rcx
+    mov     [rbp + {SAVED_R9}], r9
+    mov     r9, [rip + thruway_stub + {COOKIE}]
     syscall
     jmp     leave_stub
 
+no_room:
+    mov     r12, [rbp + {SAVED_R12}]
+    mov     r11, rbp
+    mov     rbp, [r11 + {SAVED_RBP}]
+    mov     qword ptr [r11 + {BUSY}], 0
+    # The site's own `syscall`: the filter stops it, and the tracer notes the call.
 stopped:
-    mov     eax, ebx
-    syscall                             # the filter stops it: the tracer notes the call
-
-leave_stub:
-    add     rsp, 32
-    pop     r9
-    pop     r15
-    pop     r14
-    pop     r13
-    pop     r12
-    pop     rbp
-    pop     rbx
-    pop     rcx
-    lea     rsp, [rsp + 128]
+    sub     rcx, 2
     jmp     rcx
 thruway_stub_end:
 
@@ -200,9 +206,9 @@ thruway_stub_end:
 # the program would have started, with registers as the kernel leaves them: zero, but for the stack.
     .balign 8
     .globl thruway_start, thruway_start_path, thruway_start_cookie, thruway_start_hint
-    .globl thruway_start_report, thruway_start_entry, thruway_start_end
+    .globl thruway_start_near, thruway_start_report, thruway_start_entry, thruway_start_end
     .hidden thruway_start, thruway_start_path, thruway_start_cookie, thruway_start_hint
-    .hidden thruway_start_report, thruway_start_entry, thruway_start_end
+    .hidden thruway_start_near, thruway_start_report, thruway_start_entry, thruway_start_end
 
 thruway_start:
     lea     rdi, [rip + thruway_start_path]
@@ -232,7 +238,17 @@ thruway_start:
     syscall
     cmp     rax, rbp
     jne     1f
-    mov     eax, [rip + thruway_start_report]
+    mov     rdi, [rip + thruway_start_near]
+    test    rdi, rdi
+    jz      3f
+    mov     r10d, {PRIVATE}             # its private part once more
+    mov     eax, {MMAP}
+    syscall
+    cmp     rax, -4096
+    ja      3f
+    mov     edx, [rip + thruway_start_report]
+    mov     [rbp + rdx + {NEAR} - {BASE}], rax
+3:  mov     eax, [rip + thruway_start_report]
     mov     [rbp + rax], rbp            # the tracer learns where the area lies
 1:  mov     edi, ebx
     mov     eax, {CLOSE}
@@ -254,6 +270,8 @@ thruway_start:
 thruway_start_cookie:
     .quad   0
 thruway_start_hint:
+    .quad   0
+thruway_start_near:
     .quad   0
 thruway_start_entry:
     .quad   0

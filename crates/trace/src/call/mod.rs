@@ -162,6 +162,15 @@ impl Call {
         !matches!(self.name, "fcntl" | "fcntl64")
     }
 
+    /// Whether a call with this second argument is recorded.
+    #[must_use]
+    pub fn is_recorded(&self, second_argument: u64) -> bool {
+        const DUPLICATE: u32 = 0;
+        const DUPLICATE_CLOEXEC: u32 = 1030;
+        self.is_always_recorded()
+            || [DUPLICATE, DUPLICATE_CLOEXEC].contains(&(second_argument as u32))
+    }
+
     /// How the stub reads the call's names: the highest bit, and in three bits each which argument
     /// is a name, counted from 1. `None`: the stub cannot note it, and the tracer does.
     #[must_use]

@@ -4,10 +4,15 @@
 //! It is small and keeps little, so that it outlives the recorder if need be: a call that the filter
 //! stops fails where nobody traces.
 
+mod attached;
+#[cfg(target_arch = "x86_64")]
+mod instruction;
 #[cfg(target_arch = "x86_64")]
 mod object;
 #[cfg(target_arch = "x86_64")]
 mod program;
+#[cfg(target_arch = "x86_64")]
+mod search;
 #[cfg(target_arch = "x86_64")]
 mod site;
 mod thread;
@@ -26,8 +31,11 @@ use crate::area::{Area, Slot};
 use crate::call::{Abi, Argument, Call};
 use crate::doorbell::Doorbell;
 use crate::record::{self, Calls, Notice, Record};
+pub(crate) use attached::AttachedTracer;
 #[cfg(target_arch = "x86_64")]
 use program::{Injector, Place};
+#[cfg(target_arch = "x86_64")]
+use thread::Identity;
 pub(crate) use thread::flag;
 use thread::{Pending, Thread, clone_flags};
 
@@ -107,6 +115,7 @@ impl<'a> Tracer<'a> {
             self.early.insert(thread);
             return Ok(());
         }
+        self.begins(thread);
         match event {
             event::SECCOMP => self.call_begins(thread),
             event::FORK | event::VFORK | event::CLONE => self.child(thread, event),
@@ -155,37 +164,58 @@ impl<'a> Tracer<'a> {
         let Some(parent) = self.threads.get_mut(&id) else { return Ok(()) };
         #[cfg(target_arch = "x86_64")]
         if let Some(injector) = &mut self.injector
-            && flags & flag::IS_THREAD != 0
-            && Rc::strong_count(&parent.program) == 1
+            && let Some(slot) = parent.slot
+            && flags & flag::SHARES_MEMORY != 0
         {
-            injector.patch_ahead(id, parent);
-        }
-        #[cfg(target_arch = "x86_64")]
-        if flags & flag::SHARES_MEMORY != 0 && parent.program.borrow().has_owner {
-            program::set_owner(id, &mut parent.program.borrow_mut(), None);
+            let area = self.setting.area;
+            let program = &mut *parent.program.borrow_mut();
+            program.base(|| (area.base(slot), area.near(slot)));
+            if flags & flag::IS_THREAD != 0 && Rc::strong_count(&parent.program) == 1 {
+                injector.patch_ahead(id, program);
+            }
+            injector.begin_threads(id, Some(slot), program);
         }
         let mut made = parent.child(flags);
         if event == event::VFORK {
             parent.is_suspended = true;
             made.vfork_parent = Some(id);
         }
-        #[cfg(target_arch = "x86_64")]
-        if made.is_foreign && !parent.is_foreign {
-            program::disable_stub(child, &made);
-        }
         self.note(&Record::notice(Notice::Fork, id, ticks(), [child.unsigned_abs(), flags]));
         self.adopt(child, made);
         #[cfg(target_arch = "x86_64")]
-        if let Some(thread) = self.threads.get(&child)
-            && thread.program.borrow().has_owner
-        {
-            // It has its parent's memory, and so its parent as the owner.
-            program::set_owner(child, &mut thread.program.borrow_mut(), thread.slot);
-        }
+        self.identify(child);
         if self.early.remove(&child) {
+            self.begins(child);
             ptrace::resume(child, Resume::Run, 0)?;
         }
         self.go_on(id, 0)
+    }
+
+    /// A new thread has its parent's memory or a copy of it: the stub there has to learn which slot is its own.
+    #[cfg(target_arch = "x86_64")]
+    fn identify(&mut self, id: i32) {
+        let Some(thread) = self.threads.get_mut(&id) else { return };
+        let identity = thread.program.borrow().identity;
+        match identity {
+            Identity::Unknown => {}
+            Identity::Owner => {
+                program::set_owner(id, &mut thread.program.borrow_mut(), thread.slot)
+            }
+            Identity::Gs => thread.awaits_gs = true,
+        }
+    }
+
+    /// A new thread has stopped for the first time.
+    fn begins(&mut self, id: i32) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(thread) = self.threads.get_mut(&id)
+            && std::mem::take(&mut thread.awaits_gs)
+            && let Some(base) = thread.program.borrow().known_base()
+        {
+            Injector::tell_slot(id, thread.slot, base);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = id;
     }
 
     fn program(&mut self, id: i32) -> io::Result<()> {
@@ -228,13 +258,7 @@ impl<'a> Tracer<'a> {
         if abi == Abi::Native && self.through_stub(id, call, number, syscall.instruction_pointer)? {
             return ptrace::resume(id, Resume::Run, 0);
         }
-        let pending = Pending {
-            number: record::number(abi, number),
-            started: ticks(),
-            call,
-            arguments: [0, 1, 2, 3].map(|index| arguments[index] as u32),
-            names: read_names(id, call, arguments),
-        };
+        let pending = Pending::begin(id, abi, number, call, arguments);
         if let Some(thread) = self.threads.get_mut(&id) {
             thread.call = Some(pending);
         }
@@ -246,24 +270,26 @@ impl<'a> Tracer<'a> {
     #[cfg(target_arch = "x86_64")]
     fn through_stub(&mut self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
         let area = self.setting.area;
-        let (Some(injector), Some(thread)) = (&self.injector, self.threads.get(&id)) else {
+        let (Some(injector), Some(thread)) = (&self.injector, self.threads.get_mut(&id)) else {
             return Ok(false);
         };
         let Some(slot) = thread.slot else { return Ok(false) };
-        let Some(base) = thread.program.borrow_mut().base(|| area.base(slot)) else {
-            return Ok(false);
-        };
+        let base = thread.program.borrow_mut().base(|| (area.base(slot), area.near(slot)));
+        let Some(base) = base else { return Ok(false) };
         match Injector::place(base, back) {
             Place::Program if call.shape().is_some() && !area.is_busy(slot) => {
-                let may_patch = call.is_always_recorded() && self.is_alone(thread);
-                if Rc::strong_count(&thread.program) == 1 && !thread.program.borrow().has_owner {
-                    program::set_owner(id, &mut thread.program.borrow_mut(), thread.slot);
+                if !area.has_room(slot) {
+                    self.setting.doorbell.ring();
+                    self.close_without_recorder();
+                    return Ok(false);
                 }
-                let program = Rc::clone(&thread.program);
-                if may_patch && let Some(injector) = &mut self.injector {
-                    // A site that cannot be patched stops again the next time.
-                    let _ = injector.patch(id, &mut program.borrow_mut(), base, number, back);
+                let attempt = Some((back, area.position(slot)));
+                if std::mem::replace(&mut thread.attempt, attempt) == attempt {
+                    // The stub was asked before, and cannot note it.
+                    thread.attempt = None;
+                    return Ok(false);
                 }
+                self.patch(id, call, number, back);
                 Injector::redirect(id, base, number, back)?;
                 Ok(true)
             }
@@ -274,13 +300,23 @@ impl<'a> Tracer<'a> {
                 injector.restart(id)?;
                 Ok(true)
             }
-            Place::Stub if !area.is_busy(slot) => {
-                // Its ring is full.
-                self.setting.doorbell.ring();
-                self.close_without_recorder();
-                Ok(false)
-            }
             Place::Program | Place::Stub => Ok(false),
+        }
+    }
+
+    /// Leads a site to the stub, if nobody else runs there.
+    #[cfg(target_arch = "x86_64")]
+    fn patch(&mut self, id: i32, call: &Call, number: u32, back: u64) {
+        let Some(thread) = self.threads.get(&id) else { return };
+        let may_patch = call.is_always_recorded() && self.is_alone(thread);
+        let program = Rc::clone(&thread.program);
+        let mut program = program.borrow_mut();
+        if Rc::strong_count(&thread.program) == 2 && program.identity == Identity::Unknown {
+            program::set_owner(id, &mut program, thread.slot);
+        }
+        if may_patch && let Some(injector) = &mut self.injector {
+            // A site that cannot be patched stops again the next time.
+            let _ = injector.patch(id, &mut program, number, back);
         }
     }
 
@@ -312,6 +348,9 @@ impl<'a> Tracer<'a> {
         {
             return self.go_on(id, 0);
         }
+        if let Some(thread) = self.threads.get(&id) {
+            thread.program.borrow_mut().signals |= 1 << ((signal - 1) & 63);
+        }
         self.go_on(id, signal)
     }
 
@@ -331,6 +370,19 @@ impl<'a> Tracer<'a> {
     fn close_without_recorder(&self) {
         if process::parent() != self.setting.recorder {
             self.setting.area.close();
+        }
+    }
+}
+
+impl Pending {
+    /// A call of a stopped thread that begins now.
+    fn begin(id: i32, abi: Abi, number: u32, call: &'static Call, arguments: [u64; 6]) -> Self {
+        Self {
+            number: record::number(abi, number),
+            started: ticks(),
+            call,
+            arguments: [0, 1, 2, 3].map(|index| arguments[index] as u32),
+            names: read_names(id, call, arguments),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Pieces of code in programs, and the call sites that are known of each file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use thruway_sys::ptrace;
@@ -24,26 +24,37 @@ pub(super) struct UsedSites(HashMap<Rc<str>, Vec<Site>>);
 /// Of further files nothing is remembered; their sites stop each by itself.
 const FILES_MAX: usize = 1 << 12;
 
+/// No more code of a file is looked at: 10 ms of work. What lies behind stops the first time, or each time
+/// where there are threads.
+const CODE_BYTES_MAX: u64 = 32 << 20;
+/// Jumps into a site are looked for so far around it.
+const NEARBY_BYTES: u64 = 1 << 20;
+
 impl Object {
-    /// The pieces of code in which these sites lie.
-    pub(super) fn all(id: i32, sites: &HashSet<u64>) -> Vec<Self> {
+    /// The pieces of code of a program that lie in files.
+    pub(super) fn all(id: i32) -> Vec<Self> {
         let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
-        let objects = maps.lines().filter_map(Self::parse);
-        objects.filter(|object| sites.iter().any(|site| object.contains(*site))).collect()
+        maps.lines().filter_map(Self::parse).collect()
     }
 
     /// The one in which this site lies.
     pub(super) fn at(id: i32, site: u64) -> Option<Self> {
-        Self::all(id, &HashSet::from([site])).pop()
+        Self::all(id).into_iter().find(|object| object.contains(site))
     }
 
-    /// From a line of `/proc/PID/maps`; `None` for what is no code.
+    /// From a line of `/proc/PID/maps`; `None` for what is no code, or in no file.
     fn parse(line: &str) -> Option<Self> {
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (number(start)?, number(end)?);
-        rest.starts_with("r-x").then(|| Self { start, end, file: rest.into() })
+        let is_code_of_file = rest.starts_with("r-x") && rest.contains('/');
+        is_code_of_file.then(|| Self { start, end, file: rest.into() })
+    }
+
+    /// Its size.
+    pub(super) fn bytes(&self) -> u64 {
+        self.end - self.start
     }
 
     pub(super) fn contains(&self, address: u64) -> bool {
@@ -52,14 +63,20 @@ impl Object {
 
     /// Its bytes, as far as they can be read.
     pub(super) fn code(&self, id: i32) -> Vec<u8> {
-        // Programs that carry all their code in one file have more; their sites stop the first time.
-        const BYTES_MAX: u64 = 4 << 20;
+        Self::read(id, self.start, self.end.min(self.start + CODE_BYTES_MAX))
+    }
+
+    /// Its bytes around an address, and where those begin.
+    pub(super) fn code_around(&self, id: i32, address: u64) -> (u64, Vec<u8>) {
+        let start = self.start.max(address.saturating_sub(NEARBY_BYTES));
+        (start, Self::read(id, start, self.end.min(address + NEARBY_BYTES)))
+    }
+
+    fn read(id: i32, start: u64, end: u64) -> Vec<u8> {
         const CHUNK: usize = 1 << 16;
-        let length = usize::try_from((self.end - self.start).min(BYTES_MAX)).unwrap_or(0);
-        let mut code = vec![0; length];
+        let mut code = vec![0; usize::try_from(end - start).unwrap_or(0)];
         for (index, chunk) in code.chunks_mut(CHUNK).enumerate() {
-            let at = self.start + (index * CHUNK) as u64;
-            if ptrace::read_memory(id, at, chunk).is_err() {
+            if ptrace::read_memory(id, start + (index * CHUNK) as u64, chunk).is_err() {
                 break;
             }
         }
@@ -77,7 +94,7 @@ impl UsedSites {
 
     /// Remembers a site in an object.
     pub(super) fn learn(&mut self, object: &Object, site: &Site) {
-        let site = Site { back: site.back - object.start, ..*site };
+        let site = site.moved(0_u64.wrapping_sub(object.start));
         if let Some(known) = self.0.get_mut(&object.file) {
             if !known.contains(&site) {
                 known.push(site);
@@ -100,6 +117,7 @@ mod tests {
         assert_eq!((object.start, object.end), (0x1000, 0x3000));
         assert_eq!(&*object.file, "r-xp 00026000 fe:00 77 /lib/libc.so.6");
         assert!(Object::parse("1000-3000 rw-p 00026000 fe:00 77 /lib/libc.so.6").is_none());
+        assert!(Object::parse("1000-3000 r-xp 00000000 00:00 0").is_none());
     }
 
     #[test]
@@ -107,11 +125,11 @@ mod tests {
         let here = Object::parse(CODE).unwrap();
         let there = Object::parse(&CODE.replace("1000-3000", "8000-a000")).unwrap();
         let other = Object::parse(&CODE.replace("77", "78")).unwrap();
-        let site = Site { back: 0x1234, displaced: [0xb8, 2, 0, 0, 0], is_fixed: true };
+        let site = Site::new(&[0xb8, 2, 0, 0, 0], 0x1234).unwrap();
         let mut used = UsedSites::default();
         used.learn(&here, &site);
         used.learn(&here, &site);
-        assert_eq!(used.of(&there).collect::<Vec<_>>(), [Site { back: 0x8234, ..site }]);
+        assert_eq!(used.of(&there).collect::<Vec<_>>(), [site.moved(0x7000)]);
         assert_eq!(used.of(&other).count(), 0);
     }
 }

@@ -1,6 +1,6 @@
 //! Putting the stub into programs, and leading their calls to it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,8 +11,9 @@ use thruway_sys::ptrace::{self, Registers};
 use thruway_sys::stub::{self, Start, layout};
 
 use super::object::{Object, UsedSites};
-use super::site::{SITE_BYTES, Site};
-use super::thread::{Program, Thread};
+use super::search::{search, site_at};
+use super::site::{PATCH_BYTES, SITE_BYTES, SYSCALL, Site};
+use super::thread::{Identity, Program, Thread};
 use crate::area::{Area, Slot};
 
 /// Where a stopped call came from.
@@ -36,12 +37,24 @@ pub(super) struct Injector {
     spare: u64,
     shapes: [u8; layout::SHAPES_MAX],
     /// Sites that were found in a file's code, relative to where it is mapped.
-    sites: HashMap<Rc<str>, Vec<Site>>,
+    found: HashMap<Rc<str>, Vec<Site>>,
+    /// Calls that ended there cannot be led to the stub.
+    refused: HashSet<(Rc<str>, u64)>,
     used: UsedSites,
+    /// Whether gs can tell a thread's slot.
+    has_gs: bool,
 }
+
+/// So much code is looked at before a program's second thread: 20 ms of work, once for each file.
+const CODE_AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// So many files with code have their sites remembered.
+const FILES_MAX: usize = 1 << 12;
+/// So many sites are remembered that cannot be led to the stub.
+const SITES_MAX: usize = 1 << 14;
 
 /// Entries of the auxiliary vector, by the kernel's numbers.
 mod auxiliary {
+    pub(super) const PROGRAM_HEADERS: u64 = 3;
     pub(super) const PROGRAM_ENTRY: u64 = 9;
     pub(super) const KERNEL_CODE: u64 = 33;
 }
@@ -52,14 +65,15 @@ impl Injector {
         let cookie = area.cookie();
         let path = format!("/proc/{}/fd/{}", std::process::id(), area.descriptor());
         let spare = spare_kernel_code()?;
-        let (sites, used) = (HashMap::new(), UsedSites::default());
-        (path.len() < layout::PATH_BYTES).then_some(Self {
+        (path.len() < layout::PATH_BYTES).then(|| Self {
             cookie,
             path,
             spare,
             shapes,
-            sites,
-            used,
+            found: HashMap::new(),
+            refused: HashSet::new(),
+            used: UsedSites::default(),
+            has_gs: ptrace::is_gs_base_readable(),
         })
     }
 
@@ -82,9 +96,10 @@ impl Injector {
         let kernel_code =
             auxiliary_value(&vector, auxiliary::KERNEL_CODE).ok_or(io::ErrorKind::NotFound)?;
         let is_static = auxiliary_value(&vector, auxiliary::PROGRAM_ENTRY) == Some(entry);
-        let hint = if is_static { near(entry) } else { 0 };
+        let headers = auxiliary_value(&vector, auxiliary::PROGRAM_HEADERS).unwrap_or(0);
+        let (hint, near) = if is_static { (within_reach(entry), 0) } else { (0, below(headers)) };
         let report = slot.report();
-        let start = Start { path: &self.path, cookie: self.cookie, hint, report, entry };
+        let start = Start { path: &self.path, cookie: self.cookie, hint, near, report, entry };
         memory(id)?.write_all_at(&start.code(), kernel_code + self.spare)?;
         registers.jump(kernel_code + self.spare);
         ptrace::set_registers(id, &registers)
@@ -108,30 +123,55 @@ impl Injector {
         &mut self,
         id: i32,
         program: &mut Program,
-        base: u64,
         number: u32,
         back: u64,
     ) -> Option<()> {
         if !program.sites.insert(back) {
             return None;
         }
-        let site = Site::recognise(site_bytes(id, back)?, back, number)?;
-        let memory = memory(id).ok()?;
-        program.patch(&memory, base, &site)?;
-        if let Some(object) = program.objects.iter().find(|object| object.contains(back)) {
-            self.used.learn(object, &site);
-            return Some(());
-        }
-        let object = Object::at(id, back)?;
-        for site in self.used.of(&object) {
-            let is_there = site_bytes(id, site.back).is_some_and(|bytes| site.is(bytes));
-            if is_there && program.sites.insert(site.back) {
-                program.patch(&memory, base, &site)?;
+        let known = program.objects.iter().find(|object| object.contains(back)).cloned();
+        let is_new = known.is_none();
+        let object = known.or_else(|| Object::at(id, back));
+        let site =
+            simple_site(id, back, number).or_else(|| self.site_in(id, object.as_ref()?, back))?;
+        let mut patching = Patching::new(id, program)?;
+        patching.patch(&site)?;
+        let object = object?;
+        if is_new {
+            for site in self.used.of(&object) {
+                patching.patch_once(&site);
             }
         }
         self.used.learn(&object, &site);
-        program.objects.push(object);
+        if is_new {
+            program.objects.push(object);
+        }
         Some(())
+    }
+
+    /// The site of a call that ended at `back`, by the code around it.
+    fn site_in(&mut self, id: i32, object: &Object, back: u64) -> Option<Site> {
+        let place = (Rc::clone(&object.file), back - object.start);
+        if self.refused.contains(&place) {
+            return None;
+        }
+        let (start, code) = object.code_around(id, back);
+        let at = usize::try_from(back - start).ok()?.checked_sub(SYSCALL.len())?;
+        let site = site_at(&code, at, &self.shapes);
+        if site.is_none() && self.refused.len() < SITES_MAX {
+            self.refused.insert(place);
+        }
+        site.map(|site| site.moved(start))
+    }
+
+    /// The sites in a piece of code that need not have run, relative to its start.
+    fn found_in(&mut self, id: i32, object: &Object) -> &[Site] {
+        if self.found.len() >= FILES_MAX {
+            self.found.clear();
+        }
+        let shapes = &self.shapes;
+        let found = self.found.entry(Rc::clone(&object.file));
+        found.or_insert_with(|| search(&object.code(id), shapes))
     }
 
     /// Sends a stopped call through the stub.
@@ -141,23 +181,58 @@ impl Injector {
         ptrace::set_registers(id, &registers)
     }
 
-    /// Patches all sites that are to be found where this program has made calls so far, because it is
-    /// about to have a second thread, and nothing can be patched under a thread that runs.
-    pub(super) fn patch_ahead(&mut self, id: i32, thread: &Thread) {
-        let mut program = thread.program.borrow_mut();
-        let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) else { return };
-        for object in Object::all(id, &program.sites) {
-            let sites = self.sites.entry(Rc::clone(&object.file)).or_insert_with(|| {
-                let code = object.code(id);
-                Site::search(&code, 0, &self.shapes).collect()
-            });
-            for site in sites {
-                let site = site.moved(object.start);
-                if program.sites.insert(site.back) {
-                    // One that is out of reach stops every time.
-                    let _ = program.patch(&memory, base, &site);
-                }
+    /// Patches all sites that are to be found in the program, because it is about to have a second thread,
+    /// and nothing can be patched under a thread that runs.
+    pub(super) fn patch_ahead(&mut self, id: i32, program: &mut Program) {
+        if program.known_base().is_none() || program.is_patched_ahead(id) {
+            return;
+        }
+        let mut objects = Object::all(id);
+        // Where the budget does not reach for all, those that made calls come first, then the program.
+        objects.sort_by_key(|object| !program.sites.iter().any(|site| object.contains(*site)));
+        let mut bytes = 0;
+        for object in objects {
+            bytes += object.bytes();
+            if bytes > CODE_AHEAD_BYTES_MAX {
+                break;
             }
+            let found = self.found_in(id, &object).iter();
+            let sites: Vec<_> = found.map(|site| site.moved(object.start)).collect();
+            let Some(mut patching) = Patching::new(id, program) else { return };
+            for site in sites {
+                // One that is out of reach stops every time.
+                patching.patch_once(&site);
+            }
+        }
+    }
+
+    /// The program is about to be run by several threads: from here on the stub asks gs for the thread's slot.
+    /// This thread is stopped, and the new one waits for [`Self::tell_slot`].
+    pub(super) fn begin_threads(&self, id: i32, slot: Option<Slot>, program: &mut Program) {
+        let Some(base) = program.known_base() else { return };
+        if program.identity == Identity::Owner {
+            set_owner(id, program, None);
+        }
+        if self.has_gs && program.identity == Identity::Unknown {
+            let slots = Slot::addresses(base);
+            let bytes = [*slots.start(), *slots.end()].map(u64::to_ne_bytes);
+            let at = base + layout::FIRST_SLOT as u64;
+            let written =
+                memory(id).and_then(|memory| memory.write_all_at(bytes.as_flattened(), at));
+            if written.is_ok() {
+                program.identity = Identity::Gs;
+                Self::tell_slot(id, slot, base);
+            }
+        }
+    }
+
+    /// Lets the stopped thread's gs point to its slot, unless the program uses gs for itself.
+    pub(super) fn tell_slot(id: i32, slot: Option<Slot>, base: u64) {
+        let Ok(registers) = ptrace::registers(id) else { return };
+        let gs = registers.gs_base();
+        if gs == 0 || Slot::addresses(base).contains(&gs) {
+            // Killed meanwhile if it fails.
+            let _ = ptrace::set_gs_base(id, slot.map_or(0, |slot| slot.address(base)));
         }
     }
 
@@ -188,43 +263,98 @@ impl Injector {
     }
 }
 
-/// Saves the stub the question which thread it runs in, because there is only this one; with `None`
-/// it asks again. Nobody may be running there meanwhile.
+/// Tells the stub the slot of the program's only thread; with `None` there is none. Nobody may be running there
+/// meanwhile.
 pub(super) fn set_owner(id: i32, program: &mut Program, slot: Option<Slot>) {
-    let owner = slot.map_or([0; 2], |slot| [id.unsigned_abs(), slot.number()]);
     if let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) {
-        let bytes = owner.map(u32::to_ne_bytes);
-        let written = memory.write_all_at(bytes.as_flattened(), base + layout::OWNER as u64);
-        program.has_owner = written.is_ok() && slot.is_some();
+        let owner = slot.map_or(0, |slot| slot.address(base)).to_ne_bytes();
+        let written = memory.write_all_at(&owner, base + layout::OWNER as u64);
+        let is_owned = written.is_ok() && slot.is_some();
+        program.identity = if is_owned { Identity::Owner } else { Identity::Unknown };
     }
 }
 
-/// Lets the tracer note all calls of a program whose thread ids are not ours.
-pub(super) fn disable_stub(id: i32, thread: &Thread) {
-    if let (Some(base), Ok(memory)) = (thread.program.borrow().known_base(), memory(id)) {
-        let _ = memory.write_all_at(&[1], base + layout::FOREIGN as u64);
-    }
-}
-
-/// The bytes of a site that ends at `back`.
-fn site_bytes(id: i32, back: u64) -> Option<[u8; SITE_BYTES]> {
+/// A site that is told by one instruction, for a call that ended at `back`.
+fn simple_site(id: i32, back: u64, number: u32) -> Option<Site> {
     let mut bytes = [0; SITE_BYTES];
-    let read = ptrace::read_memory(id, back.checked_sub(SITE_BYTES as u64)?, &mut bytes).ok()?;
-    (read == SITE_BYTES).then_some(bytes)
+    let start = back.checked_sub(SITE_BYTES as u64)?;
+    let read = ptrace::read_memory(id, start, &mut bytes).ok()?;
+    let is_whole = read == SITE_BYTES;
+    let site = Site::simple(&bytes, SITE_BYTES - SYSCALL.len(), Some(number));
+    site.filter(|_| is_whole).map(|site| site.moved(start))
+}
+
+/// Writes jumps into a program. Nobody may be running there meanwhile.
+struct Patching<'a> {
+    id: i32,
+    program: &'a mut Program,
+    memory: File,
+    base: u64,
+    /// Whether a handler of signals may come back into the midst of a site; `None`: nobody looked.
+    may_return_within: Option<bool>,
+}
+
+impl<'a> Patching<'a> {
+    fn new(id: i32, program: &'a mut Program) -> Option<Self> {
+        let base = program.known_base()?;
+        Some(Self { id, program, memory: memory(id).ok()?, base, may_return_within: None })
+    }
+
+    /// Leads a site to the stub that was found elsewhere, if it is the same here.
+    fn patch_once(&mut self, site: &Site) {
+        let expected = site.bytes();
+        let mut bytes = vec![0; expected.len()];
+        let read = ptrace::read_memory(self.id, site.start(), &mut bytes);
+        let is_there = read.is_ok_and(|read| read == expected.len()) && bytes == expected;
+        if is_there && self.program.sites.insert(site.back) {
+            let _ = self.patch(site);
+        }
+    }
+
+    /// Leads a site to the stub.
+    fn patch(&mut self, site: &Site) -> Option<()> {
+        if site.is_of_several() && self.may_return_within() {
+            return None;
+        }
+        self.write(site, self.base, 0).or_else(|| self.write(site, self.program.near()?, 1))
+    }
+
+    /// The same with a trampoline in the private part of the area that lies at `part`.
+    fn write(&mut self, site: &Site, part: u64, pool: usize) -> Option<()> {
+        let used = self.program.trampolines[pool];
+        if used == layout::TRAMPOLINES_MAX {
+            return None;
+        }
+        let address = part + (layout::TRAMPOLINES + used * layout::TRAMPOLINE_BYTES) as u64;
+        let stub = self.base + layout::CODE as u64;
+        let (trampoline, jump) = (site.trampoline(address, part, stub)?, site.jump(address)?);
+        self.memory.write_all_at(&trampoline, address).ok()?;
+        self.program.trampolines[pool] += 1;
+        let mut bytes = site.bytes();
+        bytes[..PATCH_BYTES].copy_from_slice(&jump);
+        self.memory.write_all_at(&bytes, site.start()).ok()
+    }
+
+    /// Whether a handler may have been called in the midst of a site, for a signal that came so far.
+    fn may_return_within(&mut self) -> bool {
+        let (id, signals) = (self.id, self.program.signals);
+        *self.may_return_within.get_or_insert_with(|| signals & caught_signals(id) != 0)
+    }
+}
+
+/// The signals that a process has handlers for, a bit each; all if that is not known.
+fn caught_signals(id: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|caught| u64::from_str_radix(caught.trim(), 16).ok()).unwrap_or(u64::MAX)
 }
 
 impl Program {
-    /// Leads a site to the stub. Nobody may be running there meanwhile.
-    fn patch(&mut self, memory: &File, base: u64, site: &Site) -> Option<()> {
-        if self.trampolines == layout::TRAMPOLINES_MAX {
-            return None;
-        }
-        let offset = layout::TRAMPOLINES + self.trampolines * layout::TRAMPOLINE_BYTES;
-        let address = base + offset as u64;
-        let (trampoline, jump) = (site.trampoline(address, base)?, site.jump(address)?);
-        memory.write_all_at(&trampoline, address).ok()?;
-        self.trampolines += 1;
-        memory.write_all_at(&jump, site.start()).ok()
+    /// Whether nothing more is to be found than when [`Injector::patch_ahead`] looked last: no code was mapped
+    /// since, as far as the count of mappings tells.
+    fn is_patched_ahead(&mut self, id: i32) -> bool {
+        let objects = Object::all(id).len();
+        std::mem::replace(&mut self.objects_ahead, objects) == objects
     }
 }
 
@@ -246,9 +376,18 @@ fn is_restart(registers: &Registers) -> bool {
 
 /// Where the area should lie for a program without a loader, whose sites are all in itself: within
 /// reach of a jump, and out of the way of its heap, which grows upwards.
-fn near(entry: u64) -> u64 {
+fn within_reach(entry: u64) -> u64 {
     const LOW: u64 = 0x7000_0000;
     if entry < LOW { LOW } else { (entry - layout::AREA_BYTES as u64 - (1 << 28)) & !0xfff }
+}
+
+/// Where the private part should lie once more: a little below the program, whose headers are at its start.
+fn below(headers: u64) -> u64 {
+    const DISTANCE: u64 = 0x8_0000;
+    // The lowest addresses are for nobody.
+    const LOWEST: u64 = 0x10_0000;
+    let address = (headers & !0xfff).saturating_sub(DISTANCE);
+    if address < LOWEST { 0 } else { address }
 }
 
 fn auxiliary_value(vector: &[u8], wanted: u64) -> Option<u64> {
@@ -268,7 +407,7 @@ fn spare_kernel_code() -> Option<u64> {
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut code, start).ok()?;
     let used = code.iter().rposition(|byte| *byte != 0)? + 1;
     let spare = used.next_multiple_of(64);
-    let need = Start { path: "", cookie: 0, hint: 0, report: 0, entry: 0 }.code().len();
+    let need = Start { path: "", cookie: 0, hint: 0, near: 0, report: 0, entry: 0 }.code().len();
     (spare + need <= code.len()).then_some(spare as u64)
 }
 

@@ -33,6 +33,10 @@ pub(super) struct Thread {
     pub(super) vfork_parent: Option<i32>,
     /// Waits for a child of `vfork`.
     pub(super) is_suspended: bool,
+    /// It is new, and its gs is its parent's: see [`Identity::Gs`].
+    pub(super) awaits_gs: bool,
+    /// The call that was sent through the stub last: where it ended, and the slot's next position.
+    pub(super) attempt: Option<(u64, u64)>,
     /// It counts process ids differently, so the stub cannot tell which thread it runs in.
     pub(super) is_foreign: bool,
     /// Its children will.
@@ -43,15 +47,33 @@ pub(super) struct Thread {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Program {
     base: Option<u64>,
+    /// Where its private part lies once more, within reach of the program's own code.
+    near: Option<u64>,
     /// Call sites that were looked at, by the address after the instruction.
     pub(super) sites: HashSet<u64>,
     /// The pieces of code that they lie in, as far as those were looked at.
     #[cfg(target_arch = "x86_64")]
     pub(super) objects: Vec<Object>,
-    /// How many trampolines are in use.
-    pub(super) trampolines: usize,
-    /// Whether the stub knows the only thread.
-    pub(super) has_owner: bool,
+    /// How many pieces of code it had when they were looked at for sites that have not run.
+    pub(super) objects_ahead: usize,
+    /// How many trampolines are in use, and how many near the program's own code.
+    pub(super) trampolines: [usize; 2],
+    /// How the stub knows which thread it runs in.
+    pub(super) identity: Identity,
+    /// Signals that were delivered to it, a bit each.
+    pub(super) signals: u64,
+}
+
+/// How the stub knows which thread it runs in.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// It does not.
+    #[default]
+    Unknown,
+    /// There is only one.
+    Owner,
+    /// Each thread's gs points to its slot.
+    Gs,
 }
 
 /// A call that has begun.
@@ -97,12 +119,17 @@ impl Thread {
 }
 
 impl Program {
-    /// Where the area lies in it; asks for that until it is known.
-    pub(super) fn base(&mut self, ask: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    /// Where the area lies in it; asks for that, and for where it lies near, until it is known.
+    pub(super) fn base(&mut self, ask: impl FnOnce() -> (Option<u64>, Option<u64>)) -> Option<u64> {
         if self.base.is_none() {
-            self.base = ask();
+            (self.base, self.near) = ask();
         }
         self.base
+    }
+
+    /// Where its private part lies near the program's own code, if it does.
+    pub(super) fn near(&self) -> Option<u64> {
+        self.near
     }
 
     /// Where the area lies in it, if that is known.

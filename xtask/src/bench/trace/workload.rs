@@ -17,8 +17,14 @@ pub(super) struct Workload {
 }
 
 /// All of them; what they need is made in `folder`.
-pub(super) fn workloads(root: &Path, folder: &Path) -> Result<[Workload; 4], String> {
-    Ok([rails(), gcc(folder)?, shell(folder), pip(root)])
+pub(super) fn workloads(root: &Path, folder: &Path) -> Result<Vec<Workload>, String> {
+    let mut workloads = vec![rails(), gcc(folder)?, shell(folder), pip(root)];
+    if Command::new("go").arg("version").output().is_ok() {
+        workloads.push(go(folder)?);
+    } else {
+        println!("skipped: go is not installed");
+    }
+    Ok(workloads)
 }
 
 impl Workload {
@@ -92,6 +98,36 @@ fn pip(root: &Path) -> Workload {
         words: words(&[&python, "-m", "pip", "list"]),
         variables: vec![version_check],
     }
+}
+
+/// A program of two packages, which are in the cache after the first run: what is left is a look at every file.
+fn go(folder: &Path) -> Result<Workload, String> {
+    const PROGRAM: &str =
+        "package main\n\nimport \"example.com/two/part\"\n\nfunc main() { println(part.Two()) }\n";
+    let write = |name: &str, text: &str| {
+        let file = folder.join("go").join(name);
+        let made = file.parent().map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| fs::write(&file, text))
+            .map_err(|error| format!("{}: {error}", file.display()))
+    };
+    write("go.mod", "module example.com/two\n")?;
+    write("main.go", PROGRAM)?;
+    write("part/part.go", "package part\n\nfunc Two() int { return 2 }\n")?;
+    let own = |name: &str| folder.join(name).display().to_string();
+    let (source, output) = (own("go"), own("two"));
+    Ok(Workload {
+        title: "`go build` of two packages",
+        slowdown_max: 1.3,
+        runs: 2,
+        words: words(&["go", "build", "-C", &source, "-o", &output, "."]),
+        variables: vec![
+            ("GOCACHE", own("go-cache")),
+            ("GOPROXY", "off".to_owned()),
+            ("GOTOOLCHAIN", "local".to_owned()),
+            ("CGO_ENABLED", "0".to_owned()),
+            ("GOFLAGS", "-buildvcs=false".to_owned()),
+        ],
+    })
 }
 
 fn words(words: &[&str]) -> Vec<String> {

@@ -8,13 +8,19 @@ use std::process::ExitCode;
 
 use thruway_trace::analysis::LocalDisk;
 use thruway_trace::{
-    Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome, Recorder, Writer,
-    die_of,
+    Attachment, Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome,
+    Recorder, Writer, die_of,
 };
 
 use super::sinks::Sinks;
 use super::{Backend, OVER_BUDGET, Trace, failure};
 use crate::output::{Answer, Failure, print_error};
+
+/// The folder that a process works in.
+fn folder_of(process: i32) -> String {
+    let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+    folder.to_string_lossy().into_owned()
+}
 
 /// What was recorded, and how that ended.
 type Recorded = (Sinks, Outcome);
@@ -23,12 +29,10 @@ type Variable = (OsString, OsString);
 
 pub(super) fn run(trace: &Trace) -> Answer {
     let against = trace.baseline()?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let environment: Vec<_> = std::env::vars_os().collect();
-    let command = Command::find(&trace.command, &path, environment.iter().cloned());
-    let recorded =
-        command.map_err(failure).and_then(|command| trace.record(&command, &environment));
-    let (mut sinks, outcome) = recorded.map_err(|failure| trace.misplaced(failure))?;
+    let (mut sinks, outcome) = match trace.pid {
+        Some(process) => trace.record_process(process.get())?,
+        None => trace.record_command().map_err(|failure| trace.misplaced(failure))?,
+    };
     let report = sinks.analysis.report(&outcome, &LocalDisk::default());
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
@@ -43,6 +47,13 @@ pub(super) fn run(trace: &Trace) -> Answer {
 }
 
 impl Trace {
+    fn record_command(&self) -> Result<Recorded, Failure> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let environment: Vec<_> = std::env::vars_os().collect();
+        let command = Command::find(&self.command, &path, environment.iter().cloned());
+        self.record(&command.map_err(failure)?, &environment)
+    }
+
     /// A file after `--json` and a space is taken for the command.
     fn misplaced(&self, failure: Failure) -> Failure {
         let is_name = |word: &OsString| word.as_bytes().ends_with(b".json");
@@ -51,6 +62,23 @@ impl Trace {
             return failure;
         }
         failure.hint(format_args!("a file for JSON is --json={}", self.command[0].display()))
+    }
+
+    /// Attaches to a process that runs.
+    fn record_process(&self, process: u32) -> Result<Recorded, Failure> {
+        let process = i32::try_from(process).unwrap_or(i32::MAX);
+        let command = Command::of_process(process);
+        let mut header = Header::new(&command, Noting::Ptrace, &command.variables());
+        header.folder = folder_of(process);
+        let attachment = Attachment::start(process).map_err(failure)?;
+        let writer = self.writer(&header)?;
+        let mut sinks = self.sinks(header, writer)?;
+        if !self.quiet {
+            let told = format!("attached to process {process}; Ctrl-C ends the recording\n");
+            print_error(told.as_bytes());
+        }
+        let outcome = attachment.run(&mut sinks).map_err(failure)?;
+        Ok((sinks, outcome))
     }
 
     /// Runs the command and records it by the back end that was chosen, or else by the first that works.

@@ -12,6 +12,7 @@ mod terminal;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -102,12 +103,18 @@ pub(crate) struct Trace {
     /// How calls are noted
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     backend: Backend,
+    /// Record a process that runs already, until it ends or Ctrl-C
+    ///
+    /// Each system call of its threads, and of all that come from it, stops twice meanwhile. Nothing is left
+    /// behind in it.
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "from", "compare", "backend"])]
+    pid: Option<NonZeroU32>,
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
         allow_hyphen_values = true,
-        required_unless_present_any = ["from", "compare"]
+        required_unless_present_any = ["from", "compare", "pid"]
     )]
     command: Vec<OsString>,
 }

@@ -1,0 +1,126 @@
+//! A process that runs already and is recorded for some time.
+
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use thruway_sys::process::{self, Change, Wait};
+use thruway_sys::signal::{Mask, number};
+
+use crate::Outcome;
+use crate::area::Area;
+use crate::doorbell::Doorbell;
+use crate::error::{Error, TRACE};
+use crate::job::Held;
+use crate::reader::Reader;
+use crate::record::Calls;
+use crate::recording::Sink;
+use crate::tracer::AttachedTracer;
+
+/// A process that was attached to. Nothing of ours is in it, and it goes on as before when this ends.
+#[derive(Debug)]
+pub struct Attachment {
+    area: Area,
+    doorbell: Doorbell,
+    tracer: i32,
+    reader: Reader,
+    held: Held,
+    name: String,
+}
+
+/// The ring is read this often, and at once where it is full.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Attachment {
+    /// Attaches to all threads of a process, and to whatever comes from them.
+    ///
+    /// Call this before the first thread is started, and once a process: it forks, and it keeps the
+    /// process's signals for itself.
+    ///
+    /// # Errors
+    /// There is no such process, or the system does not let us trace it.
+    pub fn start(process: i32) -> Result<Self, Error> {
+        let name = format!("process {process}");
+        let failed = |error| Error::system(TRACE, name.as_bytes(), error);
+        let held = Held::begin().map_err(failed)?;
+        let calls = Calls::new();
+        let area = Area::new(&calls.shapes()).map_err(failed)?;
+        let doorbell = Doorbell::new().map_err(failed)?;
+        let mut reader = Reader::new(calls);
+        let (mut attached, attached_writer) = io::pipe().map_err(failed)?;
+        let tracer = process::fork(|| trace(&area, &doorbell, process, attached_writer));
+        let tracer = tracer.map_err(failed)?;
+        let mut errno = [0; 4];
+        if attached.read_exact(&mut errno).is_err() || errno != [0; 4] {
+            held.release();
+            return Err(failed(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
+        }
+        reader.watch_process(process);
+        Ok(Self { area, doorbell, tracer, reader, held, name })
+    }
+
+    /// Takes every call until the process and all that came from it have ended, or until a signal asks us to end.
+    /// `sink` gets the calls in the order in which they ended.
+    ///
+    /// # Errors
+    /// The tracer failed.
+    pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
+        let end = loop {
+            self.reader.drain(&self.area, sink);
+            sink.pause();
+            self.sleep();
+            if self.held.is_asked_to_end() {
+                // The kernel detaches then, whatever the threads do at the moment.
+                let _ = process::send_signal(self.tracer, number::SIGKILL);
+            }
+            if let Ok(Some((_, end))) = process::wait(Wait::News(self.tracer)) {
+                break end;
+            }
+        };
+        self.held.release();
+        self.reader.finish(&self.area, sink);
+        if let Change::Exited(errno @ 1..) = end {
+            let error = io::Error::from_raw_os_error(i32::from(errno));
+            return Err(Error::system(TRACE, self.name.as_bytes(), error));
+        }
+        let outcome = Outcome {
+            end: None,
+            wall_ns: self.reader.wall_ns(),
+            stops: self.area.stops(),
+            traced: self.reader.traced(),
+            lost: 0,
+            is_cut_short: false,
+        };
+        sink.end(&outcome);
+        Ok(outcome)
+    }
+
+    /// Until the ring is full, a signal has come or some time is over.
+    fn sleep(&self) {
+        let mut awaited = [
+            PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.held.as_fd(), PollFlags::IN),
+        ];
+        let pause = Timespec::try_from(PAUSE).unwrap_or_default();
+        // Interrupted or not: what there is to do is looked at anyway.
+        let _ = poll(&mut awaited, Some(&pause));
+        self.doorbell.hear();
+    }
+}
+
+/// The tracer's process. It ends with ours, in whatever way, and the kernel detaches.
+fn trace(area: &Area, doorbell: &Doorbell, process: i32, mut attached: PipeWriter) -> u8 {
+    process::die_with_parent(true);
+    process::set_name(c"thruway-tracer");
+    Mask::full().set();
+    let mut tracer = AttachedTracer::new(area, doorbell);
+    let outcome = tracer.attach(process);
+    let errno = outcome.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
+    // Nobody hears it if the recorder has died.
+    let _ = attached.write_all(&errno.to_ne_bytes());
+    drop(attached);
+    let traced = outcome.and_then(|()| tracer.run());
+    // Error numbers of these calls are below 128.
+    traced.map_or_else(|error| u8::try_from(error.raw_os_error().unwrap_or(1)).unwrap_or(1), |()| 0)
+}

@@ -1,0 +1,216 @@
+//! Attaching to a process that runs already. It has no filter and no stub, and gets none: each system call of its
+//! threads, and of all that come from it, stops twice.
+//!
+//! Nothing may be left behind in it: where this process ends, in whatever way, the kernel lets all threads go on
+//! as if nobody had been there.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::Duration;
+
+use thruway_sys::process::{self, Change, Wait};
+use thruway_sys::ptrace::{self, Phase, Resume, event};
+use thruway_sys::ticks::ticks;
+
+use super::thread::{self, Pending, clone_flags, flag};
+use crate::area::Area;
+use crate::call::Abi;
+use crate::doorbell::Doorbell;
+use crate::record::{Calls, Notice, Record};
+
+/// Notes the calls of a process that was attached to.
+pub(crate) struct AttachedTracer<'a> {
+    area: &'a Area,
+    doorbell: &'a Doorbell,
+    calls: Calls,
+    /// The call that each thread is in, if it is noted.
+    threads: HashMap<i32, Option<Pending>>,
+    /// Children that stopped before their parent told of them.
+    early: HashSet<i32>,
+}
+
+impl<'a> AttachedTracer<'a> {
+    pub(crate) fn new(area: &'a Area, doorbell: &'a Doorbell) -> Self {
+        let (threads, early) = (HashMap::new(), HashSet::new());
+        Self { area, doorbell, calls: Calls::new(), threads, early }
+    }
+
+    /// Attaches to all threads of a process.
+    pub(crate) fn attach(&mut self, process: i32) -> io::Result<()> {
+        let mut is_done = false;
+        // A thread that is not attached to yet may make others meanwhile.
+        while !is_done {
+            is_done = true;
+            for id in tasks(process)? {
+                if self.threads.contains_key(&id) {
+                    continue;
+                }
+                match ptrace::seize_running(id) {
+                    Ok(()) => {
+                        self.adopt(process, id);
+                        ptrace::interrupt(id)?;
+                        is_done = false;
+                    }
+                    Err(error) if id == process => return Err(error),
+                    // It has ended, or its parent was attached to before it was made.
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, process: i32, id: i32) {
+        if id != process {
+            let shared = flag::SHARES_MEMORY | flag::SHARES_FOLDER | flag::SHARES_DESCRIPTORS;
+            let arguments = [id.unsigned_abs(), shared | flag::IS_THREAD];
+            self.note(&Record::notice(Notice::Fork, process, ticks(), arguments));
+        }
+        self.threads.insert(id, None);
+    }
+
+    /// Traces until nobody is left.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        while let Some((id, change)) = process::wait(Wait::Any)? {
+            self.area.count_stop();
+            match change {
+                Change::Exited(_) | Change::Killed(_) => self.end(id),
+                Change::Stopped { signal, event } => {
+                    if self.stopped(id, signal, event).is_err() {
+                        // Killed meanwhile, most likely; otherwise it goes on unnoted.
+                        let _ = ptrace::resume(id, Resume::Run, 0);
+                    }
+                }
+                Change::Continued => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, id: i32) {
+        self.early.remove(&id);
+        if self.threads.remove(&id).is_some() {
+            self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
+        }
+    }
+
+    fn stopped(&mut self, id: i32, signal: i32, event: i32) -> io::Result<()> {
+        if !self.threads.contains_key(&id) && event != event::EXECUTE {
+            self.early.insert(id);
+            return Ok(());
+        }
+        match event {
+            event::FORK | event::VFORK | event::CLONE => self.child(id, event)?,
+            event::EXECUTE => self.program(id)?,
+            event::STOP if signal != ptrace::TRAP => {
+                return ptrace::resume(id, Resume::Listen, 0);
+            }
+            event::STOP => repeat_interrupted(id)?,
+            0 if signal == ptrace::SYSCALL_STOP => self.call(id)?,
+            0 => return ptrace::resume(id, Resume::UntilSyscall, signal),
+            _ => {}
+        }
+        ptrace::resume(id, Resume::UntilSyscall, 0)
+    }
+
+    fn child(&mut self, id: i32, event: i32) -> io::Result<()> {
+        let child = ptrace::message(id)?;
+        let arguments = [child.unsigned_abs(), clone_flags(id, event)];
+        self.note(&Record::notice(Notice::Fork, id, ticks(), arguments));
+        self.threads.insert(child, None);
+        if self.early.remove(&child) {
+            ptrace::resume(child, Resume::UntilSyscall, 0)?;
+        }
+        Ok(())
+    }
+
+    fn program(&mut self, id: i32) -> io::Result<()> {
+        let before = ptrace::message(id)?;
+        let now = ticks();
+        let Some(pending) = self.threads.remove(&before) else { return Ok(()) };
+        if before != id {
+            self.end(id);
+        }
+        if let Some(pending) = pending {
+            self.note(&pending.record(before, now, 0));
+        }
+        // One tick later: the call comes first.
+        let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
+        notice.names[0] = thread::arguments(id);
+        self.note(&notice);
+        self.threads.insert(id, None);
+        Ok(())
+    }
+
+    fn call(&mut self, id: i32) -> io::Result<()> {
+        let syscall = ptrace::syscall(id)?;
+        let Some(pending) = self.threads.get_mut(&id) else { return Ok(()) };
+        match syscall.phase {
+            Phase::Entry { number, arguments } => {
+                let known = Abi::of(syscall.architecture, number)
+                    .and_then(|(abi, number)| Some((abi, number, self.calls.call(abi, number)?)));
+                *pending = known
+                    .filter(|(_, _, call)| call.is_recorded(arguments[1]))
+                    .map(|(abi, number, call)| Pending::begin(id, abi, number, call, arguments));
+            }
+            Phase::Exit { result } => {
+                if let Some(pending) = pending.take() {
+                    self.note(&pending.record(id, ticks(), result));
+                }
+            }
+            Phase::None => {}
+        }
+        Ok(())
+    }
+
+    /// Notes something, as soon as there is room for it.
+    fn note(&self, record: &Record) {
+        while !self.area.append(record) {
+            self.doorbell.ring();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+fn tasks(process: i32) -> io::Result<Vec<i32>> {
+    const NO_SUCH_PROCESS: i32 = 3;
+    let entries = std::fs::read_dir(format!("/proc/{process}/task"))
+        .map_err(|_| io::Error::from_raw_os_error(NO_SUCH_PROCESS))?;
+    let id = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    Ok(entries.filter_map(id).collect())
+}
+
+/// Some calls that wait fail with `EINTR` when their thread is stopped, although no signal came: makes those
+/// again, so that the program does not notice.
+fn repeat_interrupted(id: i32) -> io::Result<()> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        const INTERRUPTED: i64 = -4;
+        // epoll_wait, epoll_pwait, epoll_pwait2, semop, semtimedop, rt_sigtimedwait, io_getevents
+        const WAITING: [i64; 7] = [232, 281, 441, 65, 220, 128, 208];
+        let mut registers = ptrace::registers(id)?;
+        let is_interrupted = registers.result() == INTERRUPTED
+            && registers.is_64_bit()
+            && WAITING.contains(&registers.number());
+        if is_interrupted && !has_signal(id) {
+            registers.repeat_call();
+            ptrace::set_registers(id, &registers)?;
+        }
+    }
+    let _ = id;
+    Ok(())
+}
+
+/// Whether a signal waits for the thread that it does not hold back; true if that is not known.
+#[cfg(target_arch = "x86_64")]
+fn has_signal(id: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    match (set("SigPnd:"), set("ShdPnd:"), set("SigBlk:")) {
+        (Some(own), Some(shared), Some(blocked)) => (own | shared) & !blocked != 0,
+        _ => true,
+    }
+}
