@@ -1,10 +1,14 @@
 //! Pieces of code in programs, and the call sites that are known of each file.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::rc::Rc;
 
+use rustix::fs;
 use thruway_sys::ptrace;
 
+use super::search::Code;
 use super::site::Site;
 
 /// A piece of code in a program.
@@ -23,12 +27,6 @@ pub(super) struct UsedSites(HashMap<Rc<str>, Vec<Site>>);
 
 /// Of further files nothing is remembered; their sites stop each by itself.
 const FILES_MAX: usize = 1 << 12;
-
-/// No more code of a file is looked at: 10 ms of work. What lies behind stops the first time, or each time
-/// where there are threads.
-const CODE_BYTES_MAX: u64 = 32 << 20;
-/// Jumps into a site are looked for so far around it.
-const NEARBY_BYTES: u64 = 1 << 20;
 
 impl Object {
     /// The pieces of code of a program that lie in files.
@@ -61,26 +59,40 @@ impl Object {
         (self.start..self.end).contains(&address)
     }
 
-    /// Its bytes, as far as they can be read.
-    pub(super) fn code(&self, id: i32) -> Vec<u8> {
-        Self::read(id, self.start, self.end.min(self.start + CODE_BYTES_MAX))
-    }
-
-    /// Its bytes around an address, and where those begin.
-    pub(super) fn code_around(&self, id: i32, address: u64) -> (u64, Vec<u8>) {
-        let start = self.start.max(address.saturating_sub(NEARBY_BYTES));
-        (start, Self::read(id, start, self.end.min(address + NEARBY_BYTES)))
-    }
-
-    fn read(id: i32, start: u64, end: u64) -> Vec<u8> {
-        const CHUNK: usize = 1 << 16;
-        let mut code = vec![0; usize::try_from(end - start).unwrap_or(0)];
-        for (index, chunk) in code.chunks_mut(CHUNK).enumerate() {
-            if ptrace::read_memory(id, start + (index * CHUNK) as u64, chunk).is_err() {
-                break;
+    /// Its bytes: from its file, which has them at hand; from the program's memory if that cannot be opened.
+    pub(super) fn code(&self, id: i32) -> Code<impl FnMut(usize, &mut [u8]) -> usize> {
+        let file = self.open(id);
+        let start = self.start;
+        let read = move |at: usize, piece: &mut [u8]| {
+            let at = at as u64;
+            match &file {
+                Some((file, offset)) => file.read_at(piece, offset + at).unwrap_or(0),
+                None => ptrace::read_memory(id, start + at, piece).unwrap_or(0),
             }
-        }
-        code
+        };
+        Code { bytes: usize::try_from(self.bytes()).unwrap_or(0), read }
+    }
+
+    /// The file, and where in it this piece begins. `None`: it has gone or another one has its name, or a
+    /// file system shows programs other numbers than the kernel.
+    fn open(&self, id: i32) -> Option<(File, u64)> {
+        let mut words = self.file.splitn(5, ' ');
+        let (_, offset, device, inode) =
+            (words.next()?, words.next()?, words.next()?, words.next()?);
+        let path = words.next()?.trim_start();
+        let (major, minor) = device.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let device = fs::makedev(number(major)?, number(minor)?);
+        let mut options = File::options();
+        // What has the name now may be a pipe, and nobody may be waited for.
+        options.read(true).custom_flags(fs::OFlags::NONBLOCK.bits().cast_signed());
+        let file = options.open(format!("/proc/{id}/root{path}")).ok()?;
+        let metadata = file.metadata().ok()?;
+        let is_same = metadata.is_file()
+            && metadata.dev() == device
+            && inode.parse().is_ok_and(|inode: u64| metadata.ino() == inode);
+        let offset = u64::from_str_radix(offset, 16).ok()?;
+        is_same.then_some((file, offset))
     }
 }
 
@@ -131,5 +143,24 @@ mod tests {
         used.learn(&here, &site);
         assert_eq!(used.of(&there).collect::<Vec<_>>(), [site.moved(0x7000)]);
         assert_eq!(used.of(&other).count(), 0);
+    }
+
+    #[test]
+    fn code_is_read_from_its_file_as_it_is_in_memory() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let program = std::env::current_exe().unwrap();
+        let is_own = |object: &Object| object.file.ends_with(program.to_str().unwrap());
+        let object = Object::all(own).into_iter().find(is_own).unwrap();
+        let (file, offset) = object.open(own).unwrap();
+        let (mut from_file, mut from_memory) = ([0; 4096], [0; 4096]);
+        file.read_exact_at(&mut from_file, offset).unwrap();
+        File::open("/proc/self/mem")
+            .unwrap()
+            .read_exact_at(&mut from_memory, object.start)
+            .unwrap();
+        assert_eq!(from_file, from_memory);
+        // Another file has the name now.
+        let words = object.file.replacen(' ', " 1", 3);
+        assert!(Object { file: words.into(), ..object }.open(own).is_none());
     }
 }

@@ -11,7 +11,6 @@ use thruway_sys::ptrace::{self, Registers};
 use thruway_sys::stub::{self, Start, layout};
 
 use super::object::{Object, UsedSites};
-use super::search::{search, site_at};
 use super::site::{PATCH_BYTES, SITE_BYTES, SYSCALL, Site};
 use super::thread::{Identity, Program, Thread};
 use crate::area::{Area, Slot};
@@ -155,13 +154,12 @@ impl Injector {
         if self.refused.contains(&place) {
             return None;
         }
-        let (start, code) = object.code_around(id, back);
-        let at = usize::try_from(back - start).ok()?.checked_sub(SYSCALL.len())?;
-        let site = site_at(&code, at, &self.shapes);
+        let at = usize::try_from(back - object.start).ok()?.checked_sub(SYSCALL.len())?;
+        let site = object.code(id).site_at(at, &self.shapes);
         if site.is_none() && self.refused.len() < SITES_MAX {
             self.refused.insert(place);
         }
-        site.map(|site| site.moved(start))
+        site.map(|site| site.moved(object.start))
     }
 
     /// The sites in a piece of code that need not have run, relative to its start.
@@ -171,7 +169,7 @@ impl Injector {
         }
         let shapes = &self.shapes;
         let found = self.found.entry(Rc::clone(&object.file));
-        found.or_insert_with(|| search(&object.code(id), shapes))
+        found.or_insert_with(|| object.code(id).search(shapes))
     }
 
     /// Sends a stopped call through the stub.

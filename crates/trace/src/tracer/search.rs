@@ -5,6 +5,8 @@
 //! a site that has not run it is not known either whether it is code at all; it counts only with a sign that
 //! it makes calls of interest.
 
+use std::ops::Range;
+
 use thruway_sys::stub::layout;
 
 use super::instruction::Instruction;
@@ -31,24 +33,84 @@ const GO_DISPLACED: usize = 6;
 const READINGS: usize = 32;
 const READ_AHEAD: usize = 24;
 
-/// The sites in `code` that make calls of these shapes and need not have run, relative to its start.
-pub(super) fn search(code: &[u8], shapes: &[u8; layout::SHAPES_MAX]) -> Vec<Site> {
-    let calls = calls(code);
-    let candidates = calls.iter().filter_map(|at| candidate(code, *at, shapes));
-    let (sites, inner): (Vec<_>, Vec<_>) = candidates
-        .filter(|candidate| candidate.is_sure)
-        .map(|candidate| (candidate.site, candidate.inner))
-        .unzip();
-    let targets = jump_targets(code, inner.concat());
-    let is_whole = |inner: &Vec<usize>| !inner.iter().any(|at| targets.binary_search(at).is_ok());
-    let whole = sites.into_iter().zip(inner).filter(|(_, inner)| is_whole(inner));
-    whole.map(|(site, _)| site).collect()
+/// No more code of a file is looked at: 10 ms of work. What lies behind stops the first time, or each time
+/// where there are threads.
+const CODE_BYTES_MAX: usize = 32 << 20;
+/// So much code is looked at at a time: it stays in the processor's cache.
+const PIECE: usize = 1 << 18;
+/// So much is read beside a piece: the instructions before a site, and the function that it may be in.
+const AROUND: usize = 1 << 10;
+/// Jumps into a site that was seen to run are looked for so far around it.
+const NEARBY: usize = 1 << 20;
+
+/// Code that is read in pieces: `read` fills a buffer with what begins at a place, as far as it can.
+pub(super) struct Code<R> {
+    pub(super) bytes: usize,
+    pub(super) read: R,
 }
 
-/// The site that was seen to make a call, whose `syscall` is at `at`.
-pub(super) fn site_at(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Option<Site> {
-    let candidate = candidate(code, at, shapes)?;
-    jump_targets(code, candidate.inner).is_empty().then_some(candidate.site)
+impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
+    /// The sites that make calls of these shapes and need not have run, relative to the code's start.
+    pub(super) fn search(&mut self, shapes: &[u8; layout::SHAPES_MAX]) -> Vec<Site> {
+        let mut found = Vec::new();
+        let range = 0..self.bytes.min(CODE_BYTES_MAX);
+        self.pieces(range.clone(), |start, code, own| {
+            let ours = calls(&code[own.start..code.len().min(own.end + 1)]);
+            let candidates = ours.iter().filter_map(|at| candidate(code, own.start + at, shapes));
+            found.extend(
+                candidates.filter(|candidate| candidate.is_sure).map(|found| found.moved(start)),
+            );
+        });
+        let inner = found.iter().flat_map(|found| &found.inner).copied().collect();
+        let targets = self.jump_targets(range, inner);
+        let is_whole = |found: &Candidate| !found.inner.iter().any(|at| targets.contains(at));
+        found.into_iter().filter(is_whole).map(|found| found.site).collect()
+    }
+
+    /// The site that was seen to make a call, whose `syscall` is at `at`.
+    pub(super) fn site_at(&mut self, at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Option<Site> {
+        let start = at.saturating_sub(AROUND);
+        let mut code = vec![0; self.bytes.min(at + AROUND).checked_sub(start)?];
+        let count = (self.read)(start, &mut code);
+        let found = candidate(code.get(..count)?, at - start, shapes)?.moved(start);
+        let nearby = at.saturating_sub(NEARBY)..self.bytes.min(at + NEARBY);
+        self.jump_targets(nearby, found.inner).is_empty().then_some(found.site)
+    }
+
+    /// Those of `places` to which some bytes in `range` jump, if they are read as a jump.
+    fn jump_targets(&mut self, range: Range<usize>, mut places: Vec<usize>) -> Vec<usize> {
+        let mut targets = Vec::new();
+        places.sort_unstable();
+        if !places.is_empty() {
+            self.pieces(range, |start, code, _| {
+                targets.extend(jump_targets(code, start, &places));
+            });
+        }
+        targets
+    }
+
+    /// Visits all code in `range`: with where the bytes begin, the bytes, and which of them are the piece's own.
+    fn pieces(&mut self, range: Range<usize>, mut visit: impl FnMut(usize, &[u8], Range<usize>)) {
+        let mut buffer = vec![0; (PIECE + 2 * AROUND).min(range.len())];
+        for first in range.clone().step_by(PIECE) {
+            let start = first.saturating_sub(AROUND).max(range.start);
+            let end = range.end.min(first + PIECE + AROUND);
+            let count = (self.read)(start, &mut buffer[..end - start]);
+            let own = first - start..count.min(first - start + PIECE);
+            if !own.is_empty() {
+                visit(start, &buffer[..count], own);
+            }
+        }
+    }
+}
+
+impl Candidate {
+    /// The same in code that begins `distance` before.
+    fn moved(self, distance: usize) -> Self {
+        let site = self.site.moved(distance as u64);
+        let inner = self.inner.iter().map(|at| at + distance).collect();
+        Self { site, inner, ..self }
+    }
 }
 
 /// Where the bytes of `syscall` are.
@@ -179,13 +241,9 @@ fn has_table_jump_nearby(code: &[u8], at: usize) -> bool {
     nearby.windows(2).any(|bytes| matches!(bytes, [0xff, 0xe0..=0xe7 | 0x24]))
 }
 
-/// Those of `places` to which some bytes jump, if they are read as a jump, in order.
-fn jump_targets(code: &[u8], mut places: Vec<usize>) -> Vec<usize> {
-    places.sort_unstable();
+/// Those of the sorted `places` to which some of these bytes, which begin at `start`, jump if read as a jump.
+fn jump_targets(code: &[u8], start: usize, places: &[usize]) -> Vec<usize> {
     let mut targets = Vec::new();
-    if places.is_empty() {
-        return targets;
-    }
     for (at, bytes) in code.windows(2).enumerate() {
         let (length, is_short) = match bytes {
             [0xe8 | 0xe9, _] => (5, false),
@@ -200,13 +258,12 @@ fn jump_targets(code: &[u8], mut places: Vec<usize>) -> Vec<usize> {
             let bytes = bytes.first_chunk().copied().unwrap_or_default();
             i32::from_le_bytes(bytes) as isize
         };
-        if let Some(target) = (at + length).checked_add_signed(distance)
+        if let Some(target) = (start + at + length).checked_add_signed(distance)
             && places.binary_search(&target).is_ok()
         {
             targets.push(target);
         }
     }
-    targets.sort_unstable();
     targets
 }
 
@@ -225,12 +282,21 @@ mod tests {
         [&[0x90; 100], bytes, &[0x90; 100]].concat()
     }
 
+    fn whole(code: &[u8]) -> Code<impl FnMut(usize, &mut [u8]) -> usize> {
+        let read = |at: usize, piece: &mut [u8]| {
+            piece.copy_from_slice(&code[at..at + piece.len()]);
+            piece.len()
+        };
+        Code { bytes: code.len(), read }
+    }
+
     /// How many bytes would be displaced at the first site, and whether it is found without having run.
     fn found(bytes: &[u8]) -> Vec<(usize, bool)> {
         let code = padded(bytes);
-        let sure = search(&code, &shapes());
         let at = calls(&code)[0];
-        let site = site_at(&code, at, &shapes());
+        let mut code = whole(&code);
+        let sure = code.search(&shapes());
+        let site = code.site_at(at, &shapes());
         site.iter().map(|site| (site.displaced().len(), sure.contains(site))).collect()
     }
 
@@ -276,5 +342,25 @@ mod tests {
         assert_eq!(found(&[0xff, 0xe0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05]), []);
         // mov eax, 0x050f0000: no system call at all.
         assert_eq!(found(&[0x48, 0x89, 0xd6, 0xb8, 0, 0, 0x0f, 0x05, 0x90]), []);
+    }
+
+    #[test]
+    fn a_site_is_found_once_wherever_it_lies_in_a_piece() {
+        // mov eax, 257; mov rsi, r12; syscall
+        let musl = [0xb8, 1, 1, 0, 0, 0x4c, 0x89, 0xe6, 0x0f, 0x05];
+        for place in (PIECE - 12..PIECE + 2).chain([PIECE + AROUND, 2 * PIECE - 1, 3 * PIECE]) {
+            let mut code = vec![0x90; 3 * PIECE + 100];
+            code[place..place + musl.len()].copy_from_slice(&musl);
+            let back = (place + musl.len()) as u64;
+            let found: Vec<_> =
+                whole(&code).search(&shapes()).iter().map(|site| site.back).collect();
+            assert_eq!(found, [back], "{place}");
+            // jmp to its second instruction, from far away
+            let from = if place < 2 * PIECE { 2 * PIECE } else { 100 };
+            let distance = (place + 5) as i32 - (from + 5) as i32;
+            code[from] = 0xe9;
+            code[from + 1..from + 5].copy_from_slice(&distance.to_le_bytes());
+            assert_eq!(whole(&code).search(&shapes()), [], "{place}");
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Workload {
 pub(super) fn workloads(root: &Path, folder: &Path) -> Result<Vec<Workload>, String> {
     let mut workloads = vec![rails(), gcc(folder)?, shell(folder), pip(root)];
     if Command::new("go").arg("version").output().is_ok() {
-        workloads.push(go(folder)?);
+        workloads.extend(go(folder)?);
     } else {
         println!("skipped: go is not installed");
     }
@@ -100,26 +100,34 @@ fn pip(root: &Path) -> Workload {
     }
 }
 
-/// A program of two packages, which are in the cache after the first run: what is left is a look at every file.
-fn go(folder: &Path) -> Result<Workload, String> {
-    const PROGRAM: &str =
-        "package main\n\nimport \"example.com/two/part\"\n\nfunc main() { println(part.Two()) }\n";
+/// Go's builder where everything is in its cache, so that it only looks at every file; and where it compiles.
+fn go(folder: &Path) -> Result<[Workload; 2], String> {
+    const PACKAGES: usize = 20;
+    const FUNCTIONS: usize = 100;
     let write = |name: &str, text: &str| {
         let file = folder.join("go").join(name);
         let made = file.parent().map_or(Ok(()), fs::create_dir_all);
         made.and_then(|()| fs::write(&file, text))
             .map_err(|error| format!("{}: {error}", file.display()))
     };
-    write("go.mod", "module example.com/two\n")?;
-    write("main.go", PROGRAM)?;
-    write("part/part.go", "package part\n\nfunc Two() int { return 2 }\n")?;
+    write("go.mod", "module example.com/many\n")?;
+    write("main.go", "package main\n\nfunc main() { println(2) }\n")?;
+    for package in 0..PACKAGES {
+        let function = |number| {
+            format!(
+                "func F{number}(a, b int) (s int) {{ for i := a; i < b; i++ {{ s += i * {number} }}; return }}\n"
+            )
+        };
+        let functions: String = (0..FUNCTIONS).map(function).collect();
+        write(&format!("parts/p{package}/p.go"), &format!("package p{package}\n{functions}"))?;
+    }
     let own = |name: &str| folder.join(name).display().to_string();
-    let (source, output) = (own("go"), own("two"));
-    Ok(Workload {
-        title: "`go build` of two packages",
+    let (source, output) = (own("go"), own("go-program"));
+    let workload = |title, arguments: &[&str]| Workload {
+        title,
         slowdown_max: 1.3,
         runs: 2,
-        words: words(&["go", "build", "-C", &source, "-o", &output, "."]),
+        words: words(&[&["go", "build", "-C", &source], arguments].concat()),
         variables: vec![
             ("GOCACHE", own("go-cache")),
             ("GOPROXY", "off".to_owned()),
@@ -127,7 +135,12 @@ fn go(folder: &Path) -> Result<Workload, String> {
             ("CGO_ENABLED", "0".to_owned()),
             ("GOFLAGS", "-buildvcs=false".to_owned()),
         ],
-    })
+    };
+    // Packages that import nothing: `-a` compiles them, and nothing of Go's own library.
+    Ok([
+        workload("`go build` of what is built", &["-o", &output, "."]),
+        workload("`go build -a` of 20 packages", &["-a", "./parts/..."]),
+    ])
 }
 
 fn words(words: &[&str]) -> Vec<String> {
