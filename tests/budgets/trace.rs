@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+#[cfg(target_arch = "x86_64")]
+use crate::skipped::skipped;
+
 /// A program that makes `count` calls beside what its start needs.
 fn program(count: u64) -> [String; 3] {
     let script = format!("i=0; while [ $i -lt {count} ]; do [ -e /none ]; i=$((i+1)); done");
@@ -11,11 +14,15 @@ fn program(count: u64) -> [String; 3] {
 
 /// How often the tracer was woken, how many calls it noted itself, and how many calls there were.
 fn cost(backend: &str, count: u64) -> [u64; 3] {
+    cost_of(backend, &program(count))
+}
+
+fn cost_of(backend: &str, command: &[String]) -> [u64; 3] {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = folder.path().join("recording");
     let mut trace = Command::new(env!("CARGO_BIN_EXE_thruway"));
     trace.args(["trace", "--backend", backend, "-o"]).arg(&recording).arg("--");
-    let output = trace.args(program(count)).output().expect("thruway starts");
+    let output = trace.args(command).output().expect("thruway starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     sums(&recording)
 }
@@ -68,4 +75,60 @@ fn a_program_that_ran_before_stops_once_for_each_file_of_code() {
     const STOPS_A_START_MAX: u64 = 8;
     let more = stops_of_starts(30) - stops_of_starts(10);
     assert!(more <= 20 * STOPS_A_START_MAX, "{more}");
+}
+
+/// Starts as many threads as its first argument says; each makes as many rounds of three calls as its second.
+/// The first call of all is made by a thread, so no site was seen to run before.
+#[cfg(target_arch = "x86_64")]
+const THREADS: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static long rounds;
+static void *ask(void *unused) {
+  struct stat status;
+  for (long i = 0; i < rounds; i++) { stat("/none", &status); access("/none", 0); open("/none", O_RDONLY); }
+  return unused;
+}
+int main(int count, char **arguments) {
+  rounds = atol(arguments[2]);
+  for (long i = atol(arguments[1]); i > 0; i--) {
+    pthread_t thread;
+    pthread_create(&thread, 0, ask, 0);
+    pthread_join(thread, 0);
+  }
+  return 0;
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_thread_stops_three_times_and_its_calls_never() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("threads.c");
+    std::fs::write(&source, THREADS).expect("it can be written");
+    for compiler in ["musl-gcc", "gcc"] {
+        for options in [&["-static"][..], &[]] {
+            let program = folder.path().join("threads");
+            let mut command = Command::new(compiler);
+            command.args(options).args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source);
+            let Ok(output) = command.output() else {
+                skipped(format_args!("{compiler} is not installed"));
+                continue;
+            };
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let run = |threads: u64, rounds: u64| {
+                let words =
+                    [program.display().to_string(), threads.to_string(), rounds.to_string()];
+                cost_of("stub", &words)
+            };
+            let (few, many, more_threads) = (run(3, 10), run(3, 510), run(13, 10));
+            let beyond = |other: [u64; 3]| [0, 1, 2].map(|index| other[index] - few[index]);
+            assert_eq!(beyond(many), [0, 0, 3 * 500 * 3], "{command:?}");
+            // Its parent's `clone`, its own begin and its end.
+            assert_eq!(beyond(more_threads), [10 * 3, 0, 10 * 10 * 3], "{command:?}");
+        }
+    }
 }

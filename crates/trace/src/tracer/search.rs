@@ -144,9 +144,9 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
         // The function has one entry, and no jump but the one after the call.
         return Some(Candidate { site, is_sure: true, inner: Vec::new() });
     }
-    let starts = instructions_before(code, at)?;
-    let first = starts.iter().rposition(|start| at - start >= PATCH_BYTES)?;
-    let displaced = &starts[first..];
+    let Before { agreed, likely } = instructions_before(code, at)?;
+    let first = agreed.iter().rposition(|start| at - start >= PATCH_BYTES)?;
+    let displaced = &agreed[first..];
     let is_movable = |start: &usize| {
         Instruction::read(&code[*start..at]).is_some_and(|instruction| instruction.is_movable)
     };
@@ -158,27 +158,40 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
         return None;
     }
     let site = Site::new(&code[displaced[0]..at], back)?;
-    let is_sure = has_number(code, &starts, at, shapes)
-        || takes_any_number(code, &starts, at) && looks_at_result(after);
+    let is_sure = has_number(code, &likely, at, shapes)
+        || takes_any_number(code, &likely, at) && looks_at_result(after);
     Some(Candidate { site, is_sure, inner })
 }
 
-/// Where the instructions before `at` begin, if that can be told: the last few of them, in order.
-fn instructions_before(code: &[u8], at: usize) -> Option<Vec<usize>> {
-    let mut agreed: Option<Vec<usize>> = None;
+/// Where the instructions before a site begin, in order.
+struct Before {
+    /// The last few, on which all readings agree.
+    agreed: Vec<usize>,
+    /// Those of most readings. There may be more of them: a reading that begins within an instruction may come
+    /// to the next one before it.
+    likely: Vec<usize>,
+}
+
+/// Where the instructions before `at` begin, if that can be told.
+fn instructions_before(code: &[u8], at: usize) -> Option<Before> {
+    let first = at.checked_sub(READ_AHEAD + READINGS)?;
+    let mut votes = [0; READ_AHEAD + READINGS];
     let mut arrived = 0;
-    for first in at.checked_sub(READ_AHEAD + READINGS)?..at - READ_AHEAD {
-        let Some(starts) = read_until(code, first, at) else { continue };
+    for start in first..at - READ_AHEAD {
+        let Some(starts) = read_until(code, start, at) else { continue };
         arrived += 1;
-        let known = agreed.get_or_insert_with(|| starts.clone());
-        // What two readings have in common is the later part.
-        let common =
-            known.iter().rev().zip(starts.iter().rev()).take_while(|(one, other)| one == other);
-        let common = common.count();
-        known.drain(..known.len() - common);
+        starts.iter().for_each(|start| votes[start - first] += 1);
     }
-    let starts = agreed?;
-    (2 * arrived > READINGS && !starts.is_empty()).then_some(starts)
+    let with = |least: usize| {
+        let chosen = votes.iter().enumerate().filter(move |(_, votes)| **votes >= least);
+        chosen.map(|(index, _)| first + index)
+    };
+    let likely = with(arrived / 2 + 1).collect();
+    // Where one reading differs, it may differ before that, too.
+    let in_doubt =
+        votes.iter().rposition(|votes| (1..arrived).contains(votes)).map(|at| first + at);
+    let agreed: Vec<_> = with(arrived).filter(|start| Some(*start) > in_doubt).collect();
+    (2 * arrived > READINGS && !agreed.is_empty()).then_some(Before { agreed, likely })
 }
 
 /// Where instructions begin if one begins at `first`; `None` if none ends at `at`.
@@ -329,6 +342,17 @@ mod tests {
         // A call before it: nobody knows what it does, but the two after it can be moved.
         let call = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05];
         assert_eq!(found(&call), [(6, false)]);
+    }
+
+    #[test]
+    fn a_function_is_found_that_begins_shortly_before_its_call() {
+        // ret; nop [rax + rax]: what stands before a function. Then musl's function for calls at which a thread
+        // may be cancelled: mov rax, rdi; and so on; mov r9, [rsp + 8]; mov rdx, rcx; syscall; ret
+        let before =
+            [0xc3, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
+        let moves = [0x48, 0x89, 0xf8, 0x4d, 0x89, 0xc2, 0x48, 0x89, 0xf7, 0x4d, 0x89, 0xc8, 0x48];
+        let last = [0x89, 0xd6, 0x4c, 0x8b, 0x4c, 0x24, 8, 0x48, 0x89, 0xca, 0x0f, 0x05, 0xc3];
+        assert_eq!(found(&[&before[..], &moves, &last].concat()), [(8, true)]);
     }
 
     #[test]
