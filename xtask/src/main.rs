@@ -13,6 +13,7 @@ mod layers;
 mod packages;
 mod portable;
 mod prove;
+mod rooms;
 mod rubyspec;
 mod soak;
 mod suites;
@@ -52,6 +53,8 @@ enum Task {
     XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
+    /// Show circles of imports, crowded types and long functions
+    Rooms,
 }
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),
+        Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {
