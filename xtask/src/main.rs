@@ -5,6 +5,7 @@
 mod aarch64;
 mod bench;
 mod check;
+mod command;
 mod debian;
 mod ebpf;
 mod fuzz;
@@ -21,7 +22,7 @@ mod windows;
 mod xfstests;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -91,15 +92,4 @@ fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(PathBuf::from).unwrap_or(here)
-}
-
-/// The cargo that started this task.
-fn cargo() -> PathBuf {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
-}
-
-/// Runs a command that must succeed.
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }
