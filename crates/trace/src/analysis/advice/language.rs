@@ -167,11 +167,13 @@ pub(super) fn terminal(context: &Context<'_>) -> Option<Advice> {
     // A description is in a folder named after its first letter, or that letter's number.
     let base = |name: Name| {
         let letter = names.parent(name);
-        let first = *names.component(name).first()?;
-        let (component, base) = (names.component(letter), names.parent(letter));
+        let base = names.parent(letter);
+        if !matches!(names.component(base), b"terminfo" | b".terminfo") {
+            return None;
+        }
+        let (first, component) = (*names.component(name).first()?, names.component(letter));
         let is_letter = component == [first] || component == format!("{first:x}").as_bytes();
-        let last = names.component(base);
-        (is_letter && matches!(last, b"terminfo" | b".terminfo")).then_some(base)
+        is_letter.then_some(base)
     };
     let asked = names.all().filter(|name| names.counts(*name).asked > 0);
     let asked: Vec<_> = asked.filter_map(|name| Some((name, base(name)?))).collect();
