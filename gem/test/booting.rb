@@ -48,12 +48,12 @@ module Booting
       sleep 0.04
     end
 
-    def plain(*switches)
-      ruby([], switches)
+    def plain(*switches, below: [])
+      ruby(below, switches)
     end
 
-    def run(*options, switches: [], pack: @pack)
-      ruby([THRUWAY, "run", "--pack", pack, *options, "--"], switches)
+    def run(*options, switches: [], pack: @pack, below: [])
+      ruby([*below, THRUWAY, "run", "--pack", pack, *options, "--"], switches)
     end
 
     # What of the program `--explain` says that Ruby compiled.

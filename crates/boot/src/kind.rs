@@ -19,6 +19,8 @@ pub const JSON: u32 = 7;
 
 /// A folder whose names are in the entry; without it only that it is a folder is known.
 pub const LISTED: u32 = 1;
+/// A folder that everybody may search, as all those above it.
+pub const OPEN: u32 = 2;
 
 /// The kind in words, for people.
 #[must_use]

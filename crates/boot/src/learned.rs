@@ -8,6 +8,7 @@ use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
 use crate::code::CodeFlags;
 use crate::folders::Folders;
 use crate::kind;
+use crate::{path, rights};
 
 /// Most bytes of compiled code that one boot keeps for its pack: it is held in memory till the end.
 const LEARNED_BYTES_MAX: usize = 256 << 20;
@@ -40,8 +41,8 @@ pub struct Compiled {
     pub path: Vec<u8>,
     /// The stamp before and after Ruby read it.
     pub stamp: Stamp,
-    /// When it was compiled, in nanoseconds since 1970.
-    pub compiled_ns: i64,
+    /// When Ruby began to read it, in nanoseconds since 1970.
+    pub read_ns: i64,
     /// Under which warnings it compiled in silence.
     pub flags: CodeFlags,
     /// The real path, if it is another one.
@@ -56,8 +57,8 @@ impl Learned {
     /// Keeps the feature for the next pack, unless its file may have changed within its stamp, or too
     /// much has been learned already.
     pub fn add(&mut self, compiled: Compiled) {
-        let Compiled { path, stamp, compiled_ns, flags, real_path, code, digest } = compiled;
-        if !stamp.is_racy(compiled_ns) && self.has_room(code.len()) {
+        let Compiled { path, stamp, read_ns, flags, real_path, code, digest } = compiled;
+        if !stamp.is_racy(read_ns) && self.has_room(code.len()) {
             self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
         }
     }
@@ -128,16 +129,30 @@ pub fn has_news(folders: &Folders) -> bool {
 
 /// Puts all folders that are known into a pack.
 pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) {
+    let mut access_lists = HashMap::new();
     for known in folders.known() {
         if known.path != known.real_path {
             let item = Item::new(Stamp::default(), known.real_path);
             builder.insert(kind::ALIAS, known.path, item);
             continue;
         }
+        let is_open = known.is_open && !listed_above(&mut access_lists, known.path);
         let flags = if known.names.is_some() { kind::LISTED } else { 0 };
+        let flags = if is_open { flags | kind::OPEN } else { flags };
         let item = Item::new(known.stamp, known.names.unwrap_or_default()).flags(flags);
         builder.insert(kind::FOLDER, known.path, item);
     }
+}
+
+/// Whether the folder or one above it has an access list, which may deny what its mode grants.
+fn listed_above<'a>(known: &mut HashMap<&'a [u8], bool>, path: &'a [u8]) -> bool {
+    if let Some(is_listed) = known.get(path) {
+        return *is_listed;
+    }
+    let above = path::split(path).is_some_and(|(folder, _)| listed_above(known, folder));
+    let is_listed = above || rights::has_access_list(path);
+    known.insert(path, is_listed);
+    is_listed
 }
 
 /// Takes over what an older pack holds and is still right.
@@ -171,6 +186,6 @@ fn is_folder(path: &[u8]) -> bool {
 }
 
 /// What follows the NUL in a document's name.
-fn path_of_document(name: &[u8]) -> &[u8] {
+pub(crate) fn path_of_document(name: &[u8]) -> &[u8] {
     name.splitn(2, |byte| *byte == 0).nth(1).unwrap_or_default()
 }

@@ -30,7 +30,8 @@ static HOOK: OnceLock<()> = OnceLock::new();
 #[derive(Debug, Clone, Copy)]
 struct Compiling {
     path: PathMark,
-    stamp: Stamp,
+    /// Of the file before Ruby reads it, and when that was.
+    stamp: (Stamp, i64),
     warnings: Warnings,
     writes: u64,
 }
@@ -50,7 +51,7 @@ pub(super) fn install() {
 
 /// Called by Ruby for every file that it is about to compile.
 unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
-    let seen = search::current().seen;
+    let seen = search::seen();
     search::end();
     let Some(boot) = super::serving() else { return NIL };
     // SAFETY: Ruby passes a frozen String that stays on its stack.
@@ -115,6 +116,7 @@ fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, r
     let depends_on_the_run =
         matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
     let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
+    let stamp = (stamp, thruway_boot::now_ns());
     if depends_on_the_run || !iseq::warns_on_stderr() {
         return;
     }

@@ -15,6 +15,7 @@ mod iseq;
 mod load_path;
 mod method;
 mod objects;
+mod outside;
 mod ractor;
 mod require;
 mod search;
