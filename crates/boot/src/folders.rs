@@ -1,7 +1,7 @@
 //! What is known of folders: whether a path leads through links, and which names are there.
 //!
 //! A folder is asked about once (one `lstat`), and then again only after [`Folders::forget`]: when this
-//! process may have been told of a change, and a second later in any case. Its names come from the pack
+//! process may have been told of a change, and some seconds later in any case. Its names come from the pack
 //! where its stamp is still the one in the pack; else they are read, once.
 
 use std::collections::HashMap;
@@ -24,9 +24,11 @@ const NAMES_MAX: usize = 1 << 16;
 /// As many links as the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// For so long a folder is believed at most that nobody has said anything about: who changes it may have
-/// told this process in a way that is not seen (a file, a library of C).
-const BELIEVED_MAX: Duration = Duration::from_secs(1);
+/// After so long a pause nothing is believed that nobody has said anything about: who changed it may have
+/// told this process in a way that is not seen (a file, a library of C). A boot makes no such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// For so long a folder is believed without a pause.
+const BELIEVED_MAX: Duration = Duration::from_secs(30);
 
 /// The place of a folder in the table. It stays the same for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Folders {
     valid_since: u32,
     /// When that was.
     forgotten: Instant,
+    /// When anything was asked last.
+    asked: Instant,
     /// What this process has been told when it was.
     news: u64,
     /// What a frozen pack is not believed about.
@@ -136,6 +140,7 @@ impl Folders {
             now: 1,
             valid_since: 1,
             forgotten: Instant::now(),
+            asked: Instant::now(),
             news: 0,
             changes: Changes::default(),
             lookups: 0,
@@ -152,7 +157,10 @@ impl Folders {
     /// Forgets what may not be so any more: this process has been told something since, or was told
     /// nothing for long.
     pub(crate) fn mind(&mut self, news: u64) {
-        if self.news != news || self.forgotten.elapsed() >= BELIEVED_MAX {
+        let now = Instant::now();
+        let has_paused = now - self.asked >= PAUSE_MAX || now - self.forgotten >= BELIEVED_MAX;
+        self.asked = now;
+        if self.news != news || has_paused {
             self.news = news;
             self.forget();
         }

@@ -4,16 +4,19 @@
 //! Nobody can tell a change that this process has heard nothing of from one that is still to come. So what is known
 //! of folders counts until this process reads from something that is no file, waits, or starts a child
 //! or sees it end. What a library of C hears by itself, and what comes through files, is not seen here: for
-//! that, a folder is believed for a second at most (`BELIEVED_MAX`).
+//! that, a folder is believed for some seconds at most (`PAUSE_MAX`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use libc::{fd_set, gid_t, nfds_t, pid_t, pollfd, pthread_cond_t, pthread_mutex_t};
 use libc::{sigset_t, size_t, ssize_t, stat, timespec, timeval, uid_t};
 
 use super::import::{Import, imports};
 
+/// Threads that hand on the interpreter wait for less: it is taken from them after 100 ms.
+const WAITED_MIN: Duration = Duration::from_millis(200);
 /// Descriptors from here on are asked about each time.
 const DESCRIPTORS_MAX: usize = 1024;
 
@@ -77,9 +80,6 @@ after! {
         -> c_int, |_| heard();
     SELECT select(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set,
         timeout: *mut timeval) -> c_int, |_| heard();
-    WAIT wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int, |_| heard();
-    TIMED_WAIT timed_wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t,
-        until: *const timespec) -> c_int, |_| heard();
     SLEEP sleep(seconds: c_uint) -> c_uint, |_| heard();
     NANOSLEEP nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int, |_| heard();
     FLOCK flock(descriptor: c_int, operation: c_int) -> c_int, |_| heard();
@@ -100,6 +100,41 @@ after! {
     INITGROUPS initgroups(user: *const c_char, group: gid_t) -> c_int, rights_changed;
     DUP2 dup2(old: c_int, new: c_int) -> c_int, renewed;
     DUP3 dup3(old: c_int, new: c_int, flags: c_int) -> c_int, renewed;
+}
+
+unsafe extern "C" fn wait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int {
+    type Wait = unsafe extern "C" fn(*mut pthread_cond_t, *mut pthread_mutex_t) -> c_int;
+    // SAFETY: the type is pthread_cond_wait's.
+    let wait = unsafe { WAIT.function::<Wait>() };
+    let before = Instant::now();
+    // SAFETY: handed on as it came.
+    let result = unsafe { wait(condition, mutex) };
+    waited_since(before);
+    result
+}
+
+unsafe extern "C" fn timed_wait(
+    condition: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    until: *const timespec,
+) -> c_int {
+    type TimedWait =
+        unsafe extern "C" fn(*mut pthread_cond_t, *mut pthread_mutex_t, *const timespec) -> c_int;
+    // SAFETY: the type is pthread_cond_timedwait's.
+    let timed_wait = unsafe { TIMED_WAIT.function::<TimedWait>() };
+    let before = Instant::now();
+    // SAFETY: handed on as it came.
+    let result = unsafe { timed_wait(condition, mutex, until) };
+    waited_since(before);
+    result
+}
+
+/// Another thread of this process has woken this one, or it has slept. What that thread has heard, it has
+/// said itself; so only time tells anything, such as that of a program that sleeps until a file is there.
+fn waited_since(before: Instant) {
+    if before.elapsed() >= WAITED_MIN {
+        heard();
+    }
 }
 
 unsafe extern "C" fn read(descriptor: c_int, data: *mut c_void, length: size_t) -> ssize_t {
@@ -166,12 +201,13 @@ fn is_file(descriptor: c_int) -> bool {
     }
 }
 
+/// Asks by the call that has no name to look up; libc's `fstat` is a `newfstatat` of an empty one.
 fn ask(descriptor: c_int) -> bool {
     let errno = super::interpose::errno();
     // SAFETY: a stat is plain numbers, for which zero is valid.
     let mut result = unsafe { std::mem::zeroed::<stat>() };
-    // SAFETY: the place is valid for a stat.
-    let answer = unsafe { libc::fstat(descriptor, &raw mut result) };
+    // SAFETY: the place is valid for a stat, which is the kernel's own on the platforms that we know.
+    let answer = unsafe { libc::syscall(libc::SYS_fstat, descriptor, &raw mut result) };
     super::interpose::set_errno(errno);
     let is_file = answer == 0 && result.st_mode & libc::S_IFMT == libc::S_IFREG;
     seen(descriptor, is_file);
