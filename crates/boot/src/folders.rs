@@ -278,6 +278,11 @@ impl Folders {
         id
     }
 
+    /// The path by which the folder is known.
+    pub(crate) fn path(&self, id: FolderId) -> &[u8] {
+        &self.folders[id.0 as usize].path
+    }
+
     /// The folder's path without links; `None` if it is not a folder.
     pub fn real_path(&mut self, id: FolderId) -> Option<&[u8]> {
         let real = self.real(id)?;

@@ -15,8 +15,8 @@ use thruway_boot::{Look, Part, path};
 use thruway_sys::imports::Object;
 
 use super::import::{Import, imports, replace};
-use super::outside;
 use super::search::{self, PathMark, Phase};
+use super::{load_path, outside};
 
 /// What `rb_file_load_ok` opens candidates with, and nothing else in libruby does during a search.
 const CANDIDATE: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -211,7 +211,14 @@ unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut 
     // SAFETY: the type is realpath's.
     let realpath = unsafe { REALPATH.function::<Realpath>() };
     // SAFETY: handed on as it came.
-    unsafe { realpath(path, result) }
+    let answer = unsafe { realpath(path, result) };
+    if let Some(boot) = super::serving().filter(|_| search::phase() == Phase::Idle) {
+        let errno = errno();
+        // SAFETY: callers of realpath pass a path, and libruby holds the interpreter lock meanwhile.
+        unsafe { load_path::expanded(boot, bytes(path)) };
+        set_errno(errno);
+    }
+    answer
 }
 
 /// The real path of a folder of the load path, or of the file that was found.

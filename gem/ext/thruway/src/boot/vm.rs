@@ -156,6 +156,12 @@ pub(super) fn replace_elements(array: VALUE, other: VALUE) {
     unsafe { rb_sys::rb_ary_replace(array, other) };
 }
 
+/// Whether neither Array was changed since one was put in the other's place; small ones never do.
+pub(super) fn share_memory(one: VALUE, other: VALUE) -> bool {
+    // SAFETY: both are Arrays.
+    unsafe { rb_sys::rb_ary_shared_with_p(one, other) == boolean(true) }
+}
+
 /// A global variable's value.
 pub(super) fn global(name: &CStr) -> VALUE {
     // SAFETY: the name ends in NUL; those that are asked for here have no getter that raises.
