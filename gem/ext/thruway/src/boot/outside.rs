@@ -152,8 +152,8 @@ unsafe extern "C" fn read(descriptor: c_int, data: *mut c_void, length: size_t) 
 /// Called by a child that shares this process's memory until it is another program (`vfork`), too: no
 /// other function is called in both.
 unsafe extern "C" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
-    distrust();
     type Execv = unsafe extern "C" fn(*const c_char, *const *const c_char) -> c_int;
+    distrust();
     // SAFETY: the type is execv's.
     let execv = unsafe { EXECV.function::<Execv>() };
     // SAFETY: handed on as it came.
@@ -166,9 +166,9 @@ unsafe extern "C" fn execve(
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    distrust();
     type Execve =
         unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
+    distrust();
     // SAFETY: the type is execve's.
     let execve = unsafe { EXECVE.function::<Execve>() };
     // SAFETY: handed on as it came.
