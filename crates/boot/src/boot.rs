@@ -1,12 +1,14 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use rustix::fs::{self, AtFlags, CWD};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -334,13 +336,20 @@ impl Boot {
     /// What a JSON text says when it is parsed in a certain way.
     #[must_use]
     pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
-        self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?.data()
+        let entry = self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?;
+        learned::split_at_nul(entry.data()?).map(|(_, document)| document)
     }
 
-    /// Keeps what a JSON text says.
-    pub fn learn_json(&self, text: &[u8], variant: &[u8], data: Vec<u8>) {
-        let name = name(variant, &xxh3_128(text).to_le_bytes());
-        lock(&self.learned).add_document(kind::JSON, name, Stamp::default(), data);
+    /// Keeps what a JSON text says as long as the file at a path is as it is now, if that may be where
+    /// the text came from: it is a regular file of that size. The file is not opened. One text for each
+    /// file and way of parsing is kept.
+    pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
+        let Some(path) = cleaned(path) else { return };
+        let Some(stamp) = self.stamp_of_target(&path) else { return };
+        if stamp.size == text.len() as u64 && !stamp.is_racy(now_ns()) {
+            let digest = xxh3_128(text).to_le_bytes();
+            lock(&self.learned).add_json(&path, variant, digest, stamp, document);
+        }
     }
 
     /// The stamp of the regular file that a path leads to.
@@ -369,7 +378,7 @@ impl Boot {
         // Another process may have replaced the pack since: what it learned is kept too.
         let newest = PackFile::open_for(place, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
-            learned::keep(&pack, &mut builder);
+            learned.keep(&pack, &mut builder);
         }
         let written = thruway_pack::replace(place, &builder, now_ns())?;
         if matches!(written, Written::Replaced { .. }) {
@@ -477,10 +486,14 @@ fn digest(path: &[u8]) -> Option<[u8; 16]> {
     read(path).map(|content| xxh3_128(&content).to_le_bytes())
 }
 
-/// The file's content.
+/// The content of a regular file. Anything else is not read: a FIFO would never end.
 #[must_use]
 pub fn read(path: &[u8]) -> Option<Vec<u8>> {
-    std::fs::read(OsStr::from_bytes(path)).ok()
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = File::from(fs::open(path, flags, Mode::empty()).ok()?);
+    let mut content = Vec::new();
+    let is_regular = file.metadata().ok()?.is_file();
+    (is_regular && file.read_to_end(&mut content).is_ok()).then_some(content)
 }
 
 #[cfg(test)]

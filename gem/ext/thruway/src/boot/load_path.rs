@@ -44,7 +44,7 @@ pub(super) unsafe fn current<T>(boot: &Boot, with: impl FnOnce(&LoadPath) -> T) 
 impl Built {
     fn new() -> Self {
         let array = vm::kept(vm::global(c"$LOAD_PATH")).value();
-        Self { array, copy: vm::kept_array(), load_path: LoadPath::default() }
+        Self { array, copy: vm::kept_array().value(), load_path: LoadPath::default() }
     }
 
     fn refresh(&mut self, boot: &Boot) {
