@@ -238,7 +238,8 @@ impl Boot {
         now: Warnings,
     ) -> Result<&'static [u8], Reason> {
         let entry = sighting.entry.ok_or(Reason::NotPacked)?;
-        if !sighting.is_fresh() && !self.has_same_digest(path) {
+        let is_touched = !sighting.is_fresh();
+        if is_touched && !self.has_same_digest(path) {
             return Err(Reason::Stale);
         }
         let flags = CodeFlags::from_bits(entry.flags());
@@ -248,7 +249,11 @@ impl Boot {
         if !self.leads_to_the_same_file(path, flags) {
             return Err(Reason::Moved);
         }
-        entry.data().ok_or(Reason::Damaged)
+        let code = entry.data().ok_or(Reason::Damaged)?;
+        if let (true, Some(stamp)) = (is_touched, sighting.stamp) {
+            lock(&self.learned).add_touched(path, stamp);
+        }
+        Ok(code)
     }
 
     /// Ruby has made its own form of that code. What it was made from needs no memory any more.

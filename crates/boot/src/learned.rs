@@ -6,7 +6,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
 
 use crate::code::CodeFlags;
-use crate::folders::Folders;
+use crate::folders::{Folders, now_ns};
 use crate::kind;
 
 /// Most bytes of compiled code that one boot keeps for its pack: it is held in memory till the end.
@@ -25,6 +25,8 @@ pub struct Learned {
     /// By path: digest and code in one.
     scripts: HashMap<Vec<u8>, Vec<u8>>,
     documents: HashMap<DocumentKey, Document>,
+    /// Features whose file has another stamp now, and the same content.
+    touched: HashMap<Vec<u8>, Stamp>,
     bytes: usize,
     has_been_written: bool,
 }
@@ -84,6 +86,13 @@ impl Learned {
         }
     }
 
+    /// Keeps the new stamp of a feature whose content is as it was, so that it need not be read again.
+    pub fn add_touched(&mut self, path: &[u8], stamp: Stamp) {
+        if !stamp.is_racy(now_ns()) {
+            self.touched.insert(path.to_vec(), stamp);
+        }
+    }
+
     /// Keeps what a file says.
     pub fn add_document(&mut self, kind: u32, name: Vec<u8>, stamp: Stamp, data: Vec<u8>) {
         self.put_document((kind, name.clone()), Document { name, stamp, data });
@@ -117,7 +126,8 @@ impl Learned {
     /// Whether nothing was learned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.features.is_empty() && self.scripts.is_empty() && self.documents.is_empty()
+        let is_empty = self.features.is_empty() && self.scripts.is_empty();
+        is_empty && self.documents.is_empty() && self.touched.is_empty()
     }
 
     /// It is in a pack now, and needs no memory.
@@ -166,7 +176,15 @@ impl Learned {
         for (kind, key) in self.documents.keys() {
             *documents.entry((*kind, after_nul(key).to_vec())).or_default() += 1;
         }
-        for entry in pack.entries().filter(|entry| is_current(entry) && !self.replaces(entry)) {
+        for entry in pack.entries() {
+            let stamp = self.touched.get(entry.name()).copied();
+            if let (Some(stamp), kind::FEATURE | kind::DIGEST) = (stamp, entry.kind()) {
+                builder.keep_as(&entry, stamp);
+                continue;
+            }
+            if !is_current(&entry) || self.replaces(&entry) {
+                continue;
+            }
             let count = match entry.kind() {
                 kind::YAML => Some(after_nul(entry.name())),
                 kind::JSON => entry.data().and_then(split_at_nul).map(|(path, _)| path),

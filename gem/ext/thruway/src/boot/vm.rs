@@ -341,6 +341,14 @@ pub(super) fn absolute_path_of(path: VALUE) -> Option<VALUE> {
     send(class(c"File"), c"absolute_path", &[path])
 }
 
+/// `ENV[name] = value`
+pub(super) fn set_environment(name: &str, value: &str) {
+    let [name, value] = [name, value].map(|text| crate::ruby::utf8_string(text.as_bytes()));
+    if let Some(environment) = constant(c"ENV") {
+        send(environment, c"[]=", &[name, value]);
+    }
+}
+
 /// `require`, as a program would call it; `None` if it raised.
 pub(super) fn require(feature: &CStr) -> Option<VALUE> {
     send(kernel(), c"require", &[crate::ruby::utf8_string(feature.to_bytes())])
