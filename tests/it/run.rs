@@ -147,7 +147,7 @@ fn a_pack_that_cannot_be_used_costs_one_note_at_most() {
         assert!(notes.iter().all(|note| note.starts_with("thruway: note: ")), "{notes:?}");
         notes.len()
     };
-    assert_eq!(one_note(&program.path("missing/a.pack"), &["--frozen"]), 0);
+    assert_eq!(one_note(&program.path("missing/a.pack"), &["--frozen"]), 1, "nothing is frozen");
     assert_eq!(one_note(&program.path("main.rb/a.pack"), &[]), 1, "that is no folder");
     let pack = program.pack();
     program.run(&[]);

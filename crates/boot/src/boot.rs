@@ -84,11 +84,18 @@ impl Boot {
         let (file, note, may_write) = match opened {
             None => (None, None, false),
             Some(Ok(file)) => (Some(file.leak()), None, true),
-            Some(Err(error)) if error.is_not_found() => (None, None, true),
+            Some(Err(error)) if error.is_not_found() => {
+                let place = error.path().display();
+                let note = format!("nothing is frozen, since there is no pack at {place}");
+                (None, options.is_frozen().then_some(note), true)
+            }
             Some(Err(error)) => {
                 let is_left_alone = error.is_other_identity() || error.is_untrusted();
                 let may_write = !is_left_alone && check_place(error.path()).is_ok();
-                (None, Some(error.to_string()), may_write)
+                let other = PackFile::open(error.path()).ok().filter(|_| error.is_other_identity());
+                let other = other.and_then(|file| difference(file.pack().identity(), identity));
+                let note = other.map_or(error.to_string(), |other| format!("{error}: {other}"));
+                (None, Some(note), may_write)
             }
         };
         let pack = file.map(PackFile::pack);
@@ -481,6 +488,18 @@ fn thawed(trust: Trust, is_frozen: bool) -> Trust {
     }
 }
 
+/// What first differs between two programs' identities, each of lines for Ruby, its compile options (of
+/// which the one that differs is named), its locale, and its build.
+fn difference(then: &[u8], now: &[u8]) -> Option<String> {
+    const LINES: [&str; 4] = ["Ruby", "compile options", "locale", "build of libruby"];
+    let [then, now] = [then, now].map(String::from_utf8_lossy);
+    let mut lines = LINES.into_iter().zip(then.lines().zip(now.lines()));
+    let (name, (then, now)) = lines.find(|(_, (then, now))| then != now)?;
+    let options = then.split(", ").zip(now.split(", ")).find(|(then, now)| then != now);
+    let (then, now) = options.filter(|_| name == LINES[1]).unwrap_or((then, now));
+    Some(format!("its {name}: {then}, here: {now}"))
+}
+
 /// The name of a document: how it is read, and where it is.
 fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
     [variant, path].join(&0)
@@ -504,6 +523,26 @@ pub fn read(path: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_between_two_programs_is_named() {
+        let one = b"ruby 3.1\n{:a=>true, :frozen_string_literal=>false}\nUTF-8\nbuild 1";
+        assert_eq!(difference(one, one), None);
+        for (from, to, said) in [
+            ("3.1", "3.1 +YJIT", "its Ruby: ruby 3.1, here: ruby 3.1 +YJIT"),
+            (
+                "=>false",
+                "=>true",
+                ":frozen_string_literal=>false}, here: :frozen_string_literal=>true}",
+            ),
+            ("UTF-8", "US-ASCII", "its locale: UTF-8, here: US-ASCII"),
+            ("build 1", "build 2", "its build of libruby: build 1, here: build 2"),
+        ] {
+            let other = String::from_utf8_lossy(one).replace(from, to);
+            let difference = difference(one, other.as_bytes()).unwrap();
+            assert!(difference.ends_with(said), "{difference}");
+        }
+    }
 
     #[test]
     fn a_change_while_another_thread_has_the_folders_is_minded_later() {
