@@ -1,13 +1,14 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use rustix::fs::{self, AtFlags, CWD, Stat};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
 use thruway_pack::{Builder, Entry, Error, Pack, PackFile, Stamp, Written, check_place};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -87,11 +88,18 @@ impl Boot {
         let (file, note, may_write) = match opened {
             None => (None, None, false),
             Some(Ok(file)) => (Some(file.leak()), None, true),
-            Some(Err(error)) if error.is_not_found() => (None, None, true),
+            Some(Err(error)) if error.is_not_found() => {
+                let place = error.path().display();
+                let note = format!("nothing is frozen, since there is no pack at {place}");
+                (None, options.is_frozen().then_some(note), true)
+            }
             Some(Err(error)) => {
                 let is_left_alone = error.is_other_identity() || error.is_untrusted();
                 let may_write = !is_left_alone && check_place(error.path()).is_ok();
-                (None, Some(error.to_string()), may_write)
+                let other = PackFile::open(error.path()).ok().filter(|_| error.is_other_identity());
+                let other = other.and_then(|file| difference(file.pack().identity(), identity));
+                let note = other.map_or(error.to_string(), |other| format!("{error}: {other}"));
+                (None, Some(note), may_write)
             }
         };
         let pack = file.map(PackFile::pack);
@@ -286,7 +294,8 @@ impl Boot {
         now: Warnings,
     ) -> Result<&'static [u8], Reason> {
         let entry = sighting.entry.ok_or(Reason::NotPacked)?;
-        if !sighting.is_fresh() && !self.has_same_digest(path, entry.stamp()) {
+        let is_touched = !sighting.is_fresh();
+        if is_touched && !self.has_same_digest(path, entry.stamp()) {
             return Err(Reason::Stale);
         }
         let flags = CodeFlags::from_bits(entry.flags());
@@ -296,7 +305,11 @@ impl Boot {
         if !self.leads_to_the_same_file(path, flags) {
             return Err(Reason::Moved);
         }
-        entry.data().ok_or(Reason::Damaged)
+        let code = entry.data().ok_or(Reason::Damaged)?;
+        if let (true, Some(stamp)) = (is_touched, sighting.stamp) {
+            lock(&self.learned).add_touched(path, stamp);
+        }
+        Ok(code)
     }
 
     /// Ruby has made its own form of that code. What it was made from needs no memory any more.
@@ -395,13 +408,20 @@ impl Boot {
     /// What a JSON text says when it is parsed in a certain way.
     #[must_use]
     pub fn json(&self, text: &[u8], variant: &[u8]) -> Option<&'static [u8]> {
-        self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?.data()
+        let entry = self.pack?.find(kind::JSON, &name(variant, &xxh3_128(text).to_le_bytes()))?;
+        learned::split_at_nul(entry.data()?).map(|(_, document)| document)
     }
 
-    /// Keeps what a JSON text says.
-    pub fn learn_json(&self, text: &[u8], variant: &[u8], data: Vec<u8>) {
-        let name = name(variant, &xxh3_128(text).to_le_bytes());
-        lock(&self.learned).add_document(kind::JSON, name, Stamp::default(), data);
+    /// Keeps what a JSON text says as long as the file at a path is as it is now, if that may be where
+    /// the text came from: it is a regular file of that size. The file is not opened. One text for each
+    /// file and way of parsing is kept.
+    pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
+        let Some(path) = cleaned(path) else { return };
+        let Some(stamp) = self.stamp_of_target(&path) else { return };
+        if stamp.size == text.len() as u64 && !stamp.is_racy(now_ns()) {
+            let digest = xxh3_128(text).to_le_bytes();
+            lock(&self.learned).add_json(&path, variant, digest, stamp, document);
+        }
     }
 
     /// The stamp of the regular file that a path leads to.
@@ -430,7 +450,7 @@ impl Boot {
         // Another process may have replaced the pack since: what it learned is kept too.
         let newest = PackFile::open_for(place, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
-            learned::keep(&pack, &mut builder);
+            learned.keep(&pack, &mut builder);
         }
         let written = thruway_pack::replace(place, &builder, now_ns())?;
         if matches!(written, Written::Replaced { .. }) {
@@ -555,6 +575,18 @@ fn thawed(trust: Trust, is_frozen: bool) -> Trust {
     }
 }
 
+/// What first differs between two programs' identities, each of lines for Ruby, its compile options (of
+/// which the one that differs is named), its locale, and its build.
+fn difference(then: &[u8], now: &[u8]) -> Option<String> {
+    const LINES: [&str; 4] = ["Ruby", "compile options", "locale", "build of libruby"];
+    let [then, now] = [then, now].map(String::from_utf8_lossy);
+    let mut lines = LINES.into_iter().zip(then.lines().zip(now.lines()));
+    let (name, (then, now)) = lines.find(|(_, (then, now))| then != now)?;
+    let options = then.split(", ").zip(now.split(", ")).find(|(then, now)| then != now);
+    let (then, now) = options.filter(|_| name == LINES[1]).unwrap_or((then, now));
+    Some(format!("its {name}: {then}, here: {now}"))
+}
+
 /// The name of a document: how it is read, and where it is.
 fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
     [variant, path].join(&0)
@@ -562,8 +594,8 @@ fn name(variant: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// The digest of the file with that stamp; `None` if it is another one by now, or changes meanwhile.
 fn digest_of(path: &[u8], stamp: Stamp) -> Option<[u8; 16]> {
-    let mut file = std::fs::File::open(OsStr::from_bytes(path)).ok()?;
-    let is_same = |file: &std::fs::File| fs::fstat(file).is_ok_and(|now| Stamp::of(&now) == stamp);
+    let mut file = File::open(OsStr::from_bytes(path)).ok()?;
+    let is_same = |file: &File| fs::fstat(file).is_ok_and(|now| Stamp::of(&now) == stamp);
     let mut content = Vec::new();
     let has_same = is_same(&file) && file.read_to_end(&mut content).is_ok() && is_same(&file);
     has_same.then(|| xxh3_128(&content).to_le_bytes())
@@ -574,10 +606,14 @@ fn digest(path: &[u8]) -> Option<[u8; 16]> {
     read(path).map(|content| xxh3_128(&content).to_le_bytes())
 }
 
-/// The file's content.
+/// The content of a regular file. Anything else is not read: a FIFO would never end.
 #[must_use]
 pub fn read(path: &[u8]) -> Option<Vec<u8>> {
-    std::fs::read(OsStr::from_bytes(path)).ok()
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let mut file = File::from(fs::open(path, flags, Mode::empty()).ok()?);
+    let mut content = Vec::new();
+    let is_regular = file.metadata().ok()?.is_file();
+    (is_regular && file.read_to_end(&mut content).is_ok()).then_some(content)
 }
 
 #[cfg(test)]
@@ -608,6 +644,26 @@ mod tests {
         assert!(found(b"there"), "nobody has said anything");
         boot.heard();
         assert!(!found(b"there") && found(b"moved"));
+    }
+
+    #[test]
+    fn what_differs_between_two_programs_is_named() {
+        let one = b"ruby 3.1\n{:a=>true, :frozen_string_literal=>false}\nUTF-8\nbuild 1";
+        assert_eq!(difference(one, one), None);
+        for (from, to, said) in [
+            ("3.1", "3.1 +YJIT", "its Ruby: ruby 3.1, here: ruby 3.1 +YJIT"),
+            (
+                "=>false",
+                "=>true",
+                ":frozen_string_literal=>false}, here: :frozen_string_literal=>true}",
+            ),
+            ("UTF-8", "US-ASCII", "its locale: UTF-8, here: US-ASCII"),
+            ("build 1", "build 2", "its build of libruby: build 1, here: build 2"),
+        ] {
+            let other = String::from_utf8_lossy(one).replace(from, to);
+            let difference = difference(one, other.as_bytes()).unwrap();
+            assert!(difference.ends_with(said), "{difference}");
+        }
     }
 
     #[test]

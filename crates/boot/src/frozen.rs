@@ -10,7 +10,7 @@ use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::folders::read_folder;
 use crate::kind;
-use crate::learned::{is_current, path_of_document};
+use crate::learned::{after_nul, is_current};
 use crate::listing::{Listing, NameKind};
 use crate::path;
 
@@ -43,7 +43,7 @@ pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]
     let gone = gone.or_else(|| changed.into_iter().find(|entry| !has_its_names(entry, place)));
     let first = gone.or_else(|| pack.entries().find(|entry| !is_right(entry)));
     first.map(|entry| match entry.kind() {
-        kind::YAML => path_of_document(entry.name()),
+        kind::YAML => after_nul(entry.name()),
         _ => entry.name(),
     })
 }

@@ -58,7 +58,7 @@ pub(super) unsafe fn expanded(boot: &Boot, path: &[u8]) {
 impl Built {
     fn new() -> Self {
         let array = vm::kept(vm::global(c"$LOAD_PATH")).value();
-        Self { array, copy: vm::kept_array(), load_path: LoadPath::default() }
+        Self { array, copy: vm::kept_array().value(), load_path: LoadPath::default() }
     }
 
     /// Ruby expands its load path again when this array was changed, if only to what it was: when it no

@@ -84,7 +84,7 @@ struct Met {
 const MET: [Met; 3] = [
     Met { end: b"/rubygems/specification.rb", install: gems::install },
     Met { end: b"/psych.rb", install: documents::install_yaml },
-    Met { end: b"/json/common.rb", install: documents::install_json },
+    Met { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
 /// A feature has been loaded: the last one that Ruby knows.
