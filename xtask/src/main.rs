@@ -10,6 +10,8 @@ mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
+mod packages;
+mod portable;
 mod prove;
 mod rubyspec;
 mod soak;
@@ -37,6 +39,8 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
+    Packages(packages::Packages),
+    Portable(portable::Portable),
     Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
@@ -57,6 +61,8 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
+        Task::Packages(packages) => packages.run(&root()),
+        Task::Portable(portable) => portable.run(&root()),
         Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
@@ -75,9 +81,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace.
+/// The folder of the workspace: of the one that cargo runs this task in, which need not be the one that it was
+/// compiled in. A checkout that is copied with its `target` is not compiled again.
 fn root() -> PathBuf {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR");
+    let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
