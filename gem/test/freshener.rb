@@ -32,11 +32,16 @@ class Freshener
     def initialize(folder, seed)
       @folder = folder
       @random = Random.new(seed)
+      @focus = [pick(BASES), pick(NAMES)]
     end
 
     def pick(list) = list[@random.rand(list.size)]
     def number = @random.rand(1_000_000)
-    def path(base = pick(BASES), name = pick(NAMES)) = "#{@folder}/#{base}/#{name}.rb"
+    def path_of(base, name) = "#{@folder}/#{base}/#{name}.rb"
+
+    # A base and a name. Most edits and look-ups are of the same file: only then do they meet.
+    def place = @random.rand(3) > 0 ? @focus : [pick(BASES), pick(NAMES)]
+    def path = path_of(*place)
 
     # All of the same size, so that only times and inodes tell them apart.
     def text(mark) = format("$said << \"%<mark>07d \#{__FILE__}\"\nK%<of>d = %<of>d unless defined?(K%<of>d)\n",
@@ -46,7 +51,10 @@ class Freshener
       %w[a/sub b/sub c/sub one/in/sub two/in/sub].each { |name| make("#{@folder}/#{name}") }
       File.symlink("one", "#{@folder}/link")
       (BASES + ["two/in"]).each do |base|
-        NAMES.each { |name| File.write(path(base, name), text(number)) if @random.rand(3) > 0 }
+        NAMES.each do |name|
+          is_there = @random.rand(3) > 0 || [base, name] == @focus
+          File.write(path_of(base, name), text(number)) if is_there
+        end
       end
     end
 
@@ -165,7 +173,7 @@ class Freshener
   def learn
     in_each_tree do |tree, folder|
       NAMES.each { |name| attempt { require(name) } }
-      BASES.each { |base| NAMES.each { |name| attempt { load(tree.path(base, name)) } } }
+      BASES.each { |base| NAMES.each { |name| attempt { load(tree.path_of(base, name)) } } }
     end
   end
 
@@ -232,7 +240,7 @@ class Freshener
   end
 
   def follow(tree, folder)
-    (3 + tree.random.rand(6)).times do
+    (6 + tree.random.rand(10)).times do
       $said << (tree.random.rand(2).zero? ? edit(tree, folder) : look_up(tree, folder))
     end
     $said.concat($LOADED_FEATURES.grep(/#{Regexp.escape(folder)}/))
@@ -258,39 +266,49 @@ class Freshener
   end
 
   def look_up(tree, folder)
-    name, path, way = tree.pick(NAMES), tree.path, tree.random.rand(9)
-    ["#{way} #{name}", send(:"way#{[way, 5].min}", name, path, folder)].join(": ")
+    base, name = tree.place
+    way = tree.pick(WAYS)
+    path = tree.path_of(base, name)
+    ["#{way} #{name}", send(way, name, path, folder, tree)].join(": ")
   rescue LoadError, StandardError, SyntaxError => e
     "#{way} #{name}: #{e.class} #{e.message}"
   end
 
-  def way0(name, _path, _folder) = require("#{name}.rb")
-  def way1(_name, path, _folder) = require(path)
-  def way2(_name, path, _folder) = load(path)
-  def way3(_name, path, _folder) = load(path, true)
+  WAYS = %i[by_name by_path load_path load_path load_wrapped load_relative load_along
+            again_relative again_by_constant again_by_other_order again again].freeze
 
-  # Relative names, from the current folder and along the load path.
-  def way4(name, path, folder)
-    Dir.chdir(folder) do
-      [load("./#{path.delete_prefix("#{folder}/")}"), load("#{name}.rb")]
-    end
+  def by_name(name, *) = require("#{name}.rb")
+  def by_path(_name, path, *) = require(path)
+  def load_path(_name, path, *) = load(path)
+  def load_wrapped(_name, path, *) = load(path, true)
+  def load_along(name, *) = load("#{name}.rb")
+
+  def load_relative(_name, path, folder, _tree)
+    Dir.chdir(folder) { load("./#{path.delete_prefix("#{folder}/")}") }
   end
 
-  # Looked for anew, as a program does that reloads, and by other ways in.
-  def way5(name, path, folder)
+  # The others look for a feature anew, as a program does that reloads.
+  def again(name, _path, folder, _tree)
     $LOADED_FEATURES.reject! { |feature| feature.start_with?(folder) }
-    case path.sum % 4
-    when 0 then require_relative(path.delete_suffix(".rb"))
-    when 1
-      constant = "K#{path.sum % 3}"
-      Object.send(:remove_const, constant) if Object.const_defined?(constant)
-      Object.autoload(constant, name)
-      Object.const_get(constant)
-    when 2
-      $LOAD_PATH.unshift($LOAD_PATH.delete("#{folder}/#{BASES[path.sum % 3]}"))
-      require(name)
-    else require(name)
-    end
+    require(name)
+  end
+
+  def again_relative(_name, path, folder, _tree)
+    $LOADED_FEATURES.reject! { |feature| feature.start_with?(folder) }
+    require_relative(path.delete_suffix(".rb"))
+  end
+
+  def again_by_constant(name, _path, folder, tree)
+    $LOADED_FEATURES.reject! { |feature| feature.start_with?(folder) }
+    constant = "K#{tree.random.rand(3)}"
+    Object.send(:remove_const, constant) if Object.const_defined?(constant)
+    Object.autoload(constant, name)
+    Object.const_get(constant)
+  end
+
+  def again_by_other_order(name, _path, folder, tree)
+    $LOAD_PATH.unshift($LOAD_PATH.delete("#{folder}/#{tree.pick(BASES)}"))
+    again(name, nil, folder, tree)
   end
 end
 
