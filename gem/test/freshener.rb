@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# Random edits between look-ups and during them. One seed makes one sequence: a small tree, edits of it
-# before a program starts, and a program that looks features up while it, a child of it and a stranger
-# go on editing. What the program says is the same with a pack and without, as far as a mode promises
-# it (docs/verbs/run.md).
+# Random edits between look-ups and during them. One seed makes one sequence: a small tree, edits of
+# it before a program starts, and a program that looks features up while it, a child of it and a
+# stranger go on editing. What the program says is the same with a pack and without, as far as a mode
+# promises it (docs/verbs/run.md).
 #
 #   ruby freshener.rb build   ROOT SEED FIRST COUNT MODE
 #   ruby freshener.rb learn   …           loads everything once
@@ -11,11 +11,11 @@
 #   ruby freshener.rb look    …           the program; what it says is in ROOT/NUMBER.said
 #   ruby freshener.rb stranger            edits as it is told
 #
-# Each sequence has a process of its own, and a boot and a pack of its own if FRESHENER_BOOT says how.
+# Each sequence has a process of its own; a boot and a pack of its own if FRESHENER_BOOT says how.
 class Freshener
   BASES = %w[a b link/in c].freeze
   NAMES = %w[f g sub/h k.x].freeze
-  # What a program does itself, or a child, is promised in all modes; strangers need to be looked for.
+  # What a program or its child does is promised in all modes; strangers need to be looked for.
   ACTORS = { "validated" => %i[itself child stranger], "digest" => %i[itself child stranger],
              "frozen" => %i[itself child], "image" => %i[itself child] }.freeze
   # Edits that leave their folder as it was are not seen by a frozen pack before the start.
@@ -44,8 +44,10 @@ class Freshener
     def path = path_of(*place)
 
     # All of the same size, so that only times and inodes tell them apart.
-    def text(mark) = format("$said << \"%<mark>07d \#{__FILE__}\"\nK%<of>d = %<of>d unless defined?(K%<of>d)\n",
-                            mark: mark, of: mark % 3)
+    def text(mark)
+      format("$said << \"%<mark>07d \#{__FILE__}\"\nK%<of>d = %<of>d unless defined?(K%<of>d)\n",
+             mark: mark, of: mark % 3)
+    end
 
     def build
       %w[a/sub b/sub c/sub one/in/sub two/in/sub].each { |name| make("#{@folder}/#{name}") }
@@ -155,7 +157,8 @@ class Freshener
       return unless ENV["FRESHENER_MOUNTS"]
 
       target, source = "#{@folder}/#{base}", "#{@folder}/two/in"
-      mark.even? ? syscall(MOUNT, source, target, +"none", BIND, 0) : syscall(UNMOUNT, target, DETACH)
+      mark.even? ? syscall(MOUNT, source, target, +"none", BIND,
+                           0) : syscall(UNMOUNT, target, DETACH)
     end
   end
 
@@ -171,7 +174,7 @@ class Freshener
   end
 
   def learn
-    in_each_tree do |tree, folder|
+    in_each_tree do |tree, *|
       NAMES.each { |name| attempt { require(name) } }
       BASES.each { |base| NAMES.each { |name| attempt { load(tree.path_of(base, name)) } } }
     end

@@ -2,8 +2,8 @@
 
 require "booting"
 
-# What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table in
-# docs/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at random.
+# What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table
+# in docs/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at random.
 class FreshTest < Minitest::Test
   include Booting
 
@@ -61,14 +61,14 @@ class FreshTest < Minitest::Test
     Process.wait(child)
   RUBY
 
-  CHILDS = { "lib/one.rb" => "puts 1\n", "lib/two.rb" => "puts 2\n", "lib/three.rb" => "puts 3\n",
-             "lib/five.rb" => "puts 5\n", "other/five.rb" => "puts :five\n",
-             "early/four.rb" => "puts 4\n" }.freeze
+  CHILDREN = { "lib/one.rb" => "puts 1\n", "lib/two.rb" => "puts 2\n", "lib/three.rb" => "puts 3\n",
+               "lib/five.rb" => "puts 5\n", "other/five.rb" => "puts :five\n",
+               "early/four.rb" => "puts 4\n" }.freeze
 
   def test_what_a_child_does_that_is_still_running_is_seen
     learns = "$:.unshift(\"\#{__dir__}/early\", \"\#{__dir__}/lib\")\n" \
              "%w[one two three four five].each { |name| require name }\n"
-    program("main.rb" => CHILD, **CHILDS) { |it| same_in(it, ALL, learns: learns) }
+    program("main.rb" => CHILD, **CHILDREN) { |it| same_in(it, ALL, learns: learns) }
   end
 
   def test_a_file_that_is_gone_is_looked_for_elsewhere
@@ -82,9 +82,11 @@ class FreshTest < Minitest::Test
     RUBY
     learns = "$:.unshift(\"\#{__dir__}/early\", \"\#{__dir__}/lib\")\n"
     main = "#{learns}#{main}"
-    files = { "main.rb" => main, "lib/there.rb" => "", "lib/part.rb" => "puts __FILE__\n", "early/x" => "" }
+    files = { "main.rb" => main, "lib/there.rb" => "", "lib/part.rb" => "puts __FILE__\n",
+              "early/x" => "" }
     program(files) do |it|
-      same_in(it, VALIDATED, switches: ["-W0"], learns: "#{learns}require 'there'\nrequire 'part'\n")
+      same_in(it, VALIDATED, switches: ["-W0"],
+                             learns: "#{learns}require 'there'\nrequire 'part'\n")
     end
   end
 
@@ -192,7 +194,8 @@ class FreshTest < Minitest::Test
     File.chown(65_534, nil, "#{program.folder}/lib/secret.rb")
     FileUtils.chown(65_534, nil, "#{program.folder}/lib/inner")
     program.age
-    program.write("main.rb", "require 'open'\nrequire 'etc'\nrequire 'secret'\nrequire 'inner/deep'\n")
+    program.write("main.rb",
+                  "require 'open'\nrequire 'etc'\nrequire 'secret'\nrequire 'inner/deep'\n")
     2.times { program.run }
     program.write("main.rb", FORBIDDEN.gsub(/ if ARGV.empty\?/, " if false"))
     same_below(program, %w[setpriv --bounding-set=-dac_override,-dac_read_search])

@@ -32,7 +32,11 @@ class FreshnessTest < Minitest::Test
   # What was said otherwise than by a plain Ruby.
   def compare(first, size, mode)
     Dir.mktmpdir("fresh") do |around|
-      plain, packed = %w[plain packed].map { |name| "#{around}/#{name}".tap { |root| Dir.mkdir(root) } }
+      plain, packed = %w[plain packed].map { |name|
+        "#{around}/#{name}".tap { |root|
+          Dir.mkdir(root)
+        }
+      }
       go_through(plain, [first, size, mode])
       go_through(packed, [first, size, mode], "learn" => WORDS["digest"], "look" => WORDS[mode])
       (first...(first + size)).filter_map { |number| difference(plain, packed, number, mode) }
@@ -41,12 +45,15 @@ class FreshnessTest < Minitest::Test
 
   def difference(plain, packed, number, mode)
     said = [plain, packed].map { |root| File.read("#{root}/#{number}.said") }
-    "#{mode}, seed #{SEED}, sequence #{number}:\n#{said.join("\n-- with the pack:\n")}" if said.uniq.size > 1
+    return if said.uniq.size == 1
+
+    "#{mode}, seed #{SEED}, sequence #{number}:\n#{said.join("\n-- with the pack:\n")}"
   end
 
   # Mounts are seen by nobody else.
   def go_through(root, (first, size, mode), words = {})
-    ruby = [RUBY, "--disable=gems", "-W0", *FOLDERS.map { |folder| "-I#{folder}" }, PROGRAM].join(" ")
+    folders = FOLDERS.map { |folder| "-I#{folder}" }
+    ruby = [RUBY, "--disable=gems", "-W0", *folders, PROGRAM].join(" ")
     commands = ["build", *(%w[age learn] if words.any?), "between", "look"].map do |step|
       next "sleep 0.04" if step == "age"
 
@@ -55,7 +62,8 @@ class FreshnessTest < Minitest::Test
     end
     alone = can_mount? ? %w[unshare --mount --propagation private] : []
     environment = can_mount? ? { "FRESHENER_MOUNTS" => "1" } : {}
-    out, status = Open3.capture2e(environment, "timeout", "300", *alone, "sh", "-c", commands.join(" && "))
+    out, status = Open3.capture2e(environment, "timeout", "300", *alone, "sh", "-c",
+                                  commands.join(" && "))
     assert status.success?, "#{mode} #{words}: #{out}"
   end
 

@@ -9,7 +9,7 @@ class PatchesTest < Minitest::Test
 
   parallelize_me!
 
-  # Reads everything in every way that the pack knows. What `$between` says is done once more in between.
+  # Reads everything in every way that the pack knows, what `$between` says in between, and all again.
   MAIN = <<~'RUBY'
     require "yaml"
     require "json"
@@ -66,14 +66,16 @@ class PatchesTest < Minitest::Test
     "main.rb" => MAIN,
     "lib/x.rb" => "X = 'x'\n",
     "a.yml" => "a: 1\nb: [1.5, ~, yes, 2001-02-03, 'q', 1_000]\n:c: {d: \"e\"}\n:f: :g\n",
-    "a.json" => "{\"a\": [1, 2.5, null, true], \"b\": {\"c\": \"#{"long " * 400}\"}, \"d\": -1e3}\n",
+    "a.json" =>
+      "{\"a\": [1, 2.5, null, true], \"b\": {\"c\": \"#{"long " * 400}\"}, \"d\": -1e3}\n",
     "a.gemspec" => GEMSPEC
   }.freeze
 
   YAMLS = {
     "a singleton method" => "def Psych.load(*, **) = :patched",
     "an earlier step" => "def Psych.safe_load(*, **) = :patched",
-    "the parser's door" => "def Psych.parse(*, **) = Psych.parse_stream('- patched') { |node| return node }",
+    "the parser's door" =>
+      "def Psych.parse(*, **) = Psych.parse_stream('- patched') { |node| return node }",
     "the method itself" => "def Psych.load_file(*, **) = :patched",
     "the method itself, with the old one" => <<~RUBY,
       class << Psych
@@ -112,7 +114,8 @@ class PatchesTest < Minitest::Test
     "the visitor of safe loads" => <<~RUBY,
       class Psych::Visitors::NoAliasRuby; def accept(target) = [:patched, super]; end
     RUBY
-    "the visitor's making" => "def (Psych::Visitors::ToRuby).new(*) = Struct.new(:n) { def accept(_) = 1 }.new",
+    "the visitor's making" =>
+      "def (Psych::Visitors::ToRuby).new(*) = Struct.new(:n) { def accept(_) = 1 }.new",
     "the class of the scanner" => <<~RUBY,
       Psych.send(:remove_const, :ScalarScanner)
       Psych::ScalarScanner = Class.new { def initialize(*); end; def tokenize(text) = text.upcase }
@@ -144,7 +147,8 @@ class PatchesTest < Minitest::Test
 
   JSONS = {
     "the method itself" => "def JSON.parse(*) = :patched",
-    "a module in front" => "JSON.singleton_class.prepend(Module.new { def parse(*) = [:patched, super] })",
+    "a module in front" =>
+      "JSON.singleton_class.prepend(Module.new { def parse(*) = [:patched, super] })",
     "an alias" => "class << JSON; def other(*) = :patched; alias parse other; end",
     "a method that calls the old one" => <<~RUBY,
       class << JSON
@@ -153,7 +157,10 @@ class PatchesTest < Minitest::Test
       end
     RUBY
     "the parser" => "JSON.parser = Class.new { def initialize(*, **); end; def parse = :patched }",
-    "the constant" => "JSON.send(:remove_const, :Parser); JSON::Parser = Class.new(JSON::Ext::Parser) { def parse = 1 }",
+    "the constant" => <<~RUBY,
+      JSON.send(:remove_const, :Parser)
+      JSON::Parser = Class.new(JSON::Ext::Parser) { def parse = 1 }
+    RUBY
     "the parser's work" => "class JSON::Ext::Parser; def parse = [:patched]; end",
     "the parser's making" => "def (JSON::Parser).new(*, **) = Struct.new(:parse).new(:patched)",
     "a module in front of the parser" => <<~RUBY,

@@ -2,8 +2,8 @@
 
 require "booting"
 
-# Documents in what is no regular file, or in files that do not stay: nothing is opened a second time,
-# and nothing is kept longer than it is right.
+# Documents in what is no regular file, or in files that do not stay: nothing is opened a second
+# time, and nothing is kept longer than it is right.
 class SpecialFilesTest < Minitest::Test
   include Booting
 

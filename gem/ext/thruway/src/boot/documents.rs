@@ -158,12 +158,17 @@ unsafe extern "C" fn parse(count: c_int, arguments: *const VALUE, json: VALUE) -
     // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
     let (text, how) =
         (unsafe { crate::ruby::bytes(source) }, unsafe { crate::ruby::bytes(variant) });
-    if let Some(object) = boot.json(text, how).and_then(decode) {
+    // Most texts are not in the pack: only for one that is, everything between is compared.
+    if let Some(data) = boot.json(text, how)
+        && is_original(boot, Part::Json, &JSON_LIBRARY)
+        && let Some(object) = decode(data)
+    {
         return object;
     }
+    let opened = OPENED.take().filter(|_| boot.is_learning());
+    let opened = opened.filter(|_| is_original(boot, Part::Json, &JSON_LIBRARY));
     let object = JSON_LIBRARY.call(c"parse", json, arguments);
-    if boot.is_learning()
-        && let Some(opened) = OPENED.take()
+    if let Some(opened) = opened
         && is_original(boot, Part::Json, &JSON_LIBRARY)
         && let Some(data) = encode(object)
     {
@@ -184,9 +189,6 @@ fn json_request(arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
     let text = unsafe { values::utf8_text(source) }?;
     let is_plain = options == NIL || values::is_printable_hash(options);
     if text.len() < JSON_BYTES_MIN || !is_plain || makes_objects(options) {
-        return None;
-    }
-    if !is_original(boot, Part::Json, &JSON_LIBRARY) {
         return None;
     }
     let options = vm::send(options, c"inspect", &[])?;

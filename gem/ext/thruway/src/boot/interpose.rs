@@ -214,8 +214,10 @@ unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut 
     let answer = unsafe { realpath(path, result) };
     if let Some(boot) = super::serving().filter(|_| search::phase() == Phase::Idle) {
         let errno = errno();
-        // SAFETY: callers of realpath pass a path, and libruby holds the interpreter lock meanwhile.
-        unsafe { load_path::expanded(boot, bytes(path)) };
+        // SAFETY: callers of realpath pass a path.
+        let path = unsafe { bytes(path) };
+        // SAFETY: libruby holds the interpreter lock meanwhile.
+        unsafe { load_path::expanded(boot, path) };
         set_errno(errno);
     }
     answer
