@@ -9,7 +9,7 @@ class PatchesTest < Minitest::Test
 
   parallelize_me!
 
-  # Reads everything in every way that the pack knows, what `$between` says in between, and all again.
+  # Reads everything in every way that the pack knows, does as `$between` says, and reads it again.
   MAIN = <<~'RUBY'
     require "yaml"
     require "json"
