@@ -54,6 +54,46 @@ fn what_is_stale_is_named() {
 }
 
 #[test]
+fn a_file_that_was_touched_is_read_once_more() {
+    let program = program();
+    build(&program, &program.pack());
+    let text = fs::read_to_string(program.path("lib/a.rb")).unwrap();
+    program.write("lib/a.rb", &text);
+    program.age();
+    let compiled = |options: &[&str]| {
+        let output = program.run(options);
+        stderr(&output).lines().filter(|line| line.contains("changed since: ")).count()
+    };
+    assert_eq!(compiled(&["--explain", "--digest"]), 0);
+    assert_eq!(compiled(&["--explain"]), 0, "the pack has its new stamp");
+}
+
+#[test]
+fn a_build_that_is_interrupted_leaves_nothing() {
+    use std::os::unix::process::CommandExt;
+    let program = program();
+    program.write("main.rb", "require 'a'\n$stdout.sync = true\nputs 'ready'\nsleep\n");
+    for signal in ["TERM", "INT"] {
+        let mut command = thruway();
+        command.args(["pack", "build", "-o"]).arg(program.pack()).args(["--", "ruby", "-I"]);
+        command.arg(program.path("lib")).arg(program.path("main.rb")).process_group(0);
+        let command = command.stdout(std::process::Stdio::piped());
+        let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        // A terminal's goes to all, another to this one.
+        let to = if signal == "INT" { format!("-{}", child.id()) } else { child.id().to_string() };
+        let sent = std::process::Command::new("kill").args(["-s", signal, "--", &to]).status();
+        assert!(sent.unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(2));
+        let left = fs::read_dir(program.pack().parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1, "the program, after {signal}");
+    }
+}
+
+#[test]
 fn a_checkout_with_other_times_uses_the_pack_by_its_digests() {
     let program = program();
     build(&program, &program.pack());

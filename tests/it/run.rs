@@ -147,7 +147,7 @@ fn a_pack_that_cannot_be_used_costs_one_note_at_most() {
         assert!(notes.iter().all(|note| note.starts_with("thruway: note: ")), "{notes:?}");
         notes.len()
     };
-    assert_eq!(one_note(&program.path("missing/a.pack"), &["--frozen"]), 0);
+    assert_eq!(one_note(&program.path("missing/a.pack"), &["--frozen"]), 1, "nothing is frozen");
     assert_eq!(one_note(&program.path("main.rb/a.pack"), &[]), 1, "that is no folder");
     let pack = program.pack();
     program.run(&[]);
@@ -235,9 +235,48 @@ fn other_commands_are_not_touched() {
     assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(7), "out\n", ""));
     let output = thruway().args(["run", "sh", "-c", "kill -9 $$"]).output().unwrap();
     assert_eq!(output.status.signal(), Some(9));
-    let output = thruway().args(["run", "no such command"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no such command"), "{}", stderr(&output));
+    let program = Program::new(&[("main.rb", "")]);
+    let there = program.path("main.rb");
+    for (name, status) in [("no such command", 127), (there.to_str().unwrap(), 126)] {
+        let output = thruway().args(["run", name]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_option_that_is_not_known_is_no_command() {
+    for verb in [&["run"][..], &["pack", "build", "-o", "x.pack"]] {
+        let output = thruway().args(verb).args(["--explian", "true", "-x"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("'-- --explian'"), "{}", stderr(&output));
+    }
+    let output = thruway().args(["run", "echo", "--explian", "-x", "--", "y"]).output().unwrap();
+    assert_eq!(stdout(&output), "--explian -x -- y\n");
+}
+
+#[test]
+fn a_run_in_a_run_names_the_gem_once() {
+    let script = "puts ENV.values_at('RUBYOPT', 'RUBYLIB')";
+    let say = |runs: usize| {
+        let mut command = thruway();
+        let below = [env!("CARGO_BIN_EXE_thruway"), "run", "--"].repeat(runs - 1);
+        command.args(["run", "--"]).args(below).args(["ruby", "-e", script]);
+        let command = command.env("RUBYOPT", "-W1").env("RUBYLIB", "/nowhere");
+        stdout(&command.output().unwrap()).to_owned()
+    };
+    assert!(say(1).contains(" -W1\n") && say(1).ends_with(":/nowhere\n"), "{}", say(1));
+    assert_eq!(say(3), say(1));
+}
+
+#[test]
+fn a_report_is_of_the_ruby_that_was_started() {
+    let main =
+        "puts `ruby -e 'puts 1'`\nif ARGV.empty? then exec('ruby', '-I.', $0, 'again') end\n";
+    let program = Program::new(&[("main.rb", main)]);
+    let report = program.run(&["--explain"]);
+    let count = stderr(&report).matches("features from the pack").count();
+    assert_eq!((count, stdout(&report)), (1, "1\n"), "{}", stderr(&report));
 }
 
 #[test]

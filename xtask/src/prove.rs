@@ -30,6 +30,8 @@ enum Proof {
     Storm,
     /// A pack with a flipped byte changes nothing
     Damage,
+    /// Random edits between look-ups and during them are seen in each mode as it promises
+    Freshness,
     /// Random YAML and JSON files give the same objects
     Documents,
 }

@@ -32,6 +32,16 @@ impl Changes {
         self.are_all = true;
     }
 
+    /// Whether nothing has happened.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.are_all && self.paths.is_empty()
+    }
+
+    /// Whether anything may have happened, anywhere.
+    pub(crate) fn are_all(&self) -> bool {
+        self.are_all
+    }
+
     /// Whether something has happened to what is at `path`, or to a folder above it.
     pub(crate) fn concern(&self, path: &[u8]) -> bool {
         let mut above =

@@ -1,6 +1,5 @@
 //! Which compiled code stands for which source, and when it may be used.
 
-use rustix::fs::{FileType, Stat};
 use thruway_pack::{Entry, Stamp};
 
 /// What Ruby would say while it compiles, as far as it can be switched off.
@@ -17,6 +16,10 @@ pub struct Warnings {
 
 /// Set if the path runs through no link, so that it is its own real path.
 const IS_REAL: u32 = 1 << 16;
+/// Set if the file has no access list, so that its mode says who may read it.
+const HAS_PLAIN_RIGHTS: u32 = 1 << 17;
+/// Set if everybody may read the file.
+const IS_OPEN: u32 = 1 << 18;
 
 /// What an entry's flags say of its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,17 +28,30 @@ pub struct CodeFlags {
     pub silent: Warnings,
     /// Whether the feature's path is its own real path.
     pub is_real: bool,
+    /// Whether the file's mode says who may read it, since it has no access list.
+    pub has_plain_rights: bool,
+    /// Whether everybody may read the file.
+    pub is_open: bool,
 }
 
 impl CodeFlags {
     pub(crate) fn to_bits(self) -> u32 {
-        let real = if self.is_real { IS_REAL } else { 0 };
-        u32::from(self.silent.level) | u32::from(self.silent.categories) << 8 | real
+        let bit = |is_set: bool, bit: u32| if is_set { bit } else { 0 };
+        u32::from(self.silent.level)
+            | u32::from(self.silent.categories) << 8
+            | bit(self.is_real, IS_REAL)
+            | bit(self.has_plain_rights, HAS_PLAIN_RIGHTS)
+            | bit(self.is_open, IS_OPEN)
     }
 
     pub(crate) fn from_bits(bits: u32) -> Self {
         let [level, categories, ..] = bits.to_le_bytes();
-        Self { silent: Warnings { level, categories }, is_real: bits & IS_REAL != 0 }
+        Self {
+            silent: Warnings { level, categories },
+            is_real: bits & IS_REAL != 0,
+            has_plain_rights: bits & HAS_PLAIN_RIGHTS != 0,
+            is_open: bits & IS_OPEN != 0,
+        }
     }
 }
 
@@ -112,25 +128,16 @@ impl Sighting {
     }
 }
 
-/// Whether it is certain that `user` can open a regular file with that stat for reading.
-///
-/// A file that only its group may read is not certain: the list of groups is not asked for.
-#[must_use]
-pub fn is_loadable(stat: &Stat, user: u32) -> bool {
-    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let by_owner = stat.st_uid == user && stat.st_mode & 0o400 != 0;
-    let by_others = stat.st_uid != user && stat.st_mode & 0o044 == 0o044;
-    is_regular && (user == 0 || by_owner || by_others)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn flags_are_read_as_they_were_written() {
-        for is_real in [false, true] {
-            let flags = CodeFlags { silent: Warnings { level: 2, categories: 5 }, is_real };
+        for bits in 0..8 {
+            let [is_real, has_plain_rights, is_open] = [1, 2, 4].map(|bit| bits & bit != 0);
+            let silent = Warnings { level: 2, categories: 5 };
+            let flags = CodeFlags { silent, is_real, has_plain_rights, is_open };
             assert_eq!(CodeFlags::from_bits(flags.to_bits()), flags);
         }
     }
@@ -142,19 +149,5 @@ mod tests {
         assert!(Warnings { level: 0, categories: 0 }.within(plain));
         assert!(!Warnings { level: 2, ..plain }.within(plain));
         assert!(!Warnings { categories: 0b11, ..plain }.within(plain));
-    }
-
-    #[test]
-    fn only_what_can_certainly_be_read_is_loadable() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let mut stat = rustix::fs::stat(file.path()).unwrap();
-        (stat.st_uid, stat.st_mode) = (7, 0o100_640);
-        assert!(is_loadable(&stat, 0) && is_loadable(&stat, 7) && !is_loadable(&stat, 8));
-        stat.st_mode = 0o100_644;
-        assert!(is_loadable(&stat, 8));
-        stat.st_mode = 0o100_044;
-        assert!(!is_loadable(&stat, 7));
-        stat.st_mode = 0o040_755;
-        assert!(!is_loadable(&stat, 0));
     }
 }

@@ -1,13 +1,14 @@
 //! What is known of folders: whether a path leads through links, and which names are there.
 //!
-//! A folder is asked about once (one `lstat`), and then again only after [`Folders::forget`]. Its
-//! names come from the pack where its stamp is still the one in the pack; else they are read, once.
+//! A folder is asked about once (one `lstat`), and then again only after [`Folders::forget`]: when this
+//! process may have been told of a change, and some seconds later in any case. Its names come from the pack
+//! where its stamp is still the one in the pack; else they are read, once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use thruway_pack::{Pack, Stamp};
 use xxhash_rust::xxh3::xxh3_64;
@@ -16,11 +17,18 @@ use crate::changes::Changes;
 use crate::kind;
 use crate::listing::{self, Listing, NameKind, Stem};
 use crate::path;
+use crate::rights;
 
 /// A folder with more names is not listed: reading it would cost more than it can save.
 const NAMES_MAX: usize = 1 << 16;
 /// As many links as the kernel follows in one path (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
+
+/// After so long a pause nothing is believed that nobody has said anything about: who changed it may have
+/// told this process in a way that is not seen (a file, a library of C). A boot makes no such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// For so long a folder is believed without a pause.
+const BELIEVED_MAX: Duration = Duration::from_secs(30);
 
 /// The place of a folder in the table. It stays the same for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +46,12 @@ pub struct Folders {
     now: u32,
     /// Folders that were checked before are checked again.
     valid_since: u32,
+    /// When that was.
+    forgotten: Instant,
+    /// When anything was asked last.
+    asked: Instant,
+    /// What this process has been told when it was.
+    news: u64,
     /// What a frozen pack is not believed about.
     changes: Changes,
     /// How often the disk was asked, for reports.
@@ -55,6 +69,10 @@ struct Folder {
     read_ns: i64,
     /// Whether this process has made, moved or removed something in it: no pack knows of that.
     is_ours: bool,
+    /// Whether its mode lets everybody search it.
+    is_open: bool,
+    /// Whether this process may search it, once that was asked.
+    may_search: Option<bool>,
 }
 
 impl Folder {
@@ -104,6 +122,8 @@ pub(crate) struct Known<'a> {
     pub(crate) stamp: Stamp,
     /// Its names, if they were read and cannot have changed within the stamp since.
     pub(crate) names: Option<&'a [u8]>,
+    /// Whether everybody may search it and all folders above it, as far as modes say.
+    pub(crate) is_open: bool,
     /// Whether the pack does not hold it, or other names.
     pub(crate) is_news: bool,
 }
@@ -119,6 +139,9 @@ impl Folders {
             folders: Vec::new(),
             now: 1,
             valid_since: 1,
+            forgotten: Instant::now(),
+            asked: Instant::now(),
+            news: 0,
             changes: Changes::default(),
             lookups: 0,
         }
@@ -128,6 +151,19 @@ impl Folders {
     pub fn forget(&mut self) {
         self.now += 1;
         self.valid_since = self.now;
+        self.forgotten = Instant::now();
+    }
+
+    /// Forgets what may not be so any more: this process has been told something since, or was told
+    /// nothing for long.
+    pub(crate) fn mind(&mut self, news: u64) {
+        let now = Instant::now();
+        let has_paused = now - self.asked >= PAUSE_MAX || now - self.forgotten >= BELIEVED_MAX;
+        self.asked = now;
+        if self.news != news || has_paused {
+            self.news = news;
+            self.forget();
+        }
     }
 
     /// This process has made, moved or removed something, and nobody knows what.
@@ -140,10 +176,10 @@ impl Folders {
 
     /// Looks with fresh eyes: every folder that `look` needs is checked again, and no other.
     pub fn afresh<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
-        let valid_since = self.valid_since;
+        let (valid_since, forgotten) = (self.valid_since, self.forgotten);
         self.forget();
         let seen = look(self);
-        self.valid_since = valid_since;
+        (self.valid_since, self.forgotten) = (valid_since, forgotten);
         seen
     }
 
@@ -157,7 +193,7 @@ impl Folders {
             self.forget();
         }
         if self.is_frozen {
-            self.changes.add(path);
+            self.edited(path);
         }
         let Some((parent, _)) = path::split(path) else { return };
         // A frozen pack would be believed when the folder is asked about for the first time.
@@ -174,10 +210,51 @@ impl Folders {
         }
     }
 
-    /// Whether this process may have made, moved or removed what is at a clean path, so that a frozen
-    /// pack says nothing of it.
-    pub(crate) fn has_changed(&self, path: &[u8]) -> bool {
-        self.changes.concern(path)
+    /// This process has changed what is at a clean path, or moved it. A folder or a link that the pack
+    /// knows may stand for any number of paths.
+    pub(crate) fn edited(&mut self, path: &[u8]) {
+        let is_known = |kind| self.pack.is_some_and(|pack| pack.find(kind, path).is_some());
+        if is_known(kind::FOLDER) || is_known(kind::ALIAS) {
+            self.changes.add_all();
+        } else {
+            self.changes.add(path);
+        }
+    }
+
+    /// Whether the pack is believed about what is at a clean path, without asking: it is frozen, this
+    /// process has changed nothing there, and it may look there.
+    pub(crate) fn is_frozen_at(&mut self, path: &[u8]) -> bool {
+        if !self.is_frozen() {
+            return false;
+        }
+        let Some((folder, name)) = path::split(path) else { return false };
+        let id = self.id(folder);
+        if !self.changes.is_empty() {
+            let real = self.real_path(id).map(|real| path::join(real, name));
+            let is_changed = self.changes.concern(path);
+            if is_changed || real.is_none_or(|real| self.changes.concern(&real)) {
+                return false;
+            }
+        }
+        self.may_search(id)
+    }
+
+    /// Whether the pack is believed without asking the disk, as far as nothing was changed.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen && !self.changes.are_all()
+    }
+
+    /// Whether this process may search a folder that a frozen pack knows; asked once.
+    fn may_search(&mut self, id: FolderId) -> bool {
+        let folder = &self.folders[id.0 as usize];
+        if let Some(may_search) = folder.may_search {
+            return may_search;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::FOLDER, &folder.path));
+        let is_open = entry.is_some_and(|entry| entry.flags() & kind::OPEN != 0);
+        let may_search = is_open || rights::may_search(&folder.path);
+        self.folders[id.0 as usize].may_search = Some(may_search);
+        may_search
     }
 
     /// The folder at a clean path.
@@ -195,8 +272,15 @@ impl Folders {
             names: Names::NotRead,
             read_ns: 0,
             is_ours: false,
+            is_open: false,
+            may_search: None,
         });
         id
+    }
+
+    /// The path by which the folder is known.
+    pub(crate) fn path(&self, id: FolderId) -> &[u8] {
+        &self.folders[id.0 as usize].path
     }
 
     /// The folder's path without links; `None` if it is not a folder.
@@ -288,9 +372,20 @@ impl Folders {
                 real_path: &real.path,
                 stamp: folder.stamp,
                 names,
+                is_open: self.is_open(&folder.path),
                 is_news: false,
             };
             Some(Known { is_news: self.is_news(&known), ..known })
+        })
+    }
+
+    /// Whether the folder and all those above it let everybody search them.
+    fn is_open(&self, path: &[u8]) -> bool {
+        let mut above =
+            std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
+        above.all(|path| {
+            let id = self.ids.get(path);
+            id.is_some_and(|id| self.folders[id.0 as usize].is_open)
         })
     }
 
@@ -358,14 +453,14 @@ impl Folders {
             Err(_) => return State::Unknown,
         };
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => self.state_of_folder(id, &path, Stamp::of(&stat), links),
+            FileType::Directory => self.state_of_folder(id, &path, &stat, links),
             FileType::Symlink if links < LINKS_MAX => self.follow(&path, links + 1),
             _ => State::Unknown,
         }
     }
 
     /// A folder that is not a link itself may still lie below one.
-    fn state_of_folder(&mut self, id: FolderId, path: &[u8], stamp: Stamp, links: u32) -> State {
+    fn state_of_folder(&mut self, id: FolderId, path: &[u8], stat: &Stat, links: u32) -> State {
         if let Some((parent, name)) = path::split(path) {
             let parent = self.id(parent);
             self.check(parent, links);
@@ -378,7 +473,9 @@ impl Folders {
                 other => return other,
             }
         }
+        let stamp = Stamp::of(stat);
         let folder = &mut self.folders[id.0 as usize];
+        folder.is_open = rights::is_open_folder(stat);
         // Names that were read a moment after a change may lack the next one.
         let may_lack = matches!(folder.names, Names::Read(_)) && stamp.is_racy(folder.read_ns);
         if folder.stamp != stamp || may_lack {
@@ -474,7 +571,9 @@ fn kind_of(file_type: FileType) -> NameKind {
     }
 }
 
-pub(crate) fn now_ns() -> i64 {
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

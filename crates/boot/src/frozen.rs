@@ -10,48 +10,46 @@ use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::folders::read_folder;
 use crate::kind;
+use crate::learned::{after_nul, is_current};
 use crate::listing::{Listing, NameKind};
 use crate::path;
 
-/// The first thing that is not as the pack says; `None` if every folder is as it was (it has its time,
-/// or the same names and in them features of the same size and time), and every path that ran through
-/// links still leads to the same place.
+/// The first thing that is not as the pack says; `None` if every folder is as it was (it has its stamp, or
+/// the same names and in them features with their stamps), every document has its stamp, and every path
+/// that ran through links still leads to the same place.
 ///
-/// A time that was cut to whole seconds is right as well, since image layers keep no more. Names are
-/// read where the time differs, because whoever puts a pack into a folder changes that one's time.
+/// Names are read where a folder's stamp differs, because whoever puts a pack into a folder changes that
+/// one's. A stamp has a change time, which no program sets, and an inode: what was unpacked over a
+/// release shows, whatever times it has been given. A file that is edited in place does not: its folder
+/// stays as it was.
 pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]> {
     let folders = pack.entries().filter(|entry| entry.kind() == kind::FOLDER);
     let (listed, others): (Vec<_>, Vec<_>) =
         folders.partition(|entry| entry.flags() & kind::LISTED != 0);
-    let (same, changed): (Vec<_>, Vec<_>) = listed.into_iter().partition(has_its_time);
+    let (same, changed): (Vec<_>, Vec<_>) =
+        listed.into_iter().partition(|entry| has_its_stamp(entry, FileType::Directory));
     let same: HashSet<_> = same.iter().map(Entry::name).collect();
     let is_in_same =
         |path: &[u8]| path::split(path).is_some_and(|(folder, _)| same.contains(folder));
     let is_right = |entry: &Entry<'_>| match entry.kind() {
         kind::ALIAS => leads_to_its_place(entry),
-        kind::FEATURE => is_in_same(entry.name()) || has_its_size_and_time(entry),
+        kind::FEATURE => is_in_same(entry.name()) || has_its_stamp(entry, FileType::RegularFile),
+        // Files that nothing lists, and few.
+        kind::YAML => is_current(entry),
         _ => true,
     };
     let is_folder = |entry: &Entry<'_>| stamp(entry.name(), FileType::Directory).is_some();
     let gone = others.into_iter().find(|entry| !is_folder(entry));
     let gone = gone.or_else(|| changed.into_iter().find(|entry| !has_its_names(entry, place)));
     let first = gone.or_else(|| pack.entries().find(|entry| !is_right(entry)));
-    first.map(|entry| entry.name())
+    first.map(|entry| match entry.kind() {
+        kind::YAML => after_nul(entry.name()),
+        _ => entry.name(),
+    })
 }
 
-/// A folder's size says nothing.
-fn has_its_time(entry: &Entry<'_>) -> bool {
-    stamp(entry.name(), FileType::Directory).is_some_and(|now| is_same_time(now, entry.stamp()))
-}
-
-fn has_its_size_and_time(feature: &Entry<'_>) -> bool {
-    stamp(feature.name(), FileType::RegularFile)
-        .is_some_and(|now| is_same_time(now, feature.stamp()) && now.size == feature.stamp().size)
-}
-
-fn is_same_time(now: Stamp, then: Stamp) -> bool {
-    let (now, then) = (now.mtime_ns, then.mtime_ns);
-    now == then || now == then - then.rem_euclid(1_000_000_000)
+fn has_its_stamp(entry: &Entry<'_>, file_type: FileType) -> bool {
+    stamp(entry.name(), file_type).is_some_and(|now| now == entry.stamp())
 }
 
 /// The stamp of what is at a path, if it is of that type.
@@ -195,15 +193,26 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_lost_its_fraction_is_right() {
+    fn times_that_were_set_back_hide_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
+        let (folder, file) = (folder.path(), folder.path().join("a.rb"));
+        std::fs::write(&file, "1").unwrap();
+        set_time(folder, 7);
+        set_time(&file, 7);
+        let mut builder = Builder::new(b"");
         let bytes = pack_of(folder);
         let pack = Pack::from_bytes(&bytes).unwrap();
-        let stat = fs::stat(folder).unwrap();
-        std::fs::write(folder.join("a.rb"), "").unwrap();
-        assert!(!is_unchanged(&pack, Path::new("/a.pack")));
-        set_time(folder, stat.st_mtime);
+        pack.entries().for_each(|entry| builder.keep(&entry));
+        let stamp = Stamp::of(&fs::stat(&file).unwrap());
+        let name = file.as_os_str().as_bytes();
+        builder.insert(kind::FEATURE, name, thruway_pack::Item::new(stamp, Vec::new()));
+        let bytes = builder.finish(0).unwrap();
+        let pack = Pack::from_bytes(&bytes).unwrap();
         assert!(is_unchanged(&pack, Path::new("/a.pack")));
+        std::fs::write(folder.join("new"), "2").unwrap();
+        std::fs::rename(folder.join("new"), &file).unwrap();
+        set_time(&file, 7);
+        set_time(folder, 7);
+        assert!(!is_unchanged(&pack, Path::new("/a.pack")));
     }
 }

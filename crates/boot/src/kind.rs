@@ -13,12 +13,15 @@ pub const DIGEST: u32 = 4;
 pub const SCRIPT: u32 = 5;
 /// What a YAML file says: named by how it is read, a NUL, and its path; its data is a
 /// [document](crate::document), or empty if what it says cannot be kept.
-pub const YAML: u32 = 6;
-/// What a JSON text says: named by how it is read, a NUL, and its digest; its data is a document.
-pub const JSON: u32 = 7;
+pub const YAML: u32 = 8;
+/// What a JSON text says: named by how it is read, a NUL, and its digest; its data is the path of the
+/// file that it was seen in, a NUL, and a document. The stamp is that file's.
+pub const JSON: u32 = 9;
 
 /// A folder whose names are in the entry; without it only that it is a folder is known.
 pub const LISTED: u32 = 1;
+/// A folder that everybody may search, as all those above it.
+pub const OPEN: u32 = 2;
 
 /// The kind in words, for people.
 #[must_use]

@@ -6,11 +6,18 @@ use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
 
 use crate::code::CodeFlags;
-use crate::folders::Folders;
+use crate::folders::{Folders, now_ns};
 use crate::kind;
+use crate::{path, rights};
 
 /// Most bytes of compiled code that one boot keeps for its pack: it is held in memory till the end.
 const LEARNED_BYTES_MAX: usize = 256 << 20;
+
+/// Most documents of one file that a pack takes over from an older one: it may be read in other ways.
+const DOCUMENTS_OF_A_FILE_MAX: usize = 8;
+
+/// How long the digest at the end of a JSON document's name is.
+const DIGEST_BYTES: usize = 16;
 
 /// What was compiled because the pack did not have it.
 #[derive(Debug, Default)]
@@ -18,10 +25,21 @@ pub struct Learned {
     features: HashMap<Vec<u8>, Feature>,
     /// By path: digest and code in one.
     scripts: HashMap<Vec<u8>, Vec<u8>>,
-    /// By kind and name.
-    documents: HashMap<(u32, Vec<u8>), (Stamp, Vec<u8>)>,
+    documents: HashMap<DocumentKey, Document>,
+    /// Features whose file has another stamp now, and the same content.
+    touched: HashMap<Vec<u8>, Stamp>,
     bytes: usize,
     has_been_written: bool,
+}
+
+/// The kind, and the file with how it is read.
+type DocumentKey = (u32, Vec<u8>);
+
+#[derive(Debug)]
+struct Document {
+    name: Vec<u8>,
+    stamp: Stamp,
+    data: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -40,8 +58,8 @@ pub struct Compiled {
     pub path: Vec<u8>,
     /// The stamp before and after Ruby read it.
     pub stamp: Stamp,
-    /// When it was compiled, in nanoseconds since 1970.
-    pub compiled_ns: i64,
+    /// When Ruby began to read it, in nanoseconds since 1970.
+    pub read_ns: i64,
     /// Under which warnings it compiled in silence.
     pub flags: CodeFlags,
     /// The real path, if it is another one.
@@ -56,8 +74,8 @@ impl Learned {
     /// Keeps the feature for the next pack, unless its file may have changed within its stamp, or too
     /// much has been learned already.
     pub fn add(&mut self, compiled: Compiled) {
-        let Compiled { path, stamp, compiled_ns, flags, real_path, code, digest } = compiled;
-        if !stamp.is_racy(compiled_ns) && self.has_room(code.len()) {
+        let Compiled { path, stamp, read_ns, flags, real_path, code, digest } = compiled;
+        if !stamp.is_racy(read_ns) && self.has_room(code.len()) {
             self.features.insert(path, Feature { stamp, flags, real_path, code, digest });
         }
     }
@@ -69,17 +87,48 @@ impl Learned {
         }
     }
 
+    /// Keeps the new stamp of a feature whose content is as it was, so that it need not be read again.
+    pub fn add_touched(&mut self, path: &[u8], stamp: Stamp) {
+        if !stamp.is_racy(now_ns()) {
+            self.touched.insert(path.to_vec(), stamp);
+        }
+    }
+
     /// Keeps what a file says.
     pub fn add_document(&mut self, kind: u32, name: Vec<u8>, stamp: Stamp, data: Vec<u8>) {
-        if self.has_room(data.len()) {
-            self.documents.insert((kind, name), (stamp, data));
+        self.put_document((kind, name.clone()), Document { name, stamp, data });
+    }
+
+    /// Keeps what the JSON text with that digest says, in the place of an earlier text of the same file.
+    pub fn add_json(
+        &mut self,
+        path: &[u8],
+        variant: &[u8],
+        digest: [u8; 16],
+        stamp: Stamp,
+        document: &[u8],
+    ) {
+        let name = [variant, &digest].join(&0);
+        let data = [path, document].join(&0);
+        let key = (kind::JSON, [variant, path].join(&0));
+        self.put_document(key, Document { name, stamp, data });
+    }
+
+    fn put_document(&mut self, key: DocumentKey, document: Document) {
+        let old = self.documents.get(&key).map_or(0, |old| old.data.len());
+        self.bytes -= old;
+        if self.has_room(document.data.len()) {
+            self.documents.insert(key, document);
+        } else {
+            self.bytes += old;
         }
     }
 
     /// Whether nothing was learned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.features.is_empty() && self.scripts.is_empty() && self.documents.is_empty()
+        let is_empty = self.features.is_empty() && self.scripts.is_empty();
+        is_empty && self.documents.is_empty() && self.touched.is_empty()
     }
 
     /// It is in a pack now, and needs no memory.
@@ -115,9 +164,52 @@ impl Learned {
         for (path, script) in &self.scripts {
             builder.insert(kind::SCRIPT, &path[..], Item::new(Stamp::default(), &script[..]));
         }
-        for ((kind, name), (stamp, data)) in &self.documents {
-            builder.insert(*kind, &name[..], Item::new(*stamp, &data[..]));
+        for ((kind, _), document) in &self.documents {
+            let item = Item::new(document.stamp, &document.data[..]);
+            builder.insert(*kind, &document.name[..], item);
         }
+    }
+
+    /// Takes over what an older pack holds and is still right. Of the documents of one file a few are
+    /// taken: how it is read may differ each time.
+    pub fn keep<'a>(&self, pack: &Pack<'a>, builder: &mut Builder<'a>) {
+        let mut documents: HashMap<DocumentKey, usize> = HashMap::new();
+        for (kind, key) in self.documents.keys() {
+            *documents.entry((*kind, after_nul(key).to_vec())).or_default() += 1;
+        }
+        for entry in pack.entries() {
+            let stamp = self.touched.get(entry.name()).copied();
+            if let (Some(stamp), kind::FEATURE | kind::DIGEST) = (stamp, entry.kind()) {
+                builder.keep_as(&entry, stamp);
+                continue;
+            }
+            if !is_current(&entry) || self.replaces(&entry) {
+                continue;
+            }
+            let count = match entry.kind() {
+                kind::YAML => Some(after_nul(entry.name())),
+                kind::JSON => entry.data().and_then(split_at_nul).map(|(path, _)| path),
+                _ => None,
+            };
+            let count =
+                count.map(|path| documents.entry((entry.kind(), path.to_vec())).or_default());
+            if count.as_ref().is_none_or(|count| **count < DOCUMENTS_OF_A_FILE_MAX) {
+                builder.keep(&entry);
+            }
+            count.into_iter().for_each(|count| *count += 1);
+        }
+    }
+
+    /// Whether another text of the same JSON file was learned.
+    fn replaces(&self, entry: &Entry<'_>) -> bool {
+        let path = match entry.kind() {
+            kind::JSON => entry.data().and_then(split_at_nul).map(|(path, _)| path),
+            _ => None,
+        };
+        let variant = entry.name().get(..entry.name().len().saturating_sub(DIGEST_BYTES + 1));
+        path.zip(variant).is_some_and(|(path, variant)| {
+            self.documents.contains_key(&(kind::JSON, [variant, path].join(&0)))
+        })
     }
 }
 
@@ -128,23 +220,30 @@ pub fn has_news(folders: &Folders) -> bool {
 
 /// Puts all folders that are known into a pack.
 pub fn put_folders<'a>(folders: &'a Folders, builder: &mut Builder<'a>) {
+    let mut access_lists = HashMap::new();
     for known in folders.known() {
         if known.path != known.real_path {
             let item = Item::new(Stamp::default(), known.real_path);
             builder.insert(kind::ALIAS, known.path, item);
             continue;
         }
+        let is_open = known.is_open && !listed_above(&mut access_lists, known.path);
         let flags = if known.names.is_some() { kind::LISTED } else { 0 };
+        let flags = if is_open { flags | kind::OPEN } else { flags };
         let item = Item::new(known.stamp, known.names.unwrap_or_default()).flags(flags);
         builder.insert(kind::FOLDER, known.path, item);
     }
 }
 
-/// Takes over what an older pack holds and is still right.
-pub fn keep<'a>(pack: &Pack<'a>, builder: &mut Builder<'a>) {
-    for entry in pack.entries().filter(is_current) {
-        builder.keep(&entry);
+/// Whether the folder or one above it has an access list, which may deny what its mode grants.
+fn listed_above<'a>(known: &mut HashMap<&'a [u8], bool>, path: &'a [u8]) -> bool {
+    if let Some(is_listed) = known.get(path) {
+        return *is_listed;
     }
+    let above = path::split(path).is_some_and(|(folder, _)| listed_above(known, folder));
+    let is_listed = above || rights::has_access_list(path);
+    known.insert(path, is_listed);
+    is_listed
 }
 
 /// Whether an entry's file is still the one it was made from, as far as that can be seen.
@@ -157,9 +256,11 @@ pub fn is_current(entry: &Entry<'_>) -> bool {
         // That it is a folder is all that is known of it.
         kind::FOLDER if entry.flags() & kind::LISTED == 0 => is_folder(entry.name()),
         kind::FEATURE | kind::FOLDER => is_stamped(entry.name(), AtFlags::SYMLINK_NOFOLLOW),
-        kind::YAML => is_stamped(path_of_document(entry.name()), AtFlags::empty()),
-        // A text without a file.
-        kind::JSON => true,
+        kind::YAML => is_stamped(after_nul(entry.name()), AtFlags::empty()),
+        kind::JSON => {
+            let path = entry.data().and_then(split_at_nul).map(|(path, _)| path);
+            path.is_some_and(|path| is_stamped(path, AtFlags::empty()))
+        }
         // Checked where it is used; it goes with its path.
         _ => stat(entry.name(), AtFlags::empty()).is_some(),
     }
@@ -170,7 +271,85 @@ fn is_folder(path: &[u8]) -> bool {
     stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
-/// What follows the NUL in a document's name.
-fn path_of_document(name: &[u8]) -> &[u8] {
-    name.splitn(2, |byte| *byte == 0).nth(1).unwrap_or_default()
+/// What follows the first NUL: of a document's name, its path.
+pub(crate) fn after_nul(name: &[u8]) -> &[u8] {
+    split_at_nul(name).map(|(_, rest)| rest).unwrap_or_default()
+}
+
+/// What comes before the first NUL, and what follows it.
+pub fn split_at_nul(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == 0)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp { size: 1, mtime_ns: 2, ctime_ns: 3, inode: 4 };
+
+    fn stamp_of(path: &std::path::Path) -> Stamp {
+        Stamp::of(&fs::stat(path).unwrap())
+    }
+
+    /// The names of the documents in a pack of what was learned, with what is kept of an older one.
+    fn documents(learned: &Learned, older: &[u8]) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut builder = Builder::new(b"");
+        learned.put_into(&mut builder);
+        let older = Pack::from_bytes(older);
+        if let Ok(pack) = &older {
+            learned.keep(pack, &mut builder);
+        }
+        let bytes = builder.finish(0).unwrap();
+        let names = Pack::from_bytes(&bytes).unwrap();
+        (names.entries().map(|entry| entry.name().to_vec()).collect(), bytes)
+    }
+
+    #[test]
+    fn a_json_file_that_is_written_again_and_again_has_one_entry() {
+        let mut learned = Learned::default();
+        for number in 0..1000_u16 {
+            let digest = [number.to_le_bytes(); 8].concat().try_into().unwrap();
+            learned.add_json(b"/a.json", b"parse", digest, STAMP, &[0; 1000]);
+        }
+        assert_eq!(learned.documents.len(), 1);
+        assert!(learned.bytes < 2000, "{} bytes", learned.bytes);
+    }
+
+    #[test]
+    fn a_json_entry_goes_with_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        std::fs::write(&path, "1").unwrap();
+        let name = path.as_os_str().as_encoded_bytes();
+        let mut learned = Learned::default();
+        learned.add_json(name, b"parse", [1; 16], stamp_of(&path), b"1");
+        let (names, bytes) = documents(&learned, b"");
+        assert_eq!(names.len(), 1);
+        assert_eq!(documents(&Learned::default(), &bytes).0, names, "nothing has changed");
+        let mut again = Learned::default();
+        again.add_json(name, b"parse", [2; 16], stamp_of(&path), b"2");
+        assert_eq!(documents(&again, &bytes).0.len(), 1, "another text of the same file");
+        std::fs::write(&path, "22").unwrap();
+        assert!(documents(&Learned::default(), &bytes).0.is_empty(), "it has changed");
+        std::fs::remove_file(&path).unwrap();
+        assert!(documents(&Learned::default(), &bytes).0.is_empty(), "it is gone");
+    }
+
+    #[test]
+    fn a_file_that_is_read_in_ever_new_ways_has_a_few_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yml");
+        std::fs::write(&path, "a: 1").unwrap();
+        let mut bytes = Vec::new();
+        for number in 0..100 {
+            let mut learned = Learned::default();
+            let name =
+                [format!("way {number}").as_bytes(), path.as_os_str().as_encoded_bytes()].join(&0);
+            learned.add_document(kind::YAML, name.clone(), stamp_of(&path), vec![1]);
+            let (names, pack) = documents(&learned, &bytes);
+            assert!(names.contains(&name) && names.len() <= DOCUMENTS_OF_A_FILE_MAX, "{number}");
+            bytes = pack;
+        }
+    }
 }

@@ -24,9 +24,11 @@ pub mod options;
 pub mod path;
 pub mod place;
 pub mod report;
+mod rights;
 
 pub use boot::{Boot, Known, Look, read};
 pub use code::{Reason, Sighting, Warnings};
+pub use folders::now_ns;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use place::Surroundings;

@@ -24,14 +24,18 @@ pub enum Resolution {
 
 impl LoadPath {
     /// The load path with these entries; `None` for one that is not a plain string.
+    ///
+    /// Ruby takes the real path of an entry when it expands its load path, and keeps that until the load
+    /// path is changed: an entry that is a link still means the same folder when the link leads elsewhere.
     pub fn new<'a>(
         folders: &mut Folders,
         entries: impl IntoIterator<Item = Option<&'a [u8]>>,
     ) -> Self {
         let base = |entry: Option<&[u8]>| {
-            entry
-                .filter(|path| path::is_clean(path) && path.is_ascii())
-                .map(|path| folders.id(path))
+            let path = entry.filter(|path| path::is_clean(path) && path.is_ascii())?;
+            let id = folders.id(path);
+            let real = folders.real_path(id).map(<[u8]>::to_vec);
+            Some(real.map_or(id, |real| folders.id(&real)))
         };
         Self { bases: entries.into_iter().map(base).collect() }
     }
@@ -99,10 +103,10 @@ fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     }
 }
 
-/// Ruby names a feature by the real path of its base.
-fn found(folders: &mut Folders, base: FolderId, name: &[u8]) -> Resolution {
-    match folders.real_path(base) {
-        Some(real) if real.is_ascii() => Resolution::Found(path::join(real, name)),
+/// Ruby names a feature by the path of its base, which was a real one when the load path was expanded.
+fn found(folders: &Folders, base: FolderId, name: &[u8]) -> Resolution {
+    match folders.path(base) {
+        path if path.is_ascii() => Resolution::Found(path::join(path, name)),
         _ => Resolution::Unknown,
     }
 }

@@ -3,6 +3,9 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+/// Before the number of the process that gives the report.
+const EXPLAINED: &str = "explained-process-";
+
 /// The parts that can be left out one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Part {
@@ -61,6 +64,8 @@ pub struct Options {
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.
     pub explain: bool,
+    /// The process of which the report is, once one has begun; programs that it starts give none.
+    pub explained_process: Option<u32>,
     /// Ruby collects no garbage until the program has asked for that many megabytes.
     pub gc_after_mb: Option<u32>,
     /// Everything is left to Ruby.
@@ -82,6 +87,9 @@ impl Options {
                 "digest" => options.trust = Trust::Digest,
                 "frozen" => options.trust = Trust::Frozen,
                 "trust-image" => options.trust = Trust::Image,
+                word if word.starts_with(EXPLAINED) => {
+                    options.explained_process = word[EXPLAINED.len()..].parse().ok();
+                }
                 word if word.starts_with("gc-after-") => {
                     options.gc_after_mb = word["gc-after-".len()..].parse().ok();
                 }
@@ -109,6 +117,7 @@ impl Options {
         words.extend(self.without.iter().map(|part| format!("without-{}", part.name())));
         words.extend(self.gc_after_mb.map(|megabytes| format!("gc-after-{megabytes}")));
         words.extend(self.explain.then(|| "explain".to_owned()));
+        words.extend(self.explained_process.map(|process| format!("{EXPLAINED}{process}")));
         words.extend(self.off.then(|| "off".to_owned()));
         words.join(",")
     }
@@ -138,8 +147,14 @@ mod tests {
     fn options_are_read_as_they_were_written() {
         for trust in [Trust::Validated, Trust::Digest, Trust::Frozen, Trust::Image] {
             let (without, gc_after_mb) = (Part::ALL.to_vec(), Some(64));
-            let options =
-                Options { trust, without, gc_after_mb, explain: true, ..Options::default() };
+            let options = Options {
+                trust,
+                without,
+                gc_after_mb,
+                explain: true,
+                explained_process: Some(7),
+                ..Options::default()
+            };
             assert_eq!(read(&options.words()), options);
         }
         assert_eq!(Options::default().words(), "");

@@ -1,7 +1,9 @@
 //! Where an application's pack is kept.
 
 use std::ffi::OsString;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -45,20 +47,34 @@ impl Surroundings {
     /// The pack of the application in `folder`, for a program of that identity.
     ///
     /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
-    /// do; else in the user's cache. The identity is part of the name, so that two versions of Ruby
+    /// do, and one that is not everybody's (`/tmp`, of an application in `/`); else in the user's cache,
+    /// if that is this user's. The identity is part of the name, so that two versions of Ruby
     /// do not take turns at replacing one file. `None` without a folder to keep it in.
     #[must_use]
     pub fn pack(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
         let program = xxh3_64(identity);
         let own = folder.join("tmp");
-        if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir()) {
+        if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir() && !is_shared(&stat)) {
             return Some(own.join(format!("cache/thruway/{program:016x}.thruway-pack")));
         }
         let home = self.home.as_ref().map(|home| home.join(".cache"));
-        let cache = self.cache_home.clone().or(home)?.join("thruway");
+        let cache = self.cache_home.clone().or(home).filter(|cache| is_own(cache))?.join("thruway");
         let application = xxh3_64(folder.as_os_str().as_bytes());
         Some(cache.join(format!("{application:016x}-{program:016x}.thruway-pack")))
     }
+}
+
+/// Whether everybody may put files there.
+fn is_shared(stat: &Metadata) -> bool {
+    stat.mode() & 0o002 != 0
+}
+
+/// Whether a folder, or the nearest one above that is there, is this user's: root may run with another
+/// user's `HOME`.
+fn is_own(folder: &Path) -> bool {
+    let stat = folder.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
+    let user = rustix::process::geteuid().as_raw();
+    stat.is_some_and(|stat| stat.uid() == user)
 }
 
 fn is_file(path: &Path) -> bool {
@@ -68,6 +84,8 @@ fn is_file(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn the_application_is_the_nearest_marked_folder() {
@@ -88,13 +106,26 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let none = Surroundings::default();
         assert_eq!(none.pack(folder.path(), b"a"), None);
-        let home = Surroundings { home: Some("/home/a".into()), ..Surroundings::default() };
+        let user = tempfile::tempdir().unwrap();
+        let home = Surroundings { home: Some(user.path().into()), ..Surroundings::default() };
         let pack = home.pack(folder.path(), b"a").unwrap();
-        assert!(pack.starts_with("/home/a/.cache/thruway"), "{pack:?}");
+        assert!(pack.starts_with(user.path().join(".cache/thruway")), "{pack:?}");
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
         let pack = home.pack(folder.path(), b"a").unwrap();
         assert!(pack.starts_with(folder.path().join("tmp/cache/thruway")), "{pack:?}");
         assert_ne!(home.pack(folder.path(), b"b").unwrap(), pack);
+    }
+
+    #[test]
+    fn a_folder_that_everybody_may_write_keeps_no_pack() {
+        let (folder, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let tmp = folder.path().join("tmp");
+        std::fs::create_dir(&tmp).unwrap();
+        std::fs::set_permissions(&tmp, Permissions::from_mode(0o1777)).unwrap();
+        let home = Surroundings { home: Some(user.path().into()), ..Surroundings::default() };
+        let pack = home.pack(folder.path(), b"a").unwrap();
+        assert!(pack.starts_with(user.path()), "{pack:?}");
+        assert!(home.pack(Path::new("/"), b"a").unwrap().starts_with(user.path()));
     }
 
     #[test]

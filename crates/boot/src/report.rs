@@ -1,10 +1,11 @@
 //! What came from the pack and what did not, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::code::Reason;
+use crate::options::Part;
 
 /// Most features that a report names one by one.
 const NAMED_MAX: usize = 10_000;
@@ -42,6 +43,7 @@ pub struct Counts {
     /// Times a file was asked for its stamp.
     pub stats: Count,
     reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
+    left_parts: Mutex<BTreeSet<(&'static str, String)>>,
 }
 
 impl Counts {
@@ -52,6 +54,13 @@ impl Counts {
         let names = reasons.entry(reason).or_default();
         if keep_name && names.len() < NAMED_MAX {
             names.push(path.to_vec());
+        }
+    }
+
+    /// A part was left to Ruby at least once, since something is not the library's own.
+    pub fn left_part(&self, part: Part, change: String) {
+        if let Ok(mut left) = self.left_parts.try_lock() {
+            left.insert((part.name(), change));
         }
     }
 
@@ -76,6 +85,13 @@ impl Counts {
                     let name = String::from_utf8_lossy(name);
                     report.push_str(&format!("thruway: {}: {name}\n", reason.words()));
                 }
+            }
+        }
+        if let Ok(left) = self.left_parts.try_lock() {
+            for (part, change) in left.iter() {
+                let line =
+                    format!("thruway: {part} was left to Ruby, since {change} is not its own\n");
+                report.push_str(&line);
             }
         }
         report

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
 
@@ -75,9 +76,27 @@ impl Gem {
             [OsStr::new("-r"), &file, OsStr::new(" -r"), &file].into_iter().collect::<OsString>();
         let extensions: Vec<_> = self.extensions.iter().map(|folder| folder.as_os_str()).collect();
         command
-            .env("RUBYLIB", joined(&library, ":", std::env::var_os("RUBYLIB")))
-            .env("RUBYOPT", joined(&words, " ", std::env::var_os("RUBYOPT")))
+            .env("RUBYLIB", joined(&library, ":", self.without_own("RUBYLIB", b':')))
+            .env("RUBYOPT", joined(&words, " ", self.without_own("RUBYOPT", b' ')))
             .env("THRUWAY_EXTENSIONS", extensions.join(OsStr::new(":")))
+    }
+}
+
+impl Gem {
+    /// A variable without what `thruway run` has put there around this one.
+    fn without_own(&self, variable: &str, separator: u8) -> Option<OsString> {
+        let value = std::env::var_os(variable)?;
+        let words = value.as_encoded_bytes().split(|byte| *byte == separator);
+        let library = self.library.as_os_str().as_encoded_bytes();
+        let is_own = |word: &[u8]| match separator {
+            b':' => word.ends_with(b"/thruway/first") || word == library,
+            _ => {
+                word.starts_with(b"-r")
+                    && (word.ends_with(b"/thruway/run.rb") || word == b"-rthruway/run")
+            }
+        };
+        let others: Vec<_> = words.filter(|word| !is_own(word)).collect();
+        Some(OsStr::from_bytes(&others.join(&separator)).to_owned())
     }
 }
 

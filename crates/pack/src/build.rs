@@ -54,8 +54,13 @@ impl<'a> Builder<'a> {
     /// Takes an entry over from another pack, unless there is one with its kind and name already, or
     /// its data is damaged.
     pub fn keep(&mut self, entry: &Entry<'a>) {
+        self.keep_as(entry, entry.stamp());
+    }
+
+    /// As [`keep`](Self::keep), with another stamp.
+    pub fn keep_as(&mut self, entry: &Entry<'a>, stamp: Stamp) {
         let Some(data) = entry.data() else { return };
-        let item = Item::new(entry.stamp(), data).flags(entry.flags());
+        let item = Item::new(stamp, data).flags(entry.flags());
         self.items.entry((entry.kind(), entry.name().into())).or_insert(item);
     }
 

@@ -33,11 +33,15 @@ impl Stamp {
     /// Whether the content could change at `now_ns` or later without the stamp showing it.
     ///
     /// The kernel's clock for file times advances in ticks, of 10 ms at most. A stamp that is younger
-    /// than two of them may be shared by another content: git calls such files "racily clean".
+    /// than two of them may be shared by another content: git calls such files "racily clean". A change
+    /// time of whole seconds is that of a file system that keeps no more; FAT's seconds are two.
     #[must_use]
     pub fn is_racy(&self, now_ns: i64) -> bool {
         const TICKS_NS: i64 = 20_000_000;
-        now_ns.saturating_sub(self.ctime_ns.max(self.mtime_ns)) < TICKS_NS
+        const SECOND_NS: i64 = 1_000_000_000;
+        let resolution_ns =
+            if self.ctime_ns % SECOND_NS == 0 { 2 * SECOND_NS + TICKS_NS } else { TICKS_NS };
+        now_ns.saturating_sub(self.ctime_ns.max(self.mtime_ns)) < resolution_ns
     }
 }
 
@@ -62,10 +66,17 @@ mod tests {
 
     #[test]
     fn a_file_that_was_just_written_is_racy() {
-        let stamp = Stamp { mtime_ns: 1_000_000_000, ctime_ns: 1_000_000_000, ..Stamp::default() };
-        assert!(stamp.is_racy(1_010_000_000));
-        assert!(!stamp.is_racy(1_020_000_000));
+        let stamp = Stamp { mtime_ns: 1_000_000_001, ctime_ns: 1_000_000_001, ..Stamp::default() };
+        assert!(stamp.is_racy(1_010_000_001));
+        assert!(!stamp.is_racy(1_020_000_001));
         let future = Stamp { mtime_ns: i64::MAX, ..stamp };
-        assert!(future.is_racy(1_020_000_000));
+        assert!(future.is_racy(1_020_000_001));
+    }
+
+    #[test]
+    fn whole_seconds_take_longer_to_pass() {
+        let stamp = Stamp { mtime_ns: 1_000_000_000, ctime_ns: 1_000_000_000, ..Stamp::default() };
+        assert!(stamp.is_racy(2_900_000_000));
+        assert!(!stamp.is_racy(3_100_000_000));
     }
 }

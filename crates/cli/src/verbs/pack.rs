@@ -2,13 +2,17 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
 use thruway_boot::{Options, Trust, check_place};
+use thruway_spawn::Command;
+use thruway_sys::signal::HeldSignals;
 
 use super::run::{absolute, accelerated, command};
 use crate::output::{Answer, Failure, print};
@@ -40,12 +44,7 @@ struct Build {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The command and its arguments
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -88,10 +87,12 @@ impl Build {
         remove(&new)?;
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
-        let status =
-            accelerated(command(&self.command), &options).status().map_err(Failure::new)?;
-        if !status.success() {
+        let status = status(&accelerated(command(&self.command), &options));
+        if !matches!(&status, Ok(status) if status.success()) {
             remove(&new)?;
+        }
+        let status = status?;
+        if !status.success() {
             return Err(Failure::new(format_args!("the command failed ({status})"))
                 .hint("the pack is as it was"));
         }
@@ -104,6 +105,28 @@ impl Build {
         })?;
         print(inspection(&output)?.table().as_bytes())?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Waits for the command, whatever signals come meanwhile: what it leaves has to be removed. A terminal's
+/// go to the command, too; those that are sent to this process alone are handed on.
+fn status(command: &Command) -> Result<ExitStatus, Failure> {
+    let failed = |error| Failure::new(format_args!("cannot wait for the command: {error}"));
+    let mut child = command.spawn().map_err(Failure::new)?;
+    let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::CHILD];
+    let signals = HeldSignals::new(&signals).map_err(failed)?;
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status);
+        }
+        let mut ready = [PollFd::new(&signals, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        while let Some(signal) = signals.next().map_err(failed)? {
+            let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            if let (Some(process), Signal::TERM | Signal::HUP) = (process, signal) {
+                let _ = kill_process(process, signal);
+            }
+        }
     }
 }
 

@@ -11,6 +11,11 @@ use thruway_spawn::Command;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
+/// Exit statuses of a command that is there and cannot be run, and of one that is not there: as
+/// shells and env(1) have them.
+const CANNOT_RUN: u8 = 126;
+const NOT_THERE: u8 = 127;
+
 /// Run a command with Ruby's boot answered from a pack
 ///
 /// The command takes the place of this process: signals, exit status, streams and process group are
@@ -22,12 +27,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     boot: BootOptions,
     /// The command and its arguments
-    #[arg(
-        value_name = "COMMAND",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 
@@ -65,7 +65,9 @@ impl Run {
     pub(crate) fn run(self) -> Answer {
         let options = self.boot.options()?;
         let command = accelerated(command(&self.command), &options);
-        Err(Failure::new(command.replace()))
+        let error = command.replace();
+        let status = if error.is_not_found() { NOT_THERE } else { CANNOT_RUN };
+        Err(Failure::new(error).status(status))
     }
 }
 
@@ -81,7 +83,7 @@ impl BootOptions {
         let pack = self.pack.as_deref().map(absolute).transpose()?;
         let without = Part::ALL.into_iter().filter(has).collect();
         let (explain, gc_after_mb) = (self.explain, self.gc_after);
-        Ok(Options { pack, trust, without, explain, gc_after_mb, off: false })
+        Ok(Options { pack, trust, without, explain, gc_after_mb, ..Options::default() })
     }
 }
 

@@ -15,7 +15,7 @@ use thruway_pack::Stamp;
 
 use super::search::{self, PathMark};
 use super::vm::{self, NIL};
-use super::{interpose, iseq, method};
+use super::{interpose, iseq};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -30,7 +30,8 @@ static HOOK: OnceLock<()> = OnceLock::new();
 #[derive(Debug, Clone, Copy)]
 struct Compiling {
     path: PathMark,
-    stamp: Stamp,
+    /// Of the file before Ruby reads it, and when that was.
+    stamp: (Stamp, i64),
     warnings: Warnings,
     writes: u64,
 }
@@ -40,7 +41,7 @@ thread_local! {
 }
 
 pub(super) fn install() {
-    method::define_singleton_method_1(iseq::instruction_sequence(), c"load_iseq", load_iseq);
+    iseq::supply_code(load_iseq);
     iseq::watch_compile_options(options_changed);
     lines_changed();
     iseq::watch_kept_lines(lines_changed);
@@ -50,7 +51,7 @@ pub(super) fn install() {
 
 /// Called by Ruby for every file that it is about to compile.
 unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
-    let seen = search::current().seen;
+    let seen = search::seen();
     search::end();
     let Some(boot) = super::serving() else { return NIL };
     // SAFETY: Ruby passes a frozen String that stays on its stack.
@@ -115,7 +116,8 @@ fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, r
     let depends_on_the_run =
         matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
     let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
-    if depends_on_the_run || !iseq::warns_on_stderr() {
+    let stamp = (stamp, thruway_boot::now_ns());
+    if depends_on_the_run || !iseq::warns_on_stderr() || !iseq::is_sole_supplier() {
         return;
     }
     HOOK.get_or_init(|| {
@@ -130,7 +132,7 @@ fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, r
 unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     let Some(compiling) = COMPILING.take() else { return };
     // Something was said: a warning, most likely, which a later boot has to give again.
-    if interpose::writes() != Some(compiling.writes) {
+    if interpose::writes() != Some(compiling.writes) || !iseq::is_by_ruby() {
         return;
     }
     let (Some(boot), Some((path, code))) = (super::boot(), iseq::compiled_code(trace_point)) else {

@@ -1,15 +1,18 @@
 //! `YAML.load_file` and its siblings, and `JSON.parse`: what a file says comes from the pack.
 //!
-//! The methods stand in front of Psych's and JSON's own (a prepended module), which do everything that
+//! The methods stand in the [place](super::library) of Psych's and JSON's own, which do everything that
 //! is not known: read, parse, complain. A YAML file is known by its stamp. A JSON text is known by its
-//! digest, wherever it came from, once it was seen to be what a file holds.
+//! digest, and is kept as long as the file that it most likely came from. Nothing is answered or
+//! learned while a method [between](super::dependencies) the call and its result is not the library's own.
 
 use std::cell::Cell;
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, Known, Part};
 
+use super::dependencies::{JSON, YAML};
+use super::library::Place;
 use super::objects::{decode, encode};
 use super::vm::{self, NIL};
 use super::{interpose, method, values};
@@ -17,13 +20,16 @@ use super::{interpose, method, values};
 /// Smaller texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
 
+/// Longest path of a JSON file that is remembered, with the NUL that ends it.
+const PATH_BYTES: usize = 512;
+
+static PSYCH: Place = Place::new();
+static JSON_LIBRARY: Place = Place::new();
+
 thread_local! {
     /// The JSON file that this thread opened last.
     static OPENED: Cell<Option<[u8; PATH_BYTES]>> = const { Cell::new(None) };
 }
-
-/// Longest path of a JSON file that is remembered, with the NUL that ends it.
-const PATH_BYTES: usize = 512;
 
 /// Psych is there.
 pub(super) fn install_yaml() {
@@ -33,53 +39,73 @@ pub(super) fn install_yaml() {
         (c"unsafe_load_file", unsafe_load_file),
     ];
     if super::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
-        method::prepend_to_singleton(&[c"Psych"], &methods);
+        PSYCH.take(&[c"Psych"], &methods, &YAML);
     }
 }
 
 /// JSON is there.
 pub(super) fn install_json() {
     if super::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
-        method::prepend_to_singleton(&[c"JSON"], &[(c"parse", parse)]);
+        JSON_LIBRARY.take(&[c"JSON"], &[(c"parse", parse)], &JSON);
         interpose::note_json_files();
     }
 }
 
-unsafe extern "C" fn load_file(count: c_int, arguments: *const VALUE, _psych: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    load("load_file", unsafe { vm::arguments(count, arguments) })
+/// Whether everything between a call and its result is the library's own.
+fn is_original(boot: &Boot, part: Part, library: &Place) -> bool {
+    match library.first_change() {
+        None => true,
+        Some(change) => {
+            boot.counts.left_part(part, change);
+            false
+        }
+    }
 }
 
-unsafe extern "C" fn safe_load_file(count: c_int, arguments: *const VALUE, _psych: VALUE) -> VALUE {
+unsafe extern "C" fn load_file(count: c_int, arguments: *const VALUE, psych: VALUE) -> VALUE {
     // SAFETY: Ruby passes as many arguments as it says.
-    load("safe_load_file", unsafe { vm::arguments(count, arguments) })
+    load(c"load_file", psych, unsafe { vm::arguments(count, arguments) })
 }
 
-unsafe extern "C" fn unsafe_load_file(count: c_int, arguments: *const VALUE, _: VALUE) -> VALUE {
+unsafe extern "C" fn safe_load_file(count: c_int, arguments: *const VALUE, psych: VALUE) -> VALUE {
     // SAFETY: Ruby passes as many arguments as it says.
-    load("unsafe_load_file", unsafe { vm::arguments(count, arguments) })
+    load(c"safe_load_file", psych, unsafe { vm::arguments(count, arguments) })
 }
 
-fn load(method: &str, arguments: &[VALUE]) -> VALUE {
+unsafe extern "C" fn unsafe_load_file(
+    count: c_int,
+    arguments: *const VALUE,
+    psych: VALUE,
+) -> VALUE {
+    // SAFETY: Ruby passes as many arguments as it says.
+    load(c"unsafe_load_file", psych, unsafe { vm::arguments(count, arguments) })
+}
+
+fn load(method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     let Some((boot, path, variant)) = yaml_request(method, arguments) else {
-        return vm::call_super(arguments);
+        return PSYCH.call(method, psych, arguments);
     };
     // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
     let (name, how) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(variant) });
     match boot.yaml(name, how) {
-        Known::Data(data) => decode(data).unwrap_or_else(|| vm::call_super(arguments)),
-        Known::Unsuited | Known::Unknown => vm::call_super(arguments),
+        Known::Data(data) => decode(data).unwrap_or_else(|| PSYCH.call(method, psych, arguments)),
+        Known::Unsuited | Known::Unknown => PSYCH.call(method, psych, arguments),
         Known::News(stamp) => {
-            let object = vm::call_super(arguments);
-            let data = if is_plain_yaml(name) { encode(object) } else { None };
-            boot.learn_yaml(name, how, stamp, data);
+            let object = PSYCH.call(method, psych, arguments);
+            // A pseudo file (`/proc`) is of another size than it says, and changes within its stamp.
+            let text = thruway_boot::read(name).filter(|text| text.len() as u64 == stamp.size);
+            let is_original = is_original(boot, Part::Yaml, &PSYCH) && values::makes_dates_itself();
+            if let (Some(text), true) = (text, is_original) {
+                let data = if is_plain_yaml(&text) { encode(object) } else { None };
+                boot.learn_yaml(name, how, stamp, data);
+            }
             object
         }
     }
 }
 
 /// The boot, the file's path, and everything else that the result depends on.
-fn yaml_request(method: &str, arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
+fn yaml_request(method: &CStr, arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
     let boot = super::serving()?;
     let (path, options) = match *arguments {
         [path] => (path, None),
@@ -87,6 +113,12 @@ fn yaml_request(method: &str, arguments: &[VALUE]) -> Option<(&'static Boot, VAL
         _ => return None,
     };
     if vm::transcodes() || options.is_some_and(|options| !values::is_printable_hash(options)) {
+        return None;
+    }
+    if !is_original(boot, Part::Yaml, &PSYCH)
+        || has_tag_for_untagged()
+        || !values::makes_dates_itself()
+    {
         return None;
     }
     let path = vm::absolute_path_of(path)?;
@@ -98,37 +130,50 @@ fn yaml_request(method: &str, arguments: &[VALUE]) -> Option<(&'static Boot, VAL
     Some((boot, path, variant(method, version, options)))
 }
 
+/// Whether `Psych.add_tag(nil, …)` was called: it is about everything that has no tag.
+fn has_tag_for_untagged() -> bool {
+    let tags = vm::constant_at(&[c"Psych"]).and_then(|psych| vm::send(psych, c"load_tags", &[]));
+    tags.is_none_or(|tags| {
+        values::plain_hash_length(tags).is_none() || vm::ask(tags, c"key?", &[NIL])
+    })
+}
+
 /// Whether a YAML file has no tags: what a tag makes of a value is up to the program.
-fn is_plain_yaml(path: &[u8]) -> bool {
-    thruway_boot::read(path).is_some_and(|text| {
-        let before = |at: usize| at.checked_sub(1).map(|at| text[at]);
-        let marks = text.iter().enumerate().filter(|(_, byte)| **byte == b'!');
-        marks.into_iter().all(|(at, _)| {
-            let starts = before(at).is_none_or(|byte| b" \t\r\n[{,:-?".contains(&byte));
-            !starts || text.get(at + 1).is_none_or(|next| b" \t\r\n\"'".contains(next))
-        })
+fn is_plain_yaml(text: &[u8]) -> bool {
+    let before = |at: usize| at.checked_sub(1).map(|at| text[at]);
+    let marks = text.iter().enumerate().filter(|(_, byte)| **byte == b'!');
+    marks.into_iter().all(|(at, _)| {
+        let starts = before(at).is_none_or(|byte| b" \t\r\n[{,:-?".contains(&byte));
+        !starts || text.get(at + 1).is_none_or(|next| b" \t\r\n\"'".contains(next))
     })
 }
 
 /// `JSON.parse(source, opts = {})`
-unsafe extern "C" fn parse(count: c_int, arguments: *const VALUE, _json: VALUE) -> VALUE {
+unsafe extern "C" fn parse(count: c_int, arguments: *const VALUE, json: VALUE) -> VALUE {
     // SAFETY: Ruby passes as many arguments as it says.
     let arguments = unsafe { vm::arguments(count, arguments) };
     let Some((boot, source, variant)) = json_request(arguments) else {
-        return vm::call_super(arguments);
+        return JSON_LIBRARY.call(c"parse", json, arguments);
     };
     // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
     let (text, how) =
         (unsafe { crate::ruby::bytes(source) }, unsafe { crate::ruby::bytes(variant) });
-    if let Some(object) = boot.json(text, how).and_then(decode) {
+    // Most texts are not in the pack: only for one that is, everything between is compared.
+    if let Some(data) = boot.json(text, how)
+        && is_original(boot, Part::Json, &JSON_LIBRARY)
+        && let Some(object) = decode(data)
+    {
         return object;
     }
-    let object = vm::call_super(arguments);
-    if boot.is_learning()
-        && is_content_of_last_file(text)
+    let opened = OPENED.take().filter(|_| boot.is_learning());
+    let opened = opened.filter(|_| is_original(boot, Part::Json, &JSON_LIBRARY));
+    let object = JSON_LIBRARY.call(c"parse", json, arguments);
+    if let Some(opened) = opened
+        && is_original(boot, Part::Json, &JSON_LIBRARY)
         && let Some(data) = encode(object)
     {
-        boot.learn_json(text, how, data);
+        let length = opened.iter().position(|byte| *byte == 0).unwrap_or(0);
+        boot.learn_json(&opened[..length], text, how, &data);
     }
     object
 }
@@ -143,21 +188,34 @@ fn json_request(arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
     // SAFETY: the source stays on the caller's stack, and no Ruby code runs while the slice lives.
     let text = unsafe { values::utf8_text(source) }?;
     let is_plain = options == NIL || values::is_printable_hash(options);
-    if text.len() < JSON_BYTES_MIN || !is_plain {
+    if text.len() < JSON_BYTES_MIN || !is_plain || makes_objects(options) {
         return None;
     }
     let options = vm::send(options, c"inspect", &[])?;
     let version = vm::constant_at(&[c"JSON", c"VERSION"])?;
-    Some((boot, source, variant("parse", version, options)))
+    Some((boot, source, variant(c"parse", version, options)))
+}
+
+/// Whether classes of the program's may take part in what JSON makes.
+fn makes_objects(options: VALUE) -> bool {
+    const CLASSES: [&CStr; 4] =
+        [c"object_class", c"array_class", c"decimal_class", c"match_string"];
+    let option = |name| {
+        let value =
+            if options == NIL { Some(NIL) } else { vm::send(options, c"[]", &[vm::symbol(name)]) };
+        value.unwrap_or(NIL)
+    };
+    let is_plain = |class| class == NIL || [c"Hash", c"Array"].map(vm::class).contains(&class);
+    vm::is_true(option(c"create_additions")) || !CLASSES.map(option).into_iter().all(is_plain)
 }
 
 /// How a file is read, as one String.
-fn variant(method: &str, version: VALUE, options: VALUE) -> VALUE {
+fn variant(method: &CStr, version: VALUE, options: VALUE) -> VALUE {
     // SAFETY: the String stays on the caller's stack, and no Ruby code runs while the slice lives.
     let version = unsafe { crate::ruby::bytes(version) };
     // SAFETY: as above.
     let options = unsafe { crate::ruby::bytes(options) };
-    crate::ruby::utf8_string(&[method.as_bytes(), version, options].join(&b' '))
+    crate::ruby::utf8_string(&[method.to_bytes(), version, options].join(&b' '))
 }
 
 /// libruby opens a file; one whose name ends in `.json` is remembered.
@@ -167,11 +225,4 @@ pub(super) fn opened(path: &[u8]) {
         kept[..path.len()].copy_from_slice(path);
         OPENED.set(Some(kept));
     }
-}
-
-/// Whether the text is the content of the JSON file that was opened last, which was most likely for it.
-fn is_content_of_last_file(text: &[u8]) -> bool {
-    let Some(kept) = OPENED.take() else { return false };
-    let length = kept.iter().position(|byte| *byte == 0).unwrap_or(0);
-    thruway_boot::read(&kept[..length]).is_some_and(|content| content == text)
 }

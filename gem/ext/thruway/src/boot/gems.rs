@@ -12,6 +12,7 @@ use rb_sys::VALUE;
 use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
+use super::originals::{self, Side};
 use super::vm::{self, Kept};
 use super::{code, interpose, iseq, method, values};
 
@@ -118,6 +119,9 @@ fn folders_of(gem: VALUE) -> Option<Vec<Vec<u8>>> {
 unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) -> VALUE {
     // SAFETY: Ruby passes as many arguments as it says.
     let arguments = unsafe { vm::arguments(count, arguments) };
+    if !is_evaluated_by_ruby() {
+        return vm::call_super(arguments);
+    }
     if let [source, _binding, path] = *arguments
         && let Some(code) = compiled(source, path)
     {
@@ -126,12 +130,23 @@ unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) 
     vm::eval(arguments)
 }
 
+/// Whether `eval` would be Kernel's, if it were not for ours, and evaluates code.
+fn is_evaluated_by_ruby() -> bool {
+    let class = vm::constant_at(&[c"Gem", c"BasicSpecification"]);
+    let is_eval = |class| originals::is_basic(class, Side::Own, vm::id(c"eval"));
+    let is_binding = originals::is_basic(vm::class(c"Binding"), Side::Instances, vm::id(c"eval"));
+    class.is_some_and(is_eval) && is_binding
+}
+
 /// The code of a gemspec with that source, from the pack; or from now on in the next one.
 fn compiled(source: VALUE, path: VALUE) -> Option<VALUE> {
     let boot = super::serving()?;
     // SAFETY: both stay on the caller's stack, and no Ruby code runs while the slices live.
     let (text, name) = (unsafe { vm::plain_bytes(source) }?, unsafe { vm::plain_bytes(path) }?);
-    if !text.starts_with(WRITTEN_BY_RUBYGEMS) || code::is_compiled_otherwise() {
+    if !text.starts_with(WRITTEN_BY_RUBYGEMS)
+        || code::is_compiled_otherwise()
+        || !iseq::is_by_ruby()
+    {
         return None;
     }
     match boot.script(name, text) {

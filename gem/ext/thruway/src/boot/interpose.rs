@@ -10,12 +10,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use libc::{FILE, iovec, mode_t, pid_t, size_t, ssize_t, stat};
+use libc::{FILE, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, uid_t};
 use thruway_boot::{Look, Part, path};
 use thruway_sys::imports::Object;
 
 use super::import::{Import, imports, replace};
 use super::search::{self, PathMark, Phase};
+use super::{load_path, outside};
 
 /// What `rb_file_load_ok` opens candidates with, and nothing else in libruby does during a search.
 const CANDIDATE: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -48,7 +49,14 @@ imports! { IMPORTS:
     RENAME c"rename" rename;
     SYMLINK c"symlink" symlink;
     LINK c"link" link;
-    WAITPID c"waitpid" waitpid;
+    MKFIFO c"mkfifo" mkfifo;
+    TRUNCATE c"truncate" truncate;
+    CHMOD c"chmod" chmod;
+    LCHMOD c"lchmod" lchmod;
+    FCHMOD c"fchmod" fchmod;
+    CHOWN c"chown" chown;
+    LCHOWN c"lchown" lchown;
+    FCHOWN c"fchown" fchown;
 }
 
 /// Points libruby's imports here.
@@ -62,7 +70,8 @@ pub(super) fn install(libruby: *const ()) -> io::Result<()> {
     if ![&OPEN, &FSTAT, &CLOSE].into_iter().all(has) {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    replace(&object, IMPORTS)
+    replace(&object, IMPORTS)?;
+    replace(&object, outside::IMPORTS)
 }
 
 /// Begins to count what libruby writes.
@@ -86,14 +95,17 @@ type Open = unsafe extern "C" fn(*const c_char, c_int, mode_t) -> c_int;
 type OnDescriptor = unsafe extern "C" fn(c_int) -> c_int;
 type OnPath = unsafe extern "C" fn(*const c_char) -> c_int;
 type OnPaths = unsafe extern "C" fn(*const c_char, *const c_char) -> c_int;
-type Mkdir = unsafe extern "C" fn(*const c_char, mode_t) -> c_int;
 type Fstat = unsafe extern "C" fn(c_int, *mut stat) -> c_int;
 type Stat = unsafe extern "C" fn(*const c_char, *mut stat) -> c_int;
 type Realpath = unsafe extern "C" fn(*const c_char, *mut c_char) -> *mut c_char;
 type Write = unsafe extern "C" fn(c_int, *const c_void, size_t) -> ssize_t;
 type Writev = unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t;
 type Fwrite = unsafe extern "C" fn(*const c_void, size_t, size_t, *mut FILE) -> size_t;
-type Waitpid = unsafe extern "C" fn(pid_t, *mut c_int, c_int) -> pid_t;
+type OnPathWithMode = unsafe extern "C" fn(*const c_char, mode_t) -> c_int;
+type Truncate = unsafe extern "C" fn(*const c_char, off_t) -> c_int;
+type Fchmod = unsafe extern "C" fn(c_int, mode_t) -> c_int;
+type Chown = unsafe extern "C" fn(*const c_char, uid_t, gid_t) -> c_int;
+type Fchown = unsafe extern "C" fn(c_int, uid_t, gid_t) -> c_int;
 
 /// `open` takes its mode as a variable argument, which is passed like any other on the platforms whose
 /// import tables we know. It is handed on whether it was given or not.
@@ -112,9 +124,13 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
     let open = unsafe { OPEN.function::<Open>() };
     // SAFETY: handed on as it came.
     let descriptor = unsafe { open(path, flags, mode) };
-    if flags & libc::O_CREAT != 0 && descriptor >= 0 {
+    outside::renewed(descriptor);
+    if descriptor >= 0 && flags & libc::O_CREAT != 0 {
         // SAFETY: as above.
         changed(unsafe { bytes(path) });
+    } else if descriptor >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
+        // SAFETY: as above.
+        edited(unsafe { bytes(path) });
     }
     descriptor
 }
@@ -126,21 +142,19 @@ fn open_candidate(path: &[u8]) -> Option<c_int> {
         let is_missing = is_encoding(path) && matches!(boot.look(path), Look::Missing);
         return is_missing.then(not_found);
     }
-    let mut search = search::current();
     let mark = PathMark::of(path);
-    let look = match search.seen {
+    let look = match search::seen() {
         Some((seen, sighting)) if seen == mark => Look::File(sighting),
         _ => boot.look(path),
     };
     match look {
         Look::File(sighting) => {
-            search.seen = Some((mark, sighting));
-            search::set(search);
+            search::see(mark, sighting);
             search::advance(Phase::Opened);
             answered(Some(FAKE_DESCRIPTOR))
         }
         // What was not there when its folder was looked at may be there now.
-        Look::Missing if search.is_settled || boot.options.is_frozen() => Some(not_found()),
+        Look::Missing if search::current().is_settled || boot.is_frozen() => Some(not_found()),
         Look::Missing | Look::Ask => None,
     }
 }
@@ -166,7 +180,13 @@ unsafe extern "C" fn fstat(descriptor: c_int, result: *mut stat) -> c_int {
     // SAFETY: the type is fstat's.
     let fstat = unsafe { FSTAT.function::<Fstat>() };
     // SAFETY: handed on as it came.
-    unsafe { fstat(descriptor, result) }
+    let answer = unsafe { fstat(descriptor, result) };
+    if answer == 0 {
+        // SAFETY: fstat has written it.
+        let mode = unsafe { (*result).st_mode };
+        outside::seen(descriptor, mode & libc::S_IFMT == libc::S_IFREG);
+    }
+    answer
 }
 
 unsafe extern "C" fn close(descriptor: c_int) -> c_int {
@@ -176,6 +196,7 @@ unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     }
     // SAFETY: the type is close's.
     let close = unsafe { CLOSE.function::<OnDescriptor>() };
+    outside::renewed(descriptor);
     // SAFETY: handed on as it came.
     unsafe { close(descriptor) }
 }
@@ -190,7 +211,16 @@ unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut 
     // SAFETY: the type is realpath's.
     let realpath = unsafe { REALPATH.function::<Realpath>() };
     // SAFETY: handed on as it came.
-    unsafe { realpath(path, result) }
+    let answer = unsafe { realpath(path, result) };
+    if let Some(boot) = super::serving().filter(|_| search::phase() == Phase::Idle) {
+        let errno = errno();
+        // SAFETY: callers of realpath pass a path.
+        let path = unsafe { bytes(path) };
+        // SAFETY: libruby holds the interpreter lock meanwhile.
+        unsafe { load_path::expanded(boot, path) };
+        set_errno(errno);
+    }
+    answer
 }
 
 /// The real path of a folder of the load path, or of the file that was found.
@@ -198,7 +228,7 @@ fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut search = search::current();
     let mark = PathMark::of(path);
     let boot = super::boot()?;
-    let real_path = match (search::phase(), search.seen) {
+    let real_path = match (search::phase(), search::seen()) {
         (Phase::Opening, _) => boot.real_path(path)?,
         (Phase::Found, Some((seen, _))) if seen == mark => boot.real_path_below(path)?,
         _ => return None,
@@ -255,80 +285,55 @@ unsafe extern "C" fn fwrite(
     unsafe { fwrite(data, size, count, stream) }
 }
 
-unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    // SAFETY: the type is mkdir's.
-    let mkdir = unsafe { MKDIR.function::<Mkdir>() };
+/// Stands in the place of a function that changes what is at a path: calls it, and says so.
+macro_rules! changing {
+    ($($place:ident $function:ident: $function_type:ty,
+        ($($name:ident: $type:ty),*), $follow:ident($($path:ident),*);)*) => {$(
+        unsafe extern "C" fn $function($($name: $type),*) -> c_int {
+            // SAFETY: the type is the function's.
+            let function = unsafe { $place.function::<$function_type>() };
+            // SAFETY: handed on as it came.
+            let result = unsafe { function($($name),*) };
+            if result == 0 {
+                // SAFETY: callers of it pass paths.
+                $($follow(unsafe { bytes($path) });)*
+            }
+            result
+        }
+    )*};
+}
+
+changing! {
+    MKDIR mkdir: OnPathWithMode, (path: *const c_char, mode: mode_t), changed(path);
+    RMDIR rmdir: OnPath, (path: *const c_char), changed(path);
+    UNLINK unlink: OnPath, (path: *const c_char), changed(path);
+    RENAME rename: OnPaths, (from: *const c_char, to: *const c_char), changed(from, to);
+    SYMLINK symlink: OnPaths, (target: *const c_char, path: *const c_char), changed(path);
+    LINK link: OnPaths, (from: *const c_char, to: *const c_char), changed(to);
+    MKFIFO mkfifo: OnPathWithMode, (path: *const c_char, mode: mode_t), changed(path);
+    TRUNCATE truncate: Truncate, (path: *const c_char, length: off_t), edited(path);
+    CHMOD chmod: OnPathWithMode, (path: *const c_char, mode: mode_t), edited(path);
+    LCHMOD lchmod: OnPathWithMode, (path: *const c_char, mode: mode_t), edited(path);
+    CHOWN chown: Chown, (path: *const c_char, user: uid_t, group: gid_t), edited(path);
+    LCHOWN lchown: Chown, (path: *const c_char, user: uid_t, group: gid_t), edited(path);
+}
+
+unsafe extern "C" fn fchmod(descriptor: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the type is fchmod's.
+    let fchmod = unsafe { FCHMOD.function::<Fchmod>() };
     // SAFETY: handed on as it came.
-    let result = unsafe { mkdir(path, mode) };
-    // SAFETY: callers of mkdir pass a path.
-    changed(unsafe { bytes(path) });
+    let result = unsafe { fchmod(descriptor, mode) };
+    rights_changed_somewhere();
     result
 }
 
-unsafe extern "C" fn rmdir(path: *const c_char) -> c_int {
-    // SAFETY: the type is rmdir's.
-    let rmdir = unsafe { RMDIR.function::<OnPath>() };
+unsafe extern "C" fn fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_int {
+    // SAFETY: the type is fchown's.
+    let fchown = unsafe { FCHOWN.function::<Fchown>() };
     // SAFETY: handed on as it came.
-    let result = unsafe { rmdir(path) };
-    // SAFETY: callers of rmdir pass a path.
-    changed(unsafe { bytes(path) });
+    let result = unsafe { fchown(descriptor, user, group) };
+    rights_changed_somewhere();
     result
-}
-
-unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
-    // SAFETY: the type is unlink's.
-    let unlink = unsafe { UNLINK.function::<OnPath>() };
-    // SAFETY: handed on as it came.
-    let result = unsafe { unlink(path) };
-    // SAFETY: callers of unlink pass a path.
-    changed(unsafe { bytes(path) });
-    result
-}
-
-unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    // SAFETY: the type is rename's.
-    let rename = unsafe { RENAME.function::<OnPaths>() };
-    // SAFETY: handed on as it came.
-    let result = unsafe { rename(from, to) };
-    // SAFETY: callers of rename pass two paths.
-    changed(unsafe { bytes(from) });
-    // SAFETY: as above.
-    changed(unsafe { bytes(to) });
-    result
-}
-
-unsafe extern "C" fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-    // SAFETY: the type is symlink's.
-    let symlink = unsafe { SYMLINK.function::<OnPaths>() };
-    // SAFETY: handed on as it came.
-    let result = unsafe { symlink(target, path) };
-    // SAFETY: callers of symlink pass two paths.
-    changed(unsafe { bytes(path) });
-    result
-}
-
-unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
-    // SAFETY: the type is link's.
-    let link = unsafe { LINK.function::<OnPaths>() };
-    // SAFETY: handed on as it came.
-    let result = unsafe { link(from, to) };
-    // SAFETY: callers of link pass two paths.
-    changed(unsafe { bytes(to) });
-    result
-}
-
-/// A child that has ended may have made anything.
-unsafe extern "C" fn waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t {
-    // SAFETY: the type is waitpid's.
-    let waitpid = unsafe { WAITPID.function::<Waitpid>() };
-    // SAFETY: handed on as it came.
-    let ended = unsafe { waitpid(child, status, options) };
-    if ended > 0
-        && let Some(boot) = super::boot()
-    {
-        boot.forget();
-    }
-    ended
 }
 
 /// This process made, moved or removed something.
@@ -336,7 +341,25 @@ fn changed(path: &[u8]) {
     if let Some(boot) = super::boot() {
         let errno = errno();
         boot.changed(path);
+        search::forget();
         set_errno(errno);
+    }
+}
+
+/// This process wrote to a file that was there, or changed who may read it.
+fn edited(path: &[u8]) {
+    if let Some(boot) = super::boot() {
+        let errno = errno();
+        boot.edited(path);
+        search::forget();
+        set_errno(errno);
+    }
+}
+
+/// Other users may read a file now, or fewer; which one, nobody says.
+fn rights_changed_somewhere() {
+    if let Some(boot) = super::boot().filter(|boot| boot.options.is_frozen()) {
+        boot.distrust();
     }
 }
 
@@ -389,12 +412,12 @@ fn allocated(path: &[u8]) -> *mut c_char {
     copy.cast()
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: the place is this thread's own, and valid while it runs.
     unsafe { errno_place().read() }
 }
 
-fn set_errno(errno: c_int) {
+pub(super) fn set_errno(errno: c_int) {
     // SAFETY: the place is this thread's own, and valid while it runs.
     unsafe { errno_place().write(errno) };
 }

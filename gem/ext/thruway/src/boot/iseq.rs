@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use super::method::{define_singleton_method_1, quietly};
+use super::method::{Method1, define_singleton_method_1, quietly};
+use super::originals::{self, Methods, Originals, Side};
 use super::vm::{
     Kept, NIL, ask, class, elements, global, id, is_at_least, is_true, kept, send, symbol,
 };
@@ -25,6 +26,10 @@ struct Watched {
     told: OnceLock<fn()>,
 }
 
+/// `METHODS` as they were when the boot began.
+static ORIGINALS: OnceLock<Option<Originals>> = OnceLock::new();
+/// `RubyVM::InstructionSequence.load_iseq`, which is ours.
+static LOADER: OnceLock<Kept> = OnceLock::new();
 /// `RubyVM::InstructionSequence.compile_option=`
 static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `RubyVM.keep_script_lines=`
@@ -34,17 +39,64 @@ static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: Once
 /// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
 static COMPILE_OPTIONS: OnceLock<Option<Kept>> = OnceLock::new();
 
+/// What code is made, written and read by.
+const METHODS: [Methods; 3] = [
+    Methods {
+        path: &[c"RubyVM", c"InstructionSequence"],
+        side: Side::Own,
+        names: &[c"compile", c"compile_file", c"load_from_binary"],
+    },
+    Methods {
+        path: &[c"RubyVM", c"InstructionSequence"],
+        side: Side::Instances,
+        names: &[c"disasm", c"eval", c"path", c"to_binary", c"trace_points"],
+    },
+    Methods {
+        path: &[c"TracePoint"],
+        side: Side::Instances,
+        names: &[c"eval_script", c"instruction_sequence"],
+    },
+];
+
+/// Whether code is made, written and read by Ruby's own methods.
+pub(super) fn is_by_ruby() -> bool {
+    let originals = ORIGINALS.get_or_init(|| Originals::of_core(&METHODS));
+    originals.as_ref().is_some_and(|originals| originals.first_change().is_none())
+}
+
 /// `RubyVM::InstructionSequence`.
 pub(super) fn instruction_sequence() -> VALUE {
     class(c"RubyVM::InstructionSequence")
 }
 
+/// Makes `load` supply the code of each file, unless something else does already.
+pub(super) fn supply_code(load: Method1) {
+    let (class, name) = (instruction_sequence(), c"load_iseq");
+    if !ask(class, c"respond_to?", &[symbol(name)]) {
+        define_singleton_method_1(class, name, load);
+        if let Some(method) = originals::own_method(class, name) {
+            LOADER.get_or_init(|| kept(method));
+        }
+    }
+}
+
+/// Whether Ruby compiles what our supplier does not have: what a program has put in its place, or in front
+/// of it, may compile something else.
+pub(super) fn is_sole_supplier() -> bool {
+    let now = originals::own_method(instruction_sequence(), c"load_iseq");
+    LOADER.get().zip(now).is_some_and(|(own, now)| ask(own.value(), c"==", &[now]))
+}
+
 /// The code as an object that can be run. Ruby reads the bytes in place, and only here.
 pub(super) fn load_code(code: &'static [u8]) -> Option<VALUE> {
+    let load = c"load_from_binary";
+    if !originals::is_basic(instruction_sequence(), Side::Own, id(load)) {
+        return None;
+    }
     let length = code.len().try_into().ok()?;
     // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
     let string = unsafe { rb_sys::rb_str_new_static(code.as_ptr().cast::<c_char>(), length) };
-    send(instruction_sequence(), c"load_from_binary", &[string])
+    send(instruction_sequence(), load, &[string])
 }
 
 /// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.

@@ -41,18 +41,34 @@ pub(super) unsafe fn current<T>(boot: &Boot, with: impl FnOnce(&LoadPath) -> T) 
     with(&built.load_path)
 }
 
+/// libruby has asked for the real path of something: perhaps because it expands its load path now.
+///
+/// # Safety
+/// The interpreter lock is held.
+pub(super) unsafe fn expanded(boot: &Boot, path: &[u8]) {
+    // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
+    let entries = unsafe { vm::elements(vm::global(c"$LOAD_PATH")) };
+    // SAFETY: as above, for the Strings.
+    if entries.iter().any(|entry| unsafe { vm::plain_bytes(*entry) } == Some(path)) {
+        // SAFETY: as this function's own.
+        unsafe { current(boot, |_| ()) };
+    }
+}
+
 impl Built {
     fn new() -> Self {
         let array = vm::kept(vm::global(c"$LOAD_PATH")).value();
-        Self { array, copy: vm::kept_array(), load_path: LoadPath::default() }
+        Self { array, copy: vm::kept_array().value(), load_path: LoadPath::default() }
     }
 
+    /// Ruby expands its load path again when this array was changed, if only to what it was: when it no
+    /// longer shares its memory with a copy. So does this, or a link would lead elsewhere for one of them.
     fn refresh(&mut self, boot: &Boot) {
-        // SAFETY: both are Arrays, and no Ruby code runs while the slices live.
-        let (now, then) = (unsafe { vm::elements(self.array) }, unsafe { vm::elements(self.copy) });
-        if now == then {
+        if vm::share_memory(self.copy, self.array) {
             return;
         }
+        // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
+        let now = unsafe { vm::elements(self.array) };
         // SAFETY: as above; the Strings are frozen.
         let entries = now.iter().map(|entry| unsafe { vm::plain_bytes(*entry) });
         self.load_path = boot.load_path(entries);

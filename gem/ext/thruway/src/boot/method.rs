@@ -25,6 +25,14 @@ pub(super) fn define_singleton_method_1(receiver: VALUE, name: &CStr, method: Me
     unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any(method)), 1) };
 }
 
+/// Defines `receiver.name(*arguments)`.
+pub(super) fn define_singleton_method(receiver: VALUE, name: &CStr, method: Variadic) {
+    // SAFETY: Ruby calls the function with a count, that many values, and self, as the arity -1 says.
+    let any = unsafe { transmute::<Variadic, unsafe extern "C" fn() -> VALUE>(method) };
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(any), -1) };
+}
+
 /// Defines a private `receiver.name(*arguments)`.
 pub(super) fn define_private_singleton_method(receiver: VALUE, name: &CStr, method: Variadic) {
     // SAFETY: Ruby calls the function with a count, that many values, and self, as the arity -1 says.
@@ -104,21 +112,4 @@ pub(super) fn prepend_private(path: &[&CStr], name: &CStr, method: Variadic) {
     unsafe { rb_sys::rb_define_private_method(module, name.as_ptr(), Some(any), -1) };
     // SAFETY: both are classes or modules.
     unsafe { rb_sys::rb_prepend_module(class, module) };
-}
-
-/// Puts methods in front of those of the object at that path of constants.
-pub(super) fn prepend_to_singleton(path: &[&CStr], methods: &[(&CStr, Variadic)]) {
-    let Some(object) = constant_at(path) else { return };
-    // SAFETY: the lock is held.
-    let module = unsafe { rb_sys::rb_module_new() };
-    for (name, method) in methods {
-        // SAFETY: Ruby calls with a count, that many values, and self, as the arity -1 says.
-        let any = unsafe { transmute::<Variadic, unsafe extern "C" fn() -> VALUE>(*method) };
-        // SAFETY: the name ends in NUL, and the function lives as long as the process.
-        unsafe { rb_sys::rb_define_method(module, name.as_ptr(), Some(any), -1) };
-    }
-    // SAFETY: the object is a class or a module.
-    let singleton = unsafe { rb_sys::rb_singleton_class(object) };
-    // SAFETY: both are modules.
-    unsafe { rb_sys::rb_prepend_module(singleton, module) };
 }

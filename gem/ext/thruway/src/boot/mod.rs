@@ -6,15 +6,19 @@
 mod allocations;
 mod code;
 mod collector;
+mod dependencies;
 mod documents;
 mod features;
 mod gems;
 mod import;
 mod interpose;
 mod iseq;
+mod library;
 mod load_path;
 mod method;
 mod objects;
+mod originals;
+mod outside;
 mod ractor;
 mod require;
 mod search;
@@ -77,7 +81,8 @@ unsafe extern "C" fn start(module: VALUE, folder: VALUE) -> VALUE {
 fn start_in(module: VALUE, folder: &[u8]) -> bool {
     let variable = |name: &str| std::env::var_os(name);
     let (words, pack) = (variable("THRUWAY_BOOT"), variable("THRUWAY_PACK"));
-    let options = Options::from_environment(words.as_deref(), pack.as_deref());
+    let mut options = Options::from_environment(words.as_deref(), pack.as_deref());
+    keep_report(&mut options);
     if options.off || iseq::started().is_some() {
         return false;
     }
@@ -97,6 +102,17 @@ fn start_in(module: VALUE, folder: &[u8]) -> bool {
     }
     install();
     true
+}
+
+/// A report is wanted of the Ruby that was started, not of those that it starts: the process that gives
+/// one puts its number down, under which programs that take its place go on.
+fn keep_report(options: &mut Options) {
+    let process = std::process::id();
+    if options.explain && *options.explained_process.get_or_insert(process) == process {
+        vm::set_environment("THRUWAY_BOOT", &options.words());
+    } else {
+        options.explain = false;
+    }
 }
 
 fn install() {

@@ -7,7 +7,7 @@ use rb_sys::VALUE;
 use thruway_boot::document::{Reader, Token, Writer};
 
 use super::values;
-use super::vm::NIL;
+use super::vm::{self, NIL};
 
 /// Deepest nesting of lists and maps; a program's stack has to hold as many calls.
 const DEPTH_MAX: usize = 200;
@@ -137,7 +137,7 @@ impl Decoder<'_> {
     }
 
     fn numbered(&mut self, object: VALUE) -> VALUE {
-        values::push(self.objects, object);
+        vm::push(self.objects, object);
         object
     }
 
@@ -153,7 +153,7 @@ impl Decoder<'_> {
         self.numbered(list);
         for _ in 0..length {
             let element = self.object()?;
-            values::push(list, element);
+            vm::push(list, element);
         }
         Some(values::frozen_if(list, is_frozen))
     }

@@ -84,7 +84,7 @@ struct Met {
 const MET: [Met; 3] = [
     Met { end: b"/rubygems/specification.rb", install: gems::install },
     Met { end: b"/psych.rb", install: documents::install_yaml },
-    Met { end: b"/json/common.rb", install: documents::install_json },
+    Met { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
 /// A feature has been loaded: the last one that Ruby knows.
@@ -141,9 +141,13 @@ fn found(boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<us
         boot.counts.searched.add(1);
         return None;
     };
-    let Look::File(sighting) = boot.look(&found) else { return None };
-    let mark = PathMark::of(&found);
-    search::set(Search { seen: Some((mark, sighting)), ..search::current() });
+    let Look::File(sighting) = boot.look(&found) else {
+        // It was there when its folder was looked at: what is known of folders is not so any more.
+        boot.heard();
+        settle(false);
+        return None;
+    };
+    search::see(PathMark::of(&found), sighting);
     path.get_mut(..found.len())?.copy_from_slice(&found);
     boot.counts.resolved.add(1);
     Some(found.len())

@@ -6,13 +6,13 @@
 
 use std::cell::Cell;
 
-use thruway_boot::Sighting;
+use thruway_boot::{Boot, Sighting};
 
 /// What a search has seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
-    /// The file that was seen last, and by which path.
-    pub(super) seen: Option<(PathMark, Sighting)>,
+    /// The file that was seen last, by which path, and what this process had been told by then.
+    pub(super) seen: Option<(PathMark, Sighting, u64)>,
     /// The last real path that was answered.
     pub(super) real_path: Option<PathMark>,
     /// Whether the load path has been looked through for the name: what was not there is missing.
@@ -57,9 +57,28 @@ pub(super) fn begin() {
     PHASE.set(Phase::Opening);
 }
 
-/// The search is over, or Ruby code is about to run.
+/// The search is over, or Ruby code is about to run: what was seen may be otherwise when it has.
 pub(super) fn end() {
+    SEARCH.set(IDLE);
     PHASE.set(Phase::Idle);
+}
+
+/// The file that this thread's search saw last. It counts no more if this process has been told anything
+/// since: a search may wait for another thread to load the feature.
+pub(super) fn seen() -> Option<(PathMark, Sighting)> {
+    let (mark, sighting, news) = SEARCH.get().seen?;
+    super::boot().is_some_and(|boot| boot.news() == news).then_some((mark, sighting))
+}
+
+/// The search has seen a file by that path.
+pub(super) fn see(path: PathMark, sighting: Sighting) {
+    let news = super::boot().map_or(0, Boot::news);
+    set(Search { seen: Some((path, sighting, news)), ..current() });
+}
+
+/// This process has changed something: what was seen may be that.
+pub(super) fn forget() {
+    set(Search { seen: None, ..current() });
 }
 
 /// How far this thread's search has come.

@@ -7,6 +7,7 @@ use std::ffi::{c_char, c_long};
 use rb_sys::{VALUE, ruby_value_type};
 use thruway_boot::document::Token;
 
+use super::originals;
 use super::vm::{self, NIL};
 
 /// The token of an object that has no identity, and no parts.
@@ -135,6 +136,19 @@ pub(super) fn new_date(day: i64, start: f64) -> Option<VALUE> {
     vm::send(class, c"jd", &[integer(day), start])
 }
 
+/// Whether `Date` reads and makes dates by its own methods, which are written in C; it does, too, if it
+/// is not there yet.
+pub(super) fn makes_dates_itself() -> bool {
+    let Some(class) = vm::constant_at(&[c"Date"]) else { return true };
+    [c"strptime", c"jd"].into_iter().all(|name| {
+        let method = originals::own_method(class, name);
+        method.is_some_and(|method| {
+            let ask = |question| vm::send(method, question, &[]);
+            ask(c"source_location") == Some(NIL) && ask(c"name") == ask(c"original_name")
+        })
+    })
+}
+
 /// Whether an object is of that class, of no subclass, and has no variables.
 fn is_exactly(object: VALUE, class: VALUE) -> bool {
     // SAFETY: any VALUE may be asked for its class.
@@ -172,11 +186,6 @@ fn utf8() -> *mut rb_sys::rb_encoding {
 pub(super) fn new_array_for(length: usize) -> VALUE {
     // SAFETY: the lock is held.
     unsafe { rb_sys::rb_ary_new_capa(length as c_long) }
-}
-
-pub(super) fn push(array: VALUE, object: VALUE) {
-    // SAFETY: it is an Array that nobody has frozen.
-    unsafe { rb_sys::rb_ary_push(array, object) };
 }
 
 /// The element at that place, if there is one.

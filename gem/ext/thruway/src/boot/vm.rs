@@ -3,7 +3,8 @@
 //! Everything here is called with the interpreter lock held, and lets no Ruby exception out unless it
 //! says so.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
 
 use rb_sys::{ID, VALUE};
 
@@ -86,6 +87,53 @@ pub(super) fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<
     None
 }
 
+/// Finds Ruby's own entry of a class's method, or 0.
+pub(super) type MethodEntry = unsafe extern "C" fn(VALUE, ID) -> usize;
+
+/// `rb_method_entry`, which Ruby 3.1 and 3.2 export, if for their own compiler.
+pub(super) fn method_entry() -> Option<MethodEntry> {
+    static FUNCTION: OnceLock<Option<MethodEntry>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        // SAFETY: the name ends in NUL.
+        let place = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"rb_method_entry".as_ptr()) };
+        // SAFETY: it takes a class and a number, and gives a pointer; no pointer is no function.
+        unsafe { std::mem::transmute::<*mut c_void, Option<MethodEntry>>(place) }
+    })
+}
+
+/// What `work` gives; `None` if it raised, which is forgotten. Nothing with a destructor lives in it.
+pub(super) fn protect<T>(work: impl FnOnce() -> T) -> Option<T> {
+    struct Work<F, T> {
+        work: Option<F>,
+        result: Option<T>,
+    }
+    unsafe extern "C" fn run<F: FnOnce() -> T, T>(work: VALUE) -> VALUE {
+        // SAFETY: `protect` passes the address of its own local, which outlives the call.
+        let place = unsafe { &mut *(work as *mut Work<F, T>) };
+        place.result = place.work.take().map(|work| work());
+        NIL
+    }
+    fn runner<F: FnOnce() -> T, T>(_: &Work<F, T>) -> Method0 {
+        run::<F, T>
+    }
+    let mut work = Work { work: Some(work), result: None };
+    let run = runner(&work);
+    let mut state = 0;
+    // SAFETY: `run` gets back the address of `work`.
+    unsafe { rb_sys::rb_protect(Some(run), &raw mut work as VALUE, &raw mut state) };
+    if state != 0 {
+        // SAFETY: clears what was raised, which is answered by `None`.
+        unsafe { rb_sys::rb_set_errinfo(NIL) };
+    }
+    work.result
+}
+
+/// `receiver.name(*arguments)`. What it raises goes on.
+pub(super) fn call(receiver: VALUE, name: ID, arguments: &[VALUE]) -> VALUE {
+    // SAFETY: the pointer is valid for that many; nothing with a destructor lives in our callers.
+    unsafe { rb_sys::rb_funcallv(receiver, name, arguments.len() as c_int, arguments.as_ptr()) }
+}
+
 /// `receiver.name` as Ruby's boolean; `false` if it raised.
 pub(super) fn ask(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> bool {
     send(receiver, name, arguments).is_some_and(is_true)
@@ -140,9 +188,15 @@ pub(super) unsafe fn elements<'a>(array: VALUE) -> &'a [VALUE] {
 }
 
 /// An empty Array that lives as long as the process.
-pub(super) fn kept_array() -> VALUE {
+pub(super) fn kept_array() -> Kept {
     // SAFETY: the lock is held.
-    kept(unsafe { rb_sys::rb_ary_new() }).0
+    kept(unsafe { rb_sys::rb_ary_new() })
+}
+
+/// Adds to an Array that nobody has frozen.
+pub(super) fn push(array: VALUE, object: VALUE) {
+    // SAFETY: as said above.
+    unsafe { rb_sys::rb_ary_push(array, object) };
 }
 
 /// `File.join(*paths)`; `None` if it raised.
@@ -154,6 +208,12 @@ pub(super) fn join_paths(paths: &[VALUE]) -> Option<VALUE> {
 pub(super) fn replace_elements(array: VALUE, other: VALUE) {
     // SAFETY: both are Arrays, and the first is not frozen.
     unsafe { rb_sys::rb_ary_replace(array, other) };
+}
+
+/// Whether neither Array was changed since one was put in the other's place; small ones never do.
+pub(super) fn share_memory(one: VALUE, other: VALUE) -> bool {
+    // SAFETY: both are Arrays.
+    unsafe { rb_sys::rb_ary_shared_with_p(one, other) == boolean(true) }
 }
 
 /// A global variable's value.
@@ -256,6 +316,24 @@ pub(super) fn eval(arguments: &[VALUE]) -> VALUE {
     }
 }
 
+/// A Method with that receiver. May raise.
+pub(super) fn bound(method: VALUE, receiver: VALUE) -> VALUE {
+    if send(method, c"receiver", &[]) == Some(receiver) {
+        return method;
+    }
+    call(call(method, id(c"unbind"), &[]), id(c"bind"), &[receiver])
+}
+
+/// The block that the running method was called with.
+pub(super) fn block() -> VALUE {
+    // SAFETY: a method of ours is running.
+    if unsafe { rb_sys::rb_block_given_p() } == 0 {
+        return NIL;
+    }
+    // SAFETY: as above, and there is one.
+    unsafe { rb_sys::rb_block_proc() }
+}
+
 /// The method that ours stands in front of, with the arguments as they came. What it raises goes on.
 pub(super) fn call_super(arguments: &[VALUE]) -> VALUE {
     let count = arguments.len() as c_int;
@@ -282,6 +360,14 @@ pub(super) fn transcodes() -> bool {
 pub(super) fn absolute_path_of(path: VALUE) -> Option<VALUE> {
     let path = send(class(c"File"), c"path", &[path])?;
     send(class(c"File"), c"absolute_path", &[path])
+}
+
+/// `ENV[name] = value`
+pub(super) fn set_environment(name: &str, value: &str) {
+    let [name, value] = [name, value].map(|text| crate::ruby::utf8_string(text.as_bytes()));
+    if let Some(environment) = constant(c"ENV") {
+        send(environment, c"[]=", &[name, value]);
+    }
 }
 
 /// `require`, as a program would call it; `None` if it raised.

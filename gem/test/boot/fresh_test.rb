@@ -1,0 +1,211 @@
+# frozen_string_literal: true
+
+require "booting"
+
+# What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table
+# in docs/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at random.
+class FreshTest < Minitest::Test
+  include Booting
+
+  VALIDATED = [[], [], ["--digest"]].freeze
+  ALL = [*VALIDATED, ["--frozen"], ["--trust-image"]].freeze
+
+  # Ends with the files as they were, so that each run finds the same.
+  AGAIN = <<~'RUBY'
+    require "./lib/g"
+    File.write("lib/g.rb", "puts :second\n")
+    load "./lib/g.rb"
+    system("echo 'puts :third' > lib/g.rb")
+    load "./lib/g.rb"
+    system("echo 'puts :fourth' > lib/h.rb")
+    require_relative "lib/h"
+    File.open("lib/h.rb", "r+") { |file| file.write("puts :fifth; #") }
+    load "lib/h.rb"
+    File.truncate("lib/h.rb", 11)
+    load "#{__dir__}/lib/h.rb"
+    File.write("lib/g.rb", "puts :first\n")
+    File.write("lib/h.rb", "puts :begin\n")
+  RUBY
+
+  def test_a_file_that_was_required_and_then_changed_is_loaded_as_it_is_now
+    files = { "main.rb" => AGAIN, "lib/g.rb" => "puts :first\n", "lib/h.rb" => "puts :begin\n" }
+    program(files) { |it| same_in(it, ALL, learns: "require './lib/g'\nrequire './lib/h'\n") }
+  end
+
+  # A child that goes on running says by a pipe what it has done.
+  CHILD = <<~'RUBY'
+    $LOAD_PATH.unshift("#{__dir__}/early", "#{__dir__}/lib")
+    require "one"
+    reads, writes = IO.pipe
+    asks, asked = IO.pipe
+    child = fork do
+      asked.close
+      while (text = asks.gets)
+        eval(text)
+        writes.puts
+      end
+    end
+    tell = ->(text) { [asked.puts(text), reads.gets] }
+    tell.(%q(File.write("early/two.rb", "puts :early\n")))
+    require "two"
+    tell.(%q(File.write("early/three.rb", "puts :early\n")))
+    require "three"
+    tell.(%q(File.rename("early", "away")))
+    begin; require "four"; rescue LoadError; puts $!.message; end
+    tell.(%q(File.symlink("other", "early")))
+    require "five"
+    tell.(%q(File.unlink("early"); File.rename("away", "early")))
+    tell.(%q(File.unlink("early/two.rb", "early/three.rb")))
+    require "four"
+    asked.close
+    Process.wait(child)
+  RUBY
+
+  CHILDREN = { "lib/one.rb" => "puts 1\n", "lib/two.rb" => "puts 2\n", "lib/three.rb" => "puts 3\n",
+               "lib/five.rb" => "puts 5\n", "other/five.rb" => "puts :five\n",
+               "early/four.rb" => "puts 4\n" }.freeze
+
+  def test_what_a_child_does_that_is_still_running_is_seen
+    learns = "$:.unshift(\"\#{__dir__}/early\", \"\#{__dir__}/lib\")\n" \
+             "%w[one two three four five].each { |name| require name }\n"
+    program("main.rb" => CHILD, **CHILDREN) { |it| same_in(it, ALL, learns: learns) }
+  end
+
+  def test_a_file_that_is_gone_is_looked_for_elsewhere
+    skip "takes x86-64" unless RUBY_PLATFORM.start_with?("x86_64")
+    # A system call that nobody sees: rename.
+    main = <<~'RUBY'
+      require "there"
+      syscall(82, "#{__dir__}/lib/part.rb", "#{__dir__}/early/part.rb")
+      require "part"
+      syscall(82, "#{__dir__}/early/part.rb", "#{__dir__}/lib/part.rb")
+    RUBY
+    learns = "$:.unshift(\"\#{__dir__}/early\", \"\#{__dir__}/lib\")\n"
+    main = "#{learns}#{main}"
+    files = { "main.rb" => main, "lib/there.rb" => "", "lib/part.rb" => "puts __FILE__\n",
+              "early/x" => "" }
+    program(files) do |it|
+      same_in(it, VALIDATED, switches: ["-W0"],
+                             learns: "#{learns}require 'there'\nrequire 'part'\n")
+    end
+  end
+
+  def test_frozen_what_a_child_makes_is_found
+    main = "require 'there'\nsystem('echo \"puts :made\" > lib/gen.rb')\nrequire 'gen'\n" \
+           "File.unlink('lib/gen.rb')\n"
+    program("main.rb" => main, "lib/there.rb" => "") { |it| same_in(it, ALL) }
+  end
+
+  def test_frozen_a_release_that_was_unpacked_over_the_old_one_is_run
+    files = { "main.rb" => "require 'a'\nrequire 'yaml'\np YAML.load_file('lib/t.yml')\n",
+              "lib/a.rb" => "puts :old\n", "lib/t.yml" => "a: 1\n" }
+    program(files) do |it|
+      same = Time.at(1_700_000_000)
+      names = %w[lib/a.rb lib/t.yml lib .]
+      names.each { |name| File.utime(same, same, "#{it.folder}/#{name}") }
+      it.age
+      2.times { assert_equal "old\n{\"a\"=>1}\n", it.run.out }
+      assert_equal "old\n{\"a\"=>1}\n", it.run("--frozen", "--explain").out
+      FileUtils.cp_r(it.folder, "#{it.folder}.new")
+      File.write("#{it.folder}.new/lib/a.rb", "puts :new\n")
+      File.write("#{it.folder}.new/lib/t.yml", "a: 2\n")
+      names.each { |name| File.utime(same, same, "#{it.folder}.new/#{name}") }
+      assert system("tar -C #{it.folder}.new -cf - . | tar -C #{it.folder} -xf -")
+      assert_equal same, File.mtime("#{it.folder}/lib")
+      assert_said it.plain, it.run("--frozen"), "--frozen"
+    end
+  end
+
+  def test_a_digest_belongs_to_the_code_that_was_compiled_with_it
+    program("main.rb" => "require 'a'\n", "lib/a.rb" => "puts :one\n") do |it|
+      it.run("--digest")
+      it.write("lib/a.rb", "puts :two\n")
+      it.age
+      assert_equal "two\n", it.run.out
+      it.write("lib/a.rb", "puts :one\n")
+      it.age
+      assert_equal "one\n", it.run("--digest").out
+    end
+  end
+
+  FORBIDDEN = <<~'RUBY'
+    require "etc"
+    require "open"
+    Process::Sys.setresuid(-1, 65534, -1) if ARGV.empty?
+    %w[secret inner/deep].each do |name|
+      p require(name)
+    rescue LoadError, SystemCallError
+      p $!.class, $!.message
+    end
+    begin; load("#{__dir__}/lib/secret.rb"); rescue LoadError; p $!.message; end
+    Process::Sys.setresuid(-1, 0, -1) if ARGV.empty?
+  RUBY
+
+  def test_code_of_a_file_that_may_not_be_read_is_not_run
+    skip "takes root" unless Process.uid.zero?
+    files = { "lib/secret.rb" => "puts :secret\n", "lib/inner/deep.rb" => "puts :deep\n",
+              "lib/open.rb" => "puts :open\n" }
+    program("main.rb" => "require 'open'\nrequire 'etc'\nrequire 'secret'\nrequire 'inner/deep'\n",
+            **files) do |it|
+      FileUtils.chmod(0o755, [File.dirname(it.folder), it.folder])
+      File.chmod(0o600, "#{it.folder}/lib/secret.rb")
+      File.chmod(0o700, "#{it.folder}/lib/inner")
+      File.chmod(0o644, it.pack) if File.exist?(it.pack)
+      it.age
+      2.times { it.run }
+      it.write("main.rb", FORBIDDEN)
+      same_in(it, [["--trust-image"], ["--frozen"], ["--digest"], [], []])
+      as_another_user(it)
+      without_capabilities(it)
+    end
+  end
+
+  private
+
+  # All of these runs say what a plain one says.
+  def same_in(program, modes, switches: [], learns: nil)
+    plain = program.plain(*switches)
+    assert_predicate plain.status, :success?, plain.to_s
+    main = File.read("#{program.folder}/main.rb")
+    modes.each do |options|
+      learn(program, learns, main, switches) if learns
+      assert_said plain, program.run(*options, switches: switches), options.join(" ")
+      program.age
+    end
+  end
+
+  # A program that knows all files as they are now.
+  def learn(program, learns, main, switches)
+    program.write("main.rb", learns)
+    program.age
+    2.times { assert_predicate program.run("--digest", switches: switches).status, :success? }
+    program.write("main.rb", main)
+  end
+
+  # From the start: the pack is root's, and everybody may read it.
+  def as_another_user(program)
+    File.chmod(0o644, program.pack)
+    FileUtils.chmod(0o755, [File.dirname(program.pack)])
+    program.write("main.rb", FORBIDDEN.gsub(/ if ARGV.empty\?/, " if false"))
+    same_below(program, %w[setpriv --reuid=65534 --clear-groups])
+  end
+
+  def without_capabilities(program)
+    File.chown(65_534, nil, "#{program.folder}/lib/secret.rb")
+    FileUtils.chown(65_534, nil, "#{program.folder}/lib/inner")
+    program.age
+    program.write("main.rb",
+                  "require 'open'\nrequire 'etc'\nrequire 'secret'\nrequire 'inner/deep'\n")
+    2.times { program.run }
+    program.write("main.rb", FORBIDDEN.gsub(/ if ARGV.empty\?/, " if false"))
+    same_below(program, %w[setpriv --bounding-set=-dac_override,-dac_read_search])
+  end
+
+  def same_below(program, words)
+    plain = program.plain(below: words)
+    assert_match(/LoadError/, plain.out)
+    [["--trust-image"], ["--frozen"], ["--digest"], []].each do |options|
+      assert_said plain, program.run(*options, below: words), "#{words} #{options}"
+    end
+  end
+end

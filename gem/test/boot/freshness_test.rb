@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+require "booting"
+require "freshener"
+
+# Random edits between look-ups and during them, plain against each mode.
+# `cargo x prove freshness --cases 100000` tries more of them.
+class FreshnessTest < Minitest::Test
+  include Booting
+
+  PROGRAM = File.expand_path("../freshener.rb", __dir__)
+  # What THRUWAY_BOOT says.
+  WORDS = { "validated" => "", "digest" => "digest", "frozen" => "frozen",
+            "image" => "trust-image" }.freeze
+  FOLDERS = %w[../../target/debug/gem ../lib].map { |name| File.expand_path(name, "#{__dir__}/..") }
+  # Sequences that one Ruby goes through.
+  AT_ONCE = 125
+  # Of all, in this order: the default has most to promise.
+  MODES = %w[validated digest validated frozen validated image digest frozen].freeze
+
+  def test_random_edits
+    count = Booting.cases(1000)
+    batches = (0...count).each_slice(AT_ONCE).map { |numbers| [numbers.first, numbers.size] }
+    wrong = batches.each_with_index.flat_map do |(first, size), index|
+      compare(first, size, MODES[index % MODES.size])
+    end
+    assert_empty wrong.first(3), "#{wrong.size} of #{count} sequences differ"
+  end
+
+  private
+
+  # What was said otherwise than by a plain Ruby.
+  def compare(first, size, mode)
+    Dir.mktmpdir("fresh") do |around|
+      plain, packed = %w[plain packed].map { |name|
+        "#{around}/#{name}".tap { |root|
+          Dir.mkdir(root)
+        }
+      }
+      go_through(plain, [first, size, mode])
+      go_through(packed, [first, size, mode], "learn" => WORDS["digest"], "look" => WORDS[mode])
+      (first...(first + size)).filter_map { |number| difference(plain, packed, number, mode) }
+    end
+  end
+
+  def difference(plain, packed, number, mode)
+    said = [plain, packed].map { |root| File.read("#{root}/#{number}.said") }
+    return if said.uniq.size == 1
+
+    "#{mode}, seed #{SEED}, sequence #{number}:\n#{said.join("\n-- with the pack:\n")}"
+  end
+
+  # Mounts are seen by nobody else.
+  def go_through(root, (first, size, mode), words = {})
+    folders = FOLDERS.map { |folder| "-I#{folder}" }
+    ruby = [RUBY, "--disable=gems", "-W0", *folders, PROGRAM].join(" ")
+    commands = ["build", *(%w[age learn] if words.any?), "between", "look"].map do |step|
+      next "sleep 0.04" if step == "age"
+
+      boot = "FRESHENER_BOOT=#{words[step]} " if words[step]
+      "#{boot}#{ruby} #{step} #{root} #{SEED} #{first} #{size} #{mode}"
+    end
+    alone = can_mount? ? %w[unshare --mount --propagation private] : []
+    environment = can_mount? ? { "FRESHENER_MOUNTS" => "1" } : {}
+    out, status = Open3.capture2e(environment, "timeout", "300", *alone, "sh", "-c",
+                                  commands.join(" && "))
+    assert status.success?, "#{mode} #{words}: #{out}"
+  end
+
+  def can_mount?
+    @can_mount ||= system("unshare", "--mount", "true", err: File::NULL) ? :yes : :no
+    @can_mount == :yes
+  end
+end
