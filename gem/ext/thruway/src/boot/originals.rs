@@ -65,8 +65,6 @@ pub(super) struct Originals {
     /// Where its other files are, with a slash at the end.
     folder: Vec<u8>,
     are_genuine: OnceLock<bool>,
-    /// Ruby's own entries of `methods` when all were as they had been; without them, none are compared.
-    entries: OnceLock<Vec<usize>>,
     /// `==`
     equal: ID,
 }
@@ -101,7 +99,6 @@ impl Originals {
             folder,
             feature,
             are_genuine: OnceLock::new(),
-            entries: OnceLock::new(),
             equal: vm::id(c"=="),
         }
     }
@@ -159,11 +156,6 @@ impl Originals {
         {
             return Some(written(*class, *side, *name));
         }
-        if self.has_same_entries(objects)
-            && vm::protect(|| has_same_constants(values, &self.constants)) == Some(true)
-        {
-            return None;
-        }
         let mut place = 0;
         let is_same = vm::protect(|| self.has_same(objects, values, &mut place));
         if is_same != Some(true) {
@@ -174,40 +166,7 @@ impl Originals {
             });
         }
         let is_genuine = *self.are_genuine.get_or_init(|| self.is_genuine(objects));
-        if is_genuine {
-            self.entries.get_or_init(|| self.entries_now(objects));
-        }
         (!is_genuine).then(|| "a method that was there before".to_owned())
-    }
-
-    /// Whether each method still has the entry that it had when all were compared: that is a tenth of
-    /// the work. Nobody else gets an entry's address, since it is kept.
-    fn has_same_entries(&self, objects: &[VALUE]) -> bool {
-        let Some((entries, entry)) = self.entries.get().zip(vm::method_entry()) else {
-            return false;
-        };
-        let all = objects.chunks_exact(2).zip(&self.methods).zip(entries);
-        // SAFETY: it is a class or a module, and the number is a symbol's.
-        entries.len() == self.methods.len()
-            && all.into_iter().all(|((pair, (side, name)), known)| unsafe {
-                entry(looked_up_in(pair[0], *side), *name) == *known
-            })
-    }
-
-    /// The methods' entries, kept for good; none if this Ruby does not tell them.
-    fn entries_now(&self, objects: &[VALUE]) -> Vec<usize> {
-        let Some(entry) = vm::method_entry() else { return Vec::new() };
-        let all = objects.chunks_exact(2).zip(&self.methods);
-        let entries = all.map(|(pair, (side, name))| {
-            // SAFETY: it is a class or a module, and the number is a symbol's.
-            unsafe { entry(looked_up_in(pair[0], *side), *name) }
-        });
-        let entries: Vec<_> = entries.collect();
-        // SAFETY: an entry is an object of Ruby's, if one that no program sees.
-        entries
-            .iter()
-            .for_each(|entry| unsafe { rb_sys::rb_gc_register_mark_object(*entry as VALUE) });
-        entries
     }
 
     /// Compares all methods, the one at `place` now, and then all constants. May raise.
@@ -218,7 +177,9 @@ impl Originals {
             }
             *place += 1;
         }
-        has_same_constants(values, &self.constants)
+        let mut constants = values.chunks_exact(2).zip(&self.constants);
+        constants
+            .all(|(pair, (name, is_there))| constant(pair[0], *name) == is_there.then_some(pair[1]))
     }
 
     /// Whether each method was written in C or in the library's files, under its own name.
@@ -295,13 +256,6 @@ fn method(class: VALUE, side: Side, name: ID) -> VALUE {
         Side::Own => unsafe { rb_sys::rb_obj_method(class, symbol) },
         Side::Instances => vm::call(class, vm::id(c"instance_method"), &[symbol]),
     }
-}
-
-/// Whether the constants are what they were: modules and values in turn. May raise.
-fn has_same_constants(values: &[VALUE], constants: &[(ID, bool)]) -> bool {
-    let mut constants = values.chunks_exact(2).zip(constants);
-    constants
-        .all(|(pair, (name, is_there))| constant(pair[0], *name) == is_there.then_some(pair[1]))
 }
 
 /// A constant of the module itself. May raise.

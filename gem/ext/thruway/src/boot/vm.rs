@@ -3,8 +3,7 @@
 //! Everything here is called with the interpreter lock held, and lets no Ruby exception out unless it
 //! says so.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::OnceLock;
+use std::ffi::{CStr, c_char, c_int};
 
 use rb_sys::{ID, VALUE};
 
@@ -85,20 +84,6 @@ pub(super) fn send(receiver: VALUE, name: &CStr, arguments: &[VALUE]) -> Option<
     // SAFETY: clears what was raised, which is answered by `None`.
     unsafe { rb_sys::rb_set_errinfo(NIL) };
     None
-}
-
-/// Finds Ruby's own entry of a class's method, or 0.
-pub(super) type MethodEntry = unsafe extern "C" fn(VALUE, ID) -> usize;
-
-/// `rb_method_entry`, which Ruby 3.1 and 3.2 export, if for their own compiler.
-pub(super) fn method_entry() -> Option<MethodEntry> {
-    static FUNCTION: OnceLock<Option<MethodEntry>> = OnceLock::new();
-    *FUNCTION.get_or_init(|| {
-        // SAFETY: the name ends in NUL.
-        let place = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"rb_method_entry".as_ptr()) };
-        // SAFETY: it takes a class and a number, and gives a pointer; no pointer is no function.
-        unsafe { std::mem::transmute::<*mut c_void, Option<MethodEntry>>(place) }
-    })
 }
 
 /// What `work` gives; `None` if it raised, which is forgotten. Nothing with a destructor lives in it.
