@@ -15,6 +15,10 @@ use thruway_fuse::Caller;
 
 const SETGID: u32 = 0o2000;
 
+/// By these a caller who is not root may make what its user may not.
+const OVERRIDING: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::MKNOD);
+
 /// What a thread that answers requests knows of its own rights.
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -73,14 +77,23 @@ impl Actor {
         }
         let folder_group = caller.folder_group.map(Gid::from_raw);
         let made = self.as_caller(caller, folder_group.as_slice(), &mut make);
-        if !matches!(made, Err(Errno::ACCESS)) {
+        if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) {
             return made;
         }
-        // The kernel has found it right, by another of the caller's groups: one in an access list.
-        match groups_of(caller.pid) {
-            Some(groups) => self.as_caller(caller, &groups, &mut make),
-            None => made,
+        // The kernel has found it right, by another of the caller's groups (one in an access list), or by a capability.
+        let Some(groups) = groups_of(caller.pid) else { return made };
+        let made = self.as_caller(caller, &groups, &mut make);
+        let rights = rights_of(caller.pid).intersection(OVERRIDING);
+        if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) || rights.is_empty() {
+            return made;
         }
+        self.as_caller(caller, &groups, &mut || {
+            // Becoming another user has taken all of them away, for as long as it lasts.
+            let mut sets = capabilities(None)?;
+            sets.effective = sets.permitted.intersection(rights);
+            set_capabilities(None, sets)?;
+            make()
+        })
     }
 
     fn as_caller<T>(
@@ -167,6 +180,20 @@ pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()
+}
+
+/// The capabilities of a thread that waits for our answer, if they count here: in a user namespace of its own anybody
+/// has all of them.
+fn rights_of(pid: u32) -> CapabilitySet {
+    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
+    let own = namespace("self");
+    if own.is_none() || namespace(&pid.to_string()) != own {
+        return CapabilitySet::empty();
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    CapabilitySet::from_bits_truncate(bits.unwrap_or(0))
 }
 
 /// The errno of an error that the system reported.
