@@ -10,6 +10,7 @@ mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
+mod mount_freshness;
 mod prove;
 mod rubyspec;
 mod soak;

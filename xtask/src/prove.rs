@@ -32,10 +32,15 @@ enum Proof {
     Damage,
     /// Random YAML and JSON files give the same objects
     Documents,
+    /// What is changed behind a mount is seen through it
+    MountFreshness,
 }
 
 impl Prove {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if let Proof::MountFreshness = self.what {
+            return crate::mount_freshness::prove(root, self.cases, self.seed);
+        }
         build(root, self.ruby.as_ref())?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = format!("gem/test/boot/{}_test.rb", name.unwrap_or_default());

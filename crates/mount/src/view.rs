@@ -23,10 +23,13 @@ mod space;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::{Pid, getppid};
 use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Notification, Operation, Request};
 
@@ -39,7 +42,7 @@ use crate::locks::Locks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::pins::Pins;
-use crate::plan::CreatePolicy;
+use crate::plan::{Changes, CreatePolicy};
 use crate::reply::Replier;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -74,6 +77,8 @@ pub(crate) struct Behaviour {
     /// POSIX locks are set on the backing files.
     pub(crate) shared_locks: bool,
     pub(crate) timeouts: Timeouts,
+    /// How changes behind the mount are noticed.
+    pub(crate) changes: Changes,
     /// Which source gets what is made.
     pub(crate) create: CreatePolicy,
 }
@@ -107,11 +112,21 @@ pub(crate) struct View {
     locks: Locks,
     /// Tells us what others change, if the system lets it.
     watch: Option<Watch>,
+    /// The process that started this one.
+    supervisor: Option<Pid>,
+    /// Requests that a source could not answer.
+    source_errors: Refusals,
+    /// Requests that are being answered.
+    serving: AtomicUsize,
     /// Knows who may do what, if not everyone may do everything.
     judge: Option<Judge>,
 }
 
-/// Why the kernel would not take backing files, and how often.
+/// Errors of a source that fails: of its disk, its device, or whoever serves it.
+const FAILING: [Errno; 5] =
+    [Errno::IO, Errno::UCLEAN, Errno::NOTCONN, Errno::CONNABORTED, Errno::SHUTDOWN];
+
+/// Why the kernel would not take backing files, or a source not answer, and how often.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: Mutex<BTreeMap<i32, u64>>,
@@ -158,15 +173,15 @@ impl View {
             refusals: Refusals::default(),
             locks: Locks::default(),
             watch: None,
+            supervisor: getppid(),
+            source_errors: Refusals::default(),
+            serving: AtomicUsize::default(),
             judge,
         };
         let volume = view.intern_root()?;
         let needs_names = !volume.has_handles || view.branches.is_some() || view.judge.is_some();
         view.names = needs_names.then(Names::default);
-        if !view.behaviour.frozen {
-            view.watch = Watch::new().ok();
-            view.watch_whole_sources();
-        }
+        view.choose_changes();
         if view.passes_through
             && let Err(errno) = view.may_pass_through()
         {
@@ -238,7 +253,26 @@ impl View {
         answer: &mut Answer,
     ) -> Outcome {
         answer.clear();
-        let outcome = match request.operation {
+        self.serving.fetch_add(1, Relaxed);
+        let outcome = self.serve_now(actor, replier, request, answer);
+        self.serving.fetch_sub(1, Relaxed);
+        outcome.unwrap_or_else(|errno| {
+            if FAILING.contains(&errno) {
+                self.source_errors.note(errno);
+            }
+            answer.fail(errno.raw_os_error());
+            Outcome::Answered
+        })
+    }
+
+    fn serve_now(
+        &self,
+        actor: &mut Actor,
+        replier: &Arc<dyn Replier>,
+        request: &Request<'_>,
+        answer: &mut Answer,
+    ) -> Result<Outcome, Errno> {
+        match request.operation {
             Operation::Forget { lookups } => {
                 self.forget(InodeId(request.inode), lookups);
                 Ok(Outcome::Silent)
@@ -253,11 +287,7 @@ impl View {
             }
             Operation::SetLock { with, wait } => self.set_lock(request, &with, wait, replier),
             _ => self.answer(actor, request, answer).map(|()| Outcome::Answered),
-        };
-        outcome.unwrap_or_else(|errno| {
-            answer.fail(errno.raw_os_error());
-            Outcome::Answered
-        })
+        }
     }
 
     fn answer(
@@ -270,6 +300,7 @@ impl View {
             // The kernel has refused it, unless root has made the mount writable behind our back.
             return Err(Errno::ROFS);
         }
+        self.catch_up();
         self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {

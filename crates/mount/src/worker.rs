@@ -25,7 +25,7 @@ use crate::row::{self, Place};
 use crate::supervisor::GRACE;
 use crate::view::{Behaviour, Judge, Timeouts, View};
 use crate::work::{Escort, Work};
-use crate::{Error, Log, Mode, Plan, Transport, attach, limits, ring, status};
+use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, ring, status, watch};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -222,13 +222,29 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
             aging.age();
         }
     });
-    let telling = Arc::clone(view);
-    thread::spawn(move || telling.watch().map(|watch| watch.run(|change| telling.tell(change))));
+    start_telling(view);
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
         let (view, plan) = (Arc::clone(view), service.plan.clone());
         thread::spawn(move || status::serve(&listener, || view.status(&plan)));
+    }
+}
+
+/// A thread for each processor, if changes are told at once.
+fn start_telling(view: &Arc<View>) {
+    if view.changes() != Changes::Told {
+        let view = Arc::clone(view);
+        thread::spawn(move || view.watch().map(|watch| watch.run_late(|change| view.tell(change))));
+        return;
+    }
+    for processor in watch::processors() {
+        let view = Arc::clone(view);
+        thread::spawn(move || {
+            // Elsewhere, or later than others, it tells the same changes.
+            let _ = watch::stay_first_on(processor);
+            view.watch().map(|watch| watch.run(|change| view.tell(change)))
+        });
     }
 }
 
@@ -340,6 +356,7 @@ fn behaviour(plan: &Plan) -> Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
+        changes: plan.changes,
         create: plan.create,
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }
