@@ -3,7 +3,8 @@
 //! A file a group of operations: [`lookup`] finds inodes, [`attributes`] reads and changes them,
 //! [`creation`] and [`names`] make, move and remove names, [`listing`] reads folders, [`open`] decides
 //! how a file's data moves, [`data`] moves it where the kernel cannot, [`extended`] is extended
-//! attributes, [`freshness`] says what the kernel may keep and tells it what others change.
+//! attributes, [`freshness`] says what the kernel may keep and tells it what others change. [`judging`]
+//! asks the policy, and [`moves`] knows by which names.
 
 mod attributes;
 mod creation;
@@ -16,6 +17,7 @@ mod listing;
 mod locking;
 mod lookup;
 mod merging;
+mod moves;
 mod names;
 mod open;
 mod report;
@@ -270,10 +272,11 @@ impl View {
             // The kernel has refused it, unless root has made the mount writable behind our back.
             return Err(Errno::ROFS);
         }
+        let _held = self.hold_names(&request.operation);
         self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {
-            Operation::Lookup { name } => self.lookup(inode, name, answer),
+            Operation::Lookup { name } => self.lookup(&request.caller, inode, name, answer),
             Operation::GetAttr(_) => self.get_attributes(inode, answer),
             Operation::Statx(_) => self.get_extended_attributes(inode, answer),
             Operation::SetAttr(with) => self.set_attributes(actor, request, &with, answer),

@@ -128,6 +128,8 @@ impl View {
         with: &CreateIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
+        let verdict = self.judge(caller, Subject::New(parent, c""), access)?;
         let folder = self.folder(parent)?;
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
@@ -137,7 +139,7 @@ impl View {
             actor.make_as(caller, with.mode, with.umask, make)
         })?;
         let found = Found::Nameless(&spot, file.as_fd());
-        self.answer_created(&folder, &file, found, (with, Verdict::Allow), answer).map(drop)
+        self.answer_created(&folder, &file, found, (with, verdict), answer).map(drop)
     }
 
     fn answer_created(
