@@ -21,6 +21,8 @@ mod locks;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod policy_model;
+#[cfg(test)]
 mod ring;
 #[cfg(test)]
 mod union;

@@ -30,13 +30,34 @@ pub(super) fn ruled_with(
     rules: &str,
     fill: impl FnOnce(&Mounted),
 ) -> Option<Mounted> {
+    mount_ruled(None, options, rules, fill)
+}
+
+/// A mount with these rules in a new folder of this one.
+pub(super) fn ruled_in(
+    place: Option<&Path>,
+    rules: &str,
+    fill: impl FnOnce(&Mounted),
+) -> Option<Mounted> {
+    mount_ruled(place, &[], rules, fill)
+}
+
+fn mount_ruled(
+    place: Option<&Path>,
+    options: &[&str],
+    rules: &str,
+    fill: impl FnOnce(&Mounted),
+) -> Option<Mounted> {
     let beside = tempfile::NamedTempFile::new().unwrap();
     fs::write(beside.path(), rules).unwrap();
     let path = beside.path().to_str().unwrap().to_owned();
     let options = [options, &["--allow-other", "--policy", &path]].concat();
-    let mounted = Mounted::with_sources(&["source"], &options, fill)?;
-    fs::set_permissions(mounted.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    Some(mounted)
+    let open = |mounted: &Mounted| {
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(mounted.folder.path(), mode).unwrap();
+        fill(mounted);
+    };
+    Mounted::with_sources_in(place, &["source"], &options, open)
 }
 
 pub(super) fn write(mounted: &Mounted, name: &str, text: &str) {
