@@ -125,6 +125,21 @@ fn a_folder_takes_nothing_to_where_it_is_judged_otherwise() {
     assert_eq!(errno(fs::read(at("g/.git/config"))), NOENT);
 }
 
+#[test]
+fn a_hidden_name_is_not_seen_because_somebody_may_make_it() {
+    let rules = "[[rule]]\nuids = [0]\nverdict = \"allow\"\n\
+        [[rule]]\npaths = [\".*\"]\nverdict = \"hide\"\n";
+    let Some(mounted) = ruled(rules, |_| ()) else { return };
+    fs::create_dir(mounted.target(".folder")).unwrap();
+    fs::write(mounted.target(".file"), "text").unwrap();
+    assert_eq!(fs::read_to_string(mounted.source(".file")).unwrap(), "text");
+    as_user(1000, || {
+        for name in [".folder", ".file"] {
+            assert_eq!(errno(fs::metadata(mounted.target(name))), NOENT, "{name}");
+        }
+    });
+}
+
 /// Writes through a map of the file, whose page is dirty already: no time changes by that.
 const THROUGH_A_MAP: &str = "
 import mmap, os, sys, time

@@ -276,7 +276,7 @@ impl<'a> Found<'a> {
         spot.branch
     }
 
-    fn name(self) -> Option<&'a CStr> {
+    pub(super) fn name(self) -> Option<&'a CStr> {
         match self {
             Self::Name(_, name) | Self::Made(_, _, name) => Some(name),
             Self::Nameless(..) => None,
