@@ -90,8 +90,8 @@ pub(super) struct Sequence<'a> {
     target: &'a Path,
     slots: [Option<Slot>; SLOTS as usize],
     mapper: Option<&'a mut Mapper>,
-    /// The file that is mapped, and where it was then.
-    mapped: Option<(usize, Place)>,
+    /// The file that is mapped, where it was then, and who mapped it.
+    mapped: Option<(usize, Place, User)>,
 }
 
 /// Runs it as this user, in this thread.
@@ -162,7 +162,7 @@ impl<'a> Sequence<'a> {
             30 => self.map(step),
             31 | 32 => self.write_mapped(step),
             33 => {
-                let place = self.mapped.map_or(step.place, |(_, place)| place);
+                let place = self.mapped.map_or(step.place, |(_, place, _)| place);
                 self.read(&Step { place, ..*step })
             }
             _ => self.list(step),
@@ -243,7 +243,7 @@ impl<'a> Sequence<'a> {
         both
     }
 
-    /// Uses a file that is kept open, whoever opened it.
+    /// Uses a file that is kept open, whoever opened it. What is done with it, its opener answers for.
     fn slot(&mut self, step: &Step) -> (Said, Said) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let (node, opener, flags) = (slot.node, slot.opener, slot.flags);
@@ -265,7 +265,7 @@ impl<'a> Sequence<'a> {
                 if !writes {
                     // Appending writes elsewhere, and what is not open for writing says so by several errors.
                     return match flags.contains(OFlags::WRONLY) {
-                        true => self.appended(step, said, node),
+                        true => self.appended(step, opener, said, node),
                         false => (Ok(vec![u8::from(said.is_err())]), Ok(vec![1])),
                     };
                 }
@@ -274,7 +274,7 @@ impl<'a> Sequence<'a> {
                 if step.byte != b'S' {
                     data[0] = step.byte;
                 }
-                self.tree.set_data(step.user, node, data);
+                self.tree.set_data(opener, node, data);
                 (said, Ok(Vec::new()))
             }
             13 => self.reopen(step, node),
@@ -285,13 +285,13 @@ impl<'a> Sequence<'a> {
         }
     }
 
-    fn appended(&mut self, step: &Step, said: Said, node: usize) -> (Said, Said) {
+    fn appended(&mut self, step: &Step, opener: User, said: Said, node: usize) -> (Said, Said) {
         let mut data = self.tree.data(node);
         match step.byte {
             b'S' => data.resize(2, 0),
             byte => data.push(byte),
         }
-        self.tree.set_data(step.user, node, data);
+        self.tree.set_data(opener, node, data);
         (said, Ok(Vec::new()))
     }
 
@@ -616,7 +616,7 @@ impl<'a> Sequence<'a> {
         }
         let said = mapper.map(step.user, &path);
         let node = self.tree.open(step.user, step.place, (true, true), false);
-        self.mapped = node.ok().map(|node| (node, step.place));
+        self.mapped = node.ok().map(|node| (node, step.place, step.user));
         if step.slot == 0 && node.is_ok() {
             // From now on nothing that is written to the page changes a time; what is found in it then is settled.
             let first = self.write_mapped(step);
@@ -628,14 +628,14 @@ impl<'a> Sequence<'a> {
 
     /// Writes through the map; no time changes by that, if it was written to before.
     fn write_mapped(&mut self, step: &Step) -> (Said, Said) {
-        let (Some(mapper), Some((node, _))) = (&mut self.mapper, self.mapped) else {
+        let (Some(mapper), Some((node, _, opener))) = (&mut self.mapper, self.mapped) else {
             return (Ok(Vec::new()), Ok(Vec::new()));
         };
         if self.tree.data(node).is_empty() {
             return (Ok(Vec::new()), Ok(Vec::new()));
         }
         let said = mapper.write(step.byte);
-        self.patch(step.user, node, &[step.byte]);
+        self.patch(opener, node, &[step.byte]);
         (said.map(|()| Vec::new()), Ok(Vec::new()))
     }
 
