@@ -111,6 +111,7 @@ pub(crate) struct View {
     watch: Option<Watch>,
     /// Knows who may do what, if not everyone may do everything.
     judge: Option<Judge>,
+    moves: moves::Moves,
 }
 
 /// Why the kernel would not take backing files, and how often.
@@ -161,6 +162,7 @@ impl View {
             locks: Locks::default(),
             watch: None,
             judge,
+            moves: moves::Moves::default(),
         };
         let volume = view.intern_root()?;
         let needs_names = !volume.has_handles || view.branches.is_some() || view.judge.is_some();

@@ -16,7 +16,6 @@ use thruway_fuse::{Caller, Operation, Request};
 
 use super::View;
 use super::lookup::{TICK_MAX, now, open_name, stat_place};
-use super::moves::{Moves, joined};
 use crate::Log;
 use crate::actor::{errno, groups_of};
 use crate::id_map::IdMap;
@@ -39,7 +38,6 @@ pub(super) const WRITES: Access = Access { reads: false, writes: true };
 pub(crate) struct Judge {
     policy: RwLock<Arc<Policy>>,
     known: Mutex<IdMap<Known>>,
-    pub(super) moves: Moves,
     log: Log,
 }
 
@@ -73,12 +71,7 @@ pub(super) enum Subject<'a> {
 
 impl Judge {
     pub(crate) fn new(policy: Policy, log: Log) -> Self {
-        Self {
-            policy: RwLock::new(Arc::new(policy)),
-            known: Mutex::default(),
-            moves: Moves::default(),
-            log,
-        }
+        Self { policy: RwLock::new(Arc::new(policy)), known: Mutex::default(), log }
     }
 
     pub(super) fn policy(&self) -> Arc<Policy> {
@@ -242,15 +235,6 @@ impl View {
             answer(&policy, &question, &exhibit).is_ok()
         };
         self.paths_of(caller, subject).is_ok_and(|paths| paths.iter().all(is_allowed))
-    }
-
-    /// Says which names in the folder nobody sees.
-    pub(super) fn hiding(&self, folder: InodeId) -> Result<impl Fn(&CStr) -> bool, Errno> {
-        let judge = self.judge.as_ref().map(|judge| judge.policy());
-        let path = if judge.is_some() { self.path_of(Subject::Inode(folder))? } else { Vec::new() };
-        Ok(move |name: &CStr| {
-            judge.as_ref().is_some_and(|policy| policy.hides(&joined(&path, name.to_bytes())))
-        })
     }
 }
 

@@ -55,7 +55,8 @@ impl View {
     /// Holds names for as long as the operation takes. A look-up that were overtaken by a rename would else
     /// remember the old name.
     pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NamesHeld<'_>> {
-        let naming = &self.judge.as_ref()?.moves.naming;
+        self.judge.as_ref()?;
+        let naming = &self.moves.naming;
         match operation {
             Operation::Lookup { .. } | Operation::ReadDirPlus(_) => {
                 let held = naming.read().unwrap_or_else(PoisonError::into_inner);
@@ -85,13 +86,12 @@ impl View {
 
     /// Remembers which name of a file with several the caller has looked up.
     pub(super) fn note_walk(&self, caller: &Caller, id: InodeId, parent: InodeId, name: &CStr) {
-        let Some(judge) = &self.judge else { return };
         // A thread that is in no namespace of ours has no number.
-        if caller.pid == 0 {
+        if self.judge.is_none() || caller.pid == 0 {
             return;
         }
         let name = Name { parent, name: name.to_bytes().into() };
-        let mut walks = lock(&judge.moves.walks);
+        let mut walks = lock(&self.moves.walks);
         if walks.len() >= WALKS_MAX {
             walks.clear();
         }
@@ -122,7 +122,7 @@ impl View {
 
     /// The name of the inode that this thread has looked up last.
     fn name_used(&self, caller: &Caller, id: InodeId) -> Option<Name> {
-        let walks = lock(&self.judge.as_ref()?.moves.walks);
+        let walks = lock(&self.moves.walks);
         let walk = walks.get(&u64::from(caller.pid))?;
         (walk.id == id && walk.uid == caller.uid).then(|| walk.name.clone())
     }
@@ -160,6 +160,15 @@ impl View {
         let below = path(&place)?;
         let below = below.strip_prefix(root.as_slice())?;
         below.strip_prefix(b"/").map(<[u8]>::to_vec)
+    }
+
+    /// Says which names in the folder nobody sees.
+    pub(super) fn hiding(&self, folder: InodeId) -> Result<impl Fn(&CStr) -> bool, Errno> {
+        let judge = self.judge.as_ref().map(|judge| judge.policy());
+        let path = if judge.is_some() { self.path_of(Subject::Inode(folder))? } else { Vec::new() };
+        Ok(move |name: &CStr| {
+            judge.as_ref().is_some_and(|policy| policy.hides(&joined(&path, name.to_bytes())))
+        })
     }
 
     pub(super) fn judge_rename(
