@@ -1,6 +1,8 @@
 //! `thruway mount`, as root on a machine with `/dev/fuse`; elsewhere these tests say so and pass.
 
 #[cfg(test)]
+mod bypasses;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod data;
@@ -20,6 +22,8 @@ mod handles;
 mod locks;
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
+mod policy_model;
 #[cfg(test)]
 mod rights;
 #[cfg(test)]

@@ -51,6 +51,7 @@ impl Actor {
             // A user namespace may not let groups be changed: then we have only those of its maker.
             actor.can_set_groups = false;
         }
+        give_up_quotas()?;
         actor.give_up_setid()?;
         Ok(actor)
     }
@@ -175,6 +176,19 @@ impl Actor {
     }
 }
 
+/// Gives up `CAP_SYS_RESOURCE` for good: with it, writes would pass by the quotas of the source. The kernel goes by
+/// the thread that made a file's backing file, whoever writes to it.
+fn give_up_quotas() -> Result<(), Errno> {
+    let mut sets = capabilities(None)?;
+    if !sets.permitted.contains(CapabilitySet::SYS_RESOURCE) {
+        return Ok(());
+    }
+    sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+    sets.permitted.remove(CapabilitySet::SYS_RESOURCE);
+    sets.inheritable.remove(CapabilitySet::SYS_RESOURCE);
+    set_capabilities(None, sets)
+}
+
 /// The supplementary groups of a thread that waits for our answer. A request names at most one of them.
 pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -204,6 +218,16 @@ pub(crate) fn errno(error: &std::io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_answers_has_no_right_to_pass_by_quotas() {
+        let sets = std::thread::spawn(|| {
+            Actor::new().unwrap();
+            capabilities(None).unwrap()
+        });
+        let sets = sets.join().unwrap();
+        assert!(!(sets.effective | sets.permitted).contains(CapabilitySet::SYS_RESOURCE));
+    }
 
     #[test]
     fn the_groups_of_a_thread_are_those_that_it_has() {

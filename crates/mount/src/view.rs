@@ -3,7 +3,8 @@
 //! A file a group of operations: [`lookup`] finds inodes, [`attributes`] reads and changes them,
 //! [`creation`] and [`names`] make, move and remove names, [`listing`] reads folders, [`open`] decides
 //! how a file's data moves, [`data`] moves it where the kernel cannot, [`extended`] is extended
-//! attributes, [`freshness`] says what the kernel may keep and tells it what others change.
+//! attributes, [`freshness`] says what the kernel may keep and tells it what others change. [`judging`]
+//! asks the policy, and [`moves`] knows by which names.
 
 mod attributes;
 mod creation;
@@ -16,6 +17,7 @@ mod listing;
 mod locking;
 mod lookup;
 mod merging;
+mod moves;
 mod names;
 mod open;
 mod report;
@@ -120,6 +122,7 @@ pub(crate) struct View {
     serving: AtomicUsize,
     /// Knows who may do what, if not everyone may do everything.
     judge: Option<Judge>,
+    moves: moves::Moves,
 }
 
 /// Errors of a source that fails: of its disk, its device, or whoever serves it.
@@ -177,6 +180,7 @@ impl View {
             source_errors: Refusals::default(),
             serving: AtomicUsize::default(),
             judge,
+            moves: moves::Moves::default(),
         };
         let volume = view.intern_root()?;
         let needs_names = !volume.has_handles || view.branches.is_some() || view.judge.is_some();
@@ -301,10 +305,11 @@ impl View {
             return Err(Errno::ROFS);
         }
         self.catch_up();
+        let _held = self.hold_names(&request.operation);
         self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {
-            Operation::Lookup { name } => self.lookup(inode, name, answer),
+            Operation::Lookup { name } => self.lookup(&request.caller, inode, name, answer),
             Operation::GetAttr(_) => self.get_attributes(inode, answer),
             Operation::Statx(_) => self.get_extended_attributes(inode, answer),
             Operation::SetAttr(with) => self.set_attributes(actor, request, &with, answer),

@@ -330,11 +330,12 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::ASYNC_DIO
         | feature::PARALLEL_DIROPS
         | feature::POSIX_ACL
-        | feature::CACHE_SYMLINKS
         | feature::NO_OPENDIR_SUPPORT
         | feature::SETXATTR_EXT
         | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
+    // Kept targets would be told to those, too, to whom the policy refuses them.
+    let both = if plan.policy.is_none() { both | feature::CACHE_SYMLINKS } else { both };
     let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
     let over_ring = plan.transport == Transport::IoUring && fuse_ring::is_available();
     let both = if over_ring { both | feature::OVER_IO_URING } else { both };
@@ -345,7 +346,7 @@ fn wanted(plan: &Plan) -> u64 {
                 | feature::AUTO_INVAL_DATA
                 | feature::HANDLE_KILLPRIV_V2
                 | feature::CREATE_SUPP_GROUP
-                | feature::DIRECT_IO_ALLOW_MMAP
+                | if plan.policy.is_none() { feature::DIRECT_IO_ALLOW_MMAP } else { 0 }
                 | if plan.passthrough { feature::PASSTHROUGH } else { 0 }
         }
     }
