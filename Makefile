@@ -1,19 +1,28 @@
 # Two commands: `make serve` and `make test`. Each sets up what is missing first and says what it installs.
-.PHONY: serve test build setup fmt bench clean
+.PHONY: help serve test build setup fmt bench clean
 
 APP ?= examples/rails_app
 CARGO := scripts/cargo
 
+# The first target, so that a plain `make` installs nothing.
+help:
+	@echo 'make serve   sets up, builds, and serves the example (APP=DIR: another application or folder)'
+	@echo 'make test    sets up, and runs everything that CI runs'
+	@echo 'make build   builds the binary and the gem into target/release'
+	@echo 'make setup   installs what this machine lacks, and says what before it does'
+	@echo 'make fmt     formats the code'
+	@echo 'make bench   builds, and measures it beside its peers (an hour)'
+	@echo 'make clean   removes what was built'
+
 serve:
 	scripts/setup serve
 	$(MAKE) build
-	target/release/thruway serve $(APP)
+	target/release/thruway serve "$(APP)"
 
 test: setup
 	$(CARGO) x check
 
 build:
-	$(CARGO) build --release --workspace
 	$(CARGO) x gem --release
 
 setup:

@@ -8,7 +8,7 @@ require "thruway"
 # `Thruway.expand_path` beside `File.expand_path`. THRUWAY_CASES says how many random names are
 # compared (`cargo x fuzz` asks for a million), THRUWAY_SEED which.
 class ExpandPathTest < Minitest::Test
-  VECTORS = File.expand_path("../../tests/vectors", __dir__)
+  VECTORS = File.expand_path("../../crates/resolve/tests/vectors", __dir__)
   CASES = Integer(ENV.fetch("THRUWAY_CASES", "20000"))
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "0"))
   PARTS = ["/", "/", "//", ".", "..", "...", "a", "b.c", " ", "~", "~root", "~nobody/", "~none",

@@ -13,7 +13,8 @@ mod names;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
-#[path = "../skipped/mod.rs"]
-mod skipped;
+mod skipped {
+    pub(crate) use thruway_testing::skipped;
+}
 #[cfg(target_os = "linux")]
 mod trace;

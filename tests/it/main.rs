@@ -23,8 +23,9 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod setup;
 #[cfg(target_os = "linux")]
-#[path = "../skipped/mod.rs"]
-mod skipped;
+mod skipped {
+    pub(crate) use thruway_testing::skipped;
+}
 #[cfg(target_os = "linux")]
 mod soak;
 #[cfg(target_os = "linux")]
@@ -61,31 +62,4 @@ fn eventually(mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("it never was so");
-}
-
-/// The bytes that a row of `tests/vectors/` stands for: `\r`, `\n`, `\t`, `\\`, `\xHH` and `{a*9}`.
-#[cfg(target_os = "linux")]
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.chars();
-    while let Some(first) = rest.next() {
-        match first {
-            '\\' => bytes.push(match rest.next() {
-                Some('r') => b'\r',
-                Some('n') => b'\n',
-                Some('t') => b'\t',
-                Some('x') => {
-                    u8::from_str_radix(&rest.by_ref().take(2).collect::<String>(), 16).expect(text)
-                }
-                _ => b'\\',
-            }),
-            '{' => {
-                let run: String = rest.by_ref().take_while(|c| *c != '}').collect();
-                let (what, count) = run.split_once('*').expect(text);
-                bytes.extend(what.repeat(count.parse().expect(text)).bytes());
-            }
-            other => bytes.extend(other.encode_utf8(&mut [0; 4]).bytes()),
-        }
-    }
-    bytes
 }

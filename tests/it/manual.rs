@@ -34,6 +34,16 @@ fn bash_completes_the_options_of_a_verb() {
 }
 
 #[test]
+fn bash_completes_the_verb_whose_manual_is_wanted() {
+    let script = "eval \"$($0 completions bash)\"; COMP_WORDS=(thruway man exp); COMP_CWORD=2; \
+                  _thruway thruway exp man; echo \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    let output =
+        bash.args(["-c", script, env!("CARGO_BIN_EXE_thruway")]).output().expect("bash starts");
+    assert_eq!((stdout(&output), stderr(&output)), ("expand\n", ""));
+}
+
+#[test]
 fn every_verb_has_help_and_a_manual_page() {
     assert!(stdout(&run(&["man"])).contains(".TH thruway 1"));
     for verb in verbs() {

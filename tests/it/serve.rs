@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -205,14 +207,14 @@ fn a_client_that_has_said_all_still_gets_its_answers() {
 #[test]
 fn every_malformed_request_is_refused_and_hung_up_on() {
     let (_folder, server) = site();
-    let vectors = include_str!("../vectors/request_head.tsv");
+    let vectors = include_str!("../../crates/http1/tests/vectors/request_head.tsv");
     let mut refused = 0;
     for row in vectors.lines().filter(|row| !row.starts_with('#')) {
         let (bytes, expected) = row.split_once('\t').unwrap();
         let status: Option<u16> = expected.split(' ').next_back().and_then(|s| s.parse().ok());
         let Some(status) = status.filter(|_| !expected.starts_with("ok")) else { continue };
         let mut client = server.connect();
-        client.send(&crate::unescape(bytes));
+        client.send(&thruway_testing::table::unescape(bytes));
         let response = client.response(false);
         assert_eq!((response.status, client.is_closed()), (status, true), "{bytes}");
         refused += 1;
@@ -267,7 +269,7 @@ fn a_signal_ends_the_server_when_what_was_begun_is_sent() {
     let bind = format!("unix://{}", socket.display());
     let site = folder.path().join("site");
     fs::write(site.join("large.bin"), vec![7; 20 << 20]).unwrap();
-    for signal in ["-TERM", "-INT"] {
+    for signal in ["-TERM", "-INT", "-QUIT"] {
         let server =
             Server::start(thruway().arg("serve").arg(&site).args(["-b", &bind, "-w", "2"]));
         let mut idle = Client::unix(&socket);
@@ -277,9 +279,73 @@ fn a_signal_ends_the_server_when_what_was_begun_is_sent() {
         client.wait_for_answer();
         let stopped = std::thread::spawn(move || server.stop(signal));
         assert!(idle.is_closed());
+        assert!(UnixStream::connect(&socket).is_err(), "nobody would answer");
         assert!(client.response(false).body == vec![7; 20 << 20]);
         assert!(stopped.join().unwrap().success());
         assert!(socket.metadata().is_err());
+    }
+}
+
+#[test]
+fn connections_are_refused_while_the_server_drains() {
+    let (folder, server) = site();
+    fs::write(folder.path().join("site/large.bin"), vec![7; 20 << 20]).unwrap();
+    let mut client = server.connect();
+    client.send(b"GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.wait_for_answer();
+    let address = server.address().to_owned();
+    let stopped = std::thread::spawn(move || server.stop("-TERM"));
+    let is_refused = || {
+        TcpStream::connect(&address)
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+    };
+    crate::eventually(is_refused);
+    assert!((0..10).all(|_| is_refused()));
+    assert!(client.response(false).body == vec![7; 20 << 20]);
+    assert!(stopped.join().unwrap().success());
+}
+
+#[test]
+fn signals_that_are_not_for_a_folder_are_told_and_do_no_harm() {
+    let (folder, _server) = site();
+    let log = folder.path().join("log");
+    let said = fs::File::create(&log).unwrap();
+    let mut command = thruway();
+    command.arg("serve").arg(folder.path().join("site")).args(["-p", "0"]).stderr(said);
+    let server = Server::start(&mut command);
+    for signal in ["HUP", "USR1", "USR2", "TTIN", "TTOU", "PWR"] {
+        let pid = server.pid().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        let line = format!("thruway: {signal}: a folder has nothing to do for it\n");
+        crate::eventually(|| fs::read_to_string(&log).unwrap().ends_with(&line));
+    }
+    assert_eq!(server.get("/a.txt", "").status, 200);
+    assert!(server.stop("-TERM").success());
+}
+
+#[test]
+fn limits_of_heads_have_options() {
+    let (folder, _server) = site();
+    let limits = ["--request-line-limit", "50", "--head-limit", "200", "--head-fields-limit", "3"];
+    let server = serve(&folder.path().join("site"), &limits);
+    let status = |path: &str, fields: &str| server.get(path, fields).status;
+    assert_eq!(status("/a.txt", ""), 200);
+    assert_eq!(status(&format!("/{}", "x".repeat(50)), ""), 414);
+    assert_eq!(status("/a.txt", &format!("A: {}\r\n", "x".repeat(200))), 431);
+    assert_eq!(status("/a.txt", "A: b\r\nC: d\r\nE: f\r\n"), 431);
+}
+
+#[test]
+fn an_address_of_another_kind_is_named() {
+    let (folder, _server) = site();
+    let site = folder.path().join("site");
+    for (bind, text) in [
+        ("foo://bar", "foo://bar is neither tcp://HOST:PORT nor unix://PATH"),
+        ("ssl://127.0.0.1:0", "ssl://127.0.0.1:0 asks for TLS, which is not there"),
+    ] {
+        let output = run(&["serve", site.to_str().unwrap(), "-b", bind]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stderr(&output), format!("thruway: {text}\n"));
     }
 }
 
@@ -302,7 +368,7 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
     let (folder, _) = site();
     let log = folder.path().join("log");
     let binary = env!("CARGO_BIN_EXE_thruway");
-    let mut limited = std::process::Command::new("sh");
+    let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", binary, "serve"]);
     limited.arg(folder.path().join("site")).args(["-p", "0", "-w", "2"]);
     let server = Server::start(limited.stderr(fs::File::create(&log).expect("a log")));

@@ -58,3 +58,28 @@ fn with_everything_there_setup_has_nothing_to_say() {
     assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), "", ""));
     assert!(folder.path().join("asked").metadata().is_err());
 }
+
+/// What `make` prints in the checkout; it runs nothing with `--dry-run`.
+fn make(arguments: &[&str]) -> Output {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new("make").current_dir(checkout).args(arguments).output();
+    output.expect("make starts")
+}
+
+#[test]
+fn a_plain_make_lists_its_targets_and_installs_nothing() {
+    let output = make(&[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for target in ["serve", "test", "build", "setup", "clean"] {
+        let line = format!("make {target} ");
+        assert!(stdout(&output).lines().any(|told| told.starts_with(&line)), "{output:?}");
+    }
+    assert!(!stdout(&make(&["--dry-run"])).contains("scripts/"));
+}
+
+#[test]
+fn an_application_whose_path_has_a_space_is_one_argument() {
+    let output = make(&["--dry-run", "serve", "APP=my dir"]);
+    let last = stdout(&output).lines().last().unwrap_or_default();
+    assert_eq!(last, "target/release/thruway serve \"my dir\"");
+}

@@ -65,6 +65,24 @@ mod linux {
     }
 
     #[test]
+    fn a_script_whose_interpreter_is_missing_is_passed_over() {
+        let folder = tree(&["a/tool", "b/tool", "bin/sh"]);
+        let [a, b] = ["a", "b"].map(|sub| folder.path().join(sub).display().to_string());
+        std::fs::write(folder.path().join("a/tool"), "#!/no/such/sh -e\n").unwrap();
+        let found = which(&["--count", "--path", &format!("{a}:{b}"), "tool"]);
+        assert_eq!(stdout(&found), format!("{b}/tool\n2 look-ups\n"));
+        let missing = which(&["--path", &a, "tool"]);
+        let reason = format!("thruway: {a}/tool needs /no/such/sh, which is not there\n");
+        assert_eq!((missing.status.code(), stderr(&missing)), (Some(1), reason.as_str()));
+        // In an image the interpreter is the image's own.
+        std::fs::write(folder.path().join("b/tool"), "#!/bin/sh\n").unwrap();
+        std::fs::write(folder.path().join("a/tool"), "#!/bin/bash\n").unwrap();
+        let root = folder.path().to_str().unwrap();
+        let image = which(&["--root", root, "--path", "/a:/b", "tool"]);
+        assert_eq!(stdout(&image), "/b/tool\n");
+    }
+
+    #[test]
     fn windows_rules_are_tried_on_a_tree() {
         let folder = tree(&["Bin/Tool.bat", "bin2/tool.EXE", "bin2/tool"]);
         let root = folder.path().to_str().unwrap();
@@ -98,8 +116,8 @@ mod linux {
         let parsed: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
         let tool = format!("{path}/tool");
         let expected = serde_json::json!([
-            { "name": "tool", "found": [tool], "denied": [], "lookups": 1 },
-            { "name": "nothing", "found": [], "denied": [], "lookups": 1 },
+            { "name": "tool", "found": [tool], "denied": [], "without_interpreter": [], "lookups": 1 },
+            { "name": "nothing", "found": [], "denied": [], "without_interpreter": [], "lookups": 1 },
         ]);
         assert_eq!(parsed, expected);
     }

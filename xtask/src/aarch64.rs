@@ -13,14 +13,6 @@ use crate::debian;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINTS: [&str; 7] =
     ["--quiet", "--package=thruway-cli", "--target", TARGET, "--", "-D", "warnings"];
-/// What is needed where the toolchain at hand has no library, by a file of each, with its package.
-const NEEDED: [(&str, &str); 4] = [
-    ("/usr/bin/rustc", "rustc-web"),
-    ("/usr/bin/cargo", "cargo-web"),
-    ("/usr/bin/cargo-clippy", "rust-web-clippy"),
-    ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
-];
-
 /// Lint everything for aarch64
 #[derive(Debug, Args)]
 pub(crate) struct Aarch64 {}
@@ -31,7 +23,7 @@ impl Aarch64 {
             let mut cargo = Command::new(crate::cargo());
             return crate::succeed(cargo.current_dir(root).arg("clippy").args(LINTS));
         }
-        if let Some(missing) = debian::missing(&NEEDED) {
+        if let Some(missing) = debian::missing(&debian::LIBRARY_SOURCES) {
             println!("aarch64: skipped, because this machine lacks {missing}");
             return Ok(());
         }

@@ -26,9 +26,9 @@ impl Check {
     /// Runs the steps in order and stops at the first that fails. Ends with the summary lines of all
     /// test runners, in their own words.
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        let only = self.only.as_deref().unwrap_or("");
+        let steps = chosen(steps(root), self.only.as_deref())?;
         let mut summaries = Vec::new();
-        for step in steps(root).iter().filter(|step| step.title.contains(only)) {
+        for step in &steps {
             let start = Instant::now();
             println!("\n== {}", step.title);
             step.run(root, &mut summaries)?;
@@ -54,6 +54,18 @@ const GEM_TESTS: [&str; 6] = [
 const EXAMPLE_TESTS: [&str; 3] =
     ["-w", "-e", "Dir['examples/*/test/*_test.rb'].sort.each { |file| require \"./#{file}\" }"];
 
+/// The steps whose title contains `only`. None is a mistake, not a success.
+fn chosen(mut steps: Vec<Step>, only: Option<&str>) -> Result<Vec<Step>, String> {
+    let titles = steps.iter().map(|step| step.title).collect::<Vec<_>>().join(", ");
+    steps.retain(|step| step.title.contains(only.unwrap_or("")));
+    match only {
+        Some(only) if steps.is_empty() => {
+            Err(format!("no step has {only:?} in its title\n\nhint: the steps are {titles}"))
+        }
+        _ => Ok(steps),
+    }
+}
+
 fn steps(root: &Path) -> Vec<Step> {
     let step = |title, program, arguments: &[&'static str]| Step {
         title,
@@ -73,8 +85,10 @@ fn steps(root: &Path) -> Vec<Step> {
         step("gem", crate::cargo(), &["x", "gem"]),
         step("tests", crate::cargo(), &["test", "--workspace"]),
         step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
+        step("packages", crate::cargo(), &["x", "packages"]),
         step("windows", crate::cargo(), &["x", "windows"]),
         step("aarch64", crate::cargo(), &["x", "aarch64"]),
+        step("portable", crate::cargo(), &["x", "portable"]),
         step("ebpf", crate::cargo(), &["x", "ebpf"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
@@ -115,6 +129,20 @@ fn is_summary(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_is_not_there_is_an_error() {
+        let titles = |only| -> Result<Vec<_>, String> {
+            Ok(chosen(steps(Path::new("/")), only)?.iter().map(|step| step.title).collect())
+        };
+        assert_eq!(titles(Some("gem t")), Ok(vec!["gem tests"]));
+        assert_eq!(titles(None).map(|all| all.len()), Ok(steps(Path::new("/")).len()));
+        let message = titles(Some("nosuch")).unwrap_err();
+        assert!(
+            message
+                .starts_with("no step has \"nosuch\" in its title\n\nhint: the steps are format, ")
+        );
+    }
 
     #[test]
     fn summaries_are_told_from_other_lines() {

@@ -4,6 +4,15 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
+/// What it takes to build the standard library for a target that the toolchain at hand does not have, by a file
+/// of each, with its package.
+pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
+    ("/usr/bin/rustc", "rustc-web"),
+    ("/usr/bin/cargo", "cargo-web"),
+    ("/usr/bin/cargo-clippy", "rust-web-clippy"),
+    ("/usr/lib/rustlib/src/rust/library/std/Cargo.toml", "rust-web-src"),
+];
+
 /// The packages that are not there, of these files and the packages that they come from.
 pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
     let missing = needed.iter().filter(|(file, _)| !Path::new(file).is_file());

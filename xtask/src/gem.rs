@@ -1,12 +1,13 @@
-//! `cargo x gem`: builds the extension and puts it where Ruby finds it.
+//! `cargo x gem`: builds the binary and the gem's extension, and puts the latter where Ruby finds it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
 
-/// Build the gem's extension; it is loaded with `-I target/PROFILE/gem -I gem/lib`
+/// Build the binary and the gem's extension; the latter is loaded with `-I target/PROFILE/gem -I gem/lib`
 #[derive(Debug, Args)]
 pub(crate) struct Gem {
     /// Optimised, as users run it
@@ -14,10 +15,16 @@ pub(crate) struct Gem {
     release: bool,
 }
 
+/// One command for both: features of dependencies are those that the chosen packages ask for together, and
+/// another choice would compile them again each time, into the same files.
+const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
+
 impl Gem {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
+        let version = ruby_version(&ruby)?;
         let mut build = Command::new(crate::cargo());
-        build.current_dir(root).args(["build", "--quiet", "--package", "thruway-gem-ext"]);
+        build.current_dir(root).args(BUILD);
         if self.release {
             build.arg("--release");
         }
@@ -25,7 +32,7 @@ impl Gem {
         if !status.success() {
             return Err(format!("the extension does not build ({status})"));
         }
-        install(&self.profile(root), &ruby_version()?)
+        install(&self.profile(root), &version)
             .map_err(|error| format!("cannot copy the extension: {error}"))
     }
 
@@ -49,11 +56,32 @@ fn install(profile: &Path, version: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The Ruby that the extension is built for: `RUBY`, or the one on `PATH`; as `3.1`.
-fn ruby_version() -> Result<String, String> {
-    let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
-    let script = "print RUBY_VERSION[/\\A\\d+\\.\\d+/]";
+/// The version of the Ruby that the extension is built for, as `3.1`. Its headers have to be
+/// there too: without them the build ends in a panic of a build script.
+fn ruby_version(ruby: &OsStr) -> Result<String, String> {
+    const CURE: &str =
+        "\n\nhint: scripts/setup installs what is missing (Debian's ruby and ruby-dev)";
+    let script = "require 'rbconfig'
+        header = File.join(RbConfig::CONFIG['rubyhdrdir'], 'ruby.h')
+        File.exist?(header) or abort \"the headers of Ruby #{RUBY_VERSION} are missing (#{header})\"
+        print RUBY_VERSION[/\\A\\d+\\.\\d+/]";
     let output = Command::new(ruby).args(["--disable=gems", "-e", script]).output();
-    let output = output.map_err(|error| format!("cannot start ruby: {error}"))?;
+    let output =
+        output.map_err(|error| format!("cannot start {}: {error}{CURE}", ruby.display()))?;
+    if !output.status.success() {
+        return Err(format!("{}{CURE}", String::from_utf8_lossy(&output.stderr).trim_end()));
+    }
     String::from_utf8(output.stdout).map_err(|error| format!("ruby's version: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ruby_that_is_not_there_is_named_with_its_cure() {
+        let message = ruby_version(OsStr::new("/nowhere/ruby")).unwrap_err();
+        assert!(message.starts_with("cannot start /nowhere/ruby: No such file"), "{message}");
+        assert!(message.contains("\n\nhint: scripts/setup installs "), "{message}");
+    }
 }

@@ -11,6 +11,8 @@ mod fuzz;
 mod gem;
 mod layers;
 mod mount_freshness;
+mod packages;
+mod portable;
 mod prove;
 mod rubyspec;
 mod soak;
@@ -38,6 +40,8 @@ enum Task {
     Gem(gem::Gem),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
+    Packages(packages::Packages),
+    Portable(portable::Portable),
     Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
@@ -58,6 +62,8 @@ fn main() -> ExitCode {
         Task::Gem(gem) => gem.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
+        Task::Packages(packages) => packages.run(&root()),
+        Task::Portable(portable) => portable.run(&root()),
         Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
@@ -76,9 +82,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace.
+/// The folder of the workspace: of the one that cargo runs this task in, which need not be the one that it was
+/// compiled in. A checkout that is copied with its `target` is not compiled again.
 fn root() -> PathBuf {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR");
+    let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 

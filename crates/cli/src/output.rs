@@ -94,8 +94,10 @@ pub(crate) fn print_error(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }
 
-/// Whether `stream` wants colour: it is a terminal, and `NO_COLOR` is not set (no-color.org).
+/// Whether `stream` wants colour: it is a terminal that knows more than text (`TERM` is not `dumb`), and
+/// `NO_COLOR` is not set (no-color.org).
 pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    stream.is_terminal() && !refused
+    let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+    stream.is_terminal() && !refused && !is_dumb
 }

@@ -45,6 +45,8 @@ enum State {
     Size {
         any: bool,
     },
+    /// White space before an extension.
+    SizeSpace,
     Extension,
     SizeLf,
     Data,
@@ -122,14 +124,18 @@ impl BodyDecoder {
     fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
         match (self.state, byte) {
             (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
-            (State::Size { any: true }, b';') => Ok(State::Extension),
+            (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
+            // RFC 9112, 7.1.1: white space before an extension is bad, and to be read.
+            (State::Size { any: true } | State::SizeSpace, b' ' | b'\t') => {
+                self.extension(byte, limits).map(|_| State::SizeSpace)
+            }
             (State::Size { any: true } | State::Extension, b'\r') => Ok(State::SizeLf),
             (State::Extension, byte) => self.extension(byte, limits),
             (State::SizeLf, b'\n') => self.chunk(limits),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(State::Size { any: false }),
             (State::DataCr | State::DataLf, _) => Err(Refusal::ChunkEnd),
-            (State::Size { .. } | State::SizeLf, _) => Err(Refusal::ChunkSize),
+            (State::Size { .. } | State::SizeSpace | State::SizeLf, _) => Err(Refusal::ChunkSize),
             _ => self.trailer(byte, limits),
         }
     }
@@ -187,8 +193,8 @@ impl BodyDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_vectors::{rows, unescape};
     use proptest::prelude::*;
+    use thruway_testing::table::{pairs, unescape};
 
     /// The body of `input`, fed in pieces of `step` bytes, and what is left behind it.
     fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), Refusal> {
@@ -217,7 +223,7 @@ mod tests {
     /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the refusal's name.
     #[test]
     fn every_vector_gives_its_body_or_its_refusal() {
-        let rows = rows(include_str!("../../../tests/vectors/chunked_body.tsv"));
+        let rows = pairs(include_str!("../tests/vectors/chunked_body.tsv"));
         assert!(rows.len() > 30, "the vectors are there");
         for (bytes, expected) in rows {
             for step in [1, 2, 7, 4096] {

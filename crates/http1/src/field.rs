@@ -32,10 +32,12 @@ pub enum Known {
     IfUnmodifiedSince,
     /// `Authorization`
     Authorization,
+    /// `X-Forwarded-Proto`
+    ForwardedProto,
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [(Known, &[u8]); 14] = [
+const ALL: [(Known, &[u8]); 15] = [
     (Known::Host, b"host"),
     (Known::ContentLength, b"content-length"),
     (Known::TransferEncoding, b"transfer-encoding"),
@@ -50,6 +52,7 @@ const ALL: [(Known, &[u8]); 14] = [
     (Known::IfModifiedSince, b"if-modified-since"),
     (Known::IfUnmodifiedSince, b"if-unmodified-since"),
     (Known::Authorization, b"authorization"),
+    (Known::ForwardedProto, b"x-forwarded-proto"),
 ];
 
 impl Known {
@@ -69,6 +72,7 @@ impl Known {
             (14, b'c') => Self::ContentLength,
             (15, b'a') => Self::AcceptEncoding,
             (17, b't') => Self::TransferEncoding,
+            (17, b'x') => Self::ForwardedProto,
             (17, b'i') => Self::IfModifiedSince,
             (19, b'i') => Self::IfUnmodifiedSince,
             _ => return None,
@@ -85,7 +89,7 @@ impl Known {
     /// Whether two lines of it are refused rather than joined: fields that mean one thing, as
     /// nginx has them.
     pub(crate) fn stands_once(self) -> bool {
-        !matches!(self, Self::Connection | Self::AcceptEncoding)
+        !matches!(self, Self::Connection | Self::AcceptEncoding | Self::ForwardedProto)
     }
 
     pub(crate) fn index(self) -> usize {

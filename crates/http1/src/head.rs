@@ -120,6 +120,15 @@ impl Head {
                 Ok(true)
             }
             Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
+            Err(httparse::Error::Version) => match later_minor(input) {
+                // RFC 9110, 2.5: a higher minor version is taken as the highest one that is known.
+                Some(minor) => {
+                    let mut known = input.to_vec();
+                    known[minor] = b'1';
+                    self.parse(&known, seen, limits)
+                }
+                None => Err(version_refusal(input)),
+            },
             Err(error) => Err(refusal(error, input, limits)),
         }
     }
@@ -427,12 +436,21 @@ fn refusal(error: httparse::Error, input: &[u8], limits: &Limits) -> Refusal {
         httparse::Error::HeaderName => Refusal::FieldName,
         httparse::Error::HeaderValue => Refusal::FieldValue,
         httparse::Error::NewLine => Refusal::LineEnd,
-        httparse::Error::Version => version_refusal(input),
+        httparse::Error::Version => Refusal::Version,
         httparse::Error::Token | httparse::Error::Status => match within(input, limits) {
             Err(limit @ Refusal::RequestLineTooLong) => limit,
             _ => Refusal::RequestLine,
         },
     }
+}
+
+/// The place of the last digit of a version such as HTTP/1.2.
+fn later_minor(input: &[u8]) -> Option<usize> {
+    let start = input.len() - input.trim_ascii_start().len();
+    let line = input[start..].split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    let minor = line.last().filter(|minor| matches!(minor, b'2'..=b'9'));
+    (minor.is_some() && line[..line.len() - 1].ends_with(b" HTTP/1."))
+        .then(|| start + line.len() - 1)
 }
 
 /// A version that is well written but not spoken here is another matter than a broken line.

@@ -19,8 +19,6 @@ pub mod limits;
 mod path;
 pub mod refusal;
 pub mod response;
-#[cfg(test)]
-mod test_vectors;
 mod token;
 
 pub use body::{BodyDecoder, Framing, Piece};

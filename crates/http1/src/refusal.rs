@@ -19,7 +19,7 @@ pub enum Refusal {
     Path,
     /// A version that is not written `HTTP/x.y`.
     Version,
-    /// A version of HTTP other than 1.0 and 1.1.
+    /// A version of HTTP other than 1.x.
     UnsupportedVersion,
     /// A line that ends in LF without CR, or a CR without LF.
     LineEnd,
@@ -91,7 +91,7 @@ impl Refusal {
             Self::Target => "the target is neither a path nor a URL",
             Self::Path => "the path has a broken escape or leads above the root",
             Self::Version => "the version is not written HTTP/x.y",
-            Self::UnsupportedVersion => "only HTTP/1.0 and HTTP/1.1 are spoken here",
+            Self::UnsupportedVersion => "only HTTP/1 is spoken here",
             Self::LineEnd => "a line does not end in CR LF",
             Self::FieldName => "a field's name is not a token",
             Self::FieldValue => "a field's value has a control character",

@@ -45,6 +45,9 @@ pub enum Delivery {
     Chunked,
     /// By chunks that the body already consists of.
     Coded,
+    /// By the end of the connection, after the chunks are taken off of which the body consists: the client
+    /// speaks HTTP/1.0, and must not be sent any (RFC 9112, 6.1).
+    Decoded,
     /// By the end of the connection.
     UntilClose,
 }
@@ -88,6 +91,8 @@ pub struct Draft {
     status: u16,
     claimed_bytes: Option<u64>,
     is_coded: bool,
+    /// Where the line stands that tells of it, and whether that is by chunks.
+    coding_line: Option<(usize, usize, bool)>,
     closes: bool,
     names_connection: bool,
     is_dated: bool,
@@ -129,6 +134,7 @@ impl<'a> ResponseHead<'a> {
             status,
             claimed_bytes: None,
             is_coded: false,
+            coding_line: None,
             closes: false,
             names_connection: false,
             is_dated: false,
@@ -159,10 +165,15 @@ impl<'a> ResponseHead<'a> {
         if self.takes_note(name, value) {
             return Ok(());
         }
+        let start = self.out.len();
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
+        if self.draft.is_coded && name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let is_chunked = value.eq_ignore_ascii_case(b"chunked");
+            self.draft.coding_line = Some((start, self.out.len(), is_chunked));
+        }
         Ok(())
     }
 
@@ -184,7 +195,7 @@ impl<'a> ResponseHead<'a> {
             17 if is(b"transfer-encoding") => {
                 self.draft.is_coded = true;
                 self.draft.closes |= !value.eq_ignore_ascii_case(b"chunked");
-                return is_bodiless(self.draft.status);
+                return is_bodiless(self.draft.status) || self.draft.status == RESET_CONTENT;
             }
             _ => {}
         }
@@ -195,7 +206,12 @@ impl<'a> ResponseHead<'a> {
     /// known; it goes before the one that the fields claim.
     pub fn finish(self, terms: Terms, body_bytes: Option<u64>, date: &[u8; DATE_BYTES]) -> Promise {
         let delivery = self.draft.delivery(terms, body_bytes);
-        let ends = delivery != Delivery::UntilClose;
+        if let Some((start, end, _)) = self.draft.coding_line
+            && terms.version == Version::Http10
+        {
+            self.out.drain(start..end);
+        }
+        let ends = !matches!(delivery, Delivery::UntilClose | Delivery::Decoded);
         let is_persistent = terms.is_persistent && ends && !self.draft.closes;
         if !self.draft.is_dated {
             self.out.extend_from_slice(b"date: ");
@@ -241,17 +257,21 @@ impl<'a> ResponseHead<'a> {
 }
 
 impl Draft {
-    /// The length that the fields so far claim the body to have.
+    /// The length that the fields so far claim the body to have; none if it is coded (RFC 9112, 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
-        self.claimed_bytes
+        self.claimed_bytes.filter(|_| !self.is_coded)
     }
 
     fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {
-        if terms.is_head || is_bodiless(self.status) {
+        if terms.is_head || is_bodiless(self.status) || self.status == RESET_CONTENT {
             return Delivery::Empty;
         }
         match body_bytes.or(self.claimed_bytes) {
+            _ if self.is_coded && terms.version == Version::Http10 => {
+                let is_chunked = self.coding_line.is_some_and(|(.., is_chunked)| is_chunked);
+                if is_chunked { Delivery::Decoded } else { Delivery::UntilClose }
+            }
             _ if self.is_coded => Delivery::Coded,
             Some(length) => Delivery::Length(length),
             None if terms.version == Version::Http11 => Delivery::Chunked,
@@ -263,6 +283,7 @@ impl Draft {
     /// would have had, so only a claim or a length above zero is worth telling.
     fn announced_bytes(&self, terms: Terms, body_bytes: Option<u64>) -> Option<u64> {
         match self.status {
+            RESET_CONTENT => Some(0),
             _ if self.is_coded => None,
             100..=199 | 204 => None,
             304 => self.claimed_bytes,
@@ -271,6 +292,9 @@ impl Draft {
         }
     }
 }
+
+/// An answer that has no content, and says so by a length of zero (RFC 9110, 15.3.6).
+const RESET_CONTENT: u16 = 205;
 
 /// Whether an answer with `status` never has a body (RFC 9112, 6.3).
 #[must_use]
@@ -431,6 +455,18 @@ mod tests {
     }
 
     #[test]
+    fn an_old_client_is_not_told_of_a_coding() {
+        let lines = "HTTP/1.1 200 OK|X-A: b|X-C: d|connection: close";
+        let fields = [("X-A", "b"), ("Transfer-Encoding", "Chunked"), ("X-C", "d")];
+        assert_eq!(head(200, &fields, OLD, Some(5)), (lines.into(), Delivery::Decoded, false));
+        let fields = [("X-A", "b"), ("Transfer-Encoding", "gzip"), ("X-C", "d")];
+        assert_eq!(head(200, &fields, OLD, None).1, Delivery::UntilClose);
+        let old_head = Terms { is_head: true, ..OLD };
+        let got = head(200, &[("Transfer-Encoding", "chunked")], old_head, None);
+        assert_eq!((got.1, got.0.contains("ransfer")), (Delivery::Empty, false));
+    }
+
+    #[test]
     fn no_body_means_no_framing() {
         let fields = [("content-length", "5"), ("transfer-encoding", "chunked")];
         let got = head(204, &fields, GET, Some(0));
@@ -442,6 +478,20 @@ mod tests {
         assert_eq!(got, ("HTTP/1.1 200 OK|content-length: 5".into(), Delivery::Empty, true));
         let got = head(200, &[], HEAD, Some(0));
         assert_eq!(got, ("HTTP/1.1 200 OK".into(), Delivery::Empty, true));
+    }
+
+    #[test]
+    fn a_reset_has_no_content_whatever_the_application_says() {
+        for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")], &[]] {
+            for terms in [GET, OLD] {
+                let (lines, delivery, is_persistent) = head(205, fields, terms, Some(5));
+                assert!(
+                    lines.starts_with("HTTP/1.1 205 Reset Content|content-length: 0"),
+                    "{lines}"
+                );
+                assert_eq!((delivery, is_persistent), (Delivery::Empty, true));
+            }
+        }
     }
 
     #[test]

@@ -3,11 +3,9 @@
 //! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
 #![forbid(unsafe_code)]
 
-#[path = "../src/test_vectors.rs"]
-mod test_vectors;
-
-use test_vectors::{rows, unescape};
 use thruway_http1::{Framing, Head, Limits, Request, Version};
+use thruway_testing::table::{pairs, unescape};
+use thruway_testing::{Random, setting};
 
 /// Cases of a run in CI.
 const CASES: u64 = 50_000;
@@ -36,46 +34,30 @@ const PIECES: [&[u8]; 20] = [
     b"\xff",
 ];
 
-fn setting(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
-}
-
-/// Xorshift: heads that are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit.max(1)
-    }
-
-    /// Changes `head` in one to three places.
-    fn change(&mut self, head: &mut Vec<u8>, other: &[u8]) {
-        for _ in 0..=self.below(3) {
-            let at = self.below(head.len() + 1);
-            let end = (at + self.below(12)).min(head.len());
-            let piece = match self.below(4) {
-                0 => b"",
-                1 => &other[self.below(other.len())..],
-                _ => PIECES[self.below(PIECES.len())],
-            };
-            head.splice(at..end, piece.iter().copied());
-        }
+/// Changes `head` in one to three places.
+fn change(random: &mut Random, head: &mut Vec<u8>, other: &[u8]) {
+    for _ in 0..=random.below(3) {
+        let at = random.below(head.len() + 1);
+        let end = (at + random.below(12)).min(head.len());
+        let piece = match random.below(4) {
+            0 => b"",
+            1 => &other[random.below(other.len())..],
+            _ => PIECES[random.below(PIECES.len())],
+        };
+        head.splice(at..end, piece.iter().copied());
     }
 }
 
 #[test]
 fn a_head_that_is_taken_has_one_meaning() {
-    let vectors = rows(include_str!("../../../tests/vectors/request_head.tsv"));
+    let vectors = pairs(include_str!("vectors/request_head.tsv"));
     let corpus: Vec<_> = vectors.iter().map(|(bytes, _)| unescape(bytes)).collect();
-    let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ setting("THRUWAY_SEED", 0));
+    let mut random = Random::from_environment();
     let mut taken = 0;
     for case in 0..setting("THRUWAY_CASES", CASES) {
         let mut input = corpus[random.below(corpus.len())].clone();
         let other = &corpus[random.below(corpus.len())];
-        random.change(&mut input, other);
+        change(&mut random, &mut input, other);
         taken += u64::from(check(&input, &mut random, case));
     }
     assert!(taken > 0, "some are taken");

@@ -36,8 +36,9 @@ mod reply;
 mod ring;
 mod row;
 #[cfg(test)]
-#[path = "../../../tests/skipped/mod.rs"]
-mod skipped;
+mod skipped {
+    pub(crate) use thruway_testing::skipped;
+}
 mod sources;
 mod status;
 mod supervisor;

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use thruway_pack::layout::MAGIC;
 use thruway_pack::{Builder, Item, Pack, Stamp};
+use thruway_testing::{Random, setting};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Cases of a run in CI.
@@ -22,34 +23,14 @@ const IDENTITY_BYTES: usize = 12;
 const SLOTS: usize = 16;
 const ENTRIES: usize = 20;
 
-fn setting(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
-}
-
-/// Xorshift: changes that are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() >> 11) as usize % limit.max(1)
-    }
-
-    /// A number at an edge of something, or any.
-    fn number(&mut self) -> u64 {
-        let edges: [u64; 10] =
-            [0, 1, 7, 16, 87, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 30, 1 << 62];
-        match self.below(3) {
-            0 => self.next(),
-            1 => self.below(1024) as u64,
-            _ => edges[self.below(edges.len())].wrapping_add(self.next() % 3).wrapping_sub(1),
-        }
+/// A number at an edge of something, or any.
+fn number(random: &mut Random) -> u64 {
+    let edges: [u64; 10] =
+        [0, 1, 7, 16, 87, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 1 << 30, 1 << 62];
+    match random.below(3) {
+        0 => random.number(),
+        1 => random.below(1024) as u64,
+        _ => edges[random.below(edges.len())].wrapping_add(random.number() % 3).wrapping_sub(1),
     }
 }
 
@@ -65,7 +46,7 @@ fn corpus() -> Vec<Vec<u8>> {
 fn change(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len());
-        let number = random.number().to_le_bytes();
+        let number = number(random).to_le_bytes();
         match random.below(8) {
             0 => bytes.truncate(at),
             1 => bytes.extend_from_slice(&number),
@@ -156,7 +137,7 @@ fn the_corpus_is_replayed() {
 #[test]
 fn forged_packs_never_say_what_was_not_checked() {
     let corpus = corpus();
-    let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ setting("THRUWAY_SEED", 0));
+    let mut random = Random::from_environment();
     let mut packs = 0_u64;
     let cases = setting("THRUWAY_CASES", CASES);
     for _ in 0..cases {

@@ -1,11 +1,12 @@
 //! The one module that touches the disk: names are opened beneath a folder, once.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::{DenyList, Error, Name, Refusal};
@@ -13,7 +14,8 @@ use crate::{DenyList, Error, Name, Refusal};
 /// A folder that names are opened beneath; nothing outside it can be reached through it.
 ///
 /// Containment is the kernel's: every open is one `openat2` with `RESOLVE_BENEATH` and
-/// `RESOLVE_NO_MAGICLINKS` (Linux 5.6), so symbolic links are followed only while they stay inside.
+/// `RESOLVE_NO_MAGICLINKS` (Linux 5.6), so symbolic links are followed only while they stay inside. An
+/// absolute link that leads back inside is followed, too.
 #[derive(Debug)]
 pub struct Boundary {
     base: OwnedFd,
@@ -117,15 +119,43 @@ impl Boundary {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let path = if name.is_empty() { b".".as_slice() } else { name };
-        let descriptor = fs::openat2(&self.base, path, flags, Mode::empty(), within).map_err(
-            |errno| match errno {
-                // What `openat2` answers for a link that leads out, or for a magic link.
-                Errno::XDEV | Errno::LOOP => Error::refused(name, Refusal::OutsideBase),
-                errno => Error::system("open", name, errno),
-            },
-        )?;
+        let opened = match fs::openat2(&self.base, path, flags, Mode::empty(), within) {
+            Err(Errno::XDEV) => self.open_by_absolute_link(path, flags),
+            opened => opened,
+        };
+        let descriptor = opened.map_err(|errno| match errno {
+            // What `openat2` answers for a link that leads out, or for a magic link.
+            Errno::XDEV | Errno::LOOP => Error::refused(name, Refusal::OutsideBase),
+            errno => Error::system("open", name, errno),
+        })?;
         OpenFile::new(descriptor).map_err(|errno| Error::system("open", name, errno))
     }
+
+    /// Opens what a link outside, or an absolute one, leads back to. Where it leads is only looked up; the
+    /// open goes beneath the folder again, and follows no link.
+    fn open_by_absolute_link(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let look = OFlags::PATH | OFlags::CLOEXEC;
+        let anywhere = ResolveFlags::NO_MAGICLINKS;
+        // What is outside is not told of, whatever it is.
+        let target = fs::openat2(&self.base, path, look, Mode::empty(), anywhere);
+        let target = target.map_err(|_| Errno::XDEV)?;
+        let (target, base) = (place_of(&target)?, place_of(&self.base)?);
+        let inside = Path::new(OsStr::from_bytes(&target)).strip_prefix(OsStr::from_bytes(&base));
+        let inside = inside.map_err(|_| Errno::XDEV)?;
+        let is_denied = |part: &OsStr| self.deny.denies_component(part.as_bytes());
+        if inside.iter().any(is_denied) {
+            return Err(Errno::XDEV);
+        }
+        let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        fs::openat2(&self.base, inside, flags, Mode::empty(), within)
+    }
+}
+
+/// Where an open file is, as the system has it.
+fn place_of(file: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(fs::readlinkat(CWD, link, Vec::new())?.into_bytes())
 }
 
 impl OpenFile {
@@ -188,6 +218,29 @@ impl OpenFile {
         Ok(entries)
     }
 
+    /// Size in bytes and time of the last change, in seconds since 1970, of an entry of an open directory.
+    /// Links are followed beneath the directory only: none for one that leads elsewhere, and for what is
+    /// neither a file nor a directory.
+    #[must_use]
+    pub fn look_at(&self, entry: &Entry) -> Option<(FileKind, u64, i64)> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let mut stat =
+            fs::statat(&self.descriptor, &*entry.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            let descriptor = &self.descriptor;
+            let target =
+                fs::openat2(descriptor, &*entry.name, flags, Mode::empty(), within).ok()?;
+            stat = fs::fstat(target).ok()?;
+        }
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => FileKind::Directory,
+            FileType::RegularFile => FileKind::Regular,
+            _ => return None,
+        };
+        Some((kind, u64::try_from(stat.st_size).unwrap_or(0), stat.st_mtime))
+    }
+
     /// The descriptor itself, for `read` and `sendfile`.
     #[must_use]
     pub fn into_file(self) -> File {
@@ -243,6 +296,30 @@ mod tests {
         for escape in ["/escape", "/absolute", "/magic/etc/passwd"] {
             let error = boundary.open(&name(escape)).unwrap_err();
             assert_eq!(error.refusal(), Some(Refusal::OutsideBase), "{escape}");
+        }
+    }
+
+    #[test]
+    fn absolute_links_are_followed_while_they_lead_inside() {
+        let (folder, boundary) = boundary();
+        let base = folder.path().join("base");
+        std::fs::write(base.join(".hidden"), "hidden").unwrap();
+        symlink(base.join("inside/file.txt"), base.join("file")).unwrap();
+        symlink(base.join("inside"), base.join("folder")).unwrap();
+        symlink(&base, base.join("itself")).unwrap();
+        symlink("../base/inside", base.join("around")).unwrap();
+        for inside in ["/file", "/folder/file.txt", "/around/file.txt", "/itself/file", "/itself/"]
+        {
+            assert!(boundary.open(&name(inside)).is_ok(), "{inside}");
+        }
+        symlink(base.join(".hidden"), base.join("hidden")).unwrap();
+        symlink(base.join("../secret"), base.join("outside")).unwrap();
+        symlink(folder.path().join("base2"), base.join("none")).unwrap();
+        std::fs::create_dir(folder.path().join("base-beside")).unwrap();
+        symlink(folder.path().join("base-beside"), base.join("beside")).unwrap();
+        for outside in ["/hidden", "/outside", "/none", "/beside", "/itself/outside"] {
+            let error = boundary.open(&name(outside)).unwrap_err();
+            assert_eq!(error.refusal(), Some(Refusal::OutsideBase), "{outside}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Why a name did not become an open file.
 
 use std::fmt;
+use std::io;
 
 use crate::Refusal;
 
@@ -11,10 +12,16 @@ pub struct Error {
     kind: Kind,
 }
 
+/// `ENOENT`; on Windows `ERROR_FILE_NOT_FOUND`.
+const FILE_NOT_FOUND: i32 = 2;
+
+/// `ENOTDIR`; on Windows `ERROR_PATH_NOT_FOUND`.
+const FOLDER_NOT_FOUND: i32 = if cfg!(windows) { 3 } else { 20 };
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Refused(Refusal),
-    System { doing: &'static str, errno: i32 },
+    System { doing: &'static str, error: SystemError },
     Ruby(String),
 }
 
@@ -26,7 +33,18 @@ impl Error {
 
     /// As the system numbers its errors: errno, or Windows' own.
     pub(crate) fn code(doing: &'static str, name: &[u8], code: i32) -> Self {
-        Self { name: name.to_vec(), kind: Kind::System { doing, errno: code } }
+        Self { name: name.to_vec(), kind: Kind::System { doing, error: SystemError(code) } }
+    }
+
+    /// There is no such file.
+    pub(crate) fn not_found(name: &[u8]) -> Self {
+        Self::code("find", name, FILE_NOT_FOUND)
+    }
+
+    /// The file is there and may not be run.
+    pub(crate) fn denied(name: &[u8]) -> Self {
+        const DENIED: i32 = if cfg!(windows) { 5 } else { 13 };
+        Self::code("run", name, DENIED)
     }
 
     pub(crate) fn refused(name: &[u8], refusal: Refusal) -> Self {
@@ -57,17 +75,14 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self.kind {
             Kind::Refused(_) | Kind::Ruby(_) => None,
-            Kind::System { errno, .. } => Some(errno),
+            Kind::System { error, .. } => Some(error.code()),
         }
     }
 
     /// Whether there is just no such file: the honest "no", as opposed to trouble.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        // ENOENT and ENOTDIR; on Windows ERROR_FILE_NOT_FOUND and ERROR_PATH_NOT_FOUND.
-        const FILE: i32 = 2;
-        const FOLDER: i32 = if cfg!(windows) { 3 } else { 20 };
-        matches!(self.errno(), Some(FILE | FOLDER))
+        matches!(self.errno(), Some(FILE_NOT_FOUND | FOLDER_NOT_FOUND))
     }
 }
 
@@ -77,12 +92,77 @@ impl fmt::Display for Error {
         match &self.kind {
             Kind::Refused(refusal) => write!(formatter, "refused {name:?}: {refusal}"),
             Kind::Ruby(message) => formatter.write_str(message),
-            Kind::System { doing, errno } => {
-                let error = std::io::Error::from_raw_os_error(*errno);
-                write!(formatter, "cannot {doing} {name}: {error}")
-            }
+            Kind::System { doing, error } => write!(formatter, "cannot {doing} {name}: {error}"),
         }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The rule that refused the name, or the system's own error.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Refused(refusal) => Some(refusal),
+            Kind::System { error, .. } => Some(error),
+            Kind::Ruby(_) => None,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// With the kind of the system's error; what was refused or cannot be a name is invalid input. The text
+    /// is the whole one, with the name.
+    fn from(error: Error) -> Self {
+        let kind = match &error.kind {
+            Kind::Refused(_) | Kind::Ruby(_) => io::ErrorKind::InvalidInput,
+            Kind::System { error, .. } => error.kind(),
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// An error number of the system's, with the system's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SystemError(i32);
+
+impl SystemError {
+    /// The number: errno, or Windows' own.
+    #[must_use]
+    pub fn code(self) -> i32 {
+        self.0
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(self) -> io::ErrorKind {
+        io::Error::from_raw_os_error(self.0).kind()
+    }
+}
+
+impl fmt::Display for SystemError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from_raw_os_error(self.0).fmt(formatter)
+    }
+}
+
+impl std::error::Error for SystemError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn an_error_leads_to_its_cause_and_becomes_one_of_the_standard_library() {
+        let error = Error::code("find", b"sh", 2);
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<SystemError>());
+        assert_eq!(cause.map(|cause| cause.code()), Some(2));
+        let error = io::Error::from(error);
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().starts_with("cannot find sh: "), "{error}");
+
+        let error = Error::refused(b"a", Refusal::Nul);
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<Refusal>());
+        assert_eq!(cause, Some(&Refusal::Nul));
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+    }
+}

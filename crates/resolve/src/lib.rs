@@ -17,18 +17,15 @@ pub mod fold;
 pub mod name;
 pub mod native;
 pub mod search;
-#[cfg(all(test, target_os = "linux"))]
-#[path = "../../../tests/skipped/mod.rs"]
-mod skipped;
-#[cfg(test)]
-mod vectors;
+mod which;
 pub mod wtf8;
 
 #[cfg(target_os = "linux")]
-pub use disk::{Boundary, FileKind, Found, OpenFile};
-pub use error::Error;
+pub use disk::{Boundary, Entry, FileKind, Found, OpenFile};
+pub use error::{Error, SystemError};
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};
+pub use which::{which, which_in};
 
 /// The examples of the README are compiled and run.
 #[cfg(doctest)]

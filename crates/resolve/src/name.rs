@@ -168,6 +168,8 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl std::error::Error for Refusal {}
+
 /// Names that are never served, whatever lies on the disk: compared a component at a time, after
 /// case folding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -298,13 +300,13 @@ pub(crate) fn is_short_name(component: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vectors::{rows, show};
     use proptest::prelude::*;
+    use thruway_testing::table::{byte_rows, show};
 
     /// `tests/vectors/url_path.tsv`: a path, then `ok NAME`, `ok-dir NAME` or the refusal's name.
     #[test]
     fn every_vector_gives_its_name_or_its_refusal() {
-        for row in rows(include_str!("../../../tests/vectors/url_path.tsv")) {
+        for row in byte_rows(include_str!("../tests/vectors/url_path.tsv")) {
             let [path, expected] = row.as_slice() else { panic!("two columns: {row:?}") };
             let got = match Name::from_url_path(path) {
                 Ok(name) => {

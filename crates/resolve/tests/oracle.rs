@@ -3,35 +3,17 @@
 //! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
 #![forbid(unsafe_code)]
 
+use thruway_testing::{Random, setting};
+
 #[cfg(unix)]
 use thruway_resolve::expand::{Flavour, expand};
 
 /// Cases of a run in CI.
 const CASES: u64 = 20_000;
 
-fn setting(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
-}
-
-/// Xorshift: names that are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn new() -> Self {
-        Self(0x9E37_79B9_7F4A_7C15 ^ setting("THRUWAY_SEED", 0))
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
-
-    /// One to seven of `tokens`, one after the other.
-    fn name(&mut self, tokens: &[&str]) -> String {
-        (0..=self.below(7)).map(|_| tokens[self.below(tokens.len())]).collect()
-    }
+/// One to seven of `tokens`, one after the other.
+fn name(random: &mut Random, tokens: &[&str]) -> String {
+    (0..=random.below(7)).map(|_| tokens[random.below(tokens.len())]).collect()
 }
 
 /// The components that the standard library sees, with `..` taken away lexically.
@@ -55,9 +37,9 @@ fn names_on_posix_expand_as_the_standard_library_sees_them() {
     use std::os::unix::ffi::OsStrExt;
     const TOKENS: [&str; 16] =
         ["/", "/", "//", ".", "..", "...", "a", "b.c", " ", "~", "\\", "C:", ".a", "a.", "é", "\n"];
-    let mut random = Random::new();
+    let mut random = Random::from_environment();
     for _ in 0..setting("THRUWAY_CASES", CASES) {
-        let (name, base) = (random.name(&TOKENS), random.name(&TOKENS));
+        let (name, base) = (name(&mut random, &TOKENS), name(&mut random, &TOKENS));
         let ours = expand(Flavour::Posix, name.as_bytes(), base.as_bytes());
         let theirs = by_std(&name, &base);
         assert_eq!(ours, theirs.as_os_str().as_bytes(), "{name:?} in {base:?}");
@@ -149,10 +131,10 @@ mod windows {
         let place =
             Place { base: &current, drive_bases: &[br"Z:\usr\share"], devices: Devices::Windows10 };
         let wide_place = Place { base: &wide, drive_bases: &[&zed], devices: Devices::Windows10 };
-        let (mut random, mut compared) = (Random::new(), 0);
+        let (mut random, mut compared) = (Random::from_environment(), 0);
         let (mut excepted, mut of_host) = (BTreeMap::new(), 0_u64);
         while compared < setting("THRUWAY_CASES", CASES) {
-            let name = random.name(&TOKENS).replacen(r"\\?\", "//?/", 1);
+            let name = name(&mut random, &TOKENS).replacen(r"\\?\", "//?/", 1);
             if let Some(reason) = error_of_wine(&name) {
                 *excepted.entry(reason).or_insert(0_u64) += 1;
                 continue;

@@ -12,8 +12,10 @@ use rustix::net::{RecvFlags, recv};
 use thruway_http1::Delivery;
 
 use crate::activity::Share;
+use crate::exchange::Ticket;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::unchunk::Unchunk;
 use crate::upload::Upload;
 
 /// Bytes that are read from a client and thrown away, at most, before it is hung up on.
@@ -30,6 +32,8 @@ pub(crate) struct Connection {
     /// The place of the listener it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
+    /// The number of the request that is being answered, or of the last one.
+    pub(crate) request: u64,
     /// There may be something to read; the kernel tells so once.
     pub(crate) is_readable: bool,
     /// There may be room to write; the kernel tells so once.
@@ -47,6 +51,10 @@ pub(crate) struct Connection {
     /// When what it waits for began.
     pub(crate) since_ms: u64,
     pub(crate) output: Option<Box<Output>>,
+    /// How many of its bytes in memory the engine has counted.
+    pub(crate) held_bytes: usize,
+    /// Takes the chunks off an answer whose client must not be sent any.
+    pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
 }
 
@@ -112,6 +120,7 @@ impl Connection {
             peer,
             listener,
             phase: Phase::Waiting,
+            request: 0,
             is_readable: false,
             is_writable: true,
             is_ended: false,
@@ -121,8 +130,16 @@ impl Connection {
             seen: 0,
             since_ms: now_ms,
             output: None,
+            held_bytes: 0,
+            unchunk: None,
             share: Share::default(),
         }
+    }
+
+    /// Whether the handler has the request that `ticket` names.
+    pub(crate) fn is_of(&self, ticket: Ticket) -> bool {
+        self.request == ticket.request
+            && matches!(self.phase, Phase::Handling | Phase::Streaming(_))
     }
 
     /// Whether a turn would get it anywhere.
@@ -216,8 +233,21 @@ impl Connection {
     }
 
     /// Bytes that wait in memory for the client to take them.
-    pub(crate) fn backlog_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.output.as_ref().map_or(0, |output| output.memory_bytes())
+    }
+
+    /// Bytes that wait for the client to take them.
+    pub(crate) fn backlog_bytes(&self) -> u64 {
+        self.output.as_ref().map_or(0, |output| output.waiting_bytes())
+    }
+
+    /// Bytes of the answer that the client has taken, counted from anywhere: what has left, without what is
+    /// still on its way in the kernel.
+    pub(crate) fn taken_bytes(&self) -> i64 {
+        let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
+        let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
+        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued)
     }
 
     /// Sends what waits, `turn_bytes` at most.

@@ -13,6 +13,7 @@ use crate::activity::Activity;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::exchange::{Answer, Ticket, text_answer};
 use crate::output::{Flushed, QUANTUM_BYTES};
+use crate::pace::{Demand, Pace};
 use crate::poller::{Event, Poller};
 use crate::rotation::Rotation;
 use crate::settings::Settings;
@@ -27,8 +28,15 @@ const BULK_QUANTA: usize = 8;
 /// In a longer line everybody gets one quantum: it is not looked through.
 const BULK_LINE_MAX: usize = 32;
 
+/// What waits for a client is no matter for a file up to here.
+const SPOOLED_BYTES_MIN: usize = 64 << 10;
+
 /// How long a client that was hung up on may go on sending.
 const LINGER_MS: u64 = 2_000;
+
+/// How long a connection that has just come may keep a server that drains waiting for its first byte: a
+/// client sends its request right after it has connected.
+const DRAIN_FIRST_BYTE_MS: u64 = 500;
 
 /// Everything about connections, but no reading of requests.
 #[derive(Debug)]
@@ -43,6 +51,10 @@ pub(crate) struct Core {
     /// Milliseconds of the monotonic clock, as of the last look at it.
     pub(crate) now_ms: u64,
     pub(crate) is_draining: bool,
+    /// Requests so far: the number of the last one.
+    requests: u64,
+    /// Bytes that wait in memory for clients to take them.
+    pub(crate) held_bytes: usize,
     date: Date,
     unix_seconds: u64,
     /// Where heads are built; empty between two answers.
@@ -65,6 +77,8 @@ impl Core {
             troubles: Troubles::default(),
             now_ms,
             is_draining: false,
+            requests: 0,
+            held_bytes: 0,
             date: Date::new(unix_seconds),
             unix_seconds,
             scratch: Vec::new(),
@@ -148,7 +162,31 @@ impl Core {
         self.wheel.remove(key.place());
         let closed = self.table.remove(key)?;
         self.activity.leave(closed.share);
+        self.held_bytes -= closed.held_bytes;
         Some(closed)
+    }
+
+    /// Ends a connection in the middle of an answer.
+    pub(crate) fn reset(&mut self, key: Key) {
+        if let Some(connection) = self.close(key) {
+            // Without it, the end of the connection could pass for the end of the body.
+            let reset = Some(std::time::Duration::ZERO);
+            let _ = rustix::net::sockopt::set_socket_linger(&connection.socket, reset);
+        }
+    }
+
+    /// Begins a request on a connection, and gives the right to answer it. Earlier ones end.
+    pub(crate) fn begin_request(&mut self, key: Key) -> Option<Ticket> {
+        let connection = self.table.get_mut(key)?;
+        self.requests += 1;
+        connection.request = self.requests;
+        connection.phase = Phase::Handling;
+        Some(Ticket { key, request: self.requests })
+    }
+
+    /// The connection of a request, while the handler has it: it is neither answered nor gone.
+    pub(crate) fn connection_of(&mut self, ticket: Ticket) -> Option<&mut Connection> {
+        self.table.get_mut(ticket.key).filter(|connection| connection.is_of(ticket))
     }
 
     /// Sends a whole answer, or its first quantum.
@@ -157,12 +195,13 @@ impl Core {
             Payload::File { .. } | Payload::Parts(_) => self.turn_bytes(),
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
-        let Some(connection) = self.table.get_mut(ticket.key) else { return };
+        let is_draining = self.is_draining;
+        let Some(connection) = self.connection_of(ticket) else { return };
         if !matches!(connection.phase, Phase::Handling) {
             return;
         }
         connection.phase = Phase::Answering;
-        connection.is_persistent = answer.promise.is_persistent && !self.is_draining;
+        connection.is_persistent = answer.promise.is_persistent && !is_draining;
         let payload = match answer.promise.delivery {
             Delivery::Empty => Payload::Empty,
             _ => answer.payload,
@@ -190,9 +229,41 @@ impl Core {
 
     /// Answers whatever a connection is in the middle of, and hangs up.
     pub(crate) fn hang_up_with(&mut self, key: Key, status: u16, text: &str) {
+        let Some(ticket) = self.begin_request(key) else { return };
+        self.answer_text(ticket, Terms::broken(), status, text);
+    }
+
+    /// A drain begins: connections that have not asked for anything yet get less time for it.
+    pub(crate) fn hurry_fresh(&mut self) {
+        let keys: Vec<_> = self.table.keys().collect();
+        for key in keys {
+            if self.table.get(key).is_some_and(|connection| connection.is_fresh) {
+                self.set_deadline(key);
+            }
+        }
+    }
+
+    /// Ends a connection at the end of a drain: with 503, if it asked for something and nothing of the
+    /// answer has been sent.
+    pub(crate) fn give_up(&mut self, key: Key, inbox: &mut [u8]) {
         let Some(connection) = self.table.get_mut(key) else { return };
-        connection.phase = Phase::Handling;
-        self.answer_text(Ticket { key }, Terms::broken(), status, text);
+        let has_asked = match connection.phase {
+            Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
+            Phase::Receiving(_) | Phase::Handling => true,
+            Phase::Streaming(_) | Phase::Answering | Phase::Lingering { .. } => false,
+        };
+        if has_asked && connection.output.is_none() {
+            // Bytes that nobody has read would take the answer back from the client.
+            connection.is_readable = true;
+            self.hang_up_with(key, 503, "the server is stopping");
+            let lingers = |connection: &Connection| {
+                connection.is_readable && matches!(connection.phase, Phase::Lingering { .. })
+            };
+            while self.table.get(key).is_some_and(lingers) {
+                self.drain_input(key, inbox);
+            }
+        }
+        self.close(key);
     }
 
     /// Sends what waits on a connection, and goes on with it when all is sent.
@@ -260,6 +331,32 @@ impl Core {
             }
             Ok(_) => {}
         }
+        self.hold(key, flushed == Ok(Flushed::Blocked));
+    }
+
+    /// Counts what waits in memory for a client. What is too much there goes to a file, if the client takes
+    /// nothing now, or if what waits for the others is too much without it.
+    fn hold(&mut self, key: Key, is_blocked: bool) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let others = self.held_bytes - connection.held_bytes;
+        let settings = &self.settings;
+        let mut most = settings.worker_memory_bytes_max.saturating_sub(others);
+        if matches!(connection.phase, Phase::Streaming(_)) {
+            most = most.min(settings.response_memory_bytes_max);
+        }
+        let most = most.max(SPOOLED_BYTES_MIN);
+        let is_due = is_blocked || others >= settings.worker_memory_bytes_max;
+        if is_due
+            && settings.response_file_bytes_max > 0
+            && let Some(output) = connection.output.as_mut()
+            && output.memory_bytes() > most
+            && let Err(error) = output.spool(most)
+        {
+            self.note_trouble("keep what a client has not taken, so that it is cut off", error);
+            return self.reset(key);
+        }
+        connection.held_bytes = connection.memory_bytes();
+        self.held_bytes = others + connection.held_bytes;
     }
 
     /// Closes after the last answer. While the client may still be sending, closing at once would
@@ -274,6 +371,11 @@ impl Core {
     }
 
     fn set_deadline(&mut self, key: Key) {
+        let demand = self.demand();
+        let Some(connection) = self.table.get_mut(key) else { return };
+        if let Some(output) = connection.output.as_mut() {
+            output.pace.get_or_insert_with(|| Pace::new(self.now_ms, demand));
+        }
         let Some(connection) = self.table.get(key) else { return };
         match self.deadline_ms(connection) {
             Some(deadline_ms) => self.wheel.set(key.place(), deadline_ms),
@@ -284,11 +386,14 @@ impl Core {
     fn deadline_ms(&self, connection: &Connection) -> Option<u64> {
         let timeouts = &self.settings.timeouts;
         let since = connection.since_ms;
-        if connection.output.is_some() {
-            return Some(self.now_ms + timeouts.write_ms);
+        if let Some(output) = &connection.output {
+            return output.pace.as_ref().map(Pace::next_ms);
         }
         match connection.phase {
             Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
+            Phase::Waiting if connection.is_fresh && self.is_draining => {
+                Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))
+            }
             Phase::Waiting if connection.is_fresh => Some(since + timeouts.first_byte_ms),
             Phase::Waiting => Some(since + timeouts.keep_alive_ms),
             Phase::Receiving(_) => Some(self.now_ms + timeouts.body_ms),
@@ -301,21 +406,37 @@ impl Core {
     /// A deadline has come.
     fn expire(&mut self, key: Key) {
         let Some(connection) = self.table.get(key) else { return };
-        if connection.output.is_none() {
-            match connection.phase {
-                Phase::Waiting if !connection.input.is_empty() => {
-                    return self.hang_up_with(key, 408, "the head took too long");
-                }
-                Phase::Receiving(_) => {
-                    return self.hang_up_with(key, 408, "the body took too long");
-                }
-                Phase::Handling => {
-                    return self.hang_up_with(key, 503, "the answer took too long");
-                }
-                _ => {}
-            }
+        if connection.output.is_some() {
+            return self.look_at_pace(key);
         }
-        self.close(key);
+        match connection.phase {
+            Phase::Waiting if !connection.input.is_empty() => {
+                self.hang_up_with(key, 408, "the head took too long");
+            }
+            Phase::Receiving(_) => self.hang_up_with(key, 408, "the body took too long"),
+            Phase::Handling => self.hang_up_with(key, 503, "the answer took too long"),
+            _ => drop(self.close(key)),
+        }
+    }
+
+    /// Cuts off a client that takes too little of its answer.
+    fn look_at_pace(&mut self, key: Key) {
+        let demand = self.demand();
+        let Some(connection) = self.table.get_mut(key) else { return };
+        let taken = connection.taken_bytes();
+        let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
+        if pace.is_some_and(|pace| pace.look(self.now_ms, taken, demand)) {
+            self.set_deadline(key);
+        } else {
+            self.reset(key);
+        }
+    }
+
+    fn demand(&self) -> Demand {
+        Demand {
+            within_ms: self.settings.timeouts.write_ms,
+            bytes_per_second_min: self.settings.write_bytes_per_second_min,
+        }
     }
 }
 

@@ -4,19 +4,22 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use thruway_http1::date::DATE_BYTES;
-use thruway_http1::{Head, Promise};
+use thruway_http1::{Delivery, Head, Promise};
 
 use crate::Error;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Payload, Phase};
 use crate::core::{Core, monotonic_us};
 use crate::exchange::{Answer, Handler, Ticket};
 use crate::fleet::Member;
 use crate::listener::Listener;
+use crate::output::Part;
 use crate::poller::{Event, Events, Poller, Waiter, Waker};
 use crate::settings::Settings;
 use crate::stream::Written;
 use crate::table::Key;
+use crate::unchunk::Unchunk;
 
 /// Bytes read at once. A head that has come whole is understood where it was read.
 const INBOX_BYTES: usize = 64 << 10;
@@ -197,10 +200,12 @@ impl Engine {
     /// The socket of a request's connection, to wait until it takes bytes.
     #[must_use]
     pub fn socket(&self, ticket: Ticket) -> Option<BorrowedFd<'_>> {
-        self.core.table.get(ticket.key).map(|connection| connection.socket.as_fd())
+        let connection = self.core.table.get(ticket.key).filter(|found| found.is_of(ticket));
+        connection.map(|connection| connection.socket.as_fd())
     }
 
-    /// Whether a request's connection wants a turn, such as for the next request.
+    /// Whether a request's connection wants a turn, such as for the next request: that may be so after
+    /// the answer, too.
     #[must_use]
     pub fn has_work(&self, ticket: Ticket) -> bool {
         self.core.table.get(ticket.key).is_some_and(Connection::has_work)
@@ -208,19 +213,62 @@ impl Engine {
 
     /// Answers a request for which a ticket was taken. If the client is gone, so is the answer.
     pub fn answer(&mut self, ticket: Ticket, answer: Answer<'_>) {
-        self.core.answer(ticket, answer);
+        let (head, promise) = (answer.head, answer.promise);
+        if promise.delivery != Delivery::Decoded {
+            return self.core.answer(ticket, answer);
+        }
+        self.begin(ticket, head, promise);
+        match answer.payload {
+            Payload::Slices(slices) => slices.iter().for_each(|slice| {
+                self.write(ticket, slice);
+            }),
+            Payload::Parts(parts) => parts.iter().filter_map(Part::bytes).for_each(|bytes| {
+                self.write(ticket, bytes);
+            }),
+            Payload::Empty | Payload::File { .. } => {}
+        }
+        self.finish(ticket);
     }
 
     /// Starts an answer whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, ticket: Ticket, head: &[u8], promise: Promise) -> Written {
-        self.core.begin(ticket, head, promise)
+        let written = self.core.begin(ticket, head, promise);
+        if promise.delivery == Delivery::Decoded
+            && let Some(connection) = self.core.connection_of(ticket)
+        {
+            connection.unchunk = Unchunk::new().map(Box::new);
+        }
+        written
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take now. Bytes beyond the
-    /// length that was promised are dropped.
+    /// Sends a piece of the body, or keeps what the client does not take now. One that is longer than what
+    /// is left of the promised length resets the connection.
     pub fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
-        self.core.write(ticket, piece)
+        let connection = self.core.connection_of(ticket);
+        match connection.and_then(|connection| connection.unchunk.as_mut()) {
+            None => self.core.write(ticket, piece),
+            Some(unchunk) => match unchunk.take(piece) {
+                Ok(body) => self.core.write(ticket, &body),
+                Err(_) => {
+                    self.core.abort(ticket);
+                    Written::Gone
+                }
+            },
+        }
+    }
+
+    /// What may wait of an answer before whatever writes it has to wait.
+    #[must_use]
+    pub fn backlog_bytes_max(&self) -> u64 {
+        let settings = &self.core.settings;
+        settings.response_memory_bytes_max as u64 + settings.response_file_bytes_max
+    }
+
+    /// Ends what has taken too long: for those who wait for a client while nobody may be left to
+    /// [`poll`](Self::poll).
+    pub fn tick(&mut self) {
+        self.core.tick();
     }
 
     /// Sends what waits, as far as the client takes it.
@@ -228,9 +276,10 @@ impl Engine {
         self.core.flush_stream(ticket)
     }
 
-    /// Ends a body that came in pieces. One that is shorter than was promised ends the connection.
-    pub fn finish(&mut self, ticket: Ticket) {
-        self.core.finish(ticket);
+    /// Ends a body that came in pieces; how many bytes are missing. One that is shorter than was promised
+    /// resets the connection.
+    pub fn finish(&mut self, ticket: Ticket) -> u64 {
+        self.core.finish(ticket)
     }
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
@@ -256,20 +305,41 @@ impl Engine {
         self.core.table.len()
     }
 
-    /// Stops listening, hangs up on idle connections, and on the others after their answers.
-    pub fn drain(&mut self) {
-        self.core.is_draining = true;
-        self.unlisten();
+    /// Takes the connections that wait and then no more, hangs up on idle ones, and on the others after
+    /// their answers. With `closes_for_all` the listeners are closed in every process that has them: from
+    /// then on the system refuses connections, where otherwise they would wait for nobody.
+    pub fn drain(&mut self, closes_for_all: bool) {
         if let Some(member) = &self.fleet {
             member.drain();
         }
+        self.unlisten();
+        for place in 0..self.listeners.len() {
+            self.accept_last(place);
+            if closes_for_all {
+                self.listeners[place].close_for_all();
+            }
+        }
+        self.listeners.clear();
+        self.core.is_draining = true;
+        self.core.hurry_fresh();
         self.close_idle();
+    }
+
+    /// Ends all connections at the end of a drain: who has no answer yet gets 503.
+    pub fn give_up(&mut self) {
+        let keys: Vec<_> = self.core.table.keys().collect();
+        for key in keys {
+            self.core.give_up(key, &mut self.inbox);
+        }
     }
 
     fn close_idle(&mut self) {
         let is_idle = |key: &Key| {
             let connection = self.core.table.get(*key);
-            connection.is_some_and(|connection| connection.is_idle() && !connection.is_readable)
+            // One that has just come has a moment for its first request.
+            connection.is_some_and(|connection| {
+                connection.is_idle() && !connection.is_readable && !connection.is_fresh
+            })
         };
         let idle: Vec<_> = self.core.table.keys().filter(is_idle).collect();
         for key in idle {
@@ -305,11 +375,28 @@ impl Engine {
                     let listener = u16::try_from(place).unwrap_or(0);
                     self.place(Connection::new(socket, peer, listener, self.core.now_ms));
                 }
+                // Another process has closed it for all: this one is about to be told to stop, too.
+                Err(Errno::INVAL) => {
+                    self.unlisten();
+                    return self.listeners.clear();
+                }
                 Err(errno) => {
                     self.core.note_trouble("accept a connection", errno);
                     self.paused_until_ms = self.core.now_ms + PAUSE_MS;
                     return self.unlisten();
                 }
+            }
+        }
+    }
+
+    /// Begins every connection that waits at a listener, here and not in another worker.
+    fn accept_last(&mut self, place: usize) {
+        while self.core.table.len() < self.core.settings.connections_max {
+            let Ok(Some((socket, peer))) = self.listeners[place].accept() else { return };
+            let listener = u16::try_from(place).unwrap_or(0);
+            let connection = Connection::new(socket, peer, listener, self.core.now_ms);
+            if let Err(errno) = self.core.open(connection) {
+                return self.core.note_trouble("accept a connection", errno);
             }
         }
     }

@@ -24,24 +24,44 @@ pub trait Handler {
     }
 }
 
-/// The right to answer one request, once.
-#[derive(Debug, Clone, Copy)]
+/// The right to answer one request, once. It ends with the request's answer: the next request of the
+/// same connection has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) key: Key,
+    /// The request's number, which no other request of the engine ever has.
+    pub(crate) request: u64,
 }
 
+/// A ticket's length in bytes, for those who can keep nothing else.
+pub const TICKET_BYTES: usize = 16;
+
 impl Ticket {
-    /// The ticket as a number, for those who can keep nothing else.
+    /// The ticket as bytes, for those who can keep nothing else.
     #[must_use]
-    pub fn to_number(self) -> u64 {
-        self.key.to_word()
+    pub fn to_bytes(self) -> [u8; TICKET_BYTES] {
+        let mut bytes = [0; TICKET_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_word().to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.request.to_ne_bytes());
+        bytes
     }
 
-    /// The ticket that became a number. Any number is safe: one that was never a ticket is as good as
-    /// one whose connection is gone.
+    /// The ticket that became bytes. Any bytes are safe: those that were never a ticket are as good as
+    /// one whose request is over.
     #[must_use]
-    pub fn from_number(number: u64) -> Self {
-        Self { key: Key::from_word(number) }
+    pub fn from_bytes(bytes: [u8; TICKET_BYTES]) -> Self {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(word)
+        };
+        Self { key: Key::from_word(word(0)), request: word(8) }
+    }
+
+    /// The request's number: an engine's requests have different ones.
+    #[must_use]
+    pub fn request(self) -> u64 {
+        self.request
     }
 }
 

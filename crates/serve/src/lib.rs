@@ -8,11 +8,12 @@
 //! [`Handler`]'s business.
 //!
 //! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `reading`, `connection` and `output`
-//! (what a turn does), `core` (what happens to a connection between its turns), [`fleet`] (several
-//! engines), `folder`.
+//! (what a turn does), `core` (what happens to a connection between its turns), `spool_file` and `pace` (clients
+//! that do not take their answers), [`fleet`] (several engines), `folder`.
 #![forbid(unsafe_code)]
 
 mod activity;
+mod bind;
 mod connection;
 mod core;
 mod engine;
@@ -22,24 +23,28 @@ pub mod fleet;
 mod folder;
 pub mod listener;
 mod output;
+mod pace;
 mod poller;
 mod reading;
 mod rotation;
 mod server;
 mod settings;
 mod sharing;
+mod spool_file;
 mod stop;
 mod stream;
 mod table;
 mod trouble;
+mod unchunk;
 mod upload;
 mod wheel;
 
 pub use self::core::monotonic_us;
+pub use bind::Bind;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;
-pub use exchange::{Answer, Exchange, Handler, Ticket};
+pub use exchange::{Answer, Exchange, Handler, TICKET_BYTES, Ticket};
 pub use fleet::Fleet;
 pub use folder::Folder;
 pub use listener::{Address, Listener, Peer};

@@ -1,24 +1,23 @@
 //! Addresses that a server listens on.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_congestion, set_tcp_nodelay};
 use rustix::net::{
-    AddressFamily, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
-    connect, getsockname, listen, socket_with,
+    AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
+    acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
 use crate::Error;
-
-/// Connections that may wait to be accepted; the system's own limit applies as well.
-const BACKLOG: i32 = 1024;
+use crate::bind::Bind;
 
 /// The congestion control between two programs of one machine: the one that every kernel has, without
 /// timers. Others, such as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -34,12 +33,10 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// The path of a unix socket, and its permissions if they are not the umask's business.
+    /// The path of a unix socket; one that begins with `@` is a name without a file.
     Unix {
         /// Where the socket is.
         path: PathBuf,
-        /// Permission bits such as `0o660`.
-        mode: Option<u32>,
     },
 }
 
@@ -50,41 +47,9 @@ impl fmt::Display for Address {
                 write!(formatter, "http://[{host}]:{port}")
             }
             Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
-            Self::Unix { path, .. } => write!(formatter, "unix://{}", path.display()),
+            Self::Unix { path } => write!(formatter, "unix://{}", path.display()),
         }
     }
-}
-
-/// Reads `tcp://HOST:PORT` and `unix://PATH`, as Puma writes them; `?mode=0660` gives a socket its
-/// permissions.
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(rest) = text.strip_prefix("unix://") {
-            return unix_from_str(rest);
-        }
-        let rest = text.strip_prefix("tcp://").unwrap_or(text);
-        let wrong = || format!("{text} is neither tcp://HOST:PORT nor unix://PATH");
-        let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-        let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-        if host.is_empty() || host.contains('/') {
-            return Err(wrong());
-        }
-        let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
-        Ok(Self::Tcp { host: host.to_owned(), port })
-    }
-}
-
-fn unix_from_str(text: &str) -> Result<Address, String> {
-    let (path, query) = text.split_once('?').unwrap_or((text, ""));
-    let digits = query.strip_prefix("mode=").or_else(|| query.is_empty().then_some(""));
-    let digits = digits.ok_or_else(|| format!("{query:?} is not mode=BITS"))?;
-    let wrong = |_| format!("{digits:?} is not a row of octal digits");
-    let mode = u32::from_str_radix(if digits.is_empty() { "0" } else { digits }, 8);
-    let mode = mode.map_err(wrong)?;
-    let path = PathBuf::from(path);
-    Ok(Address::Unix { path, mode: (!digits.is_empty()).then_some(mode) })
 }
 
 /// Who is at the other end of a connection.
@@ -104,15 +69,15 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `address`. A socket file that nobody listens on any more is taken away first.
+    /// Listens as `bind` says. A socket file that nobody listens on any more is taken away first.
     ///
     /// # Errors
     /// The host is not found, or what `bind` and `listen` report; [`Error::is_in_use`] if another
     /// process listens there.
-    pub fn new(address: &Address) -> Result<Self, Error> {
-        match address {
-            Address::Tcp { host, port } => Self::tcp(address, host, *port),
-            Address::Unix { path, mode } => Self::unix(address, path, *mode),
+    pub fn new(bind: &Bind) -> Result<Self, Error> {
+        match &bind.address {
+            Address::Tcp { host, port } => Self::tcp(bind, host, *port),
+            Address::Unix { path } => Self::unix(bind, path),
         }
     }
 
@@ -158,13 +123,21 @@ impl Listener {
         }
     }
 
-    fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
-        let tcp = address.and_then(|address| SocketAddr::try_from(address).ok());
-        tcp.map_or(Peer::Unix, Peer::Tcp)
+    /// Lets the system refuse connections from now on, whoever else has this listener.
+    pub(crate) fn close_for_all(&self) {
+        // It fails only if another process has done it already.
+        let _ = shutdown(&self.socket, Shutdown::Read);
     }
 
-    fn tcp(address: &Address, host: &str, port: u16) -> Result<Self, Error> {
-        let failed = |errno: Errno| Error::listen(address, errno);
+    fn peer(&self, address: Option<SocketAddrAny>) -> Peer {
+        let tcp = address.and_then(|address| SocketAddr::try_from(address).ok());
+        // A socket of both families shows clients of IPv4 as `::ffff:127.0.0.1`.
+        let plain = |peer: SocketAddr| SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        tcp.map_or(Peer::Unix, |peer| Peer::Tcp(plain(peer)))
+    }
+
+    fn tcp(options: &Bind, host: &str, port: u16) -> Result<Self, Error> {
+        let failed = |errno: Errno| Error::listen(&options.address, errno);
         let mut found =
             (host, port).to_socket_addrs().map_err(|error| Error::resolve(host, error))?;
         let first = found.next().ok_or_else(|| failed(Errno::ADDRNOTAVAIL))?;
@@ -172,35 +145,57 @@ impl Listener {
         let socket = stream(family).map_err(failed)?;
         set_socket_reuseaddr(&socket, true).map_err(failed)?;
         // What is accepted inherits it: answers leave at once.
-        set_tcp_nodelay(&socket, true).map_err(failed)?;
+        set_tcp_nodelay(&socket, options.low_latency).map_err(failed)?;
         if first.ip().is_loopback() {
             // A machine that has its own rules for this keeps them.
             let _ = set_tcp_congestion(&socket, LOCAL_CONGESTION_CONTROL);
         }
         bind(&socket, &first).map_err(failed)?;
-        listen(&socket, BACKLOG).map_err(failed)?;
+        listen(&socket, options.backlog).map_err(failed)?;
         let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
         let port = bound.map_or(port, |bound| bound.port());
         Ok(Self { socket, address: Address::Tcp { host: host.to_owned(), port } })
     }
 
-    fn unix(address: &Address, path: &Path, mode: Option<u32>) -> Result<Self, Error> {
+    fn unix(options: &Bind, path: &Path) -> Result<Self, Error> {
+        let address = &options.address;
         let failed = |errno: Errno| Error::listen(address, errno);
-        let name = SocketAddrUnix::new(path).map_err(failed)?;
+        let abstract_name = path.as_os_str().as_bytes().strip_prefix(b"@");
+        let name = match abstract_name {
+            Some(name) => SocketAddrUnix::new_abstract_name(name),
+            None => SocketAddrUnix::new(path),
+        };
+        let name = name.map_err(failed)?;
         let socket = stream(AddressFamily::UNIX).map_err(failed)?;
         match bind(&socket, &name) {
-            Err(Errno::ADDRINUSE) if is_stale(path, &name) => {
+            Err(Errno::ADDRINUSE) if abstract_name.is_none() && is_stale(path, &name) => {
                 std::fs::remove_file(path).map_err(|error| Error::listen(address, error))?;
                 bind(&socket, &name).map_err(failed)?;
             }
             bound => bound.map_err(failed)?,
         }
-        if let Some(mode) = mode {
-            std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
+        if abstract_name.is_none() {
+            // Before `listen`, so no connection is made under the permissions of `bind`.
+            std::fs::set_permissions(path, PermissionsExt::from_mode(options.permissions()))
                 .map_err(|error| Error::listen(address, error))?;
         }
-        listen(&socket, BACKLOG).map_err(failed)?;
+        listen(&socket, options.backlog).map_err(failed)?;
         Ok(Self { socket, address: address.clone() })
+    }
+}
+
+impl Peer {
+    /// Whether it may speak for others, as a proxy does: a process of this machine, or one in a private
+    /// network. Those are the addresses that Rack trusts, too.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        match self {
+            Self::Unix => true,
+            Self::Tcp(address) => match address.ip() {
+                IpAddr::V4(ip) => ip.is_loopback() || ip.is_private(),
+                IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
+            },
+        }
     }
 }
 
@@ -231,8 +226,11 @@ fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
 
 fn unix_address(bound: SocketAddrAny) -> Option<Address> {
     let bound = SocketAddrUnix::try_from(bound).ok()?;
-    let path = bound.path().map(|path| PathBuf::from(path.to_string_lossy().into_owned()));
-    Some(Address::Unix { path: path.unwrap_or_default(), mode: None })
+    let path = match bound.abstract_name() {
+        Some(name) => [b"@", name].concat(),
+        None => bound.path_bytes().unwrap_or_default().to_vec(),
+    };
+    Some(Address::Unix { path: PathBuf::from(OsString::from_vec(path)) })
 }
 
 #[cfg(test)]
@@ -241,23 +239,12 @@ mod tests {
     use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
 
-    fn local() -> Address {
-        Address::Tcp { host: "127.0.0.1".into(), port: 0 }
+    fn local() -> Bind {
+        Address::Tcp { host: "127.0.0.1".into(), port: 0 }.into()
     }
 
-    #[test]
-    fn an_address_is_read_as_it_is_written() {
-        let tcp = |host: &str, port| Address::Tcp { host: host.into(), port };
-        let unix = |path: &str, mode| Address::Unix { path: path.into(), mode };
-        assert_eq!("tcp://0.0.0.0:80".parse(), Ok(tcp("0.0.0.0", 80)));
-        assert_eq!("localhost:9292".parse(), Ok(tcp("localhost", 9292)));
-        assert_eq!("tcp://[::1]:80".parse(), Ok(tcp("::1", 80)));
-        assert_eq!("unix:///run/app.sock".parse(), Ok(unix("/run/app.sock", None)));
-        assert_eq!("unix://a?mode=0660".parse(), Ok(unix("a", Some(0o660))));
-        assert_eq!(tcp("::1", 80).to_string(), "http://[::1]:80");
-        for wrong in ["80", "tcp://:80", "tcp://a", "tcp://a:b", "ssl://a:80", "unix://a?umask=1"] {
-            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
-        }
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
     }
 
     #[test]
@@ -274,7 +261,7 @@ mod tests {
     #[test]
     fn the_system_chooses_a_port_and_a_second_listener_is_told_so() {
         let listener = Listener::new(&local()).unwrap();
-        let error = Listener::new(listener.address()).unwrap_err();
+        let error = Listener::new(&listener.address().clone().into()).unwrap_err();
         assert!(error.is_in_use());
         assert!(error.to_string().starts_with("cannot listen on http://127.0.0.1:"), "{error}");
     }
@@ -290,16 +277,38 @@ mod tests {
     }
 
     #[test]
+    fn a_client_of_ipv4_has_its_own_address_on_a_socket_of_both_families() {
+        let bind: Bind = "tcp://[::]:0".parse().unwrap();
+        let listener = Listener::new(&bind).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (_socket, peer) = listener.accept().unwrap().unwrap();
+        assert_eq!(peer, Peer::Tcp(client.local_addr().unwrap()));
+    }
+
+    #[test]
+    fn proxies_are_trusted_on_this_machine_and_in_private_networks() {
+        let is_trusted = |text: &str| Peer::Tcp(text.parse().unwrap()).is_trusted();
+        for trusted in ["127.0.0.1:1", "[::1]:1", "10.0.0.1:1", "172.31.0.1:1", "192.168.9.9:1"] {
+            assert!(is_trusted(trusted), "{trusted}");
+        }
+        assert!(is_trusted("[fd00::1]:1") && Peer::Unix.is_trusted());
+        for stranger in ["8.8.8.8:1", "172.32.0.1:1", "[2001:db8::1]:1", "169.254.1.1:1"] {
+            assert!(!is_trusted(stranger), "{stranger}");
+        }
+    }
+
+    #[test]
     fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let address = Address::Unix { path: path.clone(), mode: Some(0o600) };
+        let mut address = Bind::from(Address::Unix { path: path.clone() });
+        address.mode = Some(0o600);
         let live = Listener::new(&address).unwrap();
         assert!(Listener::new(&address).unwrap_err().is_in_use());
         drop(live);
         let listener = Listener::new(&address).unwrap();
-        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&path), 0o600);
         let _client = UnixStream::connect(&path).unwrap();
         // The two tries above have left connections of their own.
         assert!(listener.accept().unwrap().is_some_and(|(_, peer)| peer == Peer::Unix));
@@ -310,7 +319,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         std::fs::write(&path, "precious").unwrap();
-        let error = Listener::new(&Address::Unix { path: path.clone(), mode: None }).unwrap_err();
+        let error = Listener::new(&Address::Unix { path: path.clone() }.into()).unwrap_err();
         assert!(error.is_in_use());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
@@ -320,5 +329,43 @@ mod tests {
         let listener = Listener::new(&local()).unwrap();
         let address = listener.address().clone();
         assert_eq!(Listener::from_socket(listener.socket).unwrap().address(), &address);
+    }
+
+    #[test]
+    fn the_umask_and_the_mode_of_a_bind_decide_who_may_connect() {
+        let folder = tempfile::tempdir().unwrap();
+        let listen = |name: &str| {
+            let path = folder.path().join(name.split('?').next().unwrap());
+            let bind: Bind = format!("unix://{}/{name}", folder.path().display()).parse().unwrap();
+            let _listener = Listener::new(&bind).unwrap();
+            mode(&path)
+        };
+        assert_eq!(listen("anyone"), 0o777);
+        assert_eq!(listen("group?umask=0117"), 0o660);
+        assert_eq!(listen("own?umask=0117&mode=600"), 0o600);
+    }
+
+    #[test]
+    fn a_name_without_a_file_is_listened_on() {
+        let name = format!("@thruway-test-{}", std::process::id());
+        let bind: Bind = format!("unix://{name}").parse().unwrap();
+        let listener = Listener::new(&bind).unwrap();
+        assert!(Listener::new(&bind).unwrap_err().is_in_use());
+        let address = listener.address().clone();
+        assert_eq!(address.to_string(), format!("unix://{name}"));
+        assert_eq!(Listener::from_socket(listener.socket).unwrap().address(), &address);
+        assert!(std::fs::metadata(&name).is_err());
+    }
+
+    #[test]
+    fn low_latency_is_a_matter_of_the_bind() {
+        use rustix::net::sockopt::tcp_nodelay;
+        let nodelay = |text: &str| {
+            let listener = Listener::new(&text.parse().unwrap()).unwrap();
+            tcp_nodelay(&listener.socket).unwrap()
+        };
+        assert!(nodelay("tcp://127.0.0.1:0"));
+        assert!(nodelay("tcp://127.0.0.1:0?low_latency=true"));
+        assert!(!nodelay("tcp://127.0.0.1:0?low_latency=false"));
     }
 }

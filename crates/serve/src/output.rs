@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -10,11 +10,17 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
+use crate::pace::Pace;
+use crate::spool_file::SpoolFile;
+
 /// What leaves in one turn at most: a client that takes more waits for the others in between.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
 /// Pieces of one gathered write.
 const SLICES_MAX: usize = 16;
+
+/// A part up to here takes in the next one: many short ones would cost more than their bytes.
+const MERGED_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes that someone else keeps until they are sent.
 pub type SharedBytes = Box<dyn AsRef<[u8]> + Send>;
@@ -47,7 +53,7 @@ impl fmt::Debug for Part {
 
 impl Part {
     /// Its bytes, if it is not a file.
-    fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
             Self::Shared(bytes) => Some(AsRef::as_ref(&**bytes)),
@@ -84,19 +90,83 @@ pub(crate) struct Output {
     sent: usize,
     /// Bytes that wait in memory.
     memory_bytes: usize,
+    /// Bytes that wait in files.
+    file_bytes: u64,
+    /// Bytes that have left.
+    left_bytes: u64,
+    spool: Option<SpoolFile>,
+    /// Whether the client takes them, once that is asked.
+    pub(crate) pace: Option<Pace>,
 }
 
 impl Output {
     pub(crate) fn push(&mut self, part: Part) {
-        if part.left_bytes() > 0 {
-            self.memory_bytes += part.bytes().map_or(0, <[u8]>::len);
-            self.parts.push_back(part);
+        if part.left_bytes() == 0 {
+            return;
+        }
+        match part.bytes() {
+            Some(bytes) => self.memory_bytes += bytes.len(),
+            None => self.file_bytes += part.left_bytes(),
+        }
+        match (self.parts.back_mut(), &part) {
+            (Some(Part::Bytes(last)), Part::Bytes(next)) if last.len() < MERGED_BYTES_MAX => {
+                last.extend_from_slice(next);
+            }
+            _ => self.parts.push_back(part),
         }
     }
 
     /// Bytes that wait in memory: what a slow client costs.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes - self.sent
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.memory_bytes() as u64 + self.file_bytes
+    }
+
+    /// Bytes that have left so far.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left_bytes
+    }
+
+    /// Moves bytes from memory into a file, the last ones first, until so many are left there or fewer.
+    ///
+    /// # Errors
+    /// The file cannot be made or written. What waits is not whole any more.
+    pub(crate) fn spool(&mut self, memory_bytes_max: usize) -> io::Result<()> {
+        let mut moved = Vec::new();
+        while self.memory_bytes() > memory_bytes_max
+            && let Some(part) = self.parts.pop_back()
+        {
+            self.memory_bytes -= part.bytes().map_or(0, <[u8]>::len);
+            // What is left is the first part, if that was it.
+            let sent = if self.parts.is_empty() { std::mem::take(&mut self.sent) } else { 0 };
+            moved.push((part, sent));
+        }
+        for (part, sent) in moved.into_iter().rev() {
+            match part.bytes() {
+                Some(bytes) => self.push_spooled(&bytes[sent..])?,
+                None => self.parts.push_back(part),
+            }
+        }
+        Ok(())
+    }
+
+    fn push_spooled(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (file, offset) = SpoolFile::append(&mut self.spool, bytes)?;
+        let bytes = bytes.len() as u64;
+        self.file_bytes += bytes;
+        if let Some(Part::File { file: last, offset: start, length }) = self.parts.back_mut()
+            && Arc::ptr_eq(last, &file)
+            && *start + *length == offset
+        {
+            *length += bytes;
+        } else {
+            self.parts.push_back(Part::File { file, offset, length: bytes });
+        }
+        Ok(())
     }
 
     /// Sends what the client takes, up to `quantum` bytes, which it lessens.
@@ -114,12 +184,17 @@ impl Output {
             }
             let sent = match first {
                 Part::File { file, offset, length } => {
-                    send_file(socket, file.as_fd(), offset, length, *quantum)
+                    let sent = send_file(socket, file.as_fd(), offset, length, *quantum);
+                    self.file_bytes -= sent.map_or(0, |sent| sent as u64);
+                    sent
                 }
                 _ => self.send_bytes(socket, *quantum),
             };
             match sent {
-                Ok(sent) => *quantum -= sent.min(*quantum),
+                Ok(sent) => {
+                    *quantum -= sent.min(*quantum);
+                    self.left_bytes += sent as u64;
+                }
                 Err(Errno::AGAIN) => return Ok(Flushed::Blocked),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
@@ -246,6 +321,39 @@ mod tests {
         let mut got = Vec::new();
         client.read_to_end(&mut got).unwrap();
         assert_eq!(got, b"aaaaaaaaaabbbbbbbbbb");
+    }
+
+    #[test]
+    fn what_is_spooled_leaves_in_its_order() {
+        let (server, mut client) = pair();
+        let mut output = Output::default();
+        output.push(Part::Bytes(b"head ".to_vec()));
+        assert_eq!(output.flush(server.as_fd(), &mut 2), Ok(Flushed::Quantum));
+        output.push(Part::Shared(Box::new("one ")));
+        output.push(Part::File { file: file(b"two "), offset: 0, length: 4 });
+        output.push(Part::Bytes(b"three ".to_vec()));
+        output.spool(7).unwrap();
+        assert_eq!((output.memory_bytes(), output.file_bytes), (7, 10), "the last part alone");
+        output.push(Part::Bytes(b"four ".to_vec()));
+        output.spool(11).unwrap();
+        assert_eq!((output.memory_bytes(), output.parts.len()), (7, 4), "one stretch of the file");
+        output.spool(0).unwrap();
+        assert_eq!((output.memory_bytes(), output.waiting_bytes()), (0, 22));
+        output.push(Part::Bytes(b"end".to_vec()));
+        assert_eq!(output.flush(server.as_fd(), &mut usize::MAX.clone()), Ok(Flushed::Done));
+        assert_eq!((output.waiting_bytes(), output.left_bytes()), (0, 27));
+        drop(server);
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "head one two three four end");
+    }
+
+    #[test]
+    fn many_short_pieces_are_few_parts() {
+        let mut output = Output::default();
+        (0..10_000).for_each(|_| output.push(Part::Bytes(vec![b'x'; 10])));
+        assert_eq!(output.memory_bytes(), 100_000);
+        assert!(output.parts.len() <= 7, "{} parts", output.parts.len());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use thruway_http1::{BodyDecoder, Framing, Head, Limits, Piece, Refusal, Request}
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::core::Core;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Handler, Ticket};
+use crate::exchange::{Exchange, Handler};
 use crate::output::QUANTUM_BYTES;
 use crate::table::Key;
 use crate::upload::{Body, Spool, Upload};
@@ -159,11 +159,10 @@ fn hand_over(
     let mut terms = Terms::of(request);
     terms.is_persistent &= !core.is_draining;
     let now_ms = core.now_ms;
+    let Some(ticket) = core.begin_request(key) else { return };
     let Some(connection) = core.table.get_mut(key) else { return };
-    connection.phase = Phase::Handling;
     connection.since_ms = now_ms;
     let (peer, listener) = (connection.peer, connection.listener);
-    let ticket = Ticket { key };
     let mut exchange = Exchange { core, ticket, terms, peer, listener, body, is_taken: false };
     handler.handle(request, &mut exchange);
     if !exchange.is_taken {

@@ -10,12 +10,16 @@ use crate::{Engine, Error, Events, Fleet, Handler, Listener, Settings, Waker};
 /// How often a server that ends looks whether its threads have.
 const END_POLL: Duration = Duration::from_millis(10);
 
+/// How long its threads may take to say that they give up.
+const GIVE_UP_MAX: Duration = Duration::from_secs(1);
+
 /// Engines that run, each in a thread of its own.
 #[derive(Debug)]
 pub struct Server {
     threads: Vec<JoinHandle<()>>,
     wakers: Vec<Waker>,
     is_stopping: Arc<AtomicBool>,
+    is_late: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -33,8 +37,12 @@ impl Server {
     where
         H: Handler + Send + 'static,
     {
-        let mut server =
-            Self { threads: Vec::new(), wakers: Vec::new(), is_stopping: Arc::default() };
+        let mut server = Self {
+            threads: Vec::new(),
+            wakers: Vec::new(),
+            is_stopping: Arc::default(),
+            is_late: Arc::default(),
+        };
         let fleet = Fleet::new(handlers.len())?;
         let connections_max = settings.connections_max.div_ceil(handlers.len().max(1));
         let settings = Settings { connections_max, ..settings.clone() };
@@ -43,9 +51,10 @@ impl Server {
             let engine = Engine::new(settings.clone(), listeners, Some(fleet.member(index)?))?;
             server.wakers.push(engine.waker());
             let is_stopping = Arc::clone(&server.is_stopping);
+            let is_late = Arc::clone(&server.is_late);
             let thread = std::thread::Builder::new()
                 .name("serve".into())
-                .spawn(move || drive(engine, handler, &is_stopping, report))
+                .spawn(move || drive(engine, handler, [&is_stopping, &is_late], report))
                 .map_err(|error| Error::system("start a thread", error))?;
             server.threads.push(thread);
         }
@@ -58,9 +67,17 @@ impl Server {
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Stops, and waits until the answers that were begun are sent, `limit` at most.
+    /// Stops, and waits until the answers that were begun are sent, `limit` at most. Who has none by then
+    /// gets 503.
     pub fn end(self, limit: Duration) {
         self.stop();
+        self.wait(limit);
+        self.is_late.store(true, Ordering::Release);
+        self.wakers.iter().for_each(Waker::wake);
+        self.wait(GIVE_UP_MAX);
+    }
+
+    fn wait(&self, limit: Duration) {
         let begun = Instant::now();
         while begun.elapsed() < limit && !self.threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(END_POLL);
@@ -71,7 +88,7 @@ impl Server {
 fn drive(
     mut engine: Engine,
     mut handler: impl Handler,
-    is_stopping: &AtomicBool,
+    [is_stopping, is_late]: [&AtomicBool; 2],
     report: fn(&Error),
 ) {
     let mut events = Events::new();
@@ -86,10 +103,11 @@ fn drive(
     while !is_stopping.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
-    engine.drain();
-    while engine.connections() > 0 {
+    engine.drain(true);
+    while engine.connections() > 0 && !is_late.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
+    engine.give_up();
 }
 
 fn tell(engine: &mut Engine, report: fn(&Error)) {

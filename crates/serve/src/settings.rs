@@ -13,7 +13,7 @@ pub struct Timeouts {
     pub body_ms: u64,
     /// From an answer to the next request's first byte.
     pub keep_alive_ms: u64,
-    /// Between two pieces of an answer that the client takes.
+    /// Within which a client takes some of an answer.
     pub write_ms: u64,
     /// From a whole request to its answer; none waits for ever.
     pub request_ms: Option<u64>,
@@ -44,16 +44,31 @@ pub struct Settings {
     pub connections_max: usize,
     /// Up to so many bytes a request's body stays in memory; beyond, it goes to a file.
     pub body_memory_bytes_max: usize,
+    /// Up to so many bytes that a client has not taken wait in memory, of an answer that is written piece by
+    /// piece; beyond, they go to a file.
+    pub response_memory_bytes_max: usize,
+    /// The same for all answers together.
+    pub worker_memory_bytes_max: usize,
+    /// Up to so many bytes of an answer wait in a file; beyond, whatever writes them waits. None: no files.
+    pub response_file_bytes_max: u64,
+    /// A client that takes less of an answer than so many bytes a second, on average over `write_ms`, is
+    /// cut off.
+    pub write_bytes_per_second_min: u64,
 }
 
 impl Default for Settings {
-    /// Puma's size for a body in memory; connections as the system's limit on descriptors allows.
+    /// Puma's size for a body in memory, and nginx's for a response in a file; connections as the system's
+    /// limit on descriptors allows.
     fn default() -> Self {
         Self {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             connections_max: connections_max(),
             body_memory_bytes_max: 112 << 10,
+            response_memory_bytes_max: 4 << 20,
+            worker_memory_bytes_max: 64 << 20,
+            response_file_bytes_max: 1 << 30,
+            write_bytes_per_second_min: 256,
         }
     }
 }

@@ -12,12 +12,14 @@ use crate::output::QUANTUM_BYTES;
 use crate::table::Key;
 
 /// What became of a piece.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
-    /// It is sent, or waits in memory behind so many bytes: wait with the next piece while they are
-    /// too many.
-    Backlog(usize),
-    /// The client is gone, and whoever writes may as well stop.
+    /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.
+    Backlog(u64),
+    /// It is beyond the length that was promised: the connection is reset, because what was promised is not
+    /// what there is.
+    Excess,
+    /// The client is gone, or the request is over: whatever writes may as well stop.
     Gone,
 }
 
@@ -25,7 +27,7 @@ impl Core {
     /// Starts an answer: its head waits for the first piece, or for [`flush`](Self::flush).
     pub(crate) fn begin(&mut self, ticket: Ticket, head: &[u8], promise: Promise) -> Written {
         let is_draining = self.is_draining;
-        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        let Some(connection) = self.connection_of(ticket) else { return Written::Gone };
         if !matches!(connection.phase, Phase::Handling) {
             return Written::Gone;
         }
@@ -39,21 +41,25 @@ impl Core {
         Written::Backlog(connection.backlog_bytes())
     }
 
-    /// Sends a piece of the body, or keeps what the client does not take. Bytes beyond the promised
-    /// length are dropped.
+    /// Sends a piece of the body, or keeps what the client does not take.
     pub(crate) fn write(&mut self, ticket: Ticket, piece: &[u8]) -> Written {
-        let Some(connection) = self.table.get_mut(ticket.key) else { return Written::Gone };
+        let Some(connection) = self.connection_of(ticket) else { return Written::Gone };
         let Phase::Streaming(stream) = &mut connection.phase else { return Written::Gone };
-        let piece = stream.cut(piece);
-        if piece.is_empty() {
+        if !stream.takes(piece) {
+            self.reset(ticket.key);
+            return Written::Excess;
+        }
+        if piece.is_empty() || stream.delivery == Delivery::Empty {
             return Written::Backlog(connection.backlog_bytes());
         }
+        // As much as the client takes, so that the backlog does not grow before a fast one.
+        let most = piece.len() + QUANTUM_BYTES;
         let flushed = if stream.delivery == Delivery::Chunked {
             let mut start = Vec::with_capacity(20);
             chunk_start(&mut start, piece.len());
-            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), QUANTUM_BYTES)
+            connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)
         } else {
-            connection.deliver(piece, Payload::Empty, QUANTUM_BYTES)
+            connection.deliver(piece, Payload::Empty, most)
         };
         self.after_flush(ticket.key, flushed);
         self.settle(ticket.key);
@@ -62,17 +68,22 @@ impl Core {
 
     /// Sends what waits, as far as the client takes it.
     pub(crate) fn flush_stream(&mut self, ticket: Ticket) -> Written {
+        if self.connection_of(ticket).is_none() {
+            return Written::Gone;
+        }
         self.flush(ticket.key);
         self.settle(ticket.key);
         self.backlog(ticket.key)
     }
 
-    /// Ends the body. One that is shorter than was promised ends the connection.
-    pub(crate) fn finish(&mut self, ticket: Ticket) {
-        let Some(connection) = self.table.get_mut(ticket.key) else { return };
-        let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return };
+    /// Ends the body. One that is shorter than was promised resets the connection; how many bytes are
+    /// missing.
+    pub(crate) fn finish(&mut self, ticket: Ticket) -> u64 {
+        let Some(connection) = self.connection_of(ticket) else { return 0 };
+        let Phase::Streaming(Stream { delivery, left }) = connection.phase else { return 0 };
         if left > 0 {
-            return self.abort(ticket);
+            self.reset(ticket.key);
+            return left;
         }
         connection.phase = Phase::Answering;
         if delivery == Delivery::Chunked {
@@ -80,22 +91,19 @@ impl Core {
         }
         self.flush(ticket.key);
         self.settle(ticket.key);
+        0
     }
 
     /// Ends the connection in the middle of an answer, so that the client cannot take it for whole.
     pub(crate) fn abort(&mut self, ticket: Ticket) {
-        if let Some(connection) = self.close(ticket.key) {
-            // Without it, the end of the connection could pass for the end of the body.
-            let reset = Some(std::time::Duration::ZERO);
-            let _ = rustix::net::sockopt::set_socket_linger(&connection.socket, reset);
+        if self.connection_of(ticket).is_some() {
+            self.reset(ticket.key);
         }
     }
 
     /// Gives a connection away, with the bytes that were read from it and not understood.
     pub(crate) fn detach(&mut self, ticket: Ticket) -> Option<(OwnedFd, Vec<u8>)> {
-        let connection = self.table.get(ticket.key)?;
-        let is_open = matches!(connection.phase, Phase::Handling | Phase::Streaming(_));
-        if !is_open || connection.output.is_some() {
+        if self.connection_of(ticket)?.output.is_some() {
             return None;
         }
         let Connection { socket, input, .. } = self.close(ticket.key)?;
@@ -110,17 +118,11 @@ impl Core {
 }
 
 impl Stream {
-    /// The part of `piece` that belongs to the body.
-    fn cut<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
-        match self.delivery {
-            Delivery::Empty => &[],
-            Delivery::Length(_) => {
-                let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-                let piece = &piece[..piece.len().min(most)];
-                self.left -= piece.len() as u64;
-                piece
-            }
-            _ => piece,
-        }
+    /// Counts a piece; false if it is longer than what is left of the promised length.
+    fn takes(&mut self, piece: &[u8]) -> bool {
+        let Delivery::Length(_) = self.delivery else { return true };
+        let left = self.left.checked_sub(piece.len() as u64);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 }

@@ -6,6 +6,8 @@ use std::process::ExitStatus;
 
 #[cfg(target_os = "linux")]
 use crate::linux::Process;
+#[cfg(all(unix, not(target_os = "linux")))]
+use crate::posix::Process;
 #[cfg(windows)]
 use crate::windows::Process;
 

@@ -5,12 +5,15 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use thruway_resolve::expand::windows::Form;
 use thruway_resolve::native;
-use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+use thruway_resolve::search::{Lister, Places, Plan, Rules, Search};
 
 use crate::environment::Environment;
 #[cfg(target_os = "linux")]
 use crate::linux::Started;
+#[cfg(all(unix, not(target_os = "linux")))]
+use crate::posix::Started;
 use crate::stdio::{Direction, Ends};
 #[cfg(windows)]
 use crate::windows::Started;
@@ -48,7 +51,7 @@ impl Command {
             folder: None,
             group: None,
             stdio: Default::default(),
-            rules: host_rules(),
+            rules: Rules::of_host(),
             path: None,
         }
     }
@@ -88,7 +91,8 @@ impl Command {
         self
     }
 
-    /// Its current folder. On POSIX, relative candidates start there too.
+    /// Its current folder. On POSIX, relative candidates start there too; by the rules of Zig, names and
+    /// relative candidates do, but not the `PATH`.
     #[must_use]
     pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.folder = Some(folder.as_ref().to_owned());
@@ -143,12 +147,21 @@ impl Command {
     /// # Errors
     /// A NUL byte in the name or in the folders to search.
     pub fn plan(&self) -> Result<Plan, Error> {
-        let name = native::bytes(&self.name);
-        let before = self.folders_before_path();
+        let mut name = native::bytes(&self.name);
+        let mut before = self.folders_before_path();
+        let mut rules = self.rules.clone();
+        if let Some(folder) = self.folder.as_ref().filter(|_| rules.searches_child_folder()) {
+            let folder = native::bytes(folder.as_os_str());
+            if Form::of(&name) == Form::Relative && name.iter().any(|byte| b"/\\".contains(byte)) {
+                name = [&*folder, b"\\", &name].concat().into();
+            }
+            before.insert(0, folder.into_owned());
+            rules = rules.current_first(false);
+        }
         let before: Vec<_> = before.iter().map(Vec::as_slice).collect();
         let path = self.path();
         let places = Places { path: &native::bytes(&path), before: &before };
-        Plan::new(&self.rules, &name, &places).map_err(|error| Error::search(&name, error))
+        Plan::new(&rules, &name, &places).map_err(|error| Error::search(&name, error))
     }
 
     /// The folders to search: `PATH` of the environment that the rules search in.
@@ -280,14 +293,4 @@ fn own_folders() -> impl Iterator<Item = Vec<u8>> {
     return own.into_iter().chain(thruway_resolve::search::nt::system_folders());
     #[cfg(not(windows))]
     return own.into_iter();
-}
-
-fn host_rules() -> Rules {
-    if cfg!(windows) {
-        let path_ext = std::env::var_os("PATHEXT");
-        let path_ext = path_ext.map(|text| native::bytes(&text).into_owned());
-        Rules::cmd(path_ext.as_deref().unwrap_or(PATH_EXT))
-    } else {
-        Rules::exec()
-    }
 }

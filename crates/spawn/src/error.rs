@@ -81,10 +81,7 @@ impl Error {
             Kind::Step(_, error) => error.raw_os_error(),
             Kind::Search(error) => error.errno(),
             Kind::Input(_) => None,
-            Kind::Candidates { tried, .. } => {
-                let told = tried.iter().find(|one| !one.is_missing()).or(tried.last());
-                told.and_then(|one| one.error.raw_os_error())
-            }
+            Kind::Candidates { tried, .. } => told(tried)?.error.raw_os_error(),
         }
     }
 }
@@ -112,6 +109,7 @@ impl fmt::Display for Error {
                 match (tried.iter().find(|one| !one.is_missing()), folders) {
                     _ if self.name.is_empty() => write!(formatter, "an empty name is no command")?,
                     (Some(one), _) => write!(formatter, "cannot start {one}")?,
+                    (None, 0) => write!(formatter, "no file can have the name {name}")?,
                     (None, 1) => write!(formatter, "{name} not found in 1 folder")?,
                     (None, folders) => write!(formatter, "{name} not found in {folders} folders")?,
                 }
@@ -130,4 +128,63 @@ impl fmt::Display for Tried {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    /// The system's error, of the candidate that [`raw_os_error`](Error::raw_os_error) tells of; or that of
+    /// the search.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            Kind::Step(_, error) => Some(error),
+            Kind::Search(error) => Some(error),
+            Kind::Input(_) => None,
+            Kind::Candidates { tried, .. } => {
+                told(tried).map(|one| &one.error as &(dyn std::error::Error + 'static))
+            }
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    /// With the kind of the system's error, and the whole text.
+    fn from(error: Error) -> Self {
+        let kind = match &error.kind {
+            Kind::Step(_, error) => error.kind(),
+            Kind::Search(error) => Self::from(error.clone()).kind(),
+            Kind::Input(_) => io::ErrorKind::InvalidInput,
+            Kind::Candidates { tried, .. } => {
+                told(tried).map_or(io::ErrorKind::NotFound, |one| one.error.kind())
+            }
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// The candidate that was there and could not be started, if any; else the last one.
+fn told(tried: &[Tried]) -> Option<&Tried> {
+    tried.iter().find(|one| !one.is_missing()).or(tried.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn an_error_leads_to_its_cause_and_becomes_one_of_the_standard_library() {
+        let tried = |kind: io::ErrorKind| Tried { path: b"/a".to_vec(), error: kind.into() };
+        let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        let error = Error::candidates(b"a", kinds.map(tried).into(), 2);
+        assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::PermissionDenied);
+        let error = io::Error::from(Error::candidates(b"a", Vec::new(), 0));
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let error = Error::search(b"a", thruway_resolve::which("a\0").unwrap_err());
+        assert!(error.source().is_some_and(|cause| cause.is::<thruway_resolve::Error>()));
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_name_that_no_file_can_have_is_told_as_such() {
+        let error = Error::candidates(b"a.bat.", Vec::new(), 0);
+        assert_eq!(error.to_string(), "no file can have the name a.bat.");
+    }
+}

@@ -17,6 +17,8 @@ mod environment;
 mod error;
 #[cfg(target_os = "linux")]
 mod linux;
+#[cfg(all(unix, not(target_os = "linux")))]
+mod posix;
 mod stdio;
 #[cfg(windows)]
 mod windows;

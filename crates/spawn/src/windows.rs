@@ -48,7 +48,22 @@ impl Prepared<'_> {
             stdio: self.stdio.each_ref().map(|ends| ends.theirs.as_ref().map(AsHandle::as_handle)),
             new_group: text.new_group()?,
         };
-        Ok(create.start())
+        let started = create.start();
+        if started.is_err() {
+            self.check_folder()?;
+        }
+        Ok(started)
+    }
+
+    /// The system reports a folder that is not there as it reports a program that is not there.
+    fn check_folder(&self) -> Result<(), Error> {
+        let Some(folder) = &self.command.folder else { return Ok(()) };
+        let error = match std::fs::metadata(folder) {
+            Ok(found) if found.is_dir() => return Ok(()),
+            Ok(_) => io::Error::from(io::ErrorKind::NotADirectory),
+            Err(error) => error,
+        };
+        Err(Error::step(&self.name, "enter the current folder", error))
     }
 
     pub(crate) fn into_child(self, started: Started) -> Child {

@@ -224,3 +224,29 @@ fn listings_may_do_the_search() {
         assert!({ child }.wait().unwrap().success());
     }
 }
+
+#[test]
+fn a_folder_that_is_not_there_is_named_as_the_cause() {
+    let file = folder(&[("file", "")]);
+    for missing in ["none", "file"] {
+        let command = Command::new(print_arguments()).current_dir(file.path().join(missing));
+        let error = command.spawn().unwrap_err();
+        assert!(error.to_string().starts_with("cannot enter the current folder for "), "{error}");
+        assert!(!error.is_not_found());
+    }
+    assert!(Command::new(print_arguments()).current_dir(file.path()).status().is_ok());
+}
+
+#[test]
+fn zig_searches_the_folder_in_which_the_program_is_to_start() {
+    let folder = folder(&[("a/tool.exe", "program"), ("a/sub/deep.exe", "program")]);
+    let start = |name: &str| {
+        let command = Command::new(name).rules(Rules::zig(b".EXE")).search_path("");
+        command.current_dir(folder.path().join("a")).arg("x").output()
+    };
+    for name in ["tool", r"sub\deep", "sub/deep.exe"] {
+        let output = start(name).expect(name);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), "\"x\"", "{name}");
+    }
+    assert!(start("deep").unwrap_err().is_not_found());
+}

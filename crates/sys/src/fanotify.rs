@@ -232,9 +232,9 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
     use std::fs::{self, File};
     use std::os::unix::fs::PermissionsExt;
+    use thruway_testing::skipped;
 
     #[test]
     fn changes_are_told_with_who_and_where() {

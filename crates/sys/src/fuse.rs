@@ -96,8 +96,8 @@ unsafe impl Ioctl for OpenBacking {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
     use std::os::fd::AsFd;
+    use thruway_testing::skipped;
 
     #[test]
     fn a_device_that_is_not_mounted_cannot_be_cloned() {

@@ -259,7 +259,7 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
+    use thruway_testing::skipped;
 
     #[test]
     fn a_device_that_is_not_mounted_ends_at_once_and_a_bell_is_heard() {

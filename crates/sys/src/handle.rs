@@ -99,9 +99,9 @@ impl FileHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
     use std::fs::{self, File};
     use std::os::fd::AsFd;
+    use thruway_testing::skipped;
 
     #[test]
     fn a_handle_outlives_a_rename_and_not_its_file() {

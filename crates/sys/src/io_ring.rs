@@ -168,7 +168,7 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
+    use thruway_testing::skipped;
 
     /// A command that does nothing.
     fn nothing(number: u64) -> Entry {

@@ -44,9 +44,8 @@ pub mod seccomp;
 pub mod shared;
 #[cfg(target_os = "linux")]
 pub mod signal;
-#[cfg(all(test, target_os = "linux"))]
-#[path = "../../../tests/skipped/mod.rs"]
-mod skipped;
+#[cfg(target_os = "linux")]
+pub mod socket;
 #[cfg(target_os = "linux")]
 pub mod start;
 #[cfg(target_os = "linux")]

@@ -24,6 +24,12 @@ unsafe impl Send for ReadOnlyMap {}
 // SAFETY: as above: there is no way to write through a `&ReadOnlyMap`.
 unsafe impl Sync for ReadOnlyMap {}
 
+/// Linux' advice that drops the pages at once; other systems take POSIX' as a hint.
+#[cfg(target_os = "linux")]
+const DROP_PAGES: Advice = Advice::LinuxDontNeed;
+#[cfg(not(target_os = "linux"))]
+const DROP_PAGES: Advice = Advice::DontNeed;
+
 impl ReadOnlyMap {
     /// Maps `file` from its first byte to its last. An empty file gives an empty slice.
     ///
@@ -53,7 +59,7 @@ impl ReadOnlyMap {
         let length = self.length.saturating_sub(from);
         let start = self.start.as_ptr().wrapping_add(from);
         // SAFETY: the range lies in this map, whose pages were never written and are the file's own.
-        let _ = unsafe { madvise(start.cast(), length, Advice::LinuxDontNeed) };
+        let _ = unsafe { madvise(start.cast(), length, DROP_PAGES) };
     }
 }
 

@@ -52,10 +52,10 @@ fn attributes(times: MountFlags) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
     use rustix::fs::{StatVfsMountFlags, fstatvfs};
     use std::fs::{self, File};
     use std::os::fd::AsFd;
+    use thruway_testing::skipped;
 
     #[test]
     fn a_copy_has_its_own_access_times_and_the_same_names() {

@@ -73,7 +73,7 @@ mod tests {
         let usual = std::thread::spawn(|| set_fifo_policy().map(|()| has_usual_policy()));
         match usual.join().unwrap() {
             Ok(usual) => assert!(!usual),
-            Err(error) => crate::skipped::skipped(error),
+            Err(error) => thruway_testing::skipped(error),
         }
     }
 

@@ -2,14 +2,16 @@
 
 require_relative "builder"
 require_relative "failure"
+require_relative "wrapping"
 
 module Thruway
   # What is served: a Rack application, wherever it comes from.
   class Application
-    # `given` is an application that exists already; otherwise it comes from `rackup`.
-    def initialize(given, rackup)
-      @given = given
-      @rackup = File.expand_path(rackup)
+    # The configuration may name one that exists already; otherwise it comes from a rackup file.
+    def initialize(configuration)
+      @configuration = configuration
+      @given = configuration.options[:app]
+      @rackup = File.expand_path(configuration.rackup)
     end
 
     # Whether there is something to load, before anything is loaded.
@@ -22,7 +24,7 @@ module Thruway
 
     # Loads the application, once. What its boot has learned is kept now: a server may be killed.
     def load
-      @load ||= (@given || Builder.load(@rackup)).tap { Boot.save }
+      @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap { Boot.save }
     rescue Failure
       raise
     rescue ScriptError, StandardError => e

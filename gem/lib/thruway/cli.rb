@@ -55,11 +55,8 @@ module Thruway
       path = @file || FILES.find { |candidate| File.file?(candidate) }
       return if path.nil? || path == "-"
 
-      passed_over = ConfigurationFile.new(@configuration).read(File.expand_path(path)).passed_over
-      return if passed_over.empty?
-
-      words = passed_over.join(", ")
-      warn "thruway: #{path}: passed over, because it has no meaning here: #{words}"
+      file = ConfigurationFile.new(@configuration).read(File.expand_path(path))
+      file.passed_over.each { |line| warn "thruway: #{line}" }
     end
 
     def parser
@@ -72,9 +69,16 @@ module Thruway
         parser.on("--environment NAME") { |name| take_environment(name) }
         parser.on("--config FILE") { |path| @file = path == "-" ? path : File.expand_path(path) }
         parser.on("--pidfile PATH") { |path| options[:pidfile] = File.expand_path(path) }
+        add_limits(parser, options)
         parser.on("--sendfile DIR") { |folder| declare(folder) }
         parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
       end
+    end
+
+    def add_limits(parser, options)
+      { "--request-line-limit BYTES" => :request_line_bytes_max,
+        "--head-limit BYTES" => :head_bytes_max, "--head-fields-limit N" => :head_fields_max }
+        .each { |option, name| parser.on(option, Integer) { |number| options[name] = number } }
     end
 
     # Of `MIN:MAX` the larger number counts.

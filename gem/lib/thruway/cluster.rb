@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "failure"
+require_relative "redirection"
 require_relative "signals"
 require_relative "worker"
 
@@ -11,14 +12,21 @@ module Thruway
     SHORT_LIFE_SECONDS = 10
     DELAY_SECONDS_MAX = 16
 
+    # What a worker has beyond its time to end before it is killed.
+    GRACE_SECONDS = 5
+
+    # What `after_worker_shutdown` is told.
+    Ended = Struct.new(:index, :pid, :process_status)
+
     # One worker's place: the process that fills it, and when it may be filled again.
-    Place = Struct.new(:index, :pid, :started, :ready, :failures, :due)
+    Place = Struct.new(:index, :pid, :started, :ready, :failures, :due, :told)
 
     def initialize(configuration, application, listeners)
       @configuration = configuration
       @application = application
       @listeners = listeners
       @reports = {}
+      @redirection = Redirection.new(configuration)
       @places = Array.new(configuration.workers) { |index| Place.new(index, nil, 0, false, 0, 0) }
     end
 
@@ -45,7 +53,20 @@ module Thruway
 
     def trap_signals
       Signals.trap_stop { stop }
+      Signals.trap_others { renew_output }
       Signal.trap("CHLD") { wake }
+    end
+
+    # Here and in the workers, which hold the same files.
+    def renew_output
+      @redirection.renew
+      running.each { |place| tell(place, "HUP") } unless @redirection.idle?
+    end
+
+    def tell(place, signal)
+      Process.kill(signal, place.pid)
+    rescue Errno::ESRCH
+      nil
     end
 
     def wake
@@ -64,6 +85,7 @@ module Thruway
         @stopping ? end_workers : start_workers
         wait_for_news
         reap
+        end_slow_starters unless @stopping
         if !announced && @places.all?(&:ready)
           announced = true
           yield
@@ -89,7 +111,7 @@ module Thruway
       place.pid = fork { work(place.index, hears, says) }
       says.close
       place.started = now
-      place.ready = false
+      place.ready = place.told = false
       @reports[hears] = place
       @configuration.run_hooks(:after_worker_fork, place.index)
     end
@@ -97,6 +119,7 @@ module Thruway
     # What the new process does.
     def work(index, hears, says)
       [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
+      Signals.trap_others { @redirection.renew }
       Signals.restore
       # A signal that came before was taken as the master takes it.
       exit!(0) if @stopping
@@ -106,7 +129,7 @@ module Thruway
 
     # Waits for a signal or for a worker that serves; a second at most if there is more to do.
     def wait_for_news
-      seconds = @stopping || running.size < @places.size ? 1 : nil
+      seconds = @stopping || !@places.all?(&:ready) ? 1 : nil
       readable, = IO.select([@wakeup, *@reports.keys], nil, nil, seconds)
       readable&.each do |io|
         text = io.read_nonblock(256, exception: false)
@@ -130,6 +153,8 @@ module Thruway
     end
 
     def bury(place, status)
+      @configuration.run_hooks(:after_worker_shutdown,
+                               Ended.new(place.index, place.pid, status))
       place.pid = nil
       @fleet.bury(place.index)
       return if @stopping
@@ -158,16 +183,34 @@ module Thruway
       throw :exit, Failure::STATUS
     end
 
+    # What takes longer to boot than it may starts anew.
+    def end_slow_starters
+      seconds = @configuration.worker_boot_seconds
+      running.each do |place|
+        next if place.ready || now < place.started + seconds || place.told
+
+        place.told = true
+        warn "thruway: worker #{place.index} has not booted within #{seconds.to_i} s"
+        tell(place, "KILL")
+      end
+    end
+
     # Asks once, and insists when the time is over.
     def end_workers
-      limit = @stopping + @configuration.worker_shutdown_seconds
+      limit = @stopping + @configuration.worker_shutdown_seconds + GRACE_SECONDS
       signal = now > limit ? "KILL" : "TERM"
       return if signal == @last_signal
 
+      refuse_connections unless @last_signal
       @last_signal = signal
-      running.each { |place| Process.kill(signal, place.pid) }
-    rescue Errno::ESRCH
-      nil
+      running.each { |place| tell(place, signal) }
+    end
+
+    # The workers see the pipe end, take the connections that wait, and close the listeners for all;
+    # if they are too busy for that, it happens here.
+    def refuse_connections
+      @master_alive.close
+      @listeners.close_for_all
     end
   end
 end

@@ -8,18 +8,36 @@ module Thruway
   # What a server is told, by options, a file and defaults, in the order of their rank.
   class Configuration
     HOOKS = %i[before_fork before_worker_boot before_worker_shutdown before_worker_fork
-               after_worker_fork after_booted].freeze
+               after_worker_fork after_worker_shutdown after_booted after_stopped
+               before_thread_start before_thread_exit].freeze
+
+    # More bytes than any body has.
+    NO_LIMIT = 1 << 62
 
     # What holds where nothing else is said. Times are Puma's or nginx's.
     DEFAULTS = {
       workers: 0, threads: 5, port: 9292, rackup: "config.ru", preload: true,
       drain_seconds: 30, worker_shutdown_seconds: 30, worker_boot_seconds: 60,
       first_byte_seconds: 30, head_seconds: 30, body_seconds: 60, keep_alive_seconds: 75,
-      write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30
+      write_seconds: 60, request_seconds: 0, body_bytes_max: 1 << 30,
+      # What a client has not taken: of a response that is written piece by piece, and of all.
+      response_memory_bytes_max: 4 << 20, worker_memory_bytes_max: 64 << 20,
+      # What of a response goes to a file, before whatever writes it waits for the client.
+      response_file_bytes_max: 1 << 30,
+      # What a client has to take each second, on average over `write_seconds`.
+      write_bytes_per_second_min: 256,
+      request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
+      url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
+      fiber_per_request: false, syncs_output: true, shutdown_debug: false,
+      lowlevel_error_handler: nil
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
-    LIMITS = { workers: 0..1024, threads: 1..1024 }.freeze
+    # The parser has room for 128 fields.
+    LIMITS = {
+      workers: ["start %d workers", 0..1024], threads: ["start %d threads", 1..1024],
+      head_fields_max: ["take heads of %d fields", 1..128]
+    }.freeze
 
     attr_reader :options, :hooks, :binds, :sendfile
 
@@ -34,16 +52,12 @@ module Thruway
 
     # Refuses what cannot be meant.
     def check
-      LIMITS.each do |name, limits|
+      LIMITS.each do |name, (text, limits)|
         count = public_send(name)
         next if limits.cover?(count)
 
-        raise Failure, "cannot start #{count} #{name}: it must be #{limits.min} to #{limits.max}"
+        raise Failure, "cannot #{format(text, count)}: it must be #{limits.min} to #{limits.max}"
       end
-    end
-
-    def lowlevel_error_handler
-      @options[:lowlevel_error_handler]
     end
 
     def environment
@@ -56,6 +70,11 @@ module Thruway
 
     def pidfile
       @options[:pidfile]
+    end
+
+    # What the process's title says in brackets; nothing if it is empty.
+    def tag
+      @options.fetch(:tag) { File.basename(Dir.pwd) }
     end
 
     # Takes what is said here unless it was said before.
@@ -79,7 +98,13 @@ module Thruway
       {
         first_byte_ms: ms(first_byte_seconds), head_ms: ms(head_seconds), body_ms: ms(body_seconds),
         keep_alive_ms: ms(keep_alive_seconds), write_ms: ms(write_seconds),
-        request_ms: ms(request_seconds), body_bytes_max: body_bytes_max
+        request_ms: ms(request_seconds), body_bytes_max: body_bytes_max,
+        response_memory_bytes_max: response_memory_bytes_max.to_i,
+        worker_memory_bytes_max: worker_memory_bytes_max.to_i,
+        response_file_bytes_max: response_file_bytes_max.to_i,
+        write_bytes_per_second_min: write_bytes_per_second_min.to_i,
+        request_line_bytes_max: request_line_bytes_max.to_i, head_bytes_max: head_bytes_max.to_i,
+        head_fields_max: head_fields_max.to_i
       }
     end
 

@@ -1,23 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "configuration"
+require_relative "other_words"
 
 module Thruway
-  # The words of a configuration file: those of Puma's that mean something here, and a few of our
-  # own. Options of the command line go before the file.
+  # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does
+  # there, is refused, or is passed over with a line that says what happens instead; see
+  # `docs/serve/puma.md`. Options of the command line go before the file; in it, what is said last.
   class ConfigurationFile
-    # Puma's words for what this server does not do, or does by itself. They are passed over, with a
-    # line that says so.
-    PASSED_OVER = %i[
-      activate_control_app bind_to_activated_sockets clean_thread_locals early_hints
-      enable_keep_alives fork_worker io_selector_backend log_requests max_fast_inline
-      max_keep_alive nakayoshi_fork on_restart out_of_band persistent_timeout_max plugin
-      prune_bundler queue_requests quiet raise_exception_on_sigterm redirect_append
-      rewrite_state restart_command set_remote_address silence_single_worker_warning
-      silence_fork_callback_warning ssl_bind state_path state_permission stdout_redirect
-      supported_http_methods tag wait_for_less_busy_worker worker_check_interval
-      worker_culling_strategy worker_timeout
-    ].freeze
+    include OtherWords
 
     # Puma's names for hooks, old and new, and ours.
     HOOKS = {
@@ -25,80 +16,159 @@ module Thruway
       before_worker_boot: :before_worker_boot, on_worker_shutdown: :before_worker_shutdown,
       before_worker_shutdown: :before_worker_shutdown, on_worker_fork: :before_worker_fork,
       before_worker_fork: :before_worker_fork, after_worker_fork: :after_worker_fork,
-      after_worker_boot: :after_worker_fork, on_booted: :after_booted, after_booted: :after_booted
+      after_worker_boot: :after_worker_fork, after_worker_shutdown: :after_worker_shutdown,
+      on_booted: :after_booted, after_booted: :after_booted, on_stopped: :after_stopped,
+      after_stopped: :after_stopped, on_thread_start: :before_thread_start,
+      before_thread_start: :before_thread_start, on_thread_exit: :before_thread_exit,
+      before_thread_exit: :before_thread_exit
     }.freeze
 
     # Words with one value, and the option that it is.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
-      force_shutdown_after: :drain_seconds, worker_shutdown_timeout: :worker_shutdown_seconds,
-      worker_boot_timeout: :worker_boot_seconds, first_data_timeout: :first_byte_seconds,
-      persistent_timeout: :keep_alive_seconds, head_timeout: :head_seconds,
-      body_timeout: :body_seconds, write_timeout: :write_seconds,
-      request_timeout: :request_seconds, http_content_length_limit: :body_bytes_max
+      rack_url_scheme: :url_scheme, tag: :tag
     }.freeze
 
-    attr_reader :passed_over
+    # Words whose value is a number, and the option that it is.
+    NUMBERS = {
+      worker_shutdown_timeout: :worker_shutdown_seconds, worker_boot_timeout: :worker_boot_seconds,
+      first_data_timeout: :first_byte_seconds, persistent_timeout: :keep_alive_seconds,
+      head_timeout: :head_seconds, body_timeout: :body_seconds, write_timeout: :write_seconds,
+      request_timeout: :request_seconds, request_line_limit: :request_line_bytes_max,
+      head_limit: :head_bytes_max, head_fields_limit: :head_fields_max,
+      response_memory_limit: :response_memory_bytes_max, worker_memory_limit: :worker_memory_bytes_max,
+      response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min
+    }.freeze
+
+    # Words that are true unless they say otherwise, and the option that they are.
+    SWITCHES = {
+      preload_app!: :preload, log_requests: :log_requests, fiber_per_request: :fiber_per_request,
+      clean_thread_locals: :fiber_per_request,
+      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output
+    }.freeze
+
+    # What Puma calls our options, where `get` asks for them.
+    PUMA_OPTIONS = {
+      max_threads: :threads, min_threads: :threads, preload_app: :preload,
+      force_shutdown_after: :drain_seconds, first_data_timeout: :first_byte_seconds,
+      persistent_timeout: :keep_alive_seconds, http_content_length_limit: :body_bytes_max
+    }.merge(VALUES, NUMBERS).freeze
 
     def initialize(configuration)
       @configuration = configuration
+      # The command line's own.
+      @fixed = configuration.options.keys
+      @said = {}
       @binds = []
-      @passed_over = []
+      @blocks = { single: [], cluster: [] }
     end
 
-    # Reads the file at `path`.
+    # Reads the file at `path`, and those that it names.
     def read(path)
-      instance_eval(File.read(path), path, 1)
-      @configuration.binds.concat(@binds) if @configuration.binds.empty? && !port_was_said?
+      evaluate(path)
+      finish
       self
-    rescue Failure
-      raise
-    rescue ScriptError, StandardError => e
-      place = e.backtrace&.find { |line| line.start_with?(path) } || e.class
-      raise Failure, "cannot read #{path}: #{e.message.lines.first&.chomp} (#{place})"
     end
 
     VALUES.each do |word, option|
-      define_method(word) { |value| @configuration.offer(option, value) }
+      define_method(word) { |value = nil| @said[option] = value }
+    end
+
+    NUMBERS.each do |word, option|
+      define_method(word) do |value|
+        @said[option] = value.is_a?(Integer) ? value : Float(value)
+      end
+    end
+
+    SWITCHES.each do |word, option|
+      define_method(word) { |answer = true| @said[option] = answer }
     end
 
     HOOKS.each do |word, hook|
-      define_method(word) { |*, &block| @configuration.hooks.fetch(hook) << block }
+      define_method(word) do |*, &block|
+        raise ArgumentError, "#{word} takes a block" unless block
+
+        @configuration.hooks.fetch(hook) << block
+      end
     end
 
-    PASSED_OVER.each do |word|
-      define_method(word) { |*, **, &_block| @passed_over |= [word] }
+    def quiet(answer = true)
+      @said[:log_requests] = !answer
     end
 
     def workers(count)
       count = Etc.nprocessors if count.to_s == "auto"
-      @configuration.offer(:workers, Integer(count))
+      @said[:workers] = Integer(count || 0)
     end
 
     # All threads run from the start, so only the larger number counts.
     def threads(min, max = min)
-      @configuration.offer(:threads, [Integer(min), Integer(max)].max)
+      @said[:threads] = [Integer(min), Integer(max)].max
     end
 
+    # A port of its own, beside those of `bind`; the host is the default one unless it is said.
     def port(number, host = nil)
-      @configuration.offer(:host, host) if host
-      @configuration.offer(:port, Integer(number))
+      @binds << [host || @default_host, Integer(number)]
     end
 
     def bind(address)
-      @binds << address
+      @binds << address.to_s
     end
 
-    def preload_app!(answer = true)
-      @configuration.offer(:preload, answer)
+    def clear_binds!
+      @binds.clear
+    end
+
+    def set_default_host(host)
+      @default_host = host
+    end
+
+    def default_host
+      @default_host || @configuration.host
     end
 
     def app(object = nil, &block)
-      @configuration.offer(:app, object || block)
+      @said[:app] = callable(object || block)
     end
 
     def lowlevel_error_handler(object = nil, &block)
-      @configuration.offer(:lowlevel_error_handler, object || block)
+      @said[:lowlevel_error_handler] = callable(object || block)
+    end
+
+    def force_shutdown_after(seconds = :forever)
+      words = { forever: nil, immediately: 0 }
+      @said[:drain_seconds] = words.fetch(seconds) { Float(seconds) }
+    end
+
+    # None is no limit, as it is for Puma.
+    def http_content_length_limit(bytes)
+      @said[:body_bytes_max] = bytes ? Integer(bytes) : Configuration::NO_LIMIT
+    end
+
+    def stdout_redirect(stdout = nil, stderr = nil, append = false)
+      @said[:redirect] = { stdout: stdout, stderr: stderr, append: append }
+    end
+
+    def shutdown_debug(answer = true, on_force: false)
+      @said[:shutdown_debug] = answer && on_force ? :on_force : answer
+    end
+
+    def supported_http_methods(methods)
+      known = methods == :any || (methods.is_a?(Array) && methods.any? &&
+                                  methods.all?(String) && methods.uniq == methods)
+      raise ArgumentError, "the methods are :any or different Strings" unless known
+
+      @said[:methods] = methods == :any ? nil : methods
+    end
+
+    def set_remote_address(source = :socket)
+      @said[:remote_address] =
+        case source
+        when :socket then nil
+        when :localhost then "127.0.0.1"
+        when String then source
+        else header_of(source)
+        end
     end
 
     # Lets the application have files beneath `folder` sent, by X-Sendfile with their paths or by
@@ -108,10 +178,101 @@ module Thruway
       @configuration.sendfile << [as || folder, folder]
     end
 
+    # Code for servers of one process, or with workers: it runs when the files are read.
+    def single(&block)
+      @blocks[:single] << block
+    end
+
+    def cluster(&block)
+      @blocks[:cluster] << block
+    end
+
+    def inject(&block)
+      instance_eval(&block)
+    end
+
+    def get(key, default = nil)
+      option = PUMA_OPTIONS.fetch(key.to_sym, key.to_sym)
+      @configuration.options.fetch(option) { @said.fetch(option, default) }
+    end
+
+    # Another file, where this one stands.
+    def load(path)
+      evaluate(File.expand_path(path))
+    end
+
     private
 
-    def port_was_said?
-      @configuration.options.key?(:port)
+    def evaluate(path)
+      outer, @path = @path, path
+      instance_eval(File.read(path), path, 1)
+    rescue Failure
+      raise
+    rescue ScriptError, StandardError => e
+      place = e.backtrace&.find { |line| line.start_with?(path) } || e.class
+      raise Failure, "cannot read #{path}: #{e.message.lines.first&.chomp} (#{place})"
+    ensure
+      @path = outer
+    end
+
+    def finish
+      take_options
+      run_blocks
+      take_options
+      return if @configuration.binds.any? || @configuration.options.key?(:port)
+
+      @configuration.binds.concat(@binds.map { |bind| address_of(bind) })
+    end
+
+    def take_options
+      @configuration.options.merge!(@said.except(*@fixed))
+    end
+
+    def run_blocks
+      kind = @configuration.workers.zero? ? :single : :cluster
+      @blocks.fetch(kind).each { |block| instance_eval(&block) }
+    rescue Failure
+      raise
+    rescue ScriptError, StandardError => e
+      raise Failure, "cannot read the block of #{kind}: #{e.message.lines.first&.chomp}"
+    end
+
+    def address_of(bind)
+      return bind unless bind.is_a?(Array)
+
+      host, number = bind
+      host ||= @configuration.host
+      host = "[#{host}]" if host.include?(":") && !host.start_with?("[")
+      "tcp://#{host}:#{number}"
+    end
+
+    def callable(object)
+      return object if object.respond_to?(:call)
+
+      raise ArgumentError, "it takes a block, or what can be called"
+    end
+
+    def header_of(source)
+      header = source.is_a?(Hash) && source[:header]
+      return ["HTTP_#{header.upcase.tr("-", "_")}"] if header
+
+      refuse("set_remote_address", "it takes :socket, :localhost, a String or a header:, " \
+                                   "and not #{source.inspect}")
+    end
+
+    # A word that Puma does not know either.
+    def method_missing(word, *)
+      raise Failure.new("#{place} has #{word}, which is no word of a configuration",
+                        hint: "docs/serve/puma.md has them all")
+    end
+
+    def respond_to_missing?(*)
+      false
+    end
+
+    def place
+      here = caller_locations.find { |location| location.path == @path }
+      here ? "#{@path}:#{here.lineno}" : @path.to_s
     end
   end
 end

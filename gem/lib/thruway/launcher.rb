@@ -3,6 +3,7 @@
 require_relative "application"
 require_relative "cluster"
 require_relative "listeners"
+require_relative "redirection"
 require_relative "server"
 
 module Thruway
@@ -18,10 +19,14 @@ module Thruway
 
     # Serves until a signal ends it.
     def run
+      @redirection = Redirection.new(@configuration)
+      Signals.trap_others { @redirection.renew }
       prepare
       @listeners = Listeners.new(@configuration.addresses)
       write_pidfile
+      name_process
       serve
+      @configuration.run_hooks(:after_stopped)
     ensure
       @listeners&.close
       remove_pidfile
@@ -40,7 +45,8 @@ module Thruway
       ENV["RACK_ENV"] = configuration.environment
       directory = configuration.options[:directory]
       Dir.chdir(directory) if directory
-      @application = Application.new(configuration.options[:app], configuration.rackup)
+      @redirection.begin
+      @application = Application.new(configuration)
       @application.check
     end
 
@@ -56,6 +62,14 @@ module Thruway
       $stdout.write("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
       $stdout.flush
       @configuration.run_hooks(:after_booted)
+    end
+
+    # As Puma's, by which operators find it: `ps` shows addresses and the application's tag.
+    def name_process
+      addresses = @listeners.addresses.map { |address| address.sub(/\Ahttp:/, "tcp:") }
+      title = "thruway #{VERSION} (#{addresses.join(",")})"
+      tag = @configuration.tag
+      Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
     end
 
     def write_pidfile
@@ -87,8 +101,10 @@ module Thruway
       @server.run
     end
 
+    # It may be called from a trap.
     def stop
       @server&.stop
+      @listeners.close
     end
   end
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "socket"
+
 require_relative "../thruway"
 require_relative "failure"
 
@@ -11,6 +13,10 @@ module Thruway
       "denied" => "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose one above"
     }.freeze
 
+    # How long workers have for the connections that wait when the server stops.
+    MOMENT_SECONDS = 0.1
+    LOOK_SECONDS = 0.002
+
     # Addresses as they are shown: with the ports that the system chose.
     attr_reader :descriptors, :addresses
 
@@ -21,15 +27,40 @@ module Thruway
       uris.each { |uri| open(uri) }
     end
 
-    # Closes them. The files of unix sockets go with the process that made them.
+    # Closes them, once: later, others may listen there. The files of unix sockets go with the
+    # process that made them. It may be called from a trap.
     def close
-      @descriptors.each { |descriptor| IO.for_fd(descriptor).close }
-      paths = @addresses.filter_map { |address| address[%r{\Aunix://(.*)}, 1] }
+      sockets, @descriptors = @descriptors.map { |descriptor| IO.for_fd(descriptor) }, []
+      return if sockets.empty?
+
+      sockets.each(&:close)
+      paths = @addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
       File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
-      @descriptors = []
+    end
+
+    # Closes them for all processes that have them: the system refuses connections from now on.
+    # Those that wait already are left to the workers for a moment.
+    def close_for_all
+      sockets = @descriptors.map { |descriptor| Socket.for_fd(descriptor) }
+      sockets.each { |socket| socket.autoclose = false }
+      limit = now + MOMENT_SECONDS
+      sleep LOOK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
+      sockets.each { |socket| shut(socket) }
+      close
     end
 
     private
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    def shut(socket)
+      socket.shutdown(Socket::SHUT_RD)
+    rescue SystemCallError
+      # A worker has done it already.
+      nil
+    end
 
     def open(uri)
       descriptor, address, kind = Engine.listen(uri)

@@ -7,7 +7,7 @@ module Thruway
 
     def read(length = nil, buffer = nil)
       buffer&.clear
-      length&.positive? ? nil : buffer || +""
+      length&.positive? ? nil : buffer || String.new
     end
 
     def gets(*)

@@ -4,7 +4,10 @@ require "socket"
 require "stringio"
 
 require_relative "../thruway"
+require_relative "hijack"
+require_relative "latch"
 require_relative "no_input"
+require_relative "signals"
 require_relative "stream"
 
 module Thruway
@@ -13,70 +16,103 @@ module Thruway
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
 
+    # The thread that calls no application.
+    PORTER = "porter"
+
     attr_reader :engine
 
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
       @is_worker = !fleet.nil?
-      @started = Thread::Queue.new
-      @engine = Engine.create(self, app: app, env: template, listeners: listeners,
+      @threads = {}
+      @ended = Thread::Queue.new
+      @over = Latch.new
+      @engine = Engine.create(self, app: app, env: template, hijack: Hijack, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
                                     fleet: fleet, worker: worker, **settings.engine_options)
     end
 
-    # Serves until it is stopped and the last answers are sent.
+    # Serves until it is stopped and the last answers are sent. A thread that something else ends
+    # meanwhile is replaced.
     def run
-      threads = Array.new(@settings.threads) { |number| start_thread(number) }
-      threads << start_porter if @is_worker
-      @started << threads
-      threads.each(&:join)
+      names = Array.new(@settings.threads) { |number| number }
+      names << PORTER if @is_worker
+      names.each { |name| start_thread(name) }
+      until @threads.empty?
+        name, is_whole, error = @ended.pop
+        @threads.delete(name)&.join
+        replace(name, error) unless is_whole || @is_late
+      end
+      @over.open
     end
 
-    # Accepts nothing more, and lets `run` end within so many seconds. It may be called from a trap,
-    # and before `run`.
-    def stop(seconds = @settings.drain_seconds)
-      @engine.drain
-      @stopper ||= Thread.new { end_late_threads(seconds) }
+    # Accepts nothing more, and lets `run` end within so many seconds, or without a limit.
+    # With `closes_for_all` other processes accept nothing from the listeners either. It may be
+    # called from a trap, and before `run`.
+    def stop(seconds = @settings.drain_seconds, closes_for_all: true)
+      Signals.write(Signals.backtraces) if @settings.shutdown_debug == true
+      @engine.drain(closes_for_all)
+      @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
 
     private
 
-    def start_thread(number)
-      Thread.new do
-        Thread.current.name = "thruway-#{number}"
-        @engine.serve(number)
+    # Starts the thread of that number, or the porter. How it ends is always told, whatever ends it.
+    def start_thread(name)
+      @threads[name] = Thread.new do
+        Thread.handle_interrupt(Object => :never) do
+          is_whole = false
+          Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
+          is_whole = true
+        rescue Exception => e # rubocop:disable Lint/RescueException
+          error = e
+        ensure
+          @ended << [name, is_whole, error]
+        end
       end
     end
 
-    # Sends connections that nobody here can serve for now to other workers.
-    def start_porter
-      Thread.new do
-        Thread.current.name = "thruway-porter"
-        @engine.send_away
-      end
+    def serve_as(name)
+      Thread.current.name = "thruway-#{name}"
+      # It sends connections that nobody here can serve for now to other workers.
+      return @engine.send_away if name == PORTER
+
+      run_hooks(:before_thread_start)
+      @engine.serve(name)
+      run_hooks(:before_thread_exit)
+    end
+
+    def run_hooks(name)
+      @settings.run_hooks(name)
+    rescue StandardError => e
+      report(e, nil)
+    end
+
+    def replace(name, error)
+      why = error ? "#{error.class}: #{error.message.lines.first&.chomp}" : "it was killed"
+      warn "thruway: a thread ended before its time (#{why}); another takes its place"
+      start_thread(name)
     end
 
     def end_late_threads(seconds)
-      limit = now + seconds
-      late = @started.pop.reject { |thread| thread.join([limit - now, 0].max) }
-      return if late.empty?
+      return if @over.wait(seconds)
 
+      @is_late = true
+      late = @threads.values
       warn "thruway: #{late.size} threads were still busy after #{seconds} s"
+      Signals.write(Signals.backtraces) if @settings.shutdown_debug
+      @engine.give_up
       late.each(&:kill)
-    end
-
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
     # What every request's environment starts as.
     def template
       {
         "rack.version" => [1, 6].freeze, "rack.errors" => $stderr, "rack.input" => NoInput,
-        "rack.url_scheme" => "http", "rack.run_once" => false,
+        "rack.url_scheme" => @settings.url_scheme || "http", "rack.run_once" => false,
         "rack.multithread" => @settings.threads > 1, "rack.multiprocess" => @settings.workers > 0,
-        "rack.hijack?" => true, "rack.hijack" => method(:hijack).to_proc,
+        "rack.hijack?" => true,
         "SCRIPT_NAME" => "", "SERVER_NAME" => "localhost", "SERVER_PORT" => "80",
         "SERVER_PROTOCOL" => "HTTP/1.1", "SERVER_SOFTWARE" => "thruway #{VERSION}",
         "GATEWAY_INTERFACE" => "CGI/1.2", "REMOTE_ADDR" => "127.0.0.1"
@@ -112,8 +148,8 @@ module Thruway
     end
 
     def report(error, env)
-      request = "#{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}" if env
-      $stderr.write("thruway: #{error.full_message(highlight: false).chomp}\n  in #{request}\n")
+      request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
+      $stderr.write("thruway: #{error.full_message(highlight: false).chomp}\n#{request}")
     end
 
     # After the answer is sent: what the application asked to be told, and the body is closed.
@@ -138,9 +174,9 @@ module Thruway
       body.call(Stream.new(@engine, ticket, env["rack.input"]))
     end
 
-    # The whole connection, before anything was sent (full hijack).
-    def hijack
-      descriptor, read, env = @engine.take_connection
+    # The whole connection of a request, before anything was sent (full hijack).
+    def hijack(request)
+      descriptor, read, env = @engine.take_connection(request)
       raise IOError, "there is no connection to take" unless descriptor
 
       io = socket(descriptor, read)
@@ -148,9 +184,14 @@ module Thruway
       io
     end
 
-    # The connection behind a head that was sent (partial hijack).
+    # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a
+    # streaming body on status 101. It belongs to `callback`, which may keep it and closes it.
     def give_away(callback, descriptor, read)
-      callback.call(socket(descriptor, read))
+      io = socket(descriptor, read)
+      callback.call(io)
+      is_taken = true
+    ensure
+      io&.close unless is_taken
     end
 
     def socket(descriptor, read)

@@ -1,8 +1,10 @@
 # frozen_string_literal: true
 
 module Thruway
-  # What a streaming body (Rack 3) writes to. Each write leaves at once, and waits while the client
-  # has too much to read already. When the client has gone away, a write raises Errno::EPIPE.
+  # What a streaming body (Rack 3) writes to. Each write leaves at once. It waits only while more is
+  # unread than `response_file_limit` allows. When the client has gone away, a write raises
+  # Errno::EPIPE; when the stream was closed, by whatever thread, an IOError. It never reaches
+  # another request than its own.
   class Stream
     def initialize(engine, ticket, input)
       @engine = engine
@@ -12,14 +14,8 @@ module Thruway
     end
 
     def write(*strings)
-      raise IOError, "closed stream" unless @is_open
-
-      strings.sum do |string|
-        string = string.to_s
-        raise Errno::EPIPE unless @engine.write(@ticket, string)
-
-        string.bytesize
-      end
+      check_open
+      strings.sum { |string| write_one(string.to_s) }
     end
 
     def <<(string)
@@ -52,6 +48,23 @@ module Thruway
 
     def closed?
       !@is_open
+    end
+
+    private
+
+    # Another thread may close the stream before each String, and while one waits.
+    def write_one(string)
+      check_open
+      unless @engine.write(@ticket, string)
+        check_open
+        raise Errno::EPIPE
+      end
+
+      string.bytesize
+    end
+
+    def check_open
+      raise IOError, "closed stream" unless @is_open
     end
   end
 end

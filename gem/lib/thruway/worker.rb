@@ -8,6 +8,7 @@ module Thruway
   # One process of a cluster.
   class Worker
     def initialize(index, configuration, application, descriptors, fleet)
+      @master = Process.ppid
       @index = index
       @fleet = fleet
       @configuration = configuration
@@ -18,9 +19,11 @@ module Thruway
     # Serves until it is told to stop, or the master is gone. `alive` ends with the master; on
     # `says` it tells that it serves. Answers with the exit status.
     def run(alive:, says:)
+      name_process
       @server = Server.new(@application.load, @configuration, @descriptors,
                            fleet: @fleet, worker: @index)
-      Signals.trap_stop { @server.stop(@configuration.worker_shutdown_seconds) }
+      # On its own account: the others go on, and another takes its place.
+      Signals.trap_stop { stop(closes_for_all: false) }
       @configuration.run_hooks(:before_worker_boot, @index)
       end_with(alive)
       says.write("r")
@@ -34,12 +37,24 @@ module Thruway
 
     private
 
-    # A worker without a master would serve on, unseen.
+    def name_process
+      tag = @configuration.tag
+      title = "thruway: worker #{@index}: #{@master}"
+      Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
+    end
+
+    # The whole server ends, or its master is gone: a worker without one would serve on, unseen.
     def end_with(alive)
       Thread.new do
         alive.read
-        @server.stop(@configuration.worker_shutdown_seconds)
+        stop(closes_for_all: true)
       end
+    end
+
+    # In time for what is late to be answered before the master insists.
+    def stop(closes_for_all:)
+      seconds = [@configuration.drain_seconds, @configuration.worker_shutdown_seconds].compact.min
+      @server.stop(seconds, closes_for_all: closes_for_all)
     end
   end
 end

@@ -211,4 +211,22 @@ class BodyTest < Minitest::Test
     client.io.close
     eventually { endless.closes == 1 }
   end
+
+  # A body that has made itself of chunks (RFC 9112, 6.1).
+  def test_chunks_of_the_application_do_not_reach_a_client_of_http_1_0
+    chunks = ["4\r\nsome\r\n", "a;x=y\r\n thing new\r", "\n0\r\n\r\n"]
+    bodies = { "/array" => chunks, "/each" => chunks.each,
+               "/stream" => ->(out) { chunks.each { |chunk| out.write(chunk) } and out.close } }
+    long = "x" * 100_000
+    bodies["/long"] = ["186a0\r\n", long, "\r\n0\r\n\r\n"]
+    serve do |env|
+      [200, { "transfer-encoding" => "chunked" }, bodies[env["PATH_INFO"]]]
+    end
+    bodies.each_key do |path|
+      expected = path == "/long" ? long : "some thing new"
+      response = connect.send("GET #{path} HTTP/1.0\r\n\r\n").response
+      assert_equal [expected, nil], [response.body, response["transfer-encoding"]], path
+      assert_equal expected, get(path).body
+    end
+  end
 end

@@ -56,6 +56,30 @@ class EnvTest < Minitest::Test
                  @envs[0].values_at("SERVER_NAME", "SERVER_PORT", "HTTP_HOST", "PATH_INFO")
   end
 
+  def test_a_proxy_on_this_machine_says_how_the_client_has_asked
+    client = connect
+    ["https", "HTTPS, http", "http", "gopher", "https"].each do |proto|
+      client.request("/", "X-Forwarded-Proto: #{proto}\r\n")
+    end
+    connect.send("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n").response
+    connect.send("GET / HTTP/1.1\r\nHost: [::1]\r\nX-Forwarded-Proto: https\r\n" \
+                 "X-Forwarded-Proto: http\r\n\r\n").response
+    expected = [%w[https 81], %w[https 81], %w[http 81], %w[http 81], %w[https 81],
+                %w[https 443], %w[https 443]]
+    seen = @envs.map { |env| env.values_at("rack.url_scheme", "SERVER_PORT") }
+    assert_equal expected, seen
+    assert_equal "[::1]", @envs.last["SERVER_NAME"]
+    assert_equal "https,http", @envs.last["HTTP_X_FORWARDED_PROTO"].delete(" ")
+  end
+
+  def test_the_input_of_a_request_without_a_body_is_binary
+    get
+    input = @envs[0]["rack.input"]
+    assert_equal ["", Encoding::BINARY], [input.read, input.read.encoding]
+    assert_nil input.read(1)
+    assert_same input.read(0, buffer = +"x"), buffer
+  end
+
   def test_an_old_client_is_told_as_such
     connect.send("GET / HTTP/1.0\r\n\r\n").response
     assert_equal ["HTTP/1.0", "localhost"], @envs[0].values_at("SERVER_PROTOCOL", "SERVER_NAME")
@@ -77,6 +101,13 @@ class EnvTest < Minitest::Test
     assert_equal %w[0 1 0 1 0] * 2, stressed
   ensure
     GC.stress = false
+  end
+
+  def test_a_client_of_ipv4_has_its_own_address
+    serve(binds: ["tcp://[::]:0"]) do |env|
+      [200, {}, [env["REMOTE_ADDR"]]]
+    end
+    assert_equal "127.0.0.1", get.body
   end
 
   private

@@ -102,12 +102,51 @@ class ErrorTest < Minitest::Test
     end
   end
 
-  def test_a_killed_thread_ends_its_connection_and_no_other
-    serve(threads: 3) do |env|
-      Thread.current.kill if env["PATH_INFO"] == "/kill"
+  def test_killed_threads_end_their_connections_and_no_other_and_are_replaced
+    said = stderr_of do
+      serve(threads: 3) do |env|
+        Thread.current.kill if env["PATH_INFO"] == "/kill"
+        [200, {}, ["ok"]]
+      end
+      6.times do
+        assert_predicate connect.send("GET /kill HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
+        assert_equal "ok", get.body
+      end
+    end
+    line = "thruway: a thread ended before its time (it was killed); another takes its place\n"
+    assert_equal line * 6, said
+  end
+
+  # As a timeout that comes too late: the request has been answered.
+  def test_an_exception_that_comes_between_requests_ends_no_server
+    [1, 3].each do |threads|
+      workers = []
+      said = stderr_of do
+        serve(threads: threads) do |env|
+          workers |= [Thread.current]
+          sleep 0.02 if env["PATH_INFO"] == "/slow"
+          [200, {}, [Thread.current.name]]
+        end
+        5.times do |round|
+          Array.new(4) { connect.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n") }
+               .each { |client| assert_equal 200, client.response.status }
+          workers.select(&:alive?).each { |thread| thread.raise("late #{round}") }
+          eventually { workers.none? { |thread| thread.alive? } }
+          assert_match(/\Athruway-\d\z/, get.body)
+        end
+      end
+      assert_includes said, "a thread ended before its time (RuntimeError: late 0); another takes"
+    end
+  end
+
+  def test_an_exception_from_another_thread_in_a_request_is_a_500
+    serve(threads: 2) do |env|
+      me = Thread.current
+      Thread.new { me.raise("from elsewhere") } if env["PATH_INFO"] == "/stray"
+      sleep if env["PATH_INFO"] == "/stray"
       [200, {}, ["ok"]]
     end
-    assert_predicate connect.send("GET /kill HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
+    stderr_of { assert_equal 500, get("/stray").status }
     assert_equal "ok", get.body
   end
 end

@@ -51,6 +51,43 @@ class HijackTest < Minitest::Test
     assert_equal "ECHO", client.send("echo").io.read
   end
 
+  # What an application returns beside the connection: a body that counts how often it was closed.
+  class Unsent
+    attr_reader :closes
+
+    def each
+      raise "it is not sent"
+    end
+
+    def close
+      @closes = @closes.to_i + 1
+    end
+  end
+
+  def test_the_body_that_is_not_sent_is_closed_once
+    body = Unsent.new
+    finished = Queue.new
+    serve do |env|
+      env["rack.response_finished"] << ->(_env, status, *) { finished << [status, body.closes] }
+      env["rack.hijack"].call.close
+      [299, {}, body]
+    end
+    assert_predicate connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), :closed?
+    assert_equal [299, 1], finished.pop
+  end
+
+  def test_a_hijack_that_fails_closes_the_connection
+    body = Unsent.new
+    serve { [200, { "rack.hijack" => ->(_io) { raise "not mine" } }, body] }
+    said = stderr_of do
+      client = connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+      client.read_head
+      assert_predicate client, :closed?
+      eventually { body.closes == 1 && $stderr.string.include?("not mine") }
+    end
+    assert_includes said, "in GET /"
+  end
+
   def test_a_connection_is_taken_once
     serve do |env|
       env["rack.hijack"].call.close

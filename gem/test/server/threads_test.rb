@@ -125,6 +125,33 @@ class ThreadsTest < Minitest::Test
       @servings[0][1].join(PATIENCE_SECONDS)
     end
     assert_includes said, "threads were still busy"
+    assert_equal 503, client.response.status
     assert_predicate client, :closed?
+  end
+
+  # How often a thread of that name has waited for something.
+  def waits_of(name)
+    tasks = Dir["/proc/self/task/*"].select { |task| File.read("#{task}/comm").chomp == name }
+    tasks.sum { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
+  end
+
+  def compute(seconds)
+    limit = Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) + seconds
+    nil until Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID) > limit
+  end
+
+  # Before Ruby 3.2 the watchdog looks by itself: at a call that computes, seldom.
+  def test_a_request_that_computes_is_looked_at_a_few_times
+    serve do
+      compute(0.2)
+      [200, {}, ["done"]]
+    end
+    client = connect
+    client.request
+    before, began = waits_of("thruway-watch"), Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    5.times { client.request }
+    milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - began) * 1000
+    # A look every eight milliseconds, and not every one, however long the machine takes for it.
+    assert_operator waits_of("thruway-watch") - before, :<, milliseconds / 3
   end
 end

@@ -15,9 +15,30 @@ mount -t overlay -o "lowerdir=$1/helpers:$(realpath /sbin)" overlay "$(realpath 
 mount_all() { mount --all --fstab "$1/fstab" --types thruway,fuse.thruway "$2"; }
 "#;
 
+/// A program in a namespace of mounts and of processes of its own, with which all of them end.
+const NAMESPACE: [&str; 6] =
+    ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+
+/// Whether this machine gives us such a namespace, and says so if not. A plain chroot does not: its root is
+/// no mount, so that its propagation cannot be changed.
+fn has_namespaces() -> bool {
+    let output = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).arg("true").output();
+    match output {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            skipped(stderr(&output).trim());
+            false
+        }
+        Err(error) => {
+            skipped(format_args!("unshare: {error}"));
+            false
+        }
+    }
+}
+
 /// A folder with a mount in it, which shall not be mounted here, and what a line of fstab needs.
 fn prepared(table: impl FnOnce(&str) -> String) -> Option<Mounted> {
-    let mounted = Mounted::new(&[])?;
+    let mounted = Mounted::new(&[]).filter(|_| has_namespaces())?;
     for folder in ["a", "b", "one", "two", "helpers"] {
         fs::create_dir(mounted.path(folder)).unwrap();
     }
@@ -36,7 +57,7 @@ fn prepared(table: impl FnOnce(&str) -> String) -> Option<Mounted> {
 fn said(mounted: &Mounted, script: &str) -> String {
     let mut command = Command::new("timeout");
     // With the first process all others of the namespace end, whatever they wait for.
-    command.args(["60", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.arg("60").args(NAMESPACE);
     command.args(["setsid", "sh", "-euc", &format!("{HELPERS}{script}"), "sh"]);
     let output = command.arg(mounted.folder.path()).output().unwrap();
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
 
@@ -38,7 +39,35 @@ fn offered() -> Command {
 #[derive(Debug, Args)]
 pub(crate) struct Man {
     /// The verb [default: thruway itself]
+    #[arg(value_parser = VerbName, hide_possible_values = true)]
     verb: Option<String>,
+}
+
+/// The name of a verb, for the shells' completions. Which verbs there are is asked when it is needed: the
+/// command that knows them holds this parser itself.
+#[derive(Debug, Clone)]
+struct VerbName;
+
+impl TypedValueParser for VerbName {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue>>> {
+        let thruway = offered();
+        let names: Vec<_> = thruway
+            .get_subcommands()
+            .map(|verb| PossibleValue::new(verb.get_name().to_owned()))
+            .collect();
+        Some(Box::new(names.into_iter()))
+    }
 }
 
 impl Man {

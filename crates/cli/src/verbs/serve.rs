@@ -6,7 +6,7 @@ mod ruby;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use thruway_serve::{Address, monotonic_us};
+use thruway_serve::{Address, Bind, monotonic_us};
 
 use crate::output::{Answer, Failure};
 
@@ -29,6 +29,15 @@ pub(crate) struct Serve {
     /// threads a folder [default: one for each processor]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
     workers: Option<u16>,
+    /// How many bytes the first line of a request may have [default: 8192]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    request_line_limit: Option<u32>,
+    /// How many bytes the whole head of a request may have [default: 32768]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    head_limit: Option<u32>,
+    /// How many fields a request may have [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
+    head_fields_limit: Option<u16>,
     /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
     #[arg(short, long, value_name = "N", help_heading = "For applications")]
     threads: Option<String>,
@@ -75,10 +84,10 @@ impl Serve {
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }
 
-    fn addresses(&self) -> Result<Vec<Address>, Failure> {
+    fn binds(&self) -> Result<Vec<Bind>, Failure> {
         if self.bind.is_empty() {
             let port = self.port.unwrap_or(9292);
-            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }]);
+            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }.into()]);
         }
         self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
     }

@@ -11,9 +11,11 @@ use thruway_resolve::expand::Flavour;
 use thruway_resolve::native;
 #[cfg(windows)]
 use thruway_resolve::search::Nt;
-use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+#[cfg(unix)]
+use thruway_resolve::search::Posix;
 #[cfg(target_os = "linux")]
-use thruway_resolve::search::{Posix, Tree};
+use thruway_resolve::search::Tree;
+use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
 
 use crate::output::{Answer, Failure, print};
 
@@ -67,6 +69,8 @@ struct Outcome {
     name: Vec<u8>,
     found: Vec<Vec<u8>>,
     denied: Vec<Vec<u8>>,
+    /// What is passed over because the interpreter that it names is not there, each with that.
+    without_interpreter: Vec<(Vec<u8>, Vec<u8>)>,
     bases: usize,
     lookups: u64,
 }
@@ -124,6 +128,14 @@ impl Which {
         }
     }
 
+    #[cfg(all(unix, not(target_os = "linux")))]
+    fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
+        match flavour {
+            Flavour::Posix => Ok(Box::new(Posix::default())),
+            _ => Err(Failure::new("these rules search the folders of Windows")),
+        }
+    }
+
     #[cfg(windows)]
     fn lister(&self, flavour: Flavour) -> Result<Box<dyn Lister>, Failure> {
         if flavour == Flavour::Posix {
@@ -145,15 +157,21 @@ impl Which {
         let before = lister.lookups();
         let mut search = Search::new(&plan, lister);
         let mut found = Vec::new();
-        for candidate in search.by_ref() {
-            found.push(candidate.map_err(Failure::new)?.path);
+        let mut without_interpreter = Vec::new();
+        while let Some(candidate) = search.next().transpose().map_err(Failure::new)? {
+            if let Some(interpreter) = search.missing_interpreter(&candidate) {
+                without_interpreter.push((candidate.path, interpreter));
+                continue;
+            }
+            found.push(candidate.path);
             if !self.all {
                 break;
             }
         }
         let denied = search.denied().to_vec();
         let lookups = lister.lookups() - before;
-        Ok(Outcome { name: name.to_vec(), found, denied, bases: plan.bases().len(), lookups })
+        let bases = plan.bases().len();
+        Ok(Outcome { name: name.to_vec(), found, denied, without_interpreter, bases, lookups })
     }
 
     fn report(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
@@ -185,6 +203,9 @@ impl Outcome {
             "name": text(&self.name),
             "found": texts(&self.found),
             "denied": texts(&self.denied),
+            "without_interpreter": texts(
+                &self.without_interpreter.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>()
+            ),
             "lookups": self.lookups,
         })
     }
@@ -195,6 +216,12 @@ impl Outcome {
         match (self.denied.first(), self.bases) {
             _ if self.name.is_empty() => Failure::new("an empty name is no command"),
             (Some(path), _) => Failure::new(format_args!("{} may not be run", text(path))),
+            _ if !self.without_interpreter.is_empty() => {
+                let (path, interpreter) = &self.without_interpreter[0];
+                let (path, interpreter) = (text(path), text(interpreter));
+                Failure::new(format_args!("{path} needs {interpreter}, which is not there"))
+            }
+            (None, 0) => Failure::new(format_args!("no file can have the name {name}")),
             (None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
             (None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),
         }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::test_vectors::{rows, unescape};
 use proptest::prelude::*;
+use thruway_testing::table::{pairs, unescape};
 
 /// The row of `tests/vectors/request_head.tsv` that `input` should have.
 fn outcome(head: &mut Head, parsed: Result<bool, Refusal>, input: &[u8]) -> String {
@@ -30,7 +30,7 @@ fn describe(request: Request<'_>) -> String {
 }
 
 fn vectors() -> Vec<(&'static str, String)> {
-    let rows = rows(include_str!("../../../../tests/vectors/request_head.tsv"));
+    let rows = pairs(include_str!("../../tests/vectors/request_head.tsv"));
     assert!(rows.len() > 100, "the vectors are there");
     let expand = |text: &str| String::from_utf8(unescape(text)).expect("the answer is text");
     rows.into_iter().map(|(bytes, expected)| (bytes, expand(expected))).collect()

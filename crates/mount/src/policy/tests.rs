@@ -48,7 +48,7 @@ fn check(policy: &Policy, line: &str) {
 
 #[test]
 fn the_vectors_are_judged_as_they_say() {
-    let vectors = include_str!("../../../../tests/vectors/policy.tsv");
+    let vectors = include_str!("../../tests/vectors/policy.tsv");
     let mut policy = String::new();
     let mut is_policy = false;
     let mut checked = 0;

@@ -32,8 +32,8 @@ fn push_components(expanded: &mut Vec<u8>, name: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use crate::vectors::{rows, show};
     use proptest::prelude::*;
+    use thruway_testing::table::{byte_rows, show};
 
     fn posix(name: &str, base: &str) -> String {
         String::from_utf8(super::expand(name.as_bytes(), base.as_bytes())).unwrap()
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn every_vector_gives_its_absolute_form() {
-        for row in rows(include_str!("../../../../tests/vectors/expand_posix.tsv")) {
+        for row in byte_rows(include_str!("../../tests/vectors/expand_posix.tsv")) {
             let [name, base, expected] = row.as_slice() else { panic!("three columns: {row:?}") };
             assert_eq!(show(&super::expand(name, base)), show(expected), "{}", show(name));
         }

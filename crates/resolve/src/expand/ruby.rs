@@ -303,10 +303,10 @@ fn length_without_default_stream(full: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vectors::{rows, show};
+    use thruway_testing::table::{byte_rows, show};
 
     fn check(flavour: Flavour, vectors: &str, surroundings: &Surroundings<'_>) {
-        for row in rows(vectors) {
+        for row in byte_rows(vectors) {
             let [name, base, expected] = row.as_slice() else { panic!("three columns: {row:?}") };
             let base = (base != b"-").then_some(base.as_slice());
             let answer = match expand_path(flavour, name, base, surroundings) {
@@ -325,7 +325,7 @@ mod tests {
             home_of: &home_of,
             ..Surroundings::new(b"/")
         };
-        let vectors = include_str!("../../../../tests/vectors/ruby_posix.tsv");
+        let vectors = include_str!("../../tests/vectors/ruby_posix.tsv");
         check(Flavour::Posix, vectors, &surroundings);
     }
 
@@ -333,7 +333,7 @@ mod tests {
     fn every_vector_of_ruby_on_windows_gives_its_answer() {
         let surroundings =
             Surroundings { home: Some(b"C:/UserHome"), ..Surroundings::new(br"C:\") };
-        let vectors = include_str!("../../../../tests/vectors/ruby_windows.tsv");
+        let vectors = include_str!("../../tests/vectors/ruby_windows.tsv");
         check(Flavour::Windows, vectors, &surroundings);
     }
 

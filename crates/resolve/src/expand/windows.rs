@@ -321,15 +321,15 @@ impl<U: Unit> FullPath<U> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vectors::{rows, show};
     use proptest::prelude::*;
+    use thruway_testing::table::{byte_rows, show};
 
     const PLACE: Place<'static, u8> =
         Place { base: br"C:\w", drive_bases: &[br"Z:\zc"], devices: Devices::Windows11 };
 
     #[test]
     fn every_vector_gives_its_full_path() {
-        for row in rows(include_str!("../../../../tests/vectors/windows_full_path.tsv")) {
+        for row in byte_rows(include_str!("../../tests/vectors/windows_full_path.tsv")) {
             let [name, expected] = row.as_slice() else { panic!("two columns: {row:?}") };
             let full = PLACE.full_path(name).unwrap_or(b"!".to_vec());
             assert_eq!(show(&full), show(expected), "{}", show(name));
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn devices_follow_the_rules_of_their_system() {
-        for row in rows(include_str!("../../../../tests/vectors/windows_devices.tsv")) {
+        for row in byte_rows(include_str!("../../tests/vectors/windows_devices.tsv")) {
             let [name, ten, eleven] = row.as_slice() else { panic!("three columns: {row:?}") };
             let full = |devices| show(&Place { devices, ..PLACE }.full_path(name).unwrap());
             assert_eq!(

@@ -17,6 +17,12 @@ pub trait Lister {
 
     /// How many questions the file system was asked so far.
     fn lookups(&self) -> u64;
+
+    /// The interpreter that the file at `path` needs and that is not there: `execvp` goes past such a file,
+    /// as if it were missing itself. It is asked of a file that was found, and is no look-up of the name.
+    fn missing_interpreter(&mut self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl<L: Lister + ?Sized> Lister for Box<L> {
@@ -30,6 +36,10 @@ impl<L: Lister + ?Sized> Lister for Box<L> {
 
     fn lookups(&self) -> u64 {
         (**self).lookups()
+    }
+
+    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        (**self).missing_interpreter(path)
     }
 }
 

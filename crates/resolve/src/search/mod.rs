@@ -13,17 +13,17 @@ mod bases;
 mod inotify;
 #[cfg(any(target_os = "linux", windows))]
 mod interests;
+#[cfg(unix)]
+mod interpreter;
 mod lister;
 mod listings;
 #[cfg(target_os = "linux")]
 mod mounts;
 pub mod nt;
 mod plan;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod posix;
 mod rules;
-#[cfg(test)]
-mod semantics;
 #[cfg(target_os = "linux")]
 mod tree;
 mod watched;
@@ -35,7 +35,7 @@ pub use lister::{Hits, Lister, Trouble};
 pub use listings::{ENTRIES_MAX, FOLDERS_MAX, Folders, Listings, Stamp};
 pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub use posix::Posix;
 pub use rules::{EXEC_PASSED_OVER, PATH_EXT, Rules, SUFFIXES_MAX, suffix_of};
 #[cfg(target_os = "linux")]
@@ -75,6 +75,11 @@ impl<'a, L: Lister> Search<'a, L> {
     #[must_use]
     pub fn denied(&self) -> &[Vec<u8>] {
         &self.denied
+    }
+
+    /// The interpreter that a candidate needs and that is not there: `execvp` goes past such a candidate.
+    pub fn missing_interpreter(&mut self, found: &Found) -> Option<Vec<u8>> {
+        self.lister.missing_interpreter(&found.path)
     }
 
     /// Asks bases until one holds a candidate.

@@ -1,14 +1,24 @@
-//! The lister of a POSIX system: one look-up a candidate, and what it finds is open.
+//! The lister of a POSIX system: one look-up a candidate, and on Linux what it finds is open.
 
+use std::fs::File;
+#[cfg(target_os = "linux")]
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags};
+#[cfg(target_os = "linux")]
+use rustix::fs::Dir;
+use rustix::fs::{self, CWD, FileType, Mode, OFlags};
+#[cfg(not(target_os = "linux"))]
+use rustix::fs::{Access, AtFlags};
 use rustix::io::Errno;
 
-use super::{EXEC_PASSED_OVER, Folders, Hits, Lister, Stamp, Trouble, Wanted};
+use super::interpreter::{self, Programs};
+#[cfg(target_os = "linux")]
+use super::{Folders, Stamp};
+use super::{Hits, Lister, Trouble, Wanted};
 
-/// Looks candidates up one by one, as `execvp` does; each look-up is an open that reads nothing
-/// (`O_PATH`). What is found is asked through its descriptor whether it can be run.
+/// Looks candidates up one by one, as `execvp` does. On Linux each look-up is an open that reads nothing
+/// (`O_PATH`), and what is found is asked through its descriptor whether it can be run. Elsewhere a candidate
+/// that is there costs two look-ups, by its name.
 #[derive(Debug, Default)]
 pub struct Posix {
     lookups: u64,
@@ -26,8 +36,7 @@ impl Lister for Posix {
         for (place, suffix) in wanted.suffixes().iter().enumerate() {
             path.truncate(length);
             path.extend_from_slice(suffix);
-            self.lookups += 1;
-            match open(&path) {
+            match self.find(&path) {
                 Ok(()) => hits.add(place),
                 Err(Trouble::Missing) => {}
                 Err(trouble) => return Err(trouble),
@@ -39,8 +48,49 @@ impl Lister for Posix {
     fn lookups(&self) -> u64 {
         self.lookups
     }
+
+    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        interpreter::missing(path, &mut Host)
+    }
 }
 
+impl Posix {
+    /// Looks for a file that this process may run.
+    #[cfg(target_os = "linux")]
+    fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
+        self.lookups += 1;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(trouble)?;
+        is_runnable(&file)
+    }
+
+    /// Looks for a file that this process may run.
+    #[cfg(not(target_os = "linux"))]
+    fn find(&mut self, path: &[u8]) -> Result<(), Trouble> {
+        self.lookups += 1;
+        fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).map_err(trouble)?;
+        self.lookups += 1;
+        let stat = fs::stat(path).map_err(trouble)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        if is_file { Ok(()) } else { Err(Trouble::Denied) }
+    }
+}
+
+/// The files of this system.
+struct Host;
+
+impl Programs for Host {
+    fn is_runnable(&mut self, path: &[u8]) -> bool {
+        Posix::default().find(path).is_ok()
+    }
+
+    fn read(&mut self, path: &[u8]) -> Option<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        fs::openat(CWD, path, flags, Mode::empty()).ok().map(File::from)
+    }
+}
+
+#[cfg(target_os = "linux")]
 impl Folders for Posix {
     fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble> {
         self.lookups += 1;
@@ -76,6 +126,7 @@ impl Folders for Posix {
 
 /// File systems of this machine alone that change a folder's times with each of its entries: ext4 and
 /// its elders, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
+#[cfg(target_os = "linux")]
 pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xEF53,
     0x5846_5342,
@@ -90,14 +141,8 @@ pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xE0F5_E1E2,
 ];
 
-/// Opens a file that this process may run.
-fn open(path: &[u8]) -> Result<(), Trouble> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let file = fs::openat(CWD, path, flags, Mode::empty()).map_err(trouble)?;
-    is_runnable(&file)
-}
-
 /// Asks the descriptor, not the name, whether it is a file that this process may run.
+#[cfg(target_os = "linux")]
 pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
     let stat = fs::fstat(file).map_err(trouble)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -111,12 +156,15 @@ pub(super) fn is_runnable(file: &OwnedFd) -> Result<(), Trouble> {
 pub(super) fn trouble(errno: Errno) -> Trouble {
     match errno {
         Errno::ACCESS => Trouble::Denied,
-        errno if EXEC_PASSED_OVER.contains(&errno.raw_os_error()) => Trouble::Missing,
+        Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::TIMEDOUT | Errno::STALE => {
+            Trouble::Missing
+        }
         errno => Trouble::Failed(errno.raw_os_error()),
     }
 }
 
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use crate::search::{Places, Plan, Rules, Search};

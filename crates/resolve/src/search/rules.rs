@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use crate::expand::Flavour;
+use crate::native;
 
 /// Suffixes that a `PATHEXT` may have; a variable of the environment is no reason to ask more.
 pub const SUFFIXES_MAX: usize = 63;
@@ -12,9 +13,14 @@ pub const SUFFIXES_MAX: usize = 63;
 /// `PATHEXT` of a fresh system, for programs that find none in their environment.
 pub const PATH_EXT: &[u8] = b".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC";
 
-/// Error numbers of Linux after which `execvp` of the GNU C library tries the next candidate: `EACCES`,
-/// `ENOENT`, `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`.
+/// Error numbers after which `execvp` of the GNU C library tries the next candidate: `EACCES`, `ENOENT`,
+/// `ENOTDIR`, `ENODEV`, `ETIMEDOUT`, `ESTALE`, as Linux numbers them.
+#[cfg(any(target_os = "linux", not(unix)))]
 pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 110, 116];
+
+/// The same errors as macOS and the BSDs number them.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub const EXEC_PASSED_OVER: [i32; 6] = [13, 2, 20, 19, 60, 70];
 
 /// Bytes of an entry of the `PATH` from which on `execvp` of the GNU C library passes it over.
 const ENTRY_BYTES_MAX: usize = 4096;
@@ -84,6 +90,19 @@ impl Rules {
         Self { kind: Kind::Rust, suffixes: vec![b".EXE".to_vec()], current_first: false }
     }
 
+    /// The rules of this system: `execvp`, or `cmd.exe` without its search of the current folder and with the
+    /// variable `PATHEXT`.
+    #[must_use]
+    pub fn of_host() -> Self {
+        if cfg!(windows) {
+            let path_ext = std::env::var_os("PATHEXT");
+            let path_ext = path_ext.map(|text| native::bytes(&text).into_owned());
+            Self::cmd(path_ext.as_deref().unwrap_or(PATH_EXT))
+        } else {
+            Self::exec()
+        }
+    }
+
     /// Whether the current folder is searched before the `PATH`.
     #[must_use]
     pub fn current_first(mut self, first: bool) -> Self {
@@ -118,6 +137,13 @@ impl Rules {
     #[must_use]
     pub fn searches_child_path(&self) -> bool {
         self.kind == Kind::Exec
+    }
+
+    /// Whether the folder in which the program is to start is its current folder for the search, too: Zig's
+    /// way on Windows.
+    #[must_use]
+    pub fn searches_child_folder(&self) -> bool {
+        self.kind == Kind::Zig
     }
 
     /// What is searched where there is no `PATH` at all.

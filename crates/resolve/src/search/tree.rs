@@ -1,5 +1,6 @@
 //! Another system's folders below one of this system's: an image of Linux, or a tree for Windows.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -7,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::interpreter::{self, Programs};
 use super::posix::{is_runnable, trouble};
 use super::{Hits, Lister, Trouble, Wanted};
 use crate::Error;
@@ -136,6 +138,37 @@ impl Lister for Tree {
 
     fn lookups(&self) -> u64 {
         self.lookups
+    }
+
+    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        match self.flavour {
+            Flavour::Posix => interpreter::missing(path, &mut Below { root: &self.root }),
+            _ => None,
+        }
+    }
+}
+
+/// The programs of an image, by the names that they have in it.
+struct Below<'a> {
+    root: &'a OwnedFd,
+}
+
+impl Below<'_> {
+    fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let path = expand(Flavour::Posix, path, b"/");
+        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        fs::openat2(self.root, &path[1..], flags | OFlags::CLOEXEC, Mode::empty(), within)
+    }
+}
+
+impl Programs for Below<'_> {
+    fn is_runnable(&mut self, path: &[u8]) -> bool {
+        let file = self.open(path, OFlags::PATH);
+        file.is_ok_and(|file| is_runnable(&file).is_ok())
+    }
+
+    fn read(&mut self, path: &[u8]) -> Option<File> {
+        self.open(path, OFlags::RDONLY | OFlags::NONBLOCK).ok().map(File::from)
     }
 }
 

@@ -146,10 +146,10 @@ impl<F: Folders, W: Watch> Lister for Watched<F, W> {
 mod tests {
     use super::*;
     use crate::search::{Inotify, Places, Plan, Posix, Rules, Search};
-    use crate::skipped::skipped;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
+    use thruway_testing::skipped;
 
     /// Three folders, `a`, `b` and `c`, the second of them behind two links.
     struct Setting {

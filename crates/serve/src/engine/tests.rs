@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Address, Body, Events, Exchange, Payload, QUANTUM_BYTES, Timeouts};
+use crate::{Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Timeouts};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Rig {
 
     fn with(act: Act, settings: Settings) -> Self {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
-        let listener = Listener::new(&address).unwrap();
+        let listener = Listener::new(&address.into()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
@@ -45,6 +45,15 @@ impl Rig {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
+    }
+
+    /// A client whose kernel takes little ahead and tells of each piece that the client takes.
+    fn connect_with_small_buffer(&self) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let client = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_recv_buffer_size(&client, 16 << 10).unwrap();
+        connect(&client, &std::net::SocketAddr::from(([127, 0, 0, 1], self.port))).unwrap();
+        TcpStream::from(client)
     }
 
     /// Runs until `is_done`, ten seconds at most.
@@ -221,7 +230,7 @@ fn pieces_become_chunks_and_end_with_the_last() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
     let (head, promise) = head_of(None);
-    assert_eq!(rig.engine.begin(ticket, &head, promise), Written::Backlog(head.len()));
+    assert_eq!(rig.engine.begin(ticket, &head, promise), Written::Backlog(head.len() as u64));
     for piece in ["one", "", "two!"] {
         assert_eq!(rig.engine.write(ticket, piece.as_bytes()), Written::Backlog(0));
     }
@@ -237,7 +246,12 @@ fn pieces_become_chunks_and_end_with_the_last() {
 #[test]
 fn a_promised_length_is_kept_or_the_connection_ends() {
     let mut rig = Rig::new(later);
-    for (piece, is_whole) in [("hello, world", true), ("he", false)] {
+    for (pieces, is_whole) in [
+        (["hel", "lo"], true),
+        (["he", ""], false),
+        (["hello", "!"], false),
+        (["he", "llo!"], false),
+    ] {
         let mut client = rig.connect();
         client.write_all(GET).unwrap();
         let count = rig.handler.tickets.len();
@@ -245,18 +259,58 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
         let ticket = rig.handler.tickets[count];
         let (head, promise) = head_of(Some(5));
         rig.engine.begin(ticket, &head, promise);
-        rig.engine.write(ticket, piece.as_bytes());
-        rig.engine.finish(ticket);
+        let written = pieces.map(|piece| rig.engine.write(ticket, piece.as_bytes()));
+        let missing = rig.engine.finish(ticket);
+        assert_eq!(written[1] == Written::Excess, pieces[1].contains('!'));
+        assert_eq!(missing, if pieces == ["he", ""] { 3 } else { 0 });
         rig.run_until(|rig| (rig.engine.connections() == 1) == is_whole);
         if is_whole {
             assert!(rig.receive(&mut client, head.len() + 5).ends_with("\r\n\r\nhello"));
         } else {
             let mut rest = Vec::new();
             assert!(client.read_to_end(&mut rest).is_err(), "it is reset");
+            assert!(!String::from_utf8_lossy(&rest).contains('!'));
         }
         drop(client);
         rig.run_until(|rig| rig.engine.connections() == 0);
     }
+}
+
+#[test]
+fn a_ticket_ends_with_its_request() {
+    let mut rig = Rig::new(later);
+    let mut client = rig.connect();
+    client.write_all(&[GET, GET].concat()).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let (head, promise) = head_of(Some(2));
+    let (old, payload) = (rig.handler.tickets[0], Payload::Slices(&[b"1!"]));
+    rig.engine.answer(old, Answer { head: &head, promise, payload });
+    rig.run_until(|rig| rig.handler.tickets.len() == 2);
+    let new = rig.handler.tickets[1];
+    assert_ne!(old, new);
+    assert_eq!(Ticket::from_bytes(new.to_bytes()), new);
+    let use_old = |engine: &mut Engine| {
+        let payload = Payload::Slices(&[b"no"]);
+        engine.answer(old, Answer { head: &head, promise, payload });
+        assert_eq!(engine.begin(old, &head, promise), Written::Gone);
+        assert_eq!(engine.write(old, b"no"), Written::Gone);
+        assert_eq!(engine.flush(old), Written::Gone);
+        engine.finish(old);
+        engine.abort(old);
+        assert!(engine.socket(old).is_none());
+        assert!(engine.detach(old).is_none());
+    };
+    use_old(&mut rig.engine);
+    rig.engine.begin(new, &head, promise);
+    use_old(&mut rig.engine);
+    rig.engine.write(new, b"2");
+    use_old(&mut rig.engine);
+    rig.engine.write(new, b"!");
+    rig.engine.finish(new);
+    rig.engine.abort(new);
+    let got = rig.receive(&mut client, 2 * head.len() + 4);
+    let bodies: Vec<_> = got.split("\r\n\r\n").skip(1).collect();
+    assert!(bodies.len() == 2 && bodies[0].starts_with("1!HTTP") && bodies[1] == "2!", "{got}");
 }
 
 #[test]
@@ -281,6 +335,128 @@ fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     assert_eq!(rig.receive(&mut client, total).len(), total);
 }
 
+/// Begins a stream to a client, which takes nothing of it.
+fn begin_stream(rig: &mut Rig) -> (TcpStream, Ticket, usize) {
+    let mut client = rig.connect_with_small_buffer();
+    client.write_all(GET).unwrap();
+    let count = rig.handler.tickets.len();
+    rig.run_until(|rig| rig.handler.tickets.len() > count);
+    let ticket = rig.handler.tickets[count];
+    let (head, promise) = head_of(None);
+    rig.engine.begin(ticket, &head, promise);
+    (client, ticket, head.len())
+}
+
+#[test]
+fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
+    let settings = Settings { response_memory_bytes_max: 256 << 10, ..Settings::default() };
+    let mut rig = Rig::with(later, settings);
+    let (mut client, ticket, head_bytes) = begin_stream(&mut rig);
+    for number in 0..1000_u32 {
+        let piece = number.to_be_bytes().repeat(8 << 10);
+        assert!(matches!(rig.engine.write(ticket, &piece), Written::Backlog(_)));
+        assert!(rig.engine.core.held_bytes <= 256 << 10, "{}", rig.engine.core.held_bytes);
+    }
+    rig.engine.finish(ticket);
+    let chunk_bytes = "8000\r\n\r\n".len() + (32 << 10);
+    let total = head_bytes + 1000 * chunk_bytes + "0\r\n\r\n".len();
+    client.set_nonblocking(true).unwrap();
+    let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 20]);
+    rig.run_until(|_| {
+        while let Ok(bytes) = client.read(&mut buffer) {
+            got.extend_from_slice(&buffer[..bytes]);
+        }
+        got.len() >= total
+    });
+    assert_eq!(got.len(), total);
+    for number in 0..1000_u32 {
+        let chunk = &got[head_bytes + number as usize * chunk_bytes..][6..chunk_bytes - 2];
+        assert!(chunk == number.to_be_bytes().repeat(8 << 10), "piece {number}");
+    }
+    assert_eq!(rig.engine.core.held_bytes, 0);
+}
+
+#[test]
+fn what_many_clients_do_not_take_is_bounded_in_memory() {
+    let settings = Settings { worker_memory_bytes_max: 8 << 20, ..Settings::default() };
+    let mut rig = Rig::with(
+        |_, exchange, _| {
+            let parts = (0..2).map(|_| Part::Shared(Box::new(vec![b'x'; 4 << 20])));
+            let (head, promise) = head_of(Some(8 << 20));
+            let payload = Payload::Parts(parts.collect());
+            exchange.answer(Answer { head: &head, promise, payload });
+        },
+        settings,
+    );
+    let mut clients: Vec<_> = (0..20).map(|_| rig.connect()).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    let is_held = |rig: &mut Rig| {
+        let keys: Vec<_> = rig.engine.core.table.keys().collect();
+        let waits = |key: &Key| {
+            let connection = rig.engine.core.table.get(*key).unwrap();
+            connection.output.is_some() && !connection.is_writable
+        };
+        keys.len() == 20 && keys.iter().all(waits)
+    };
+    let mut most = 0;
+    let mut events = Events::new();
+    while !is_held(&mut rig) {
+        rig.engine.poll(&mut events, Some(10));
+        // After each turn: the first ones have not had their second one yet.
+        while rig.engine.turn(&mut rig.handler) {
+            most = most.max(rig.engine.core.held_bytes);
+        }
+    }
+    assert!(most <= (16 << 20) + 20 * (64 << 10), "one response more than the limit: {most}");
+    let held = rig.engine.core.held_bytes;
+    assert!(0 < held && held <= (8 << 20) + 20 * (64 << 10), "{held}");
+    for client in clients {
+        client.set_nonblocking(true).unwrap();
+        let (mut client, mut count) = (client, 0);
+        rig.run_until(|_| {
+            count += received(&mut client);
+            count > 8 << 20
+        });
+    }
+    assert_eq!(rig.engine.core.held_bytes, 0);
+}
+
+/// An engine whose clients have to take something each second.
+fn impatient() -> Rig {
+    let timeouts = Timeouts { write_ms: 1000, ..Timeouts::default() };
+    Rig::with(later, Settings { timeouts, ..Settings::default() })
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
+    let mut rig = impatient();
+    let (mut client, ticket, _) = begin_stream(&mut rig);
+    while rig.engine.write(ticket, &[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    rig.run_until(|rig| {
+        std::thread::sleep(Duration::from_millis(5));
+        rig.engine.write(ticket, b"and more") == Written::Gone
+    });
+    let ended = client.read_to_end(&mut Vec::new());
+    assert!(ended.is_err(), "it is reset");
+}
+
+#[test]
+fn a_client_that_takes_some_each_time_is_not_cut_off() {
+    let mut rig = impatient();
+    let (mut client, ticket, _) = begin_stream(&mut rig);
+    while rig.engine.write(ticket, &[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    client.set_nonblocking(true).unwrap();
+    // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
+    let begun = rig.engine.core.now_ms;
+    let mut buffer = vec![0; 8 << 10];
+    rig.run_until(|rig| {
+        let _ = client.read(&mut buffer);
+        std::thread::sleep(Duration::from_millis(5));
+        rig.engine.core.now_ms > begun + 2500
+    });
+    assert_eq!(rig.engine.connections(), 1);
+}
+
 #[test]
 fn a_connection_can_be_taken_away_with_what_it_has_said() {
     let mut rig = Rig::new(later);
@@ -303,8 +479,10 @@ fn draining_answers_what_was_asked_and_hangs_up() {
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 2);
-    rig.engine.drain();
-    assert_eq!(rig.engine.connections(), 1);
+    rig.engine.drain(true);
+    // It has just come, and has a moment for its request.
+    assert_eq!(rig.engine.connections(), 2);
+    rig.run_until(|rig| rig.engine.connections() == 1);
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
     let (head, promise) = head_of(Some(0));
     let ticket = rig.handler.tickets[0];
@@ -314,6 +492,67 @@ fn draining_answers_what_was_asked_and_hangs_up() {
     busy.read_to_end(&mut got).unwrap();
     assert_eq!(got, head);
     drop(rig);
+}
+
+#[test]
+fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
+    let mut rig = Rig::new(hello);
+    let other = rig.engine.listeners[0].try_clone().unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
+    waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    let mut coming = rig.connect();
+    rig.engine.drain(true);
+    let refused = TcpStream::connect(("127.0.0.1", rig.port)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "though {other:?} is open");
+    coming.write_all(GET).unwrap();
+    for client in waiting.iter_mut().chain([&mut coming]) {
+        assert!(rig.receive(client, 500).contains("hello"));
+    }
+    assert_eq!(rig.engine.connections(), 0);
+}
+
+#[test]
+fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
+    let mut rig = Rig::new(hello);
+    let other = rig.engine.listeners[0].try_clone().unwrap();
+    rig.engine.drain(false);
+    let _client = rig.connect();
+    assert!(other.accept().unwrap().is_some());
+}
+
+#[test]
+fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
+    let mut first = Rig::new(hello);
+    let other = first.engine.listeners[0].try_clone().unwrap();
+    let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
+    first.engine.drain(true);
+    let mut events = Events::new();
+    second.poll(&mut events, Some(10_000));
+    assert!(second.trouble().is_none());
+    // Nothing more comes of it.
+    assert!(!second.waiter().wait(&mut events, Some(0)));
+}
+
+#[test]
+fn a_drain_that_runs_out_answers_503_and_not_by_a_reset() {
+    let mut rig = Rig::new(later);
+    let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
+    called.write_all(GET).unwrap();
+    half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 4);
+    // More than one read takes, and nobody reads it.
+    unread.write_all(GET).unwrap();
+    unread.write_all(&[b'x'; 100_000]).unwrap();
+    rig.engine.drain(true);
+    rig.engine.give_up();
+    assert_eq!(rig.engine.connections(), 0);
+    for client in [&mut called, &mut half, &mut unread] {
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert!(got.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{got:?}");
+        assert!(got.ends_with("the server is stopping\n"), "{got:?}");
+    }
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
 }
 
 #[test]

@@ -25,6 +25,9 @@ use coding::Coding;
 use range::Wanted;
 use validators::{Validators, Verdict};
 
+/// A listing needs its own style, and nothing else.
+const LISTING_POLICY: &[u8] = b"default-src 'none'; style-src 'unsafe-inline'";
+
 /// The page of a folder.
 const INDEX: &[u8] = b"index.html";
 
@@ -214,11 +217,11 @@ impl Folder {
 
     fn send_listing(
         &mut self,
-        request: &Request<'_>,
+        name: &Name,
         exchange: &mut Exchange<'_>,
         folder: &OpenFile,
     ) -> Result<(), BadField> {
-        let page = match listing::page(folder, request.path(), &self.deny) {
+        let page = match listing::page(folder, name, &self.deny) {
             Ok(page) => page,
             Err(error) => {
                 answer_error(exchange, &error, "this folder cannot be listed");
@@ -228,6 +231,7 @@ impl Folder {
         let mut head = ResponseHead::new(&mut self.scratch, 200);
         head.field(b"content-type", b"text/html; charset=utf-8")?;
         head.field(b"cache-control", b"no-store")?;
+        head.field(b"content-security-policy", LISTING_POLICY)?;
         let promise = head.finish(exchange.terms(), Some(page.len() as u64), &exchange.date());
         self.send(exchange, promise, Payload::Slices(&[&page]));
         Ok(())
@@ -288,9 +292,7 @@ impl Folder {
         };
         match self.find(request, &name) {
             Ok(Target::File(found)) => self.send_file(request, exchange, found),
-            Ok(Target::Folder(folder)) if self.lists => {
-                self.send_listing(request, exchange, &folder)
-            }
+            Ok(Target::Folder(folder)) if self.lists => self.send_listing(&name, exchange, &folder),
             Ok(Target::Folder(_)) => {
                 exchange.answer_text(404, "there is no such file");
                 Ok(())

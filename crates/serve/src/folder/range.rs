@@ -7,6 +7,9 @@ use thruway_http1::field::members;
 /// Stretches in one answer. Whoever asks for more gets the whole file.
 const RANGES_MAX: usize = 64;
 
+/// The unit of ranges.
+const UNIT: &[u8] = b"bytes=";
+
 /// What a `Range` field asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -20,7 +23,9 @@ pub(super) enum Wanted {
 
 /// The stretches that `field` means in a file of `size` bytes.
 pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> Wanted {
-    let Some(set) = field.and_then(|field| field.strip_prefix(b"bytes=")) else {
+    // RFC 9110, 14.1: units are case-insensitive.
+    let unit_and_set = field.and_then(|field| field.split_at_checked(UNIT.len()));
+    let Some((_, set)) = unit_and_set.filter(|(unit, _)| unit.eq_ignore_ascii_case(UNIT)) else {
         return Wanted::All;
     };
     let mut ranges = Vec::new();
@@ -90,6 +95,8 @@ mod tests {
     fn ranges_are_cut_to_the_file() {
         assert_eq!(of_ten("bytes=0-0"), some(&[(0, 1)]));
         assert_eq!(of_ten("bytes=2-5"), some(&[(2, 6)]));
+        assert_eq!(of_ten("BYTES=0-1"), some(&[(0, 2)]));
+        assert_eq!(of_ten("Bytes=-1"), some(&[(9, 10)]));
         assert_eq!(of_ten("bytes=7-"), some(&[(7, 10)]));
         assert_eq!(of_ten("bytes=-3"), some(&[(7, 10)]));
         assert_eq!(of_ten("bytes=-30"), some(&[(0, 10)]));
@@ -118,7 +125,6 @@ mod tests {
             "bytes=--1",
             "bytes=1-2-3",
             "lines=0-1",
-            "Bytes=0-1",
             "bytes=0-1,x",
             "bytes= ",
             "bytes=+1-2",

@@ -1,5 +1,6 @@
 //! A folder is served by this very process.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::output::{Answer, Failure, print};
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
+    let stop = StopSignals::hold().map_err(Failure::new)?;
     raise_descriptor_limit();
     let target = &serve.target;
     let workers = serve.workers.map_or_else(processors, usize::from).max(1);
@@ -25,18 +27,32 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
             Failure::new(format_args!("cannot serve {}: {error}", target.display()))
         })?;
     let listeners = serve
-        .addresses()?
+        .binds()?
         .iter()
-        .map(|address| Listener::new(address).map_err(|error| cannot_listen(&error)))
+        .map(|bind| Listener::new(bind).map_err(|error| cannot_listen(&error)))
         .collect::<Result<Vec<_>, _>>()?;
-    let stop = StopSignals::hold().map_err(Failure::new)?;
     let server =
-        Server::start(&Settings::default(), &listeners, folders, report).map_err(Failure::new)?;
+        Server::start(&settings(serve), &listeners, folders, report).map_err(Failure::new)?;
     announce(target, &listeners, started_us)?;
-    stop.wait().map_err(Failure::new)?;
+    stop.wait(|name| {
+        Failure::new(format_args!("{name}: a folder has nothing to do for it")).show()
+    })
+    .map_err(Failure::new)?;
+    remove_sockets(listeners);
     server.end(DRAIN_MAX);
-    remove_sockets(&listeners);
     Ok(ExitCode::SUCCESS)
+}
+
+fn settings(serve: &Serve) -> Settings {
+    let mut settings = Settings::default();
+    let size = |given: Option<u32>, default| {
+        given.map_or(default, |given| usize::try_from(given).unwrap_or(usize::MAX))
+    };
+    let limits = &mut settings.limits;
+    limits.request_line_bytes_max = size(serve.request_line_limit, limits.request_line_bytes_max);
+    limits.head_bytes_max = size(serve.head_limit, limits.head_bytes_max);
+    limits.fields_max = size(serve.head_fields_limit.map(u32::from), limits.fields_max);
+    settings
 }
 
 /// What went wrong while it served.
@@ -44,10 +60,13 @@ fn report(error: &thruway_serve::Error) {
     Failure::new(error).show();
 }
 
-/// The files of unix sockets go with the process that made them.
-fn remove_sockets(listeners: &[Listener]) {
-    for listener in listeners {
-        if let Address::Unix { path, .. } = listener.address() {
+/// The files of unix sockets go with the listeners of the process that made them: later, others may
+/// listen there.
+fn remove_sockets(listeners: Vec<Listener>) {
+    for listener in &listeners {
+        if let Address::Unix { path } = listener.address()
+            && !path.as_os_str().as_bytes().starts_with(b"@")
+        {
             // Whoever has taken it away already has done what is to be done.
             let _ = std::fs::remove_file(path);
         }

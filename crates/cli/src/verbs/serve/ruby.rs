@@ -72,6 +72,14 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     if let Some(workers) = serve.workers {
         say("--workers", number(&workers));
     }
+    let limits = [
+        ("--request-line-limit", serve.request_line_limit),
+        ("--head-limit", serve.head_limit),
+        ("--head-fields-limit", serve.head_fields_limit.map(u32::from)),
+    ];
+    for (option, limit) in limits.into_iter().filter_map(|(o, limit)| Some((o, limit?))) {
+        say(option, number(&limit));
+    }
     let texts = [("--threads", &serve.threads), ("--environment", &serve.environment)];
     for (option, text) in texts.into_iter().filter_map(|(o, text)| Some((o, text.as_ref()?))) {
         say(option, text.into());

@@ -123,6 +123,13 @@ impl Baton {
         }
     }
 
+    /// Thread `me` ends before its time: what it was called for, another follower is called for.
+    pub(super) fn resign(&self, me: usize) {
+        self.release(me);
+        self.signal.coming.store(0, Ordering::Relaxed);
+        self.signal.call_follower();
+    }
+
     /// The leader is about to call the application.
     pub(super) fn enter_application(&self) {
         self.leader_calls.set(true);
@@ -149,6 +156,12 @@ impl Baton {
             let sample = if blocked { 1000 } else { 0 };
             self.blocking_permille.set(now + (sample - now) / MEMORY_CALLS);
         }
+    }
+
+    /// Whether another one of so many threads takes the lead should thread `me` block now: `me` leads, and
+    /// not all others are in the application.
+    pub(super) fn has_successor(&self, me: usize, threads: usize) -> bool {
+        self.leads(me) && self.superseded.get() + 1 < threads
     }
 
     /// Whether threads are in the application that lead no more: they may want the lock.

@@ -2,14 +2,15 @@
 //!
 //! An Array of Strings leaves at once. The pieces that another body yields are gathered, so that a short
 //! answer leaves in one write with its length told; they become a stream of chunks when they are many,
-//! or when the application blocks between two of them. Files are sent by the kernel.
+//! or when the application blocks between two of them. Only the leader gathers: when it blocks, its
+//! successor sends what it has. Files are sent by the kernel.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::{VALUE, ruby_value_type};
-use thruway_http1::response::Draft;
+use thruway_http1::response::{Draft, is_bodiless};
 use thruway_http1::{Delivery, Promise, ResponseHead};
-use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written};
+use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written, monotonic_us};
 
 use super::Server;
 use super::context::{Context, Stage};
@@ -19,13 +20,13 @@ use super::roots::SentString;
 /// Pieces of a body are gathered up to here, and sent one by one beyond.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
 
+/// Pieces are gathered for so long: a body that computes each of them is a stream.
+const GATHERED_US_MAX: u64 = 5_000;
+
 /// A body up to here is copied behind its head, which is cheaper than to send two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 
-/// A thread that writes faster than its client reads waits beyond so many bytes.
-const BACKLOG_BYTES_MAX: usize = 4 << 20;
-
-/// Between two looks at a client that is waited for: as late may its thread be ended.
+/// Between two looks at a client that is waited for: as late may its thread, or its time, be ended.
 const LOOK_MS: i32 = 100;
 
 impl Server {
@@ -42,6 +43,7 @@ impl Server {
             // SAFETY: only the length is looked at.
             total += unsafe { lock.bytes(piece) }.len();
         }
+        self.check_length(inside, context, draft, total);
         // SAFETY: no Ruby code runs from here on, so the Strings stay as they are.
         let piece = |at| unsafe { lock.bytes(lock.element(body, at)) };
         match count {
@@ -57,6 +59,17 @@ impl Server {
                 self.send_bytes(context, draft, Some(total), gathered);
             }
             _ => self.send_shared(lock, context, draft, total, body),
+        }
+    }
+
+    /// Raises if a body that is sent is not as long as its head claims.
+    fn check_length(&self, inside: Raising, context: &Context, draft: Draft, bytes: usize) {
+        let is_sent = !context.terms.get().is_head && !is_bodiless(context.status.get());
+        match draft.claimed_bytes() {
+            Some(claimed) if is_sent && claimed != bytes as u64 => {
+                raise_wrong_length(inside, claimed, bytes)
+            }
+            _ => {}
         }
     }
 
@@ -85,6 +98,10 @@ impl Server {
         let promise = self.finish_head(context, draft, length);
         // SAFETY: no Ruby code runs while the head is used.
         let out = unsafe { context.head.get() };
+        if promise.delivery == Delivery::Decoded {
+            let payload = Payload::Slices(&[body]);
+            return self.hand_over(context, Answer { head: out, promise, payload });
+        }
         if promise.delivery != Delivery::Empty {
             out.extend_from_slice(body);
         }
@@ -185,12 +202,15 @@ impl Server {
             Stage::Gathering => {
                 // SAFETY: no Ruby code runs while the bytes are used.
                 let gathered = unsafe { context.gathered.get() };
+                self.check_length(inside, context, draft, gathered.len());
                 self.send_bytes(context, draft, Some(gathered.len()), gathered);
             }
             Stage::Streaming => {
                 context.stage.set(Stage::Done);
-                if let Some(ticket) = context.ticket.get() {
-                    self.engine.borrow_mut().finish(ticket);
+                let finish = |ticket| self.engine.borrow_mut().finish(ticket);
+                let missing = context.ticket.get().map_or(0, finish);
+                if missing > 0 {
+                    inside.runtime_error(too_short(inside.lock(), missing));
                 }
             }
             Stage::Unsent | Stage::Done => {}
@@ -202,26 +222,57 @@ impl Server {
         if !lock.is(piece, ruby_value_type::RUBY_T_STRING) {
             inside.type_error("a body consists of Strings");
         }
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let bytes = unsafe { lock.bytes(piece) };
         if context.stage.get() == Stage::Gathering {
-            // SAFETY: no Ruby code runs while the bytes are used.
-            let gathered = unsafe { context.gathered.get() };
-            // SAFETY: as above.
-            gathered.extend_from_slice(unsafe { lock.bytes(piece) });
-            if gathered.len() > GATHERED_BYTES_MAX || self.contexts.len() == 1 {
-                self.start_stream(context);
+            if self.gather(inside, context, bytes) {
+                return;
             }
-            return;
+            self.begin_stream(context);
         }
         let Some(ticket) = context.ticket.get() else { return };
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let written = self.engine.borrow_mut().write(ticket, unsafe { lock.bytes(piece) });
+        let written = self.engine.borrow_mut().write(ticket, bytes);
+        if written == Written::Excess {
+            inside.runtime_error(too_long(lock));
+        }
         if !self.wait_for_client(inside, ticket, written) {
             inside.leave_block();
         }
     }
 
-    /// Sends what is gathered as the start of a stream.
+    /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
+    fn gather(&self, inside: Raising, context: &Context, piece: &[u8]) -> bool {
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let gathered = unsafe { context.gathered.get() };
+        let total = gathered.len() + piece.len();
+        let claimed = context.draft.get().and_then(|draft| draft.claimed_bytes());
+        if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
+            raise_wrong_length(inside, claimed, total);
+        }
+        let is_late = is_late(context, gathered.is_empty());
+        if is_late || total > GATHERED_BYTES_MAX || !self.is_watched(context) {
+            return false;
+        }
+        gathered.extend_from_slice(piece);
+        true
+    }
+
+    /// Whether pieces can be gathered: the thread's successor will send them, should it block before the
+    /// next one. Nobody would for a thread that has lost the lead, or while all others are busy.
+    fn is_watched(&self, context: &Context) -> bool {
+        self.baton.has_successor(context.number, self.contexts.len())
+    }
+
+    /// Sends the head and what is gathered as the start of a stream.
     pub(super) fn start_stream(&self, context: &Context) {
+        self.begin_stream(context);
+        if let Some(ticket) = context.ticket.get() {
+            self.engine.borrow_mut().flush(ticket);
+        }
+    }
+
+    /// Sends what is gathered as the start of a stream. Without that, the head waits for the next piece.
+    fn begin_stream(&self, context: &Context) {
         let (Some(draft), Some(ticket)) = (context.draft.take(), context.ticket.get()) else {
             return;
         };
@@ -233,9 +284,7 @@ impl Server {
         let gathered = unsafe { context.gathered.get() };
         let mut engine = self.engine.borrow_mut();
         engine.begin(ticket, head, promise);
-        if gathered.is_empty() {
-            engine.flush(ticket);
-        } else {
+        if !gathered.is_empty() {
             engine.write(ticket, gathered);
         }
     }
@@ -262,13 +311,14 @@ impl Server {
         unsafe { context.gathered.get() }.clear();
         context.draft.set(Some(draft));
         self.start_stream(context);
-        let number = super::ticket_number(ticket);
-        let arguments = [number, body, context.env.get()];
+        let ticket = inside.lock().string(&ticket.to_bytes());
+        let arguments = [ticket, body, context.env.get()];
         inside.call(self.helper.value(), self.names.stream, &arguments);
         context.stage.set(Stage::Done);
     }
 
-    /// Sends the head, and gives the connection to the application (partial hijack).
+    /// Sends the head, and gives the connection to the application: to its `rack.hijack` (partial
+    /// hijack), or to a streaming body that switches protocols.
     pub(super) fn give_away(
         &self,
         inside: Raising,
@@ -299,14 +349,16 @@ impl Server {
         Some((number, lock.string(&input)))
     }
 
-    /// Waits while the client has too much to read; false if it is gone.
+    /// Waits while more of the answer waits for the client than is kept in memory and in files; false if
+    /// the client is gone. There is nothing to wait for, but with an endless body.
     pub(super) fn wait_for_client(
         &self,
         inside: Raising,
         ticket: Ticket,
         written: Written,
     ) -> bool {
-        self.wait_below(inside, ticket, written, BACKLOG_BYTES_MAX)
+        let most = self.engine.borrow().backlog_bytes_max();
+        self.wait_below(inside, ticket, written, most)
     }
 
     fn wait_below(
@@ -314,7 +366,7 @@ impl Server {
         inside: Raising,
         ticket: Ticket,
         mut written: Written,
-        bytes_max: usize,
+        bytes_max: u64,
     ) -> bool {
         while let Written::Backlog(bytes) = written {
             if bytes <= bytes_max {
@@ -324,10 +376,42 @@ impl Server {
             let Some(socket) = socket else { return false };
             inside.lock().release(|| wait_writable(socket), || ());
             inside.check_interrupts();
-            written = self.engine.borrow_mut().flush(ticket);
+            let mut engine = self.engine.borrow_mut();
+            // All threads may be waiting here, so that none looks at the time.
+            engine.tick();
+            written = engine.flush(ticket);
         }
         false
     }
+}
+
+/// Raises, before anything of the answer was sent.
+fn raise_wrong_length(inside: Raising, claimed: u64, bytes: usize) -> ! {
+    let text = || format!("content-length is {claimed}, but the body has {bytes} bytes");
+    let message = inside.lock().string(text().as_bytes());
+    inside.runtime_error(message)
+}
+
+/// What is said of a body that was broken off because it is longer than was claimed.
+pub(super) fn too_long(lock: Lock) -> VALUE {
+    lock.string(b"the body is longer than its content-length: the response was broken off")
+}
+
+/// What is said of one that is shorter.
+pub(super) fn too_short(lock: Lock, missing: u64) -> VALUE {
+    let text = format!(
+        "the body is {missing} bytes shorter than its content-length: the response was broken off"
+    );
+    lock.string(text.as_bytes())
+}
+
+/// Whether a piece comes long after the first one that was gathered: the body takes its time.
+fn is_late(context: &Context, is_first: bool) -> bool {
+    let now_us = monotonic_us();
+    if is_first {
+        context.gathered_us.set(now_us);
+    }
+    now_us > context.gathered_us.get() + GATHERED_US_MAX
 }
 
 /// Waits until `socket` takes bytes. Should it be closed meanwhile, the wait ends with the next look.

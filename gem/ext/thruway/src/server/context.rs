@@ -11,6 +11,8 @@ use super::roots::mark;
 
 /// A thread's request. Used with the interpreter lock held.
 pub(super) struct Context {
+    /// The thread's number.
+    pub(super) number: usize,
     pub(super) thread: Cell<VALUE>,
     pub(super) env: Cell<VALUE>,
     /// `rack.input`, if the request has a body.
@@ -21,6 +23,8 @@ pub(super) struct Context {
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) terms: Cell<Terms>,
+    /// The answer's status.
+    pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
     /// The head of the answer.
     pub(super) head: Buffer,
@@ -28,6 +32,8 @@ pub(super) struct Context {
     pub(super) draft: Cell<Option<Draft>>,
     /// Pieces of the body that wait for the next one.
     pub(super) gathered: Buffer,
+    /// When the first of them came.
+    pub(super) gathered_us: Cell<u64>,
 }
 
 /// How far the answer is.
@@ -61,8 +67,9 @@ impl Buffer {
 }
 
 impl Context {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(number: usize) -> Self {
         Self {
+            number,
             thread: Cell::new(NIL),
             env: Cell::new(NIL),
             input: Cell::new(NIL),
@@ -70,10 +77,12 @@ impl Context {
             body: Cell::new(NIL),
             ticket: Cell::new(None),
             terms: Cell::new(Terms::broken()),
+            status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),
             draft: Cell::new(None),
             gathered: Buffer::default(),
+            gathered_us: Cell::new(0),
         }
     }
 

@@ -11,7 +11,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use rb_sys::VALUE;
-use thruway_http1::{Request, Version};
+use thruway_http1::field::members;
+use thruway_http1::{Known, Request, Version};
 use thruway_serve::Peer;
 
 use super::lock::{Lock, NIL};
@@ -51,9 +52,13 @@ struct Keys {
     content_type: Root,
     after_reply: Root,
     finished: Root,
+    hijack: Root,
     empty: Root,
     get: Root,
     http_10: Root,
+    scheme: Root,
+    https: Root,
+    https_port: Root,
 }
 
 /// What is known of some field lines.
@@ -112,6 +117,9 @@ impl Environments {
         if request.version() == Version::Http10 {
             lock.set(env, self.keys.protocol.value(), self.keys.http_10.value());
         }
+        if peer.is_trusted() && is_https(request) {
+            self.set_https(lock, env, request);
+        }
         if let Peer::Tcp(address) = peer {
             let remote = self.remote(lock, address.ip());
             lock.set(env, self.keys.remote.value(), lock.dup_string(remote));
@@ -127,9 +135,22 @@ impl Environments {
         lock.set(env, self.keys.content_length.value(), text);
     }
 
+    /// Sets what takes the request's connection.
+    pub(super) fn set_hijack(&self, lock: Lock, env: VALUE, hijack: VALUE) {
+        lock.set(env, self.keys.hijack.value(), hijack);
+    }
+
     /// The callbacks for after the answer: `rack.after_reply` and `rack.response_finished`.
     pub(super) fn callbacks(&self, lock: Lock, env: VALUE) -> [VALUE; 2] {
         [lock.at(env, self.keys.after_reply.value()), lock.at(env, self.keys.finished.value())]
+    }
+
+    /// A proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
+    fn set_https(&self, lock: Lock, env: VALUE, request: &Request<'_>) {
+        lock.set(env, self.keys.scheme.value(), self.keys.https.value());
+        if port_of(request.host().unwrap_or_default()).is_empty() {
+            lock.set(env, self.keys.server_port.value(), self.keys.https_port.value());
+        }
     }
 
     fn set_own(&self, lock: Lock, env: VALUE, own: &Own<'_>) {
@@ -203,10 +224,9 @@ impl Environments {
 
     fn set_host(&self, lock: Lock, env: VALUE, request: &Request<'_>) {
         let Some(host) = request.host() else { return };
-        let from = host.iter().position(|byte| *byte == b']').unwrap_or(0);
-        let colon = host[from..].iter().position(|byte| *byte == b':').map(|at| from + at);
-        let name = &host[..colon.unwrap_or(host.len())];
-        let port = colon.map_or(&b""[..], |colon| &host[colon + 1..]);
+        let port = port_of(host);
+        let name = &host[..host.len() - port.len()];
+        let name = name.strip_suffix(b":").unwrap_or(name);
         let port = if port.is_empty() { &b"80"[..] } else { port };
         lock.set(env, self.keys.server_name.value(), lock.interned(name));
         lock.set(env, self.keys.server_port.value(), lock.interned(port));
@@ -278,13 +298,17 @@ impl Keys {
             content_type: keep("CONTENT_TYPE"),
             after_reply: keep("rack.after_reply"),
             finished: keep("rack.response_finished"),
+            hijack: keep("rack.hijack"),
             empty: keep(""),
             get: keep("GET"),
             http_10: keep("HTTP/1.0"),
+            scheme: keep("rack.url_scheme"),
+            https: keep("https"),
+            https_port: keep("443"),
         }
     }
 
-    fn in_every_environment(&self) -> [VALUE; 8] {
+    fn in_every_environment(&self) -> [VALUE; 9] {
         [
             self.method.value(),
             self.path.value(),
@@ -294,8 +318,23 @@ impl Keys {
             self.remote.value(),
             self.after_reply.value(),
             self.finished.value(),
+            self.hijack.value(),
         ]
     }
+}
+
+/// Whether a proxy says that the client has asked it by TLS.
+fn is_https(request: &Request<'_>) -> bool {
+    let proto = request.known(Known::ForwardedProto);
+    let first = proto.and_then(|proto| members(proto).next());
+    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
+/// The port of a host, such as that of `[::1]:80`.
+fn port_of(host: &[u8]) -> &[u8] {
+    let from = host.iter().position(|byte| *byte == b']').unwrap_or(0);
+    let colon = host[from..].iter().position(|byte| *byte == b':').map(|at| from + at);
+    colon.map_or(&b""[..], |colon| &host[colon + 1..])
 }
 
 /// The value of a field that stands twice.

@@ -49,6 +49,7 @@ impl Handler for Receive<'_> {
         }
         let input = Input::new(lock, body);
         let (ticket, terms) = (exchange.defer(), exchange.terms());
+        environments.set_hijack(lock, env, self.server.new_hijack(lock, ticket));
         self.call = Some(Call { env, ticket, terms, input });
     }
 }
@@ -60,6 +61,15 @@ impl Input {
             Body::Memory(bytes) => Self::Bytes(lock.string(&bytes)),
             Body::File { file, .. } => Self::File(rb_sys::LONG2NUM(file.into_raw_fd().into())),
         }
+    }
+}
+
+/// What an application returns that took the connection is not sent, but its body is closed.
+fn note_unsent(inside: Raising, context: &Context, returned: VALUE) {
+    let lock = inside.lock();
+    if lock.is_plain_array(returned) && lock.array_length(returned) >= 3 {
+        context.returned.set(returned);
+        context.body.set(lock.element(returned, 2));
     }
 }
 
@@ -75,8 +85,14 @@ impl Server {
     pub(super) fn serve(&self, lock: Lock, me: usize) -> Result<(), Raised> {
         self.contexts[me].thread.set(lock.current_thread());
         let ended = self.take_turns(lock, me);
-        self.baton.release(me);
-        self.baton.call_all();
+        if ended.is_ok() {
+            self.baton.release(me);
+            self.baton.call_all();
+        } else {
+            // Something has ended this thread alone: the others go on, and another takes its place.
+            self.contexts[me].end();
+            self.baton.resign(me);
+        }
         self.waker.wake();
         ended
     }
@@ -156,6 +172,14 @@ impl Server {
         }
     }
 
+    /// What takes the connection of this request and of no other one.
+    fn new_hijack(&self, lock: Lock, ticket: Ticket) -> VALUE {
+        let hijack = lock.new_object(self.hijack.value());
+        lock.set_variable(hijack, self.names.of_server, self.helper.value());
+        lock.set_variable(hijack, self.names.of_request, super::request_number(ticket));
+        hijack
+    }
+
     fn turn(&self, lock: Lock) -> Turn {
         let mut receive = Receive { server: self, lock, call: None };
         let worked = self.engine.borrow_mut().turn(&mut receive);
@@ -187,9 +211,10 @@ impl Server {
         let answered = lock.protect(|inside| {
             context.input.set(self.set_input(inside, env, input));
             let returned = inside.call(self.app.value(), self.names.call, &[env]);
-            // An application that took the connection has nothing to return.
             if context.stage.get() == Stage::Unsent {
                 self.reply(inside, context, returned);
+            } else {
+                note_unsent(inside, context, returned);
             }
         });
         let error = Cell::new(NIL);

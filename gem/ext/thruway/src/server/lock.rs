@@ -57,6 +57,18 @@ impl Lock {
         unsafe { rb_sys::rb_str_new_frozen(string) }
     }
 
+    /// A new object of a class that Ruby defines, without a call of `initialize`.
+    pub(super) fn new_object(self, class: VALUE) -> VALUE {
+        // SAFETY: `class` is a class of plain objects.
+        unsafe { rb_sys::rb_obj_alloc(class) }
+    }
+
+    /// Sets an instance variable of an object that was made here.
+    pub(super) fn set_variable(self, object: VALUE, name: ID, value: VALUE) {
+        // SAFETY: `object` is not frozen, and the name is one of an instance variable.
+        unsafe { rb_sys::rb_ivar_set(object, name, value) };
+    }
+
     pub(super) fn array(self) -> VALUE {
         // SAFETY: the lock is held.
         unsafe { rb_sys::rb_ary_new_capa(0) }
@@ -327,6 +339,16 @@ impl Raising {
     pub(super) fn runtime_error(self, message: VALUE) -> ! {
         // SAFETY: Ruby sets the global once, before any extension is loaded.
         let class = unsafe { rb_sys::rb_eRuntimeError };
+        // SAFETY: a class of exceptions and a String.
+        let error = unsafe { rb_sys::rb_exc_new_str(class, message) };
+        // SAFETY: an exception; what is raised is caught.
+        unsafe { rb_sys::rb_exc_raise(error) }
+    }
+
+    /// Raises an IOError with a String.
+    pub(super) fn io_error(self, message: VALUE) -> ! {
+        // SAFETY: Ruby sets the global once, before any extension is loaded.
+        let class = unsafe { rb_sys::rb_eIOError };
         // SAFETY: a class of exceptions and a String.
         let error = unsafe { rb_sys::rb_exc_new_str(class, message) };
         // SAFETY: an exception; what is raised is caught.

@@ -51,6 +51,8 @@ struct Server {
     app: Root,
     /// The `Thruway::Server`, which does what is rare.
     helper: Root,
+    /// The class `Thruway::Hijack`.
+    hijack: Root,
     roots: Rc<Roots>,
     names: Names,
 }
@@ -71,6 +73,8 @@ struct Names {
     give_away: ID,
     bad_field: ID,
     no_file: ID,
+    of_server: ID,
+    of_request: ID,
 }
 
 impl Names {
@@ -91,6 +95,8 @@ impl Names {
             give_away: method(c"give_away"),
             bad_field: method(c"bad_field"),
             no_file: method(c"no_file"),
+            of_server: method(c"@server"),
+            of_request: method(c"@request"),
         }
     }
 }
@@ -103,8 +109,8 @@ impl Server {
     }
 }
 
-/// A ticket as Ruby has it.
-fn ticket_number(ticket: Ticket) -> VALUE {
-    // SAFETY: the interpreter lock is held by whoever has a ticket.
-    unsafe { rb_sys::rb_ull2inum(ticket.to_number()) }
+/// The number of a ticket's request as Ruby has it.
+fn request_number(ticket: Ticket) -> VALUE {
+    // SAFETY: the interpreter lock is held by whatever has a ticket.
+    unsafe { rb_sys::rb_ull2inum(ticket.request()) }
 }

@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_serve::{Address, Listener, Ticket, Written};
+use thruway_serve::{Bind, Listener, Ticket, Written};
 
+use super::body::{too_long, too_short};
 use super::class::{DataType, Method, Owner, define_class, define_method, give};
 use super::context::Stage;
 use super::lock::{Lock, NIL, Raising, truth};
@@ -33,10 +34,11 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
     define_method(class, Owner::Instance, c"send_away", Method::None(send_away));
-    define_method(class, Owner::Instance, c"drain", Method::None(drain));
+    define_method(class, Owner::Instance, c"drain", Method::One(drain));
+    define_method(class, Owner::Instance, c"give_up", Method::None(give_up));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
     define_method(class, Owner::Instance, c"requests", Method::None(requests));
-    define_method(class, Owner::Instance, c"take_connection", Method::None(take_connection));
+    define_method(class, Owner::Instance, c"take_connection", Method::One(take_connection));
     define_method(class, Owner::Instance, c"write", Method::Two(write));
     define_method(class, Owner::Instance, c"finish", Method::One(finish));
     define_method(class, Owner::Instance, c"abort", Method::One(abort));
@@ -78,8 +80,8 @@ unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
             // SAFETY: no Ruby code runs while the bytes are used.
             let uri = String::from_utf8_lossy(unsafe { lock.bytes(uri) });
             let wrong = |wrong| (wrong, "other");
-            let listener = uri.parse::<Address>().map_err(wrong).and_then(|address| {
-                Listener::new(&address).map_err(|error| (error.to_string(), kind(&error)))
+            let listener = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
+                Listener::new(&bind).map_err(|error| (error.to_string(), kind(&error)))
             });
             let answer = lock.array();
             match listener {
@@ -127,12 +129,23 @@ unsafe extern "C" fn send_away(this: VALUE) -> VALUE {
     give(lock, server.send_away(lock).map(|()| NIL))
 }
 
-/// `engine.drain`: no new connections; the others end after their answers.
-unsafe extern "C" fn drain(this: VALUE) -> VALUE {
+/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
+/// answers.
+unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     server.is_stopping.set(true);
-    server.engine.borrow_mut().drain();
+    server.engine.borrow_mut().drain(rb_sys::TEST(closes_for_all));
+    server.waker.wake();
+    server.baton.call_all();
+    NIL
+}
+
+/// `engine.give_up`: who has no answer yet gets 503, and all connections end.
+unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
+    // SAFETY: called by Ruby.
+    let server = unsafe { server_of(this) };
+    server.engine.borrow_mut().give_up();
     server.waker.wake();
     server.baton.call_all();
     NIL
@@ -153,18 +166,21 @@ unsafe extern "C" fn requests(this: VALUE) -> VALUE {
     rb_sys::ULONG2NUM(server.requests.get())
 }
 
-/// `engine.take_connection`: for the request that this thread is in the middle of, an Array of the
-/// connection's descriptor, what was read ahead, and the environment; nil if there is none.
-unsafe extern "C" fn take_connection(this: VALUE) -> VALUE {
+/// `engine.take_connection(request)`: for the request of that number, if the application has it and
+/// nothing was sent, an Array of the connection's descriptor, what was read ahead, and the environment;
+/// nil otherwise.
+unsafe extern "C" fn take_connection(this: VALUE, request: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     // SAFETY: Ruby calls with the lock held.
     let lock = unsafe { Lock::assume() };
-    let thread = lock.current_thread();
+    let is_meant = |ticket: Option<Ticket>| {
+        ticket.is_some_and(|ticket| super::request_number(ticket) == request)
+    };
     let context = server
         .contexts
         .iter()
-        .find(|context| context.thread.get() == thread && context.stage.get() == Stage::Unsent);
+        .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()));
     let Some((context, ticket)) = context.and_then(|c| c.ticket.get().map(|t| (c, t))) else {
         return NIL;
     };
@@ -188,18 +204,26 @@ unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
             let string = inside.to_string(string);
             // SAFETY: no Ruby code runs while the bytes are used.
             let written = server.engine.borrow_mut().write(ticket, unsafe { lock.bytes(string) });
-            let is_there = written != Written::Gone;
-            truth(is_there && server.wait_for_client(inside, ticket, written))
+            if written == Written::Excess {
+                let message = too_long(lock);
+                inside.call(server.helper.value(), server.names.trouble, &[message]);
+                inside.io_error(message);
+            }
+            truth(server.wait_for_client(inside, ticket, written))
         }),
     )
 }
 
 /// `engine.finish(ticket)`: the stream is complete.
 unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
-    let finish = |server: &Server, ticket| {
-        server.engine.borrow_mut().finish(ticket);
+    let finish = |server: &Server, inside: Raising, ticket| {
+        let missing = server.engine.borrow_mut().finish(ticket);
         // The leader may be waiting, with the connection's next request read already.
         server.waker.wake();
+        if missing > 0 {
+            let message = too_short(inside.lock(), missing);
+            inside.call(server.helper.value(), server.names.trouble, &[message]);
+        }
     };
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, finish) }
@@ -207,14 +231,14 @@ unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
 
 /// `engine.abort(ticket)`: the stream will never be complete.
 unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
-    let abort = |server: &Server, ticket| server.engine.borrow_mut().abort(ticket);
+    let abort = |server: &Server, _: Raising, ticket| server.engine.borrow_mut().abort(ticket);
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, abort) }
 }
 
 /// # Safety
 /// As for [`server_of`].
-unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VALUE {
+unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Raising, Ticket)) -> VALUE {
     // SAFETY: as this function's own.
     let server = unsafe { server_of(this) };
     // SAFETY: Ruby calls with the lock held.
@@ -222,12 +246,16 @@ unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Ticket)) -> VA
     give(
         lock,
         lock.protect(|inside| {
-            end(server, ticket_of(inside, ticket));
+            end(server, inside, ticket_of(inside, ticket));
             NIL
         }),
     )
 }
 
-fn ticket_of(inside: Raising, number: VALUE) -> Ticket {
-    Ticket::from_number(inside.to_unsigned(number))
+/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
+fn ticket_of(inside: Raising, ticket: VALUE) -> Ticket {
+    let ticket = inside.to_string(ticket);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let bytes = unsafe { inside.lock().bytes(ticket) };
+    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

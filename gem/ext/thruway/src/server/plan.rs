@@ -25,6 +25,8 @@ const THREADS_MAX: usize = 1024;
 pub(super) struct Plan {
     app: VALUE,
     env: VALUE,
+    /// The class whose objects take a request's connection.
+    hijack: VALUE,
     /// Descriptors.
     listeners: VALUE,
     /// Pairs of what a path begins with and the folder that is meant.
@@ -47,15 +49,24 @@ struct Numbers {
     /// Zero for none.
     request_ms: u64,
     body_bytes_max: u64,
+    response_memory_bytes_max: u64,
+    worker_memory_bytes_max: u64,
+    response_file_bytes_max: u64,
+    write_bytes_per_second_min: u64,
+    request_line_bytes_max: usize,
+    head_bytes_max: usize,
+    head_fields_max: usize,
 }
 
 impl Plan {
     pub(super) fn read(inside: Raising, options: VALUE) -> Self {
         let at = |name| inside.option(options, name);
         let number = |name| u64::try_from(inside.to_number(at(name))).unwrap_or(0);
+        let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
         Self {
             app: at(c"app"),
             env: at(c"env"),
+            hijack: at(c"hijack"),
             listeners: inside.to_array(at(c"listeners")),
             sendfile: inside.to_array(at(c"sendfile")),
             fleet: at(c"fleet"),
@@ -69,6 +80,13 @@ impl Plan {
                 write_ms: number(c"write_ms"),
                 request_ms: number(c"request_ms"),
                 body_bytes_max: number(c"body_bytes_max"),
+                response_memory_bytes_max: number(c"response_memory_bytes_max"),
+                worker_memory_bytes_max: number(c"worker_memory_bytes_max"),
+                response_file_bytes_max: number(c"response_file_bytes_max"),
+                write_bytes_per_second_min: number(c"write_bytes_per_second_min"),
+                request_line_bytes_max: size(c"request_line_bytes_max"),
+                head_bytes_max: size(c"head_bytes_max"),
+                head_fields_max: size(c"head_fields_max"),
             },
         }
     }
@@ -83,12 +101,13 @@ impl Plan {
             engine: RefCell::new(engine),
             environments: RefCell::new(Environments::new(lock, &roots, self.env)),
             baton: Baton::new(),
-            contexts: (0..self.threads).map(|_| Context::new()).collect(),
+            contexts: (0..self.threads).map(Context::new).collect(),
             files: self.declared_folders(lock)?,
             is_stopping: Cell::new(false),
             requests: Cell::new(0),
             app: roots.keep(self.app),
             helper: roots.keep(helper),
+            hijack: roots.keep(self.hijack),
             roots,
             names: Names::new(),
         };
@@ -145,6 +164,14 @@ impl Numbers {
         settings.timeouts.write_ms = self.write_ms;
         settings.timeouts.request_ms = (self.request_ms > 0).then_some(self.request_ms);
         settings.limits.body_bytes_max = self.body_bytes_max;
+        let bytes = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        settings.response_memory_bytes_max = bytes(self.response_memory_bytes_max);
+        settings.worker_memory_bytes_max = bytes(self.worker_memory_bytes_max);
+        settings.response_file_bytes_max = self.response_file_bytes_max;
+        settings.write_bytes_per_second_min = self.write_bytes_per_second_min;
+        settings.limits.request_line_bytes_max = self.request_line_bytes_max;
+        settings.limits.head_bytes_max = self.head_bytes_max;
+        settings.limits.fields_max = self.head_fields_max;
         settings
     }
 }

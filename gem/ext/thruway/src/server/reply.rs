@@ -2,11 +2,14 @@
 
 use rb_sys::{VALUE, ruby_value_type};
 use thruway_http1::ResponseHead;
-use thruway_http1::response::{Draft, is_bodiless};
+use thruway_http1::response::{Draft, Terms, is_bodiless};
 
 use super::Server;
 use super::context::Context;
-use super::lock::{NIL, Raising};
+use super::lock::{Lock, NIL, Raising};
+
+/// The status with which the connection becomes the body's, if that is a stream.
+const SWITCHING_PROTOCOLS: u16 = 101;
 
 /// Values that are for the server, not for the client.
 struct Special {
@@ -14,6 +17,13 @@ struct Special {
     file: VALUE,
     /// Of `rack.hijack`.
     hijack: VALUE,
+}
+
+/// Whether a value is a length in bytes, and the one that an earlier field claims.
+fn is_length(value: &[u8], draft: Draft) -> bool {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let length = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+    is_number && length.is_some() && draft.claimed_bytes().is_none_or(|other| length == Some(other))
 }
 
 impl Server {
@@ -27,6 +37,7 @@ impl Server {
         context.returned.set(triple);
         context.body.set(lock.element(triple, 2));
         let status = self.status(inside, lock.element(triple, 0));
+        context.status.set(status);
         // SAFETY: the head is left alone until it is finished: Ruby code in between (`to_s` of a
         // field) belongs to this request.
         let out = unsafe { context.head.get() };
@@ -34,7 +45,17 @@ impl Server {
         let mut head = ResponseHead::new(out, status);
         let special = self.fields(inside, &mut head, lock.element(triple, 1));
         let draft = head.draft();
+        if (100..=199).contains(&status) {
+            // What comes next is of another protocol, or answers a client that waits for more.
+            let terms = context.terms.get();
+            context.terms.set(Terms { is_persistent: false, ..terms });
+        }
         self.send_body(inside, context, draft, status, &special);
+    }
+
+    /// Whether a body writes by itself (Rack 3).
+    fn is_stream(&self, lock: Lock, body: VALUE) -> bool {
+        !lock.is_plain_array(body) && lock.responds_to(body, self.names.call)
     }
 
     /// A status as Rack has it: whatever answers to `to_i`.
@@ -58,6 +79,8 @@ impl Server {
         let (lock, body) = (inside.lock(), context.body.get());
         if special.hijack != NIL {
             self.give_away(inside, context, draft, special.hijack);
+        } else if status == SWITCHING_PROTOCOLS && self.is_stream(lock, body) {
+            self.give_away(inside, context, draft, body);
         } else if special.file != NIL {
             self.send_declared_file(inside, context, draft, special.file);
         } else if lock.is_plain_array(body) {
@@ -137,6 +160,9 @@ impl Server {
         let text = self.text(inside, value);
         // SAFETY: no Ruby code runs while the bytes are used.
         let text = unsafe { inside.lock().bytes(text) };
+        if name.eq_ignore_ascii_case(b"content-length") && !is_length(text, head.draft()) {
+            inside.argument_error("content-length is not a number of bytes, or not the same twice");
+        }
         text.split(|byte| *byte == b'\n').all(|line| head.field(name, line).is_ok())
     }
 

@@ -13,11 +13,15 @@ use super::suspension;
 /// short waits hand nothing on.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// Between two looks at a leader that is in the application.
+/// From a leader's new call to the first look at it.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Looks at a leader that does nothing before the watchdog sleeps.
-const LOOKS_BEFORE_SLEEP: u32 = 100;
+/// Between two looks at a leader that computes in one call, at most: as late is it seen that it has begun to
+/// wait. Each look takes twice as long as the one before to come.
+const LOOK_MAX: Duration = Duration::from_millis(8);
+
+/// Looks at a leader that is in no call before the watchdog sleeps; they take as long as those at a call.
+const LOOKS_BEFORE_SLEEP: u32 = 4;
 
 /// Starts a thread, unknown to Ruby, that watches the leader while it is in the application. It is told
 /// when the leader lets go of the lock, by a Ruby that can tell; otherwise it looks.
@@ -49,19 +53,20 @@ fn wait_for_suspensions(signal: &Signal) -> ! {
 
 fn look(signal: &Signal) -> ! {
     let mut leader = Leader::default();
-    let (mut last, mut quiet) = (0, 0);
+    let (mut last, mut quiet, mut interval) = (0, 0, LOOK);
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(interval);
         let calls = signal.calls();
         let is_in_application = calls % 2 == 1;
         let stays = is_in_application && calls == last && signal.has_followers();
         if stays && leader.sleeps(signal.leader_thread()) {
             signal.call_follower();
         }
+        interval = if calls == last { (2 * interval).min(LOOK_MAX) } else { LOOK };
         quiet = if calls == last && !is_in_application { quiet + 1 } else { 0 };
         if quiet == LOOKS_BEFORE_SLEEP {
             signal.sleep_until_call();
-            quiet = 0;
+            (quiet, interval) = (0, LOOK);
         }
         last = calls;
     }

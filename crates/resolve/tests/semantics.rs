@@ -1,27 +1,29 @@
-//! docs/semantics.md as a test: each cell that names it as a source has rows in `tests/vectors/search.tsv`,
-//! and each of those holds, on Linux in a tree, on Windows on the disk.
+//! docs/semantics.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`, and each
+//! of those holds, on Linux in a tree, on Windows on the disk. It is not packaged: the page is the project's.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{Lister, Places, Plan, Rules, Search};
-use crate::expand::Flavour;
-use crate::vectors::rows;
+use thruway_resolve::expand::Flavour;
+use thruway_resolve::search::{Lister, Places, Plan, Rules, Search};
+use thruway_testing::table::byte_rows;
 
-const PAGE: &str = include_str!("../../../../docs/semantics.md");
-const VECTORS: &str = include_str!("../../../../tests/vectors/search.tsv");
+const PAGE: &str = include_str!("../../../docs/semantics.md");
+const VECTORS: &str = include_str!("vectors/search.tsv");
 
 /// The columns that are about our rules.
 const RULES: [&str; 4] = ["exec", "cmd", "zig", "rust"];
 
 /// Rows that a search alone cannot show: `crates/spawn/tests`, `tests/it/which.rs` and the lister of NT
 /// have their tests.
-const STARTED: [&str; 5] = [
+const STARTED: [&str; 6] = [
     "`NoDefaultCurrentDirectoryInExePath`",
     "file that may not be run",
     "which `PATH`",
     "file that is no program",
+    "script, or program, without its interpreter",
     "folder that cannot be read",
 ];
 
@@ -41,12 +43,13 @@ fn rules(text: &str) -> Rules {
 fn make(root: &Path, file: &str) {
     let name = file.trim_end_matches(['/', '!', '>']);
     let path = root.join(name);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::create_dir_all(path.parent().expect("the case is well made"))
+        .expect("the case is well made");
     match file.as_bytes().last() {
-        Some(b'/') => fs::create_dir(path).unwrap(),
+        Some(b'/') => fs::create_dir(path).expect("the case is well made"),
         Some(b'>') => link_to_itself(&path),
         last => {
-            fs::write(&path, "").unwrap();
+            fs::write(&path, "").expect("the case is well made");
             set_runnable(&path, last != Some(&b'!'));
         }
     }
@@ -54,14 +57,15 @@ fn make(root: &Path, file: &str) {
 
 #[cfg(unix)]
 fn link_to_itself(path: &Path) {
-    std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+    std::os::unix::fs::symlink(path.file_name().expect("the case is well made"), path)
+        .expect("the case is well made");
 }
 
 #[cfg(unix)]
 fn set_runnable(path: &Path, is_runnable: bool) {
     use std::os::unix::fs::PermissionsExt;
     let mode = if is_runnable { 0o755 } else { 0o644 };
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("the case is well made");
 }
 
 #[cfg(windows)]
@@ -76,19 +80,28 @@ fn set_runnable(_: &Path, _: bool) {}
 #[cfg(target_os = "linux")]
 fn lister(root: &Path, flavour: Flavour) -> (impl Lister, String) {
     let at = if flavour == Flavour::Posix { "" } else { "C:" };
-    (super::Tree::new(root, flavour).unwrap(), at.into())
+    (thruway_resolve::search::Tree::new(root, flavour).expect("the case is well made"), at.into())
 }
 
 #[cfg(windows)]
 fn lister(root: &Path, _: Flavour) -> (impl Lister, String) {
     let at = root.display().to_string();
-    (super::Nt::new(super::nt::System::default(), at.clone().into_bytes(), Vec::new()), at)
+    (
+        thruway_resolve::search::Nt::new(
+            thruway_resolve::search::nt::System::default(),
+            at.clone().into_bytes(),
+            Vec::new(),
+        ),
+        at,
+    )
 }
 
 fn found(plan: &Plan, lister: &mut impl Lister) -> String {
     let found: Result<Vec<_>, _> = Search::new(plan, lister).collect();
     let Ok(found) = found else { return "!".into() };
-    let paths = found.into_iter().map(|found| String::from_utf8(found.path).unwrap());
+    let paths = found
+        .into_iter()
+        .map(|found| String::from_utf8(found.path).expect("the case is well made"));
     let paths = paths.collect::<Vec<_>>().join(" ");
     if paths.is_empty() { "-".into() } else { paths }
 }
@@ -99,19 +112,19 @@ fn check(row: &[String]) {
     if rules.flavour() == Flavour::Posix && cfg!(windows) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("the case is well made");
     files.split(' ').for_each(|file| make(folder.path(), file));
     let (mut lister, at) = lister(folder.path(), rules.flavour());
     let path = path.replace('@', &at);
     let path = if path == "-" { rules.default_path() } else { path.as_bytes() };
     let places = Places { path, before: &[] };
-    let plan = Plan::new(&rules, name.as_bytes(), &places).unwrap();
+    let plan = Plan::new(&rules, name.as_bytes(), &places).expect("the case is well made");
     assert_eq!(found(&plan, &mut lister), expected.replace('@', &at), "{row:?}");
 }
 
 fn vectors() -> Vec<Vec<String>> {
-    let text = |column: Vec<u8>| String::from_utf8(column).unwrap();
-    rows(VECTORS).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
+    let text = |column: Vec<u8>| String::from_utf8(column).expect("the case is well made");
+    byte_rows(VECTORS).into_iter().map(|row| row.into_iter().map(text).collect()).collect()
 }
 
 #[test]
@@ -139,7 +152,9 @@ fn cells_that_are_tested() -> BTreeSet<(String, &'static str)> {
 
 #[test]
 fn every_cell_that_is_said_to_be_tested_is() {
-    let kind = |text: &str| *RULES.iter().find(|rules| text.starts_with(**rules)).unwrap();
+    let kind = |text: &str| {
+        *RULES.iter().find(|rules| text.starts_with(**rules)).expect("the case is well made")
+    };
     let vectors: BTreeSet<_> =
         vectors().iter().map(|row| (row[0].clone(), kind(&row[1]))).collect();
     let told = cells_that_are_tested();

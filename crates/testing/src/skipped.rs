@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 
 /// Says why something is left out, if nobody in this process has said so.
-pub(crate) fn skipped(reason: impl Display) {
+pub fn skipped(reason: impl Display) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("skipped: {reason}\n");
     if SAID.lock().is_ok_and(|mut said| said.insert(line.clone())) {

@@ -1,0 +1,195 @@
+//! The interpreter that a file names: without it, the file does not start.
+//!
+//! `execve` reports a missing interpreter as `ENOENT`, as it does a missing file, and `execvp` then tries the
+//! next candidate. A search that asks for names alone would end at a file that never starts. The rules are
+//! those of Linux' `fs/binfmt_script.c` and `fs/binfmt_elf.c`.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Interpreters that are scripts themselves: Linux follows so many (`exec_binprm` in `fs/exec.c`).
+const DEPTH_MAX: usize = 5;
+
+/// Bytes of a file that Linux looks at (`BINPRM_BUF_SIZE`).
+const HEAD_BYTES: usize = 256;
+
+/// Bytes of an interpreter's name (`PATH_MAX`).
+const NAME_BYTES_MAX: u64 = 4096;
+
+/// Values of `e_machine` that this processor runs by itself; other programs need an emulator, whose rules
+/// are its own.
+const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
+    &[62, 3]
+} else if cfg!(target_arch = "aarch64") {
+    &[183, 40]
+} else {
+    &[]
+};
+
+/// Files as a lister opens them.
+pub(super) trait Programs {
+    /// Whether this is a file that may be run.
+    fn is_runnable(&mut self, path: &[u8]) -> bool;
+
+    /// Opens it for reading. What may be run need not be readable.
+    fn read(&mut self, path: &[u8]) -> Option<File>;
+}
+
+/// The first interpreter that the program at `path` needs and that may not be run, or is not there.
+pub(super) fn missing(path: &[u8], programs: &mut impl Programs) -> Option<Vec<u8>> {
+    let mut path = path.to_vec();
+    for _ in 0..DEPTH_MAX {
+        let interpreter = interpreter_of(&programs.read(&path)?)?;
+        if !programs.is_runnable(&interpreter) {
+            return Some(interpreter);
+        }
+        path = interpreter;
+    }
+    None
+}
+
+fn interpreter_of(file: &File) -> Option<Vec<u8>> {
+    let mut head = [0; HEAD_BYTES];
+    let length = file.read_at(&mut head, 0).ok()?;
+    match &head[..length] {
+        [b'#', b'!', line @ ..] => of_script(line),
+        head if head.starts_with(b"\x7fELF") => of_elf(head, file),
+        _ => None,
+    }
+}
+
+/// What stands between `#!` and the first blank. A name that the head cuts off is none to the system either.
+fn of_script(line: &[u8]) -> Option<Vec<u8>> {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let is_whole = line.len() + 2 < HEAD_BYTES || line.contains(&b'\n');
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let name = &line[line.iter().position(|byte| !is_blank(byte))?..];
+    match name.iter().position(|byte| is_blank(byte) || *byte == 0) {
+        Some(end) => Some(name[..end].to_vec()),
+        None => is_whole.then(|| name.to_vec()),
+    }
+    .filter(|name| !name.is_empty())
+}
+
+/// Where the fields of an ELF header and of a program header stand.
+struct Layout {
+    table: usize,
+    entry_bytes: usize,
+    entries: usize,
+    offset: usize,
+    length: usize,
+    wide: bool,
+}
+
+const ELF32: Layout =
+    Layout { table: 28, entry_bytes: 42, entries: 44, offset: 4, length: 16, wide: false };
+const ELF64: Layout =
+    Layout { table: 32, entry_bytes: 54, entries: 56, offset: 8, length: 32, wide: true };
+
+/// The dynamic linker of a program (`PT_INTERP`).
+fn of_elf(head: &[u8], file: &File) -> Option<Vec<u8>> {
+    const PT_INTERP: u64 = 3;
+    const LITTLE_ENDIAN: u8 = 1;
+    let layout = match head.get(4)? {
+        1 => ELF32,
+        2 => ELF64,
+        _ => return None,
+    };
+    let is_native = MACHINES.iter().any(|machine| number(head, 18, 2) == Some(u64::from(*machine)));
+    if head.get(5) != Some(&LITTLE_ENDIAN) || !is_native {
+        return None;
+    }
+    let width = if layout.wide { 8 } else { 4 };
+    let table = number(head, layout.table, width)?;
+    let entry_bytes = number(head, layout.entry_bytes, 2)?;
+    for place in 0..number(head, layout.entries, 2)? {
+        let mut entry = [0; 56];
+        let at = table.checked_add(place * entry_bytes)?;
+        let length = file.read_at(&mut entry, at).ok()?;
+        let entry = &entry[..length];
+        if number(entry, 0, 4)? == PT_INTERP {
+            let offset = number(entry, layout.offset, width)?;
+            return name_at(file, offset, number(entry, layout.length, width)?);
+        }
+    }
+    None
+}
+
+/// The text of so many bytes, with its NUL, in a file.
+fn name_at(file: &File, offset: u64, length: u64) -> Option<Vec<u8>> {
+    let mut name = vec![0; usize::try_from(length.min(NAME_BYTES_MAX)).ok()?];
+    file.read_exact_at(&mut name, offset).ok()?;
+    let end = name.iter().position(|byte| *byte == 0)?;
+    name.truncate(end);
+    (end > 0).then_some(name)
+}
+
+/// The little-endian number of `width` bytes at `at`.
+fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + width)?;
+    Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Programs by their names, without a disk; each may be run.
+    struct Planted(BTreeMap<&'static str, Vec<u8>>, tempfile::TempDir);
+
+    impl Planted {
+        fn new(files: &[(&'static str, &[u8])]) -> Self {
+            let files = files.iter().map(|(name, bytes)| (*name, bytes.to_vec())).collect();
+            Self(files, tempfile::tempdir().unwrap())
+        }
+    }
+
+    impl Programs for Planted {
+        fn is_runnable(&mut self, path: &[u8]) -> bool {
+            self.0.contains_key(std::str::from_utf8(path).unwrap())
+        }
+
+        fn read(&mut self, path: &[u8]) -> Option<File> {
+            let bytes = self.0.get(std::str::from_utf8(path).unwrap())?;
+            let file = self.1.path().join("file");
+            std::fs::write(&file, bytes).unwrap();
+            File::open(file).ok()
+        }
+    }
+
+    fn missing_of(files: &[(&'static str, &[u8])]) -> Option<String> {
+        let missing = missing(b"/a", &mut Planted::new(files));
+        missing.map(|name| String::from_utf8(name).unwrap())
+    }
+
+    #[test]
+    fn an_interpreter_that_is_not_there_is_named() {
+        assert_eq!(missing_of(&[("/a", b"#!/no/sh -e\n")]), Some("/no/sh".into()));
+        assert_eq!(missing_of(&[("/a", b"#! \t/no/sh")]), Some("/no/sh".into()));
+        assert_eq!(missing_of(&[("/a", b"#!/b\n"), ("/b", b"#!/c\n")]), Some("/c".into()));
+        assert_eq!(missing_of(&[("/a", b"#!/b\n"), ("/b", b"text")]), None);
+    }
+
+    #[test]
+    fn what_the_system_hands_to_a_shell_or_refuses_is_left_to_it() {
+        assert_eq!(missing_of(&[("/a", b"echo")]), None);
+        assert_eq!(missing_of(&[("/a", b"#!\n/no")]), None);
+        assert_eq!(missing_of(&[("/a", b"#!   ")]), None);
+        assert_eq!(missing_of(&[("/a", b"")]), None);
+        assert_eq!(missing_of(&[("/a", b"\x7fELF\x02")]), None);
+        let long = [b"#!/".as_slice(), &[b'x'; 300]].concat();
+        assert_eq!(missing_of(&[("/a", &long)]), None);
+        assert_eq!(missing_of(&[("/a", b"#!/a\n")]), None);
+    }
+
+    #[test]
+    fn a_program_of_this_machine_needs_its_dynamic_linker() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let needed = missing_of(&[("/a", &program)]);
+        assert!(
+            needed.is_some_and(|name| name.starts_with("/lib")),
+            "the tests are linked dynamically"
+        );
+    }
+}

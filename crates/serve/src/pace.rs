@@ -1,0 +1,101 @@
+//! Whether a client takes what is sent to it.
+
+/// Looks in the time within which a client has to take something.
+const LOOKS: u64 = 4;
+
+/// What a client has taken of a response, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// When it is looked at next.
+    next_ms: u64,
+    /// What had been taken at the last look, and since when no more was; nothing before the first one.
+    taken_bytes: Option<i64>,
+    taken_ms: u64,
+    /// When the time began over which the rate is judged, and what had been taken then.
+    window_ms: u64,
+    window_bytes: i64,
+}
+
+/// What is asked of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// It takes something within this time.
+    pub(crate) within_ms: u64,
+    /// It takes at least so much, on average over that time.
+    pub(crate) bytes_per_second_min: u64,
+}
+
+impl Demand {
+    fn window_bytes_min(self) -> i64 {
+        let bytes = self.bytes_per_second_min.saturating_mul(self.within_ms) / 1000;
+        i64::try_from(bytes).unwrap_or(i64::MAX)
+    }
+}
+
+impl Pace {
+    /// Of a client that begins to take something now.
+    pub(crate) fn new(now_ms: u64, demand: Demand) -> Self {
+        let next_ms = now_ms + demand.within_ms / LOOKS;
+        Self { next_ms, taken_bytes: None, taken_ms: now_ms, window_ms: now_ms, window_bytes: 0 }
+    }
+
+    /// When to look next.
+    pub(crate) fn next_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    /// Looks at what the client has taken by now, counted from anywhere; false if it is too slow.
+    pub(crate) fn look(&mut self, now_ms: u64, taken_bytes: i64, demand: Demand) -> bool {
+        self.next_ms = now_ms + demand.within_ms / LOOKS;
+        match self.taken_bytes {
+            None => (self.window_ms, self.window_bytes) = (now_ms, taken_bytes),
+            Some(before) if taken_bytes > before => self.taken_ms = now_ms,
+            Some(_) => {}
+        }
+        self.taken_bytes = Some(taken_bytes);
+        if now_ms.saturating_sub(self.taken_ms) >= demand.within_ms {
+            return false;
+        }
+        if now_ms.saturating_sub(self.window_ms) < demand.within_ms {
+            return true;
+        }
+        let taken = taken_bytes - self.window_bytes;
+        (self.window_ms, self.window_bytes) = (now_ms, taken_bytes);
+        taken >= demand.window_bytes_min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEMAND: Demand = Demand { within_ms: 1000, bytes_per_second_min: 100 };
+
+    /// How many looks a client passes that has taken so many bytes at each.
+    fn passed(taken: impl Fn(u64) -> i64) -> u64 {
+        let mut pace = Pace::new(5000, DEMAND);
+        let looks = (1..100).take_while(|look| {
+            let now_ms = pace.next_ms();
+            assert_eq!(now_ms, 5000 + 250 * look);
+            pace.look(now_ms, taken(*look), DEMAND)
+        });
+        looks.count() as u64
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_too_slow_when_the_time_is_over() {
+        assert_eq!(passed(|_| 7), 3);
+        assert_eq!(passed(|look| look.min(10) as i64 * 100), 13);
+    }
+
+    #[test]
+    fn a_client_that_takes_enough_is_never_too_slow() {
+        assert_eq!(passed(|look| look as i64 * 25), 99);
+        assert_eq!(passed(|look| look as i64 / 2 * 50), 99, "not at each look");
+    }
+
+    #[test]
+    fn a_client_that_takes_less_than_the_rate_is_too_slow() {
+        assert_eq!(passed(|look| look as i64 * 24), 4);
+    }
+}

@@ -1,0 +1,96 @@
+//! Where bytes wait that a client has not taken and that memory is too small for.
+
+use std::env;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::{Errno, pwrite};
+
+/// One file at most, so that the disk gets back what a client has taken of a long stream.
+const SEGMENT_BYTES: u64 = 64 << 20;
+
+/// Not in `/tmp`, which is memory on many systems.
+const FOLDER: &str = "/var/tmp";
+
+/// A file without a name, which is written at its end: another one when it is long. A file goes when
+/// nothing refers to it any more.
+#[derive(Debug)]
+pub(crate) struct SpoolFile {
+    file: Arc<OwnedFd>,
+    end: u64,
+}
+
+impl SpoolFile {
+    /// Adds bytes; gives the file that they are in and where they start.
+    ///
+    /// # Errors
+    /// No file can be made or written: the disk is full, or no descriptor is left.
+    pub(crate) fn append(
+        spool: &mut Option<Self>,
+        bytes: &[u8],
+    ) -> io::Result<(Arc<OwnedFd>, u64)> {
+        let mut segment = match spool.take().filter(|segment| segment.end < SEGMENT_BYTES) {
+            Some(segment) => segment,
+            None => Self { file: Arc::new(unnamed_file()?.into()), end: 0 },
+        };
+        let start = segment.end;
+        write_at(&segment.file, bytes, start)?;
+        segment.end += bytes.len() as u64;
+        let place = (Arc::clone(&segment.file), start);
+        *spool = Some(segment);
+        Ok(place)
+    }
+}
+
+fn write_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match pwrite(file, bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A file without a name in `TMPDIR`; without that, where a disk is behind it.
+fn unnamed_file() -> io::Result<File> {
+    if env::var_os("TMPDIR").is_some() {
+        return tempfile::tempfile();
+    }
+    tempfile::tempfile_in(FOLDER).or_else(|_| tempfile::tempfile())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn what_is_appended_stands_where_it_is_said_to() {
+        let mut spool = None;
+        let (first, start) = SpoolFile::append(&mut spool, b"one").unwrap();
+        assert_eq!(start, 0);
+        let (second, start) = SpoolFile::append(&mut spool, b"three").unwrap();
+        assert_eq!((start, Arc::ptr_eq(&first, &second)), (3, true));
+        let mut got = [0; 8];
+        File::from(first.try_clone().unwrap()).read_exact_at(&mut got, 0).unwrap();
+        assert_eq!(&got, b"onethree");
+    }
+
+    #[test]
+    fn a_long_file_is_followed_by_another_one() {
+        let mut spool = None;
+        let (first, _) = SpoolFile::append(&mut spool, b"one").unwrap();
+        spool.as_mut().unwrap().end = SEGMENT_BYTES;
+        let (second, start) = SpoolFile::append(&mut spool, b"two").unwrap();
+        assert_eq!((start, Arc::ptr_eq(&first, &second)), (0, false));
+        assert_eq!(Arc::strong_count(&first), 1, "the first one goes with its last reader");
+    }
+}

@@ -1,0 +1,40 @@
+//! Takes the chunks off an answer that its application has made of chunks, for clients of HTTP/1.0.
+
+use thruway_http1::{BodyDecoder, Framing, Limits, Piece, Refusal};
+
+/// A decoder for one answer.
+#[derive(Debug)]
+pub(crate) struct Unchunk {
+    decoder: BodyDecoder,
+    limits: Limits,
+}
+
+impl Unchunk {
+    pub(crate) fn new() -> Option<Self> {
+        // The application's own chunks may be as many as it likes.
+        let limits = Limits {
+            body_bytes_max: u64::MAX,
+            chunk_extension_bytes_max: usize::MAX,
+            trailer_bytes_max: usize::MAX,
+            ..Limits::default()
+        };
+        let decoder = BodyDecoder::new(Framing::Chunked, &limits).ok()?;
+        Some(Self { decoder, limits })
+    }
+
+    /// The bytes of the body in the next piece of the answer.
+    ///
+    /// # Errors
+    /// It is not made of chunks.
+    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let mut body = Vec::with_capacity(piece.len());
+        loop {
+            let (used, found) = self.decoder.next(piece, &self.limits)?;
+            piece = &piece[used..];
+            match found {
+                Piece::Data(data) => body.extend_from_slice(data),
+                Piece::More | Piece::End => return Ok(body),
+            }
+        }
+    }
+}

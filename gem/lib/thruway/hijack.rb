@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+module Thruway
+  # A request's `rack.hijack`. The engine makes one for each request and sets its variables: it
+  # takes the connection of that request, from whatever thread, and never that of a later one.
+  class Hijack
+    def call
+      @server.__send__(:hijack, @request)
+    end
+
+    # As a block, like the Proc that other servers have here.
+    def to_proc
+      method(:call).to_proc
+    end
+  end
+end

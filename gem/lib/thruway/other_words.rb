@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require_relative "failure"
+
+module Thruway
+  # Puma's words for what this server does not do. Where leaving one out could hurt (who may reach
+  # the server, what is encrypted, what is lost), the server does not start.
+  module OtherWords
+    # Words, and what happens instead. A word with false has nothing to leave out.
+    PASSED_OVER = {
+      after_refork: "workers are forked from the supervisor",
+      allow_underscore_headers: "fields with _ in their names are dropped, as nginx does",
+      before_refork: "workers are forked from the supervisor",
+      before_restart: "there is no restart",
+      custom_logger: "the server's own lines go to stderr",
+      debug: "the server says what goes wrong without it",
+      early_hints: "rack.early_hints is not in the environment",
+      enable_keep_alives: "connections are kept, and take their turns",
+      extra_runtime_dependencies: "the gems of the bundle are loaded, and no others",
+      fork_worker: "workers are forked from the supervisor",
+      idle_timeout: "the server stays when it is idle",
+      io_selector_backend: "it is epoll",
+      log_formatter: "the server's own lines stay as they are",
+      max_fast_inline: "connections are kept, and take their turns",
+      max_io_threads: "all threads are alike",
+      max_keep_alive: "connections are kept, and take their turns",
+      nakayoshi_fork: "workers are forked as the application is",
+      on_refork: "workers are forked from the supervisor",
+      on_restart: "there is no restart",
+      out_of_band: "it is never called; rack.response_finished is, after each answer",
+      prune_bundler: "the server runs in the bundle",
+      queue_requests: "a request is read before a thread has it",
+      restart_command: "there is no restart",
+      state_path: "pumactl finds no state; use the pidfile and signals",
+      state_permission: "pumactl finds no state; use the pidfile and signals",
+      wait_for_less_busy_worker: "a connection goes to the worker with the least to do",
+      worker_check_interval: "workers do not report",
+      worker_culling_strategy: "the number of workers stays",
+      worker_timeout: "a worker that hangs is not ended; request_timeout answers its clients"
+    }.freeze
+
+    # Words that ask for nothing but what holds anyway.
+    IDLE = %i[silence_fork_callback_warning silence_single_worker_warning].freeze
+
+    # Answers that ask for what holds anyway.
+    IDLE_ANSWERS = {
+      allow_underscore_headers: [false], early_hints: [false, nil], enable_keep_alives: [true],
+      idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
+    }.freeze
+
+    # Words that keep the server from starting, and why.
+    REFUSED = {
+      activate_control_app: ["there is no control server",
+                             "take it out; signals and the pidfile control the server"],
+      ssl_bind: ["TLS is not there", "let a proxy such as nginx speak TLS, and use bind"]
+    }.freeze
+
+    PASSED_OVER.each_key do |word|
+      define_method(word) do |*answer, **, &_block|
+        asks = answer.empty? || !IDLE_ANSWERS.fetch(word, []).include?(answer.first)
+        pass_over(word, PASSED_OVER.fetch(word)) if asks
+      end
+    end
+
+    IDLE.each { |word| define_method(word) { nil } }
+
+    REFUSED.each do |word, (reason, hint)|
+      define_method(word) { |*, **| refuse(word, reason, hint) }
+    end
+
+    # Lines about what was passed over, in the order of the file.
+    def passed_over
+      @passed_over ||= []
+    end
+
+    # The backlog is always served before the listeners close.
+    def drain_on_shutdown(answer = true)
+      answer
+    end
+
+    def raise_exception_on_sigterm(answer = true)
+      pass_over(:raise_exception_on_sigterm, "after TERM the exit status is 0") if answer
+    end
+
+    def bind_to_activated_sockets(answer = true)
+      return unless answer && ENV["LISTEN_FDS"]
+
+      refuse(:bind_to_activated_sockets, "sockets of systemd are not taken over",
+             "stop the socket unit, and let the server bind")
+    end
+
+    # Only the one that restarts has nothing to do; what others do would be missed.
+    def plugin(name)
+      if name.to_s == "tmp_restart"
+        return pass_over("plugin :tmp_restart", "tmp/restart.txt is not looked at")
+      end
+
+      refuse("plugin #{name.to_sym.inspect}", "plugins of Puma do not run here",
+             "run what it does as a process of its own, such as bin/jobs for solid_queue")
+    end
+
+    private
+
+    def pass_over(word, instead)
+      line = "#{place}: #{word} is passed over: #{instead}"
+      passed_over << line unless passed_over.include?(line)
+    end
+
+    def refuse(word, reason, hint = nil)
+      raise Failure.new("#{place} has #{word}, but #{reason}", hint: hint)
+    end
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+module Thruway
+  # What a configuration may put around an application. Without such words the application is called
+  # as it is.
+  module Wrapping
+    module_function
+
+    def around(app, configuration)
+      app = log(app) if configuration.log_requests
+      app = limit(app, configuration.methods) if configuration.methods
+      app = name_client(app, configuration.remote_address) if configuration.remote_address
+      app = isolate(app) if configuration.fiber_per_request
+      app
+    end
+
+    # A line for each request, as Puma's `log_requests` has it.
+    def log(app)
+      require "rack" unless defined?(::Rack::CommonLogger)
+      ::Rack::CommonLogger.new(app, $stdout)
+    end
+
+    # Other methods get 501, as from Puma.
+    def limit(app, methods)
+      text = { "content-type" => "text/plain; charset=utf-8" }.freeze
+      lambda do |env|
+        next app.call(env) if methods.include?(env["REQUEST_METHOD"])
+
+        [501, text.dup, ["501 Not Implemented: the method is not supported\n"]]
+      end
+    end
+
+    # `source` is the address itself, or in an Array the key of the field that holds it: its first
+    # word counts.
+    def name_client(app, source)
+      key = source.first if source.is_a?(Array)
+      lambda do |env|
+        address = key ? env[key]&.split(/[\s,]/)&.first : source
+        env["REMOTE_ADDR"] = address if address
+        app.call(env)
+      end
+    end
+
+    # Fiber-local variables do not outlive their request.
+    def isolate(app)
+      ->(env) { Fiber.new { app.call(env) }.resume }
+    end
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "tmpdir"
+
+require_relative "serving"
+
+# Servers that are started with the binary, in a folder of their own.
+module Commands
+  include Serving
+
+  BINARY = File.expand_path("../../target/debug/thruway", __dir__)
+  HELLO = <<~'RUBY'
+    run ->(env) { [200, {}, ["#{Process.pid} #{env["rack.multiprocess"]}"]] }
+  RUBY
+
+  def setup
+    @folder = Dir.mktmpdir
+    @pids = []
+  end
+
+  def teardown
+    @pids.each do |pid|
+      Process.kill("KILL", pid)
+      Process.wait(pid)
+    rescue Errno::ESRCH, Errno::ECHILD
+      nil
+    end
+    super
+    FileUtils.rm_rf(@folder)
+  end
+
+  def write(name, text)
+    path = File.join(@folder, name)
+    FileUtils.mkdir_p(File.dirname(path))
+    File.write(path, text)
+    path
+  end
+
+  # Starts the server, waits until it serves, and answers with its process number.
+  def start(*arguments, target: @folder, port: %w[-p 0])
+    @log = File.join(@folder, "log")
+    out, said = IO.pipe
+    pid = spawn(BINARY, "serve", target, *port, *arguments, out: said, err: @log)
+    said.close
+    @pids << pid
+    line = Timeout.timeout(PATIENCE_SECONDS) { out.gets } or flunk(File.read(@log))
+    assert_match(/\Aserving .* on .* \(ready in \d+ ms\)$/, line)
+    @address = line[%r{on ((http|unix)://[^ ,]+)}, 1]
+    pid
+  end
+
+  def stop(pid, signal = "TERM")
+    Process.kill(signal, pid)
+    Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }
+  end
+
+  # What a server that does not start says, and its status.
+  def refusal(*arguments)
+    _, said, status = Open3.capture3(BINARY, "serve", *arguments)
+    assert_equal 2, status.exitstatus, said
+    said
+  end
+end

@@ -1,0 +1,213 @@
+# frozen_string_literal: true
+
+require_relative "../commands"
+
+require "thruway/configuration_file"
+
+# The words of configuration files, each as `docs/serve/puma.md` has it.
+class ConfigurationTest < Minitest::Test
+  include Commands
+
+  TABLES = File.read(File.expand_path("../../../docs/serve/puma.md", __dir__))
+  ROWS = TABLES.scan(/^\| `((?:[^`\\]|\\\|)+)` \| (works|passed over|refused) \|/)
+               .map { |code, kind| [code.gsub('\|', "|"), kind] }
+
+  # The words of Puma 8.0.2.
+  PUMA = %i[
+    activate_control_app after_booted after_refork after_stopped after_worker_boot after_worker_fork
+    after_worker_shutdown allow_underscore_headers app before_fork before_refork before_restart
+    before_thread_exit before_thread_start before_worker_boot before_worker_fork
+    before_worker_shutdown bind bind_to_activated_sockets clean_thread_locals clear_binds! cluster
+    custom_logger debug default_host directory drain_on_shutdown early_hints enable_keep_alives
+    environment extra_runtime_dependencies fiber_per_request first_data_timeout
+    force_shutdown_after fork_worker get http_content_length_limit idle_timeout inject
+    io_selector_backend load log_formatter log_requests lowlevel_error_handler max_fast_inline
+    max_io_threads max_keep_alive mutate_stdout_and_stderr_to_sync_on_write on_booted on_refork
+    on_restart on_stopped on_thread_exit on_thread_start on_worker_boot on_worker_fork
+    on_worker_shutdown out_of_band persistent_timeout pidfile plugin port preload_app!
+    prune_bundler queue_requests quiet rack_url_scheme rackup raise_exception_on_sigterm
+    restart_command set_default_host set_remote_address shutdown_debug
+    silence_fork_callback_warning silence_single_worker_warning single ssl_bind state_path
+    state_permission stdout_redirect supported_http_methods tag threads wait_for_less_busy_worker
+    worker_boot_timeout worker_check_interval worker_culling_strategy worker_shutdown_timeout
+    worker_timeout workers
+  ].freeze
+
+  # What comes of a file with that text, and the lines about it.
+  def outcome(text)
+    configuration = Thruway::Configuration.new
+    path = write("config/file.rb", text)
+    file = Dir.chdir(@folder) { Thruway::ConfigurationFile.new(configuration).read(path) }
+    configuration.check
+    configuration.addresses.each { |address| refuse_address(address) }
+    [file.passed_over.empty? ? "works" : "passed over", file.passed_over]
+  rescue Thruway::Failure => e
+    ["refused", [e.message]]
+  end
+
+  def refuse_address(address)
+    _, wrong = Thruway::Engine.listen(address).tap { |descriptor, *| close(descriptor) }
+    raise Thruway::Failure, wrong if wrong.include?("TLS")
+  end
+
+  def close(descriptor)
+    IO.for_fd(descriptor).close if descriptor
+  end
+
+  def test_every_word_of_puma_is_in_the_tables_and_does_what_they_say
+    write("config/other.rb", "threads 1")
+    assert_empty PUMA - ROWS.map { |code, _| code[/\A[a-z_]+!?/].to_sym }
+    ROWS.each do |code, kind|
+      got, lines = outcome("\n#{code}\n")
+      assert_equal kind, got, "#{code}: #{lines}"
+      word = code[/\A[a-z_]+!?/]
+      next if kind == "works" || code.start_with?("bind ")
+
+      assert_match(%r{config/file\.rb:2(: | has )#{Regexp.escape(word)}}, lines.join("\n"))
+      assert_equal 1, lines.size
+    end
+  end
+
+  def test_an_unknown_word_is_one_line_with_its_place
+    write("config.ru", HELLO)
+    ["\nworkerz 2", "\nworkerz", "\nself.workerz 2", "\ninject { workerz(&nil) }"].each do |text|
+      path = write("config/puma.rb", text)
+      assert_equal <<~TEXT, refusal(@folder, "-p", "0")
+        thruway: #{File.realpath(path)}:2 has workerz, which is no word of a configuration
+
+        hint: docs/serve/puma.md has them all
+      TEXT
+    end
+  end
+
+  def test_what_a_file_cannot_mean_is_one_line_with_its_place
+    write("config.ru", HELLO)
+    ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
+     "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1"].each do |text|
+      path = write("config/puma.rb", text)
+      said = refusal(@folder, "-p", "0")
+      place = %r{\Athruway: cannot read #{File.realpath(path)}: .*#{File.realpath(path)}:\d}
+      assert_match(place, said)
+      assert_equal 1, said.lines.size, said
+    end
+  end
+
+  def test_a_server_does_not_start_where_it_would_fail_open
+    write("config.ru", HELLO)
+    { "ssl_bind '127.0.0.1', 0, cert: 'c', key: 'k'" => "has ssl_bind, but TLS is not there",
+      "bind 'ssl://127.0.0.1:0?key=k&cert=c'" => "asks for TLS, which is not there",
+      "activate_control_app 'auto', auth_token: 't'" => "there is no control server",
+      "plugin :solid_queue" => "has plugin :solid_queue, but plugins of Puma do not run here" }
+      .each do |text, reason|
+        write("config/puma.rb", text)
+        assert_includes refusal(@folder), reason
+      end
+    write("config/puma.rb", "bind_to_activated_sockets")
+    _, said, status = Open3.capture3({ "LISTEN_FDS" => "1" }, BINARY, "serve", @folder)
+    assert_equal 2, status.exitstatus
+    assert_includes said, "sockets of systemd are not taken over"
+  end
+
+  def test_the_last_word_of_a_file_counts_and_the_command_line_goes_before_it
+    write("config.ru", HELLO)
+    write("config/puma.rb", <<~RUBY)
+      threads 1
+      threads 3
+      port 0
+      bind "unix://two.sock?umask=0117"
+      cluster { tag "many" }
+      single { tag "one" }
+    RUBY
+    pid = start(port: [])
+    title = File.read("/proc/#{pid}/cmdline").delete("\0").strip
+    port = @address[/\d+\z/]
+    assert_includes title, "thruway #{Thruway::VERSION} " \
+                           "(tcp://127.0.0.1:#{port},unix://two.sock) [one]"
+    assert_equal "#{pid} false", get.body
+    assert_equal 0o660, File.stat(File.join(@folder, "two.sock")).mode & 0o777
+    threads = Dir["/proc/#{pid}/task/*/comm"].map { |path| File.read(path).chomp }
+    assert_equal 3, threads.grep(/\Athruway-\d\z/).size
+    stop(pid)
+    refute_path_exists File.join(@folder, "two.sock")
+  end
+
+  def test_what_stands_around_an_application_does_what_it_says
+    write("config.ru", <<~'RUBY')
+      run lambda { |env|
+        seen = Thread.current[:seen]
+        Thread.current[:seen] = true
+        [200, {}, [[env["REMOTE_ADDR"], env["rack.url_scheme"], seen.inspect].join(" ")]]
+      }
+    RUBY
+    write("config/puma.rb", <<~RUBY)
+      threads 1
+      set_remote_address header: "X-Real-IP"
+      supported_http_methods %w[GET]
+      rack_url_scheme "https"
+      fiber_per_request
+      stdout_redirect "out.log", nil, true
+      log_requests
+    RUBY
+    out, said = IO.pipe
+    @pids << spawn(BINARY, "serve", ".", "-b", "tcp://127.0.0.1:0", "--pidfile", "pid",
+                   out: said, err: said, chdir: @folder)
+    said.close
+    log = File.join(@folder, "out.log")
+    eventually { File.file?(log) && File.read(log).include?("serving ") }
+    @address = File.read(log)[%r{on (http://\S+)}, 1]
+    2.times { assert_equal "10.1.2.3 https nil", get("/", "X-Real-IP: 10.1.2.3, 8.8.8.8\r\n").body }
+    assert_equal "127.0.0.1 https nil", get.body
+    assert_equal 501, get("/", method: "POST", body: "x").status
+    assert_includes File.read(log), '"GET / HTTP/1.1" 200'
+    File.rename(log, "#{log}.1")
+    Process.kill("HUP", @pids.last)
+    eventually { File.file?(log) }
+    get("/rotated")
+    eventually { File.read(log).include?("/rotated") }
+    assert_predicate stop(@pids.last), :success?
+    assert_equal "", out.read
+  end
+
+  def test_hooks_of_threads_and_of_the_end_are_called
+    write("config.ru", HELLO)
+    write("config/puma.rb", <<~RUBY)
+      log = ->(text) { File.write("hooks", "\#{text}\\n", mode: "a") }
+      threads 2
+      before_thread_start { log["start"] }
+      before_thread_exit { log["exit"] }
+      after_worker_shutdown { |worker| log["\#{worker.index} \#{worker.process_status.success?}"] }
+      after_stopped { log["stopped"] }
+    RUBY
+    pid = start("-w", "1")
+    get
+    assert_predicate stop(pid), :success?
+    hooks = File.readlines(File.join(@folder, "hooks"), chomp: true)
+    assert_equal ["0 true", "exit", "exit", "start", "start", "stopped"], hooks.sort
+    assert_equal ["0 true", "stopped"], hooks.last(2)
+  end
+
+  def test_a_worker_that_does_not_boot_in_time_starts_anew
+    write("config.ru", "sleep if File.exist?('slow')\n#{HELLO}")
+    write("slow", "")
+    write("config/puma.rb", "preload_app! false\nworker_boot_timeout 1\nworkers 1\nport 0")
+    pid = spawn(BINARY, "serve", ".", chdir: @folder, out: "/dev/null", err: "#{@folder}/log")
+    @pids << pid
+    eventually { File.read("#{@folder}/log").include?("worker 0 has not booted within 1 s") }
+    eventually { File.read("#{@folder}/log").include?("worker 0 ended (signal KILL)") }
+    assert_predicate stop(pid), :success?
+  end
+
+  def test_limits_of_heads_have_names
+    write("config.ru", HELLO)
+    write("config/puma.rb", "request_line_limit 50\nhead_limit 200\nhead_fields_limit 3")
+    start
+    assert_equal 200, get("/#{"x" * 20}").status
+    assert_equal 414, get("/#{"x" * 50}").status
+    assert_equal 431, get("/", "A: #{"x" * 200}\r\n").status
+    assert_equal 431, get("/", "A: b\r\nC: d\r\nE: f\r\n").status
+    start("--head-fields-limit", "4")
+    assert_equal 200, get("/", "A: b\r\nC: d\r\nE: f\r\n").status
+    write("config/puma.rb", "head_fields_limit 129")
+    assert_includes refusal(@folder), "cannot take heads of 129 fields: it must be 1 to 128"
+  end
+end

@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+# Handles of a request that outlive it: they reach neither the next request of their connection nor
+# any other one.
+class RequestEndTest < Minitest::Test
+  include Serving
+
+  GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+  # Serves two pipelined requests of one connection. `first` is called with the stream of the first
+  # one, with a Queue that says when the second response has begun, and with one that ends it.
+  def serve_two(&first)
+    begun = Queue.new
+    go = Queue.new
+    bodies = [
+      ->(stream) { first.call(stream, begun, go) },
+      lambda do |stream|
+        stream.write("second ")
+        begun << true
+        go.pop
+        stream.write("response")
+        stream.close
+      end
+    ]
+    serve(threads: 4) { [200, {}, bodies.shift] }
+    connect.send(GET * 2)
+  end
+
+  # An argument of `write` that is done with the stream before it is a String.
+  Late = Struct.new(:block) do
+    def to_s
+      block.call
+      "LEAK"
+    end
+  end
+
+  def test_a_write_that_goes_on_after_the_stream_was_closed_does_not_reach_the_next_response
+    error = Queue.new
+    client = serve_two do |stream, begun, go|
+      Thread.new do
+        stream.write("first", Late.new(-> { stream.close || begun.pop }))
+      rescue SystemCallError, IOError => e
+        error << e
+      ensure
+        error << nil
+        go << true
+      end
+    end
+    assert_equal "first", client.response.body
+    assert_equal "second response", client.response.body
+    raised = error.pop
+    assert_equal [IOError, "closed stream"], [raised.class, raised&.message]
+  end
+
+  # The reproduction as it was found, without an order: a few runs of it.
+  def test_a_stream_that_another_thread_closes_leaks_nothing
+    body = lambda do |stream|
+      Thread.new do
+        stream.write("a" * 3_000_000, "LEAK")
+      rescue SystemCallError, IOError
+        nil
+      end
+      Thread.new { stream.close }
+    end
+    bodies = Queue.new
+    serve(threads: 4) { [200, {}, bodies.pop] }
+    20.times do
+      bodies << body << ["second"]
+      client = connect.send(GET * 2)
+      client.response
+      response = client.response
+      assert_equal ["second", "6"], [response.body, response["content-length"]]
+    end
+  end
+
+  def test_a_handle_of_the_engine_ends_with_its_request
+    late = Queue.new
+    client = serve_two do |stream, begun, go|
+      ticket = stream.instance_variable_get(:@ticket)
+      engine = stream.instance_variable_get(:@engine)
+      stream.write("first")
+      stream.close
+      Thread.new do
+        begun.pop
+        late << engine.write(ticket, "LEAK")
+        engine.finish(ticket)
+        engine.abort(ticket)
+        go << true
+      end
+    end
+    assert_equal "first", client.response.body
+    assert_equal "second response", client.response.body
+    refute late.pop
+  end
+
+  def test_a_body_that_fails_after_its_end_does_not_end_the_next_response
+    client = nil
+    said = stderr_of do
+      client = serve_two do |stream, begun, go|
+        stream.write("first")
+        stream.close
+        begun.pop
+        Thread.new { sleep(0.05) && go << true }
+        raise "after the end"
+      end
+      assert_equal "first", client.response.body
+      assert_equal "second response", client.response.body
+    end
+    assert_includes said, "after the end"
+  end
+
+  def test_an_old_request_cannot_take_the_connection_of_the_next_one
+    kept = []
+    serve(threads: 2) do |env|
+      kept << env["rack.hijack"]
+      kept.first.call if kept.size == 2
+      [200, {}, ["whole"]]
+    end
+    client = connect
+    assert_equal "whole", client.request.body
+    said = stderr_of { assert_equal 500, client.request.status }
+    assert_includes said, "there is no connection to take (IOError)"
+  end
+
+  def test_another_thread_may_take_the_connection_of_a_request
+    serve(threads: 2) do |env|
+      Thread.new { env["rack.hijack"].call.tap { |io| io.write("mine") }.close }.join
+      [-1, {}, []]
+    end
+    assert_equal "mine", connect.send(GET).io.read
+  end
+
+  def test_a_connection_cannot_be_taken_after_the_response
+    taken = Queue.new
+    serve(threads: 2) do |env|
+      env["rack.after_reply"] << lambda do
+        taken << (begin
+          env["rack.hijack"].call
+        rescue IOError => e
+          e.message
+        end)
+      end
+      [200, {}, ["whole"]]
+    end
+    client = connect
+    assert_equal "whole", client.request.body
+    assert_equal "there is no connection to take", taken.pop
+    assert_equal "whole", client.request.body
+  end
+end

@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require_relative "../commands"
+
+# What signals do to a server, and what clients see while it stops.
+class SignalsTest < Minitest::Test
+  include Commands
+
+  # Answers with its process, and at /wait when a line comes through the fifo.
+  WAITING = <<~'RUBY'
+    run lambda { |env|
+      if env["PATH_INFO"] == "/wait"
+        File.write("waiting", "")
+        File.read("gate")
+      end
+      [200, {}, [Process.pid.to_s]]
+    }
+  RUBY
+  KINDS = [[], %w[-w 1]].freeze
+
+  def open_gate
+    File.write(File.join(@folder, "gate"), "now\n")
+  end
+
+  def start_waiting(*arguments, port: %w[-p 0])
+    write("config.ru", WAITING)
+    File.mkfifo(File.join(@folder, "gate")) unless File.exist?(File.join(@folder, "gate"))
+    start(*arguments, "-t", "1", port: port)
+  end
+
+  # Whoever connects is refused, from some time on.
+  def refused?
+    connect.io.close
+    false
+  rescue Errno::ECONNREFUSED, Errno::ENOENT
+    true
+  end
+
+  # A client whose request is in the application until the gate opens.
+  def waiting_client
+    client = connect.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+    eventually { File.exist?(File.join(@folder, "waiting")) }
+    File.delete(File.join(@folder, "waiting"))
+    client
+  end
+
+  def test_no_signal_of_operators_ends_a_server
+    write("config.ru", HELLO)
+    lines = { "HUP" => "there is no stdout_redirect to be reopened",
+              "USR1" => "workers are not restarted one by one yet",
+              "USR2" => "the server does not restart by itself yet",
+              "TTIN" => "the number of workers stays", "TTOU" => "the number of workers stays",
+              "PWR" => "thread thruway-" }
+    KINDS.each do |arguments|
+      pid = start(*arguments)
+      served = get.body.to_i
+      [pid, served].uniq.each do |receiver|
+        File.truncate(@log, 0)
+        lines.each do |name, text|
+          Process.kill(name, receiver)
+          said = name == "PWR" && receiver != served ? "thruway: thread" : text
+          eventually { File.read(@log).include?(said) }
+        end
+      end
+      assert_equal served, get.body.to_i, "the same process serves on"
+      assert_predicate stop(pid, "QUIT"), :success?
+    end
+  end
+
+  def test_a_signal_while_the_application_boots_does_no_harm
+    write("config.ru", "File.write('booting', ''); File.read('gate')\n#{HELLO}")
+    File.mkfifo(File.join(@folder, "gate"))
+    KINDS.each do |arguments|
+      said = File.join(@folder, "said")
+      pid = spawn(BINARY, "serve", ".", "-p", "0", *arguments, chdir: @folder,
+                                                               out: said, err: "/dev/null")
+      @pids << pid
+      eventually { File.exist?(File.join(@folder, "booting")) }
+      %w[HUP USR1 USR2].each { |name| Process.kill(name, pid) }
+      open_gate
+      eventually { File.read(said).include?("serving ") }
+      assert_predicate stop(pid), :success?
+      File.delete(File.join(@folder, "booting"), said)
+    end
+  end
+
+  def test_hup_to_the_supervisor_opens_the_files_of_all_again
+    write("config/puma.rb", "stdout_redirect nil, 'err.log', true")
+    write("config.ru", "run ->(_) { warn 'asked'; [200, {}, ['ok']] }")
+    pid = start("-w", "1")
+    log = File.join(@folder, "err.log")
+    File.rename(log, "#{log}.1")
+    Process.kill("HUP", pid)
+    eventually do
+      get
+      File.file?(log) && File.read(log).include?("asked")
+    end
+    assert_predicate stop(pid), :success?
+  end
+
+  def test_connections_are_refused_while_the_server_drains
+    [[], %w[-w 1], %w[-w 2]].each do |arguments|
+      ["tcp://127.0.0.1:0", "unix://#{@folder}/app.sock"].each do |bind|
+        pid = start_waiting(*arguments, "-b", bind, port: [])
+        client = waiting_client
+        Process.kill("TERM", pid)
+        eventually { refused? }
+        # None of them waits for nobody.
+        10.times { assert refused? }
+        open_gate
+        assert_equal 200, client.response.status
+        assert_predicate Process.wait2(pid).last, :success?
+      end
+    end
+  end
+
+  def test_the_connections_that_wait_when_the_server_stops_are_answered
+    KINDS.each do |arguments|
+      pid = start_waiting(*arguments)
+      first = waiting_client
+      # Nobody has accepted these: the only thread is in the application.
+      late = Array.new(3) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+      Process.kill("TERM", pid)
+      eventually { refused? }
+      open_gate
+      assert_equal([200] * 4, [first, *late].map { |client| client.response.status })
+      assert_predicate Process.wait2(pid).last, :success?
+    end
+  end
+
+  def test_a_drain_that_runs_out_answers_503
+    write("config/puma.rb", "force_shutdown_after 0.5\nworker_shutdown_timeout 1")
+    KINDS.each do |arguments|
+      pid = start_waiting(*arguments)
+      first = waiting_client
+      late = Array.new(2) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+      half = connect.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
+      Process.kill("TERM", pid)
+      responses = [first, *late, half].map(&:response)
+      assert_equal([503] * 4, responses.map(&:status))
+      assert_includes responses.last.body, "the server is stopping"
+      assert_predicate Process.wait2(pid).last, :success?
+    end
+  end
+
+  def test_a_worker_that_is_told_to_stop_alone_closes_nothing_for_the_others
+    write("config.ru", HELLO)
+    pid = start("-w", "2")
+    worker = get.body.to_i
+    Process.kill("TERM", worker)
+    eventually { File.read(@log).include?("another starts") }
+    10.times { assert_equal 200, get.status }
+    assert_predicate stop(pid), :success?
+  end
+
+  def test_the_processes_have_titles
+    write("config.ru", HELLO)
+    pid = start("-w", "1")
+    title = ->(of) { File.read("/proc/#{of}/cmdline").delete("\0").strip }
+    name = File.basename(@folder)
+    address = @address.sub("http", "tcp")
+    assert_equal "thruway #{Thruway::VERSION} (#{address}) [#{name}]", title[pid]
+    assert_equal "thruway: worker 0: #{pid} [#{name}]", title[get.body.to_i]
+  end
+end

@@ -1,0 +1,122 @@
+# frozen_string_literal: true
+
+require_relative "../serving"
+
+# Streams of applications that wait: before their response, between its pieces, and all at once.
+class StreamWaitTest < Minitest::Test
+  include Serving
+
+  GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+  # The first chunk has come, and so the body goes on: without it the client would wait for ever.
+  def assert_streams(client, gate)
+    Timeout.timeout(PATIENCE_SECONDS) do
+      client.read_head
+      assert_equal "3\r\none\r\n", client.io.read(8)
+      gate << true
+      assert_equal "3\r\ntwo\r\n0\r\n\r\n", client.io.read(13)
+    end
+  end
+
+  def stream_of(gate)
+    Enumerator.new do |to|
+      to << "one"
+      gate.pop
+      to << "two"
+    end
+  end
+
+  def test_a_stream_begins_at_once_after_the_application_waited
+    gate = Queue.new
+    before = Queue.new
+    serve(threads: 3) do
+      before.pop
+      [200, {}, stream_of(gate)]
+    end
+    # Often enough that the lead is handed on before each call.
+    10.times do
+      client = connect.send(GET)
+      sleep 0.01
+      before << true
+      assert_streams client, gate
+    end
+  end
+
+  def test_a_stream_begins_at_once_while_all_other_threads_are_busy
+    gate = Queue.new
+    held = Queue.new
+    serve(threads: 2) do |env|
+      next [200, {}, [held.pop]] if env["PATH_INFO"] == "/held"
+
+      [200, {}, stream_of(gate)]
+    end
+    busy = connect.send(GET.sub("/", "/held"))
+    eventually { held.num_waiting == 1 }
+    5.times { assert_streams connect.send(GET), gate }
+    held << "done"
+    assert_equal "done", busy.response.body
+  end
+
+  def test_a_stream_begins_at_once_while_the_leader_is_busy
+    gate = Queue.new
+    before = Queue.new
+    held = Queue.new
+    serve(threads: 2) do |env|
+      next [200, {}, [held.pop]] if env["PATH_INFO"] == "/held"
+
+      before.pop
+      [200, {}, stream_of(gate)]
+    end
+    client = connect.send(GET)
+    eventually { before.num_waiting == 1 }
+    busy = connect.send(GET.sub("/", "/held"))
+    eventually { held.num_waiting == 1 }
+    before << true
+    assert_streams client, gate
+    held << "done"
+    assert_equal "done", busy.response.body
+  end
+
+  # As Sinatra's `stream` and ActionController::Live: another thread makes the pieces.
+  def test_pieces_that_another_thread_makes_leave_one_by_one
+    pieces = Queue.new
+    serve(threads: 3) do
+      body = Enumerator.new do |to|
+        while (piece = pieces.pop)
+          to << piece
+        end
+      end
+      sleep 0.005
+      [200, {}, body]
+    end
+    client = connect.send(GET)
+    Timeout.timeout(PATIENCE_SECONDS) do
+      %w[one two six].each_with_index do |piece, index|
+        pieces << piece
+        client.read_head if index.zero?
+        assert_equal "3\r\n#{piece}\r\n", client.io.read(8)
+      end
+      pieces << nil
+      assert_equal "0\r\n\r\n", client.io.read(5)
+    end
+  end
+
+  def test_pieces_that_take_long_to_compute_are_a_stream
+    serve(threads: 3) do
+      body = Enumerator.new do |to|
+        to << "one"
+        till = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.05
+        nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < till
+        to << "two"
+      end
+      [200, {}, body]
+    end
+    response = get
+    assert_equal ["onetwo", "chunked"], [response.body, response["transfer-encoding"]]
+  end
+
+  def test_a_short_body_of_the_leader_still_has_a_length
+    serve(threads: 3) { [200, {}, %w[onetwo].each] }
+    10.times { assert_equal "6", get["content-length"] }
+  end
+end

@@ -1,0 +1,35 @@
+//! `cargo x portable`: lints what runs on every POSIX system, for two that nobody here has.
+//!
+//! The standard library is built from the sources that Debian has for its own Rust. Nothing is linked, so no
+//! compiler and no library of those systems is needed, and nothing is run.
+
+use std::path::Path;
+
+use clap::Args;
+
+use crate::debian;
+
+/// macOS, and a BSD.
+const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-unknown-freebsd"];
+
+/// What has a part there.
+const PACKAGES: [&str; 4] = ["thruway-sys", "thruway-resolve", "thruway-spawn", "thruway-cli"];
+
+/// Lint what runs on macOS and the BSDs
+#[derive(Debug, Args)]
+pub(crate) struct Portable {}
+
+impl Portable {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if let Some(missing) = debian::missing(&debian::LIBRARY_SOURCES) {
+            println!("portable: skipped, because this machine lacks {missing}");
+            return Ok(());
+        }
+        let mut cargo = debian::cargo(root);
+        cargo.args(["clippy", "--quiet", "-Zbuild-std=std,panic_unwind"]);
+        cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
+        cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+        cargo.args(["--", "-D", "warnings"]);
+        crate::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/portable")))
+    }
+}
