@@ -293,6 +293,11 @@ fn what_cannot_be_mounted_is_named_with_its_cure() {
     refused(&["mount", &source, &path("missing")], "hint: mkdir ");
     refused(&["mount", &source, &path("source/file")], "hint: the target must be a folder");
     refused(&["unmount", &path("empty")], "is no thruway mount\n\nhint: thruway mount status");
+    for verb in [&["unmount"][..], &["mount", "status"]] {
+        let missing = path("missing");
+        let arguments: Vec<_> = verb.iter().copied().chain([missing.as_str()]).collect();
+        refused(&arguments, "(os error 2)\n\nhint: thruway mount status lists them");
+    }
     refused(&["mount-process"], "no order on standard input");
     let busy = File::open(mounted.target("file")).unwrap();
     refused(&["unmount", &target], "hint: --lazy");

@@ -38,7 +38,9 @@ impl Daemon {
     pub(crate) fn kill(&self) -> Result<(), Errno> {
         // Another worker would be started for one that ends first.
         let all = std::iter::once(&self.supervisor).chain(&self.workers);
-        all.fold(Ok(()), |done, process| done.and(send(process, Signal::KILL)))
+        // One that cannot be killed keeps none of the others alive.
+        let killed: Vec<_> = all.map(|process| send(process, Signal::KILL)).collect();
+        killed.into_iter().collect()
     }
 
     /// Whether all of them are gone within that time.
@@ -78,9 +80,9 @@ mod tests {
     fn a_process_that_serves_no_mount_is_none_of_ours() {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(open(own).is_none());
-        let _device = fs::File::open("/dev/fuse").map(|device| {
-            assert!(open(own).is_some());
-            device
-        });
+        let Ok(_device) = fs::File::open("/dev/fuse") else {
+            return crate::skipped::skipped("no /dev/fuse");
+        };
+        assert!(open(own).is_some());
     }
 }

@@ -57,4 +57,4 @@ pub use plan::{AccessTimes, Changes, CreatePolicy, Mode, Plan, Transport};
 pub use policy::PolicyFile;
 pub use reload::read_policy_again;
 pub use status::{Answered, Status, status};
-pub use unmount::{Manner, resolve_target, unmount};
+pub use unmount::{Manner, resolve_new_target, resolve_target, unmount};

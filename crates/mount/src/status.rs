@@ -14,6 +14,9 @@ use thruway_sys::peer;
 
 use crate::{Error, mounts};
 
+/// Where to look for the mount that was meant.
+pub(crate) const LIST_HINT: &str = "thruway mount status lists them";
+
 /// How long a daemon may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest answer in bytes.
@@ -103,8 +106,7 @@ pub fn status(target: Option<&Path>) -> Result<Vec<Answered>, Error> {
 }
 
 pub(crate) fn not_ours(target: &Path) -> Error {
-    Error::plain(format_args!("{} is no thruway mount", target.display()))
-        .with_hint("thruway mount status lists them")
+    Error::plain(format_args!("{} is no thruway mount", target.display())).with_hint(LIST_HINT)
 }
 
 /// The name of the socket of the mount with this device number, in the abstract namespace.

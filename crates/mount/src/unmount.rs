@@ -68,15 +68,28 @@ fn end(daemon: &Daemon, is_forced: bool) -> Result<(), Errno> {
 /// # Errors
 /// There is no such folder.
 pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
-    let failed = |errno| {
+    resolve(target).map_err(|errno| {
+        let error = Error::new("cannot open", target, errno);
+        if errno == Errno::NOENT { error.with_hint(status::LIST_HINT) } else { error }
+    })
+}
+
+/// The same for a mount that is to be made.
+///
+/// # Errors
+/// There is no such folder.
+pub fn resolve_new_target(target: &Path) -> Result<PathBuf, Error> {
+    resolve(target).map_err(|errno| {
         let error = Error::new("cannot open", target, errno);
         match errno {
             Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
             _ => error,
         }
-    };
-    let folder =
-        openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-    let path = readlink(ProcPath::new(folder.as_fd()).as_c_str(), Vec::new()).map_err(failed)?;
+    })
+}
+
+fn resolve(target: &Path) -> Result<PathBuf, Errno> {
+    let folder = openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let path = readlink(ProcPath::new(folder.as_fd()).as_c_str(), Vec::new())?;
     Ok(OsString::from_vec(path.into_bytes()).into())
 }

@@ -25,8 +25,6 @@ mod space;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -118,8 +116,6 @@ pub(crate) struct View {
     supervisor: Option<Pid>,
     /// Requests that a source could not answer.
     source_errors: Refusals,
-    /// Requests that are being answered.
-    serving: AtomicUsize,
     /// Knows who may do what, if not everyone may do everything.
     judge: Option<Judge>,
     moves: moves::Moves,
@@ -178,7 +174,6 @@ impl View {
             watch: None,
             supervisor: getppid(),
             source_errors: Refusals::default(),
-            serving: AtomicUsize::default(),
             judge,
             moves: moves::Moves::default(),
         };
@@ -257,9 +252,7 @@ impl View {
         answer: &mut Answer,
     ) -> Outcome {
         answer.clear();
-        self.serving.fetch_add(1, Relaxed);
         let outcome = self.serve_now(actor, replier, request, answer);
-        self.serving.fetch_sub(1, Relaxed);
         outcome.unwrap_or_else(|errno| {
             if FAILING.contains(&errno) {
                 self.source_errors.note(errno);

@@ -82,6 +82,8 @@ pub(crate) enum Change<'a> {
     Unwatched(FileHandle),
     /// Anything may have changed.
     Everything,
+    /// Something was changed, and another thread that tells it is held up.
+    Late,
 }
 
 impl Watch {
@@ -136,9 +138,9 @@ impl Watch {
         lock(&self.folders).len()
     }
 
-    /// Tells `tell` each change that others make, for ever; called by one thread for each processor. A change wakes
-    /// them all. The one on the processor of the program that made it runs before that program goes on, and does not
-    /// give way until all changes up to now are told, by itself or by another.
+    /// Tells `tell` each change that others make, for ever; called by two threads for each processor. A change wakes
+    /// them all. Those on the processor of the program that made it run before that program goes on. One does not
+    /// give way until all changes up to now are told, by itself or by another; if the other one is held up, it says so.
     pub(crate) fn run(&self, tell: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut vain = 0;
@@ -149,7 +151,7 @@ impl Watch {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
-            let seen = self.tell_all(&mut buffer, &tell)?;
+            let seen = self.tell_all(&mut buffer, &tell, || tell(Change::Late))?;
             vain = match seen {
                 Seen { relevant: true, .. } => 0,
                 Seen { other, .. } => vain + u32::from(other),
@@ -170,13 +172,13 @@ impl Watch {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             }
-            self.tell_all(&mut buffer, &tell)?;
+            self.tell_all(&mut buffer, &tell, || ())?;
         }
     }
 
     /// Tells all changes up to now.
     pub(crate) fn catch_up(&self, tell: impl Fn(Change<'_>)) -> Result<(), Errno> {
-        self.tell_all(&mut [0; CATCHING_UP_BYTES], &tell).map(drop)
+        self.tell_all(&mut [0; CATCHING_UP_BYTES], &tell, || ()).map(drop)
     }
 
     /// Tells what has gathered every now and then, until nothing has.
@@ -184,16 +186,21 @@ impl Watch {
         let Ok(_collecting) = self.collecting.try_lock() else { return Ok(()) };
         loop {
             std::thread::sleep(COLLECTING);
-            let seen = self.tell_all(buffer, tell)?;
+            let seen = self.tell_all(buffer, tell, || ())?;
             if !seen.own && (seen.relevant || !seen.other) {
                 return Ok(());
             }
         }
     }
 
-    /// Tells all changes up to now. Another thread that does so is waited for.
-    fn tell_all(&self, buffer: &mut [u8], tell: &impl Fn(Change<'_>)) -> Result<Seen, Errno> {
-        let _turn = self.turn();
+    /// Tells all changes up to now. Another thread that does so is waited for; `be_late` is called if that takes long.
+    fn tell_all(
+        &self,
+        buffer: &mut [u8],
+        tell: &impl Fn(Change<'_>),
+        be_late: impl FnOnce(),
+    ) -> Result<Seen, Errno> {
+        let _turn = self.turn(be_late);
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let mut seen = Seen::default();
         loop {
@@ -212,7 +219,7 @@ impl Watch {
     }
 
     /// One thread tells at a time. Waiting asleep would let the program go on that made the change.
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    fn turn(&self, be_late: impl FnOnce()) -> MutexGuard<'_, ()> {
         let start = Instant::now();
         while start.elapsed() < SPINNING {
             if let Ok(turn) = self.telling.try_lock() {
@@ -220,6 +227,7 @@ impl Watch {
             }
             std::hint::spin_loop();
         }
+        be_late();
         lock(&self.telling)
     }
 

@@ -231,14 +231,14 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
     }
 }
 
-/// A thread for each processor, if changes are told at once.
+/// Two threads for each processor, if changes are told at once: the kernel may hold one up for a lock.
 fn start_telling(view: &Arc<View>) {
     if view.changes() != Changes::Told {
         let view = Arc::clone(view);
         thread::spawn(move || view.watch().map(|watch| watch.run_late(|change| view.tell(change))));
         return;
     }
-    for processor in watch::processors() {
+    for processor in watch::processors().flat_map(|processor| [processor; 2]) {
         let view = Arc::clone(view);
         thread::spawn(move || {
             // Elsewhere, or later than others, it tells the same changes.

@@ -7,6 +7,7 @@ use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::differential::{MODES, Numbers};
@@ -184,6 +185,7 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
             assert_eq!(through, itself, "{name} after case {case} of seed {seed}; last: {last:#?}");
         }
     }
+    eprintln!("{late} of {looks} looks saw what was before");
     assert!(late * 1000 <= looks * late_max, "{late} of {looks} looks saw what was before");
 }
 
@@ -228,6 +230,50 @@ fn a_file_that_others_begin_to_write_to_is_followed() {
         // A bound a thousand times what it takes would not tell it from half the age of the file.
         assert!(written.elapsed() < Duration::from_secs(5));
     }
+}
+
+/// GNU `tail` asks each second: the kernel tells nobody of what happens behind the mount.
+#[test]
+fn tail_follows_a_file_that_is_written_behind_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (log, said) = (mounted.source("log"), mounted.path("said"));
+    fs::write(&log, "").unwrap();
+    let mut tail = Command::new("tail");
+    tail.args(["-n", "+1", "-f"]).arg(mounted.target("log")).stdout(File::create(&said).unwrap());
+    let mut tail = tail.spawn().unwrap();
+    let mut writer = OpenOptions::new().append(true).open(&log).unwrap();
+    let lines = || fs::read_to_string(&said).unwrap().lines().count();
+    for line in 1..=3 {
+        writeln!(writer, "{line}").unwrap();
+        wait_until("the line is followed", || lines() == line);
+    }
+    tail.kill().and_then(|()| tail.wait()).unwrap();
+    assert_eq!(fs::read_to_string(&said).unwrap(), "1\n2\n3\n");
+}
+
+/// The kernel takes away what is mounted upon a name that is to be asked for again.
+#[test]
+fn what_is_mounted_upon_the_mount_stays_while_others_make_names_behind_it() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let upon = mounted.target("upon");
+    fs::create_dir(mounted.source("upon")).unwrap();
+    let tmpfs = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&upon).status();
+    assert!(tmpfs.unwrap().success());
+    fs::write(upon.join("inside"), "").unwrap();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            (0..2_000).for_each(|name| drop(fs::metadata(mounted.target(&format!("no{name}")))));
+        });
+        for name in 0.. {
+            if looking.is_finished() {
+                break;
+            }
+            fs::write(mounted.source(&name.to_string()), "").unwrap();
+        }
+    });
+    let is_there = upon.join("inside").exists();
+    let _ = Command::new("umount").arg(&upon).status();
+    assert!(is_there);
 }
 
 #[test]

@@ -5,7 +5,6 @@
 //! closed yet, nobody is told: its attributes hold a moment, and none at all while others write to it.
 
 use std::ffi::CString;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxTimestamp};
@@ -25,7 +24,7 @@ use crate::watch::{self, Change, Spot, Watch};
 
 /// How long the kernel may keep the attributes of a file that somebody may begin to write to. `tail -f` asks each
 /// second, and is to see at each what was written before.
-const UNTOLD_TIMEOUT: Duration = Duration::from_millis(250);
+const UNTOLD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Who has changed a file behind the mount within this time, nanoseconds, may still be writing to it.
 const STILL_WRITING: u64 = 2_000_000_000;
@@ -210,12 +209,6 @@ impl View {
 
     /// Tells the kernel what others have changed.
     pub(crate) fn tell(&self, change: Change<'_>) {
-        let is_told = self.behaviour.changes == Changes::Told;
-        if is_told && self.serving.load(Relaxed) > 0 {
-            // The thread that answers a request may hold what is needed below, and be waiting for this processor:
-            // then the program that made the change would go on first. So all names are asked for again.
-            let _ = self.notify(&Notification::Epoch);
-        }
         let told = match change {
             Change::File(..) | Change::Folder(_) | Change::Unwatched(_)
                 if self.behaviour.changes == Changes::Asked =>
@@ -228,6 +221,7 @@ impl View {
             Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
             Change::Unwatched(folder) => self.tell_unwatched(&folder),
             Change::Everything => self.tell_everything(),
+            Change::Late => self.tell_late(),
         };
         self.memory.count(Count::Told);
         // A connection that is gone is noticed by those who read from it.
@@ -268,7 +262,7 @@ impl View {
         let opened = fs::openat2(&spot.place, &name, flags, Mode::empty(), ResolveFlags::CACHED);
         let stat = match opened.and_then(stat_place) {
             // A look at the disk might wait for a lock, whose holder waits for us to give way.
-            Err(Errno::AGAIN) => return self.notify(&Notification::Epoch),
+            Err(Errno::AGAIN) => return self.tell_late(),
             stat => stat?,
         };
         let Some(id) = self.known(&stat) else { return Ok(()) };
@@ -297,12 +291,20 @@ impl View {
         Ok(())
     }
 
+    /// Changes cannot be told in time. So all names are asked for again, unless something is mounted upon the mount:
+    /// the kernel would take that away with the name that it lies on.
+    fn tell_late(&self) -> Result<(), Errno> {
+        if mounts::are_upon_ours() { Ok(()) } else { self.tell_everything() }
+    }
+
     /// Something was left out: nothing that the kernel holds is certain.
     pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
+        // First what waits for no lock.
+        let told = self.notify(&Notification::Epoch);
         if let Some(branches) = &self.branches {
             branches.drop_folders();
         }
-        self.notify(&Notification::Epoch)
+        told
     }
 }
 

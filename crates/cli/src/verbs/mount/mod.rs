@@ -187,7 +187,7 @@ impl Options {
         let sources: Result<_, _> = sources.iter().map(|source| absolute(source)).collect();
         Ok(Plan {
             sources: sources?,
-            target: thruway_mount::resolve_target(target).map_err(failure)?,
+            target: thruway_mount::resolve_new_target(target).map_err(failure)?,
             mode: if self.frozen { Mode::Frozen } else { Mode::Live },
             create: match self.create {
                 Create::Parent => CreatePolicy::Parent,
