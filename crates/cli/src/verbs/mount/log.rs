@@ -103,6 +103,13 @@ fn time(now: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+fn to_journal(socket: &UnixDatagram, level: Level, line: &str) {
+    let line = line.replace('\n', " ");
+    let priority = priority(level);
+    let fields = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER=thruway\nMESSAGE={line}\n");
+    let _ = socket.send(fields.as_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,11 +123,4 @@ mod tests {
         assert_eq!(at(1_709_251_199), "2024-02-29T23:59:59Z");
         assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
     }
-}
-
-fn to_journal(socket: &UnixDatagram, level: Level, line: &str) {
-    let line = line.replace('\n', " ");
-    let priority = priority(level);
-    let fields = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER=thruway\nMESSAGE={line}\n");
-    let _ = socket.send(fields.as_bytes());
 }
