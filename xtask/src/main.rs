@@ -11,7 +11,6 @@ mod ebpf;
 mod fuzz;
 mod gem;
 mod layers;
-mod mount_freshness;
 mod packages;
 mod portable;
 mod prove;

@@ -1,5 +1,6 @@
 //! `cargo x prove`: the random tests of the boot and of a mount, at length. CI runs a few cases of each.
 
+mod mount_freshness;
 mod policy;
 
 use std::path::Path;
@@ -43,7 +44,7 @@ enum Proof {
 impl Prove {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         if let Proof::MountFreshness = self.what {
-            return crate::mount_freshness::prove(root, self.cases, self.seed);
+            return mount_freshness::prove(root, self.cases, self.seed);
         }
         if let Proof::Policy = self.what {
             return policy::run(root, self.cases, self.seed);

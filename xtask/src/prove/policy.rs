@@ -6,9 +6,9 @@ use std::process::Command;
 const TEST: &str = "mount::policy_model::no_sequence_of_operations_gives_what_a_rule_refuses";
 
 pub(super) fn run(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
-    let mut test = Command::new(crate::cargo());
+    let mut test = Command::new(crate::command::cargo());
     test.current_dir(root).args(["test", "--package", "thruway-cli", "--test", "it", "--"]);
     test.args(["--exact", "--nocapture", TEST]);
     test.env("POLICY_CASES", cases.to_string()).env("POLICY_SEED", seed.to_string());
-    crate::succeed(&mut test)
+    crate::command::succeed(&mut test)
 }
