@@ -1,17 +1,20 @@
-//! `cargo x prove`: the boot's random tests at length. CI runs a few cases of each.
+//! `cargo x prove`: the random tests of the boot and of a mount, at length. CI runs a few cases of each.
+
+mod mount_freshness;
+mod policy;
 
 use std::path::Path;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-/// Run the boot's random tests at length
+/// Run the random tests of the boot or of a mount at length
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// What is to be proved
     #[arg(value_enum)]
     what: Proof,
-    /// How many cases: programs, boots, damaged packs or documents
+    /// How many cases: programs, boots, damaged packs, documents or sequences of operations
     #[arg(long, default_value_t = 500)]
     cases: u64,
     /// Which cases
@@ -34,10 +37,20 @@ enum Proof {
     Freshness,
     /// Random YAML and JSON files give the same objects
     Documents,
+    /// What is changed behind a mount is seen through it
+    MountFreshness,
+    /// No sequence of operations on a mount gives what its policy refuses
+    Policy,
 }
 
 impl Prove {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        if let Proof::MountFreshness = self.what {
+            return mount_freshness::prove(root, self.cases, self.seed);
+        }
+        if let Proof::Policy = self.what {
+            return policy::run(root, self.cases, self.seed);
+        }
         build(root, self.ruby.as_ref())?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = format!("gem/test/boot/{}_test.rb", name.unwrap_or_default());

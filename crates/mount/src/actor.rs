@@ -15,6 +15,10 @@ use thruway_fuse::Caller;
 
 const SETGID: u32 = 0o2000;
 
+/// By these a caller who is not root may make what its user may not.
+const OVERRIDING: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::MKNOD);
+
 /// What a thread that answers requests knows of its own rights.
 #[derive(Debug)]
 pub(crate) struct Actor {
@@ -47,6 +51,7 @@ impl Actor {
             // A user namespace may not let groups be changed: then we have only those of its maker.
             actor.can_set_groups = false;
         }
+        give_up_quotas()?;
         actor.give_up_setid()?;
         Ok(actor)
     }
@@ -73,14 +78,23 @@ impl Actor {
         }
         let folder_group = caller.folder_group.map(Gid::from_raw);
         let made = self.as_caller(caller, folder_group.as_slice(), &mut make);
-        if !matches!(made, Err(Errno::ACCESS)) {
+        if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) {
             return made;
         }
-        // The kernel has found it right, by another of the caller's groups: one in an access list.
-        match groups_of(caller.pid) {
-            Some(groups) => self.as_caller(caller, &groups, &mut make),
-            None => made,
+        // The kernel has found it right, by another of the caller's groups (one in an access list), or by a capability.
+        let Some(groups) = groups_of(caller.pid) else { return made };
+        let made = self.as_caller(caller, &groups, &mut make);
+        let rights = rights_of(caller.pid).intersection(OVERRIDING);
+        if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) || rights.is_empty() {
+            return made;
         }
+        self.as_caller(caller, &groups, &mut || {
+            // Becoming another user has taken all of them away, for as long as it lasts.
+            let mut sets = capabilities(None)?;
+            sets.effective = sets.permitted.intersection(rights);
+            set_capabilities(None, sets)?;
+            make()
+        })
     }
 
     fn as_caller<T>(
@@ -162,11 +176,38 @@ impl Actor {
     }
 }
 
+/// Gives up `CAP_SYS_RESOURCE` for good: with it, writes would pass by the quotas of the source. The kernel goes by
+/// the thread that made a file's backing file, whoever writes to it.
+fn give_up_quotas() -> Result<(), Errno> {
+    let mut sets = capabilities(None)?;
+    if !sets.permitted.contains(CapabilitySet::SYS_RESOURCE) {
+        return Ok(());
+    }
+    sets.effective.remove(CapabilitySet::SYS_RESOURCE);
+    sets.permitted.remove(CapabilitySet::SYS_RESOURCE);
+    sets.inheritable.remove(CapabilitySet::SYS_RESOURCE);
+    set_capabilities(None, sets)
+}
+
 /// The supplementary groups of a thread that waits for our answer. A request names at most one of them.
 pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()
+}
+
+/// The capabilities of a thread that waits for our answer, if they count here: in a user namespace of its own anybody
+/// has all of them.
+fn rights_of(pid: u32) -> CapabilitySet {
+    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
+    let own = namespace("self");
+    if own.is_none() || namespace(&pid.to_string()) != own {
+        return CapabilitySet::empty();
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let bits = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = bits.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    CapabilitySet::from_bits_truncate(bits.unwrap_or(0))
 }
 
 /// The errno of an error that the system reported.
@@ -177,6 +218,16 @@ pub(crate) fn errno(error: &std::io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_answers_has_no_right_to_pass_by_quotas() {
+        let sets = std::thread::spawn(|| {
+            Actor::new().unwrap();
+            capabilities(None).unwrap()
+        });
+        let sets = sets.join().unwrap();
+        assert!(!(sets.effective | sets.permitted).contains(CapabilitySet::SYS_RESOURCE));
+    }
 
     #[test]
     fn the_groups_of_a_thread_are_those_that_it_has() {

@@ -3,8 +3,10 @@
 //! A folder of the view is **merged** of the folders with its path in the branches: its parts. A name
 //! leads to what the first part has under it.
 
+use std::collections::HashSet;
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -54,6 +56,8 @@ pub(crate) struct Merged {
     pub(crate) is_watched: bool,
     /// The names of all parts, if there are several and somebody has asked.
     index: RwLock<Built>,
+    /// Names that may lead elsewhere than the index says.
+    doubts: Mutex<HashSet<CString>>,
 }
 
 #[derive(Debug, Default)]
@@ -172,7 +176,7 @@ impl Branches {
 
 impl Merged {
     pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
-        Self { id, parts, is_watched, index: RwLock::default() }
+        Self { id, parts, is_watched, index: RwLock::default(), doubts: Mutex::default() }
     }
 
     /// The part of this branch.
@@ -183,6 +187,11 @@ impl Merged {
     /// Whether there are names of several branches to be merged.
     pub(crate) fn is_merged(&self) -> bool {
         self.parts.len() > 1
+    }
+
+    /// Names that have to be looked up again before the index is used.
+    pub(crate) fn doubts(&self) -> MutexGuard<'_, HashSet<CString>> {
+        lock(&self.doubts)
     }
 
     pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, Built> {

@@ -25,7 +25,7 @@ pub fn start(
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
 ) -> Result<(), Error> {
     if let Some(ready) = ready {
-        let log = log(&plan.log)?;
+        let log = log(&plan.log)?.of(&plan.target);
         return supervisor::run(&plan, &log, false, |report| {
             if matches!(report, Report::Ready) {
                 ready();
@@ -73,6 +73,7 @@ pub fn obey(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Er
         Order::Supervise(plan) => supervise(&plan, log, report),
         Order::Serve(service) => log(&service.plan.log).and_then(|log| {
             let supervisor = channel.try_clone().map_err(no_parent)?;
+            let log = log.of(&service.plan.target);
             worker::run(service, descriptors, &log, supervisor)
                 .inspect_err(|error| log.error(error))
         }),
@@ -85,7 +86,7 @@ fn supervise(
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
     report: impl Fn(Report),
 ) -> Result<(), Error> {
-    let log = log(&plan.log)?;
+    let log = log(&plan.log)?.of(&plan.target);
     supervisor::run(plan, &log, true, report).inspect_err(|error| log.error(error))
 }
 

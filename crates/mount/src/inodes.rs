@@ -251,6 +251,16 @@ impl Inodes {
         self.record(id.slot()).set_watched(watched);
     }
 
+    /// Whether somebody may change the file through a map, unseen.
+    pub(crate) fn is_mappable(&self, id: InodeId) -> bool {
+        self.record(id.slot()).is_mappable()
+    }
+
+    /// Somebody opens the file for reading and writing. A map may outlive that, and keeps the inode.
+    pub(crate) fn set_mappable(&self, id: InodeId) {
+        self.record(id.slot()).set_mappable();
+    }
+
     /// The fingerprint of the attributes that the kernel was told last.
     pub(crate) fn told(&self, id: InodeId) -> u64 {
         self.record(id.slot()).told()

@@ -1,7 +1,7 @@
 //! What the daemon has to say, to whoever writes it down.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,12 @@ impl Log {
     /// Lines go to `write`, each without an end of line.
     pub fn new(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self { write: Arc::new(write) }
+    }
+
+    /// Each line begins with the mount that it is about.
+    pub(crate) fn of(&self, target: &Path) -> Self {
+        let (write, target) = (Arc::clone(&self.write), target.display().to_string());
+        Self::new(move |level, line| write(level, &format!("{target}: {line}")))
     }
 
     pub(crate) fn error(&self, message: impl fmt::Display) {

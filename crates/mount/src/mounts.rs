@@ -46,6 +46,21 @@ pub(crate) fn is_whole(number: u64) -> bool {
     table.split(|&byte| byte == b'\n').any(whole)
 }
 
+/// Whether something is mounted upon a mount of ours.
+pub(crate) fn are_upon_ours() -> bool {
+    // What cannot be seen may be there.
+    fs::read("/proc/self/mountinfo").map_or(true, |table| is_upon_ours(&table))
+}
+
+fn is_upon_ours(table: &[u8]) -> bool {
+    let lines = || table.split(|&byte| byte == b'\n');
+    let number =
+        |line: &[u8], which| line.split(|&byte| byte == b' ').nth(which).map(<[u8]>::to_vec);
+    let is_ours = |line: &&[u8]| parse(line).is_some_and(|mounted| mounted.is_ours());
+    let ours: Vec<_> = lines().filter(is_ours).filter_map(|line| number(line, 0)).collect();
+    lines().filter_map(|line| number(line, 1)).any(|parent| ours.contains(&parent))
+}
+
 /// `ID PARENT DEVICE ROOT TARGET OPTIONS [FIELD…] - TYPE SOURCE …` (proc(5)).
 fn parse(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -87,6 +102,14 @@ mod tests {
         assert_eq!(mounted.target, Path::new(r"/a b\"));
         assert_eq!((mounted.device.as_str(), mounted.is_ours()), ("0:40", true));
         assert_eq!(parse(b"36 35 0:40 / /a rw"), None);
+    }
+
+    #[test]
+    fn a_mount_upon_ours_is_found() {
+        let ours = b"36 35 0:40 / /a rw,noatime - fuse.thruway /x rw\n".as_slice();
+        assert!(!is_upon_ours(ours));
+        assert!(!is_upon_ours(&[ours, b"37 35 0:41 / /b rw - tmpfs none rw\n"].concat()));
+        assert!(is_upon_ours(&[ours, b"37 36 0:41 / /a/b rw - tmpfs none rw\n"].concat()));
     }
 
     #[test]

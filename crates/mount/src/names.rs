@@ -1,7 +1,7 @@
-//! By which name each inode was last looked up.
+//! By which names each inode is known.
 //!
 //! Kept only where it is needed: for a policy that goes by paths, and where files cannot be opened by
-//! handle. A file with several names has the one that was used last.
+//! handle. Without a policy the name that was used last is enough.
 
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -13,16 +13,27 @@ use crate::inodes::{InodeId, lock};
 const SHARDS: usize = 16;
 /// Longest path in components: a loop in the table would never end.
 const DEPTH_MAX: usize = 2048;
+/// Most names of one inode. Where there are more, nobody can say that all are known.
+const NAMES_MAX: usize = 64;
 
-#[derive(Debug)]
-struct Name {
-    parent: InodeId,
-    name: Box<[u8]>,
+/// A name in a folder; an empty one for a file without a name that was made there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) parent: InodeId,
+    pub(crate) name: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// Of each inode the name that was used last.
+    last: IdMap<Name>,
+    /// The others, for those that have others.
+    others: IdMap<Vec<Name>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Names {
-    shards: Box<[Mutex<IdMap<Name>>]>,
+    shards: Box<[Mutex<Shard>]>,
 }
 
 impl Default for Names {
@@ -32,23 +43,50 @@ impl Default for Names {
 }
 
 impl Names {
-    pub(crate) fn remember(&self, id: InodeId, parent: InodeId, name: &[u8]) {
+    /// The inode has this name; if it `is_only`, no other.
+    pub(crate) fn remember(&self, id: InodeId, parent: InodeId, name: &[u8], is_only: bool) {
         let mut shard = lock(self.shard(id));
-        match shard.get_mut(&id.0) {
-            Some(known) if &*known.name == name => known.parent = parent,
-            _ => drop(shard.insert(id.0, Name { parent, name: name.into() })),
+        let shard = &mut *shard;
+        if is_only {
+            shard.others.remove(&id.0);
+        }
+        if let Some(last) = shard.last.get_mut(&id.0)
+            && (is_only || last.name.is_empty() || &*last.name == name && last.parent == parent)
+        {
+            last.parent = parent;
+            if &*last.name != name {
+                last.name = name.into();
+            }
+            return;
+        }
+        let name = Name { parent, name: name.into() };
+        let before = shard.last.insert(id.0, name.clone());
+        let Some(before) = before else { return };
+        let others = shard.others.entry(id.0).or_default();
+        others.retain(|other| *other != name);
+        if others.len() < NAMES_MAX {
+            others.push(before);
         }
     }
 
-    /// The folder and the name in it.
+    /// The folder and the name in it, the one that was used last.
     pub(crate) fn get(&self, id: InodeId) -> Option<(InodeId, CString)> {
         let shard = lock(self.shard(id));
-        let known = shard.get(&id.0)?;
+        let known = shard.last.get(&id.0)?;
         Some((known.parent, CString::new(&*known.name).ok()?))
     }
 
+    /// All names, if all are known and there are several.
+    pub(crate) fn several(&self, id: InodeId) -> Option<Vec<Name>> {
+        let shard = lock(self.shard(id));
+        let others = shard.others.get(&id.0)?;
+        Some(others.iter().chain(shard.last.get(&id.0)).cloned().collect())
+    }
+
     pub(crate) fn forget(&self, id: InodeId) {
-        lock(self.shard(id)).remove(&id.0);
+        let mut shard = lock(self.shard(id));
+        shard.last.remove(&id.0);
+        shard.others.remove(&id.0);
     }
 
     /// The path below the mount's root, without a slash at its start; empty for the root. `None` if
@@ -61,7 +99,7 @@ impl Names {
                 return None;
             }
             let shard = lock(self.shard(id));
-            let known = shard.get(&id.0)?;
+            let known = shard.last.get(&id.0)?;
             components.push(known.name.clone());
             id = known.parent;
         }
@@ -70,8 +108,15 @@ impl Names {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the number will do")]
-    fn shard(&self, id: InodeId) -> &Mutex<IdMap<Name>> {
+    fn shard(&self, id: InodeId) -> &Mutex<Shard> {
         &self.shards[id.0 as usize % SHARDS]
+    }
+}
+
+impl Name {
+    /// Whether nobody can say which other names there are, of so many.
+    pub(crate) fn are_too_many(names: &[Self]) -> bool {
+        names.len() > NAMES_MAX
     }
 }
 
@@ -82,10 +127,10 @@ mod tests {
     #[test]
     fn a_path_is_its_names_up_to_the_root() {
         let names = Names::default();
-        names.remember(InodeId(2), InodeId::ROOT, b"a");
-        names.remember(InodeId(3), InodeId(2), b"b");
+        names.remember(InodeId(2), InodeId::ROOT, b"a", true);
+        names.remember(InodeId(3), InodeId(2), b"b", true);
         assert_eq!(names.path(InodeId(3)), Some(b"a/b".to_vec()));
-        names.remember(InodeId(2), InodeId::ROOT, b"renamed");
+        names.remember(InodeId(2), InodeId::ROOT, b"renamed", true);
         assert_eq!(names.path(InodeId(3)), Some(b"renamed/b".to_vec()));
         assert_eq!(names.path(InodeId::ROOT), Some(Vec::new()));
         names.forget(InodeId(2));
@@ -95,8 +140,35 @@ mod tests {
     #[test]
     fn a_loop_has_an_end() {
         let names = Names::default();
-        names.remember(InodeId(2), InodeId(3), b"a");
-        names.remember(InodeId(3), InodeId(2), b"b");
+        names.remember(InodeId(2), InodeId(3), b"a", true);
+        names.remember(InodeId(3), InodeId(2), b"b", true);
         assert_eq!(names.path(InodeId(3)), None);
+    }
+
+    #[test]
+    fn a_file_has_all_its_names_until_it_is_seen_to_have_one() {
+        let (names, id) = (Names::default(), InodeId(2));
+        let known = || {
+            let several = names.several(id).unwrap_or_default();
+            let mut known: Vec<_> = several.into_iter().map(|name| name.name.to_vec()).collect();
+            known.sort();
+            known
+        };
+        names.remember(id, InodeId::ROOT, b"", true);
+        [b"a", b"b", b"a", b"c"]
+            .iter()
+            .for_each(|name| names.remember(id, InodeId::ROOT, *name, false));
+        assert_eq!(known(), [b"a", b"b", b"c"]);
+        names.remember(id, InodeId::ROOT, b"d", true);
+        assert_eq!((known().len(), names.path(id)), (0, Some(b"d".to_vec())));
+    }
+
+    #[test]
+    fn of_too_many_names_not_all_are_known() {
+        let (names, id) = (Names::default(), InodeId(2));
+        for name in 0..=NAMES_MAX as u8 {
+            names.remember(id, InodeId::ROOT, &[name + 1], false);
+        }
+        assert!(Name::are_too_many(&names.several(id).unwrap()));
     }
 }

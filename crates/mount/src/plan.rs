@@ -58,6 +58,19 @@ impl AccessTimes {
     }
 }
 
+/// How changes are noticed that are made in the sources, behind the mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Changes {
+    /// The kernel keeps names and attributes, and is told of each change before the program that made it goes on.
+    /// Where that cannot be had it is [`Asked`](Self::Asked).
+    Told,
+    /// The kernel keeps nothing: each look-up asks.
+    Asked,
+    /// Not at all: the kernel keeps names and attributes as long as it may.
+    Ignored,
+}
+
 /// How requests come from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -105,6 +118,8 @@ pub struct Plan {
     pub shared_locks: bool,
     /// Who may do what.
     pub policy: Option<PolicyFile>,
+    /// How changes behind the mount are noticed.
+    pub changes: Changes,
     /// How long the kernel keeps names.
     pub entry_timeout: Duration,
     /// How long the kernel keeps attributes.
@@ -174,6 +189,7 @@ pub(crate) mod tests {
             xattr: true,
             shared_locks: false,
             policy: None,
+            changes: Changes::Told,
             entry_timeout: Duration::from_secs(1),
             attribute_timeout: Duration::from_secs(1),
             log: LogTarget::Stderr,

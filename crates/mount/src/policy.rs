@@ -60,20 +60,20 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a rule says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// What a rule says; the later, the less is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
     /// Nothing is in the way.
     Allow,
+    /// Its data goes through the daemon, and each read is judged again.
+    DaemonIo,
+    /// It can be read, and not changed: `EROFS`.
+    ReadOnly,
     /// It is refused: `EACCES`.
     Deny,
     /// It is as if it were not there: `ENOENT`.
     Hide,
-    /// It can be read, and not changed: `EROFS`.
-    ReadOnly,
-    /// Its data goes through the daemon, and each read is judged again.
-    DaemonIo,
 }
 
 /// What somebody wants to do with a file.
@@ -81,6 +81,18 @@ pub(crate) enum Verdict {
 pub(crate) struct Access {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
+}
+
+impl Access {
+    /// What is judged one after the other: what both reads and writes has to be allowed both.
+    pub(crate) fn parts(self, are_told_apart: bool) -> impl Iterator<Item = Self> {
+        let is_both = are_told_apart && self.reads && self.writes;
+        let parts = match is_both {
+            true => [Some(Self { writes: false, ..self }), Some(Self { reads: false, ..self })],
+            false => [Some(self), None],
+        };
+        parts.into_iter().flatten()
+    }
 }
 
 /// A question to the policy.
@@ -182,14 +194,73 @@ impl Policy {
         self.rules.iter().find(fits).is_some_and(|rule| rule.verdict == Verdict::Hide)
     }
 
-    /// Whether the path of something below the folder matters to a rule that is not about the folder
-    /// itself: such a folder cannot be renamed with all that is in it.
-    pub(crate) fn looks_below(&self, folder: &[u8]) -> bool {
-        let restricts = |rule: &&Rule| rule.verdict != Verdict::Allow;
-        self.rules
-            .iter()
-            .filter(restricts)
-            .any(|rule| rule.paths.as_ref().is_some_and(|paths| paths.looks_below(folder)))
+    /// Whether what has the path `old` may get the path `new` without being judged otherwise than
+    /// before: itself and, whatever it holds, all that is below it.
+    pub(crate) fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
+        self.globs().all(|globs| globs.standing(old) == globs.standing(new))
+    }
+
+    /// Whether a file is judged alike at both paths, by everyone's rules and whatever is in it.
+    pub(crate) fn is_same_for_file(&self, old: &[u8], new: &[u8]) -> bool {
+        self.globs().all(|globs| globs.fit(old) == globs.fit(new))
+    }
+
+    /// Whether a file at `new` is refused whatever it is refused at `old`, to everyone.
+    pub(crate) fn is_stricter(&self, old: &[u8], new: &[u8]) -> bool {
+        // From the last rule to the first, so that the strictest verdict behind each is known.
+        let mut strictest_behind = Verdict::Allow;
+        self.rules.iter().rev().all(|rule| {
+            let (was, is) = (rule.fits_path(old), rule.fits_path(new));
+            let is_well = match (was, is) {
+                // A rule less: what is behind it decides instead.
+                (true, false) => rule.verdict == Verdict::Allow,
+                // A rule more: it decides instead of what is behind it.
+                (false, true) => rule.verdict >= strictest_behind,
+                _ => true,
+            };
+            if was || is {
+                strictest_behind = strictest_behind.max(rule.verdict);
+            }
+            is_well
+        })
+    }
+
+    /// Whether the caller may be refused something at the path, whatever a file there holds. The
+    /// question's access does not matter.
+    pub(crate) fn may_refuse(&self, question: &Question<'_>, evidence: &impl Evidence) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.fits_caller(question)) {
+            let group = rule.fits_groups(question.gid, evidence);
+            if group == Ok(false) {
+                continue;
+            }
+            let is_certain = group.is_ok() && rule.access.is_none() && !rule.is_of_files();
+            match rule.verdict {
+                Verdict::Allow | Verdict::DaemonIo if is_certain => return false,
+                Verdict::Allow | Verdict::DaemonIo => {}
+                Verdict::ReadOnly | Verdict::Deny | Verdict::Hide => return true,
+            }
+        }
+        false
+    }
+
+    /// Whether reading might be allowed with other data in the file.
+    pub(crate) fn could_allow(&self, question: &Question<'_>, evidence: &impl Evidence) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.fits_question(question)) {
+            let refuses = matches!(rule.verdict, Verdict::Deny | Verdict::Hide);
+            let fits = match rule.fits_groups(question.gid, evidence) {
+                Ok(fits) => fits,
+                Err(_) => refuses,
+            };
+            if fits && !(refuses && rule.is_of_files()) {
+                return !refuses;
+            }
+        }
+        true
+    }
+
+    /// Whether reading and writing are judged by different rules.
+    pub(crate) fn tells_accesses(&self) -> bool {
+        self.rules.iter().any(|rule| rule.access.is_some())
     }
 
     /// Whether contents are read before an open is answered, which may take long.
@@ -200,6 +271,10 @@ impl Policy {
     pub(crate) fn len(&self) -> usize {
         self.rules.len()
     }
+
+    fn globs(&self) -> impl Iterator<Item = &Globs> {
+        self.rules.iter().filter_map(|rule| rule.paths.as_ref())
+    }
 }
 
 impl Rule {
@@ -209,8 +284,12 @@ impl Rule {
             Some(AccessKind::Read) => question.access.reads,
             Some(AccessKind::Write) => question.access.writes,
         };
-        access
-            && self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
+        access && self.fits_caller(question)
+    }
+
+    /// The path, and the user as far as its number goes.
+    fn fits_caller(&self, question: &Question<'_>) -> bool {
+        self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
             && self.fits_path(question.path)
     }
 
@@ -238,8 +317,12 @@ impl Rule {
 
     fn is_of_paths_alone(&self) -> bool {
         let of_caller = self.uids.is_some() || self.gids.is_some() || self.access.is_some();
-        let of_file = self.larger_than.is_some() || self.smaller_than.is_some();
-        !of_caller && !of_file && self.content.is_none()
+        !of_caller && !self.is_of_files()
+    }
+
+    /// Whether it asks for what changes with a file's data.
+    fn is_of_files(&self) -> bool {
+        self.larger_than.is_some() || self.smaller_than.is_some() || self.content.is_some()
     }
 }
 

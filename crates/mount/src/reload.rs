@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_process};
+use rustix::process::Signal;
 
+use crate::daemon::Daemon;
 use crate::{Error, mounts, status};
 
 /// Has the mount at `target` read its policy again; its log says how that went.
@@ -17,7 +18,6 @@ pub fn read_policy_again(target: &Path) -> Result<(), Error> {
     let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
         return Err(status::not_ours(target));
     };
-    let daemon = status::daemon(&mounted.device).map_err(failed)?;
-    let daemon = daemon.ok_or_else(|| failed(Errno::SRCH.into()))?;
-    kill_process(daemon, Signal::HUP).map_err(|errno| failed(errno.into()))
+    let daemon = Daemon::of(&mounted.device).ok_or_else(|| failed(Errno::SRCH.into()))?;
+    daemon.signal(Signal::HUP).map_err(|errno| failed(errno.into()))
 }

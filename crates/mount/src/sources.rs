@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat, readlink};
 use rustix::io::Errno;
 use thruway_sys::mount_copy;
 
@@ -14,6 +14,17 @@ use crate::{Error, Plan};
 
 /// Most sources of one view.
 const SOURCES_MAX: usize = 10_000;
+
+/// File systems without data of their own, by the kernel's numbers for them (linux/magic.h).
+const MADE_UP: [(u32, &str); 7] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0x0027_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+];
 
 /// Opens all of them.
 pub(crate) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
@@ -30,6 +41,7 @@ fn open_one(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, source, flags, Mode::empty()).map_err(failed)?;
+    refuse_made_up(source, &folder)?;
     if let Some(times) = plan.access_times {
         // The kernel goes by the mount through which a backing file was opened.
         return mount_copy::copy(folder.as_fd(), Some(times.flags())).map_err(|cause| {
@@ -45,6 +57,18 @@ fn open_one(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
         Error::new("cannot mount below its own source", &plan.target, cause)
             .with_hint("that needs root and Linux 5.12; mount it elsewhere")
     })
+}
+
+/// Files that the kernel makes up as they are read say that they are empty, so nobody would see what is in them;
+/// and what some of them do when they are opened is meant for whoever opens them, not for us.
+fn refuse_made_up(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
+    let kind = fstatfs(folder).map(|stat| stat.f_type).unwrap_or_default();
+    let made_up = MADE_UP.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));
+    let Some((_, name)) = made_up else { return Ok(()) };
+    let error = Error::plain(format_args!("cannot mount {}: it is {name}", source.display()));
+    Err(error.with_hint(
+        "the kernel makes up such files as they are read; mount --bind shows them elsewhere",
+    ))
 }
 
 fn is_below(target: &Path, folder: &OwnedFd) -> Result<bool, Errno> {

@@ -8,11 +8,14 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::{Pid, geteuid};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use thruway_sys::peer;
 
 use crate::{Error, mounts};
+
+/// Where to look for the mount that was meant.
+pub(crate) const LIST_HINT: &str = "thruway mount status lists them";
 
 /// How long a daemon may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -28,6 +31,8 @@ pub struct Status {
     pub sources: Vec<String>,
     /// The number of the process that keeps the mount alive; signals go there.
     pub process: Option<i32>,
+    /// That process has died, and `process` is the worker: it goes on, and nobody would follow it.
+    pub is_orphaned: bool,
     /// `live` or `frozen`.
     pub mode: crate::Mode,
     /// How requests arrive.
@@ -40,6 +45,8 @@ pub struct Status {
     pub protocol: String,
     /// Workers that were started after one had died.
     pub restarts: u64,
+    /// How changes behind the mount are noticed.
+    pub changes: crate::Changes,
     /// Folders in which we are told what others change; `None` if the system tells us nothing.
     pub watched_folders: Option<u64>,
     /// Folders of a view of several sources that are known.
@@ -50,12 +57,22 @@ pub struct Status {
     pub rules: Option<usize>,
     /// Sources that could not be read, and why.
     pub failed_sources: BTreeMap<String, String>,
+    /// Requests that a source could not answer since the mount was made, by its error: a disk that fails.
+    pub source_errors: BTreeMap<String, u64>,
     /// Inodes that the kernel knows.
     pub inodes: u64,
     /// What was counted since the mount was made.
     pub counts: BTreeMap<String, u64>,
     /// Requests by operation since the mount was made.
     pub requests: BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// Whether all is as it should be.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        !self.is_orphaned && self.failed_sources.is_empty() && self.source_errors.is_empty()
+    }
 }
 
 /// One mount and what its daemon says; `Err` is why it says nothing.
@@ -89,8 +106,7 @@ pub fn status(target: Option<&Path>) -> Result<Vec<Answered>, Error> {
 }
 
 pub(crate) fn not_ours(target: &Path) -> Error {
-    Error::plain(format_args!("{} is no thruway mount", target.display()))
-        .with_hint("thruway mount status lists them")
+    Error::plain(format_args!("{} is no thruway mount", target.display())).with_hint(LIST_HINT)
 }
 
 /// The name of the socket of the mount with this device number, in the abstract namespace.
@@ -98,12 +114,11 @@ pub(crate) fn socket_name(mount_device: &str) -> String {
     format!("thruway-mount-{mount_device}")
 }
 
-/// The process that keeps the mount alive, whether it answers or not; `None` if this process cannot
-/// see it.
-pub(crate) fn daemon(mount_device: &str) -> io::Result<Option<Pid>> {
+/// The number of the process that began to keep the mount alive, whether it answers or not; `None` if this process
+/// cannot see it. It may have died since.
+pub(crate) fn listener(mount_device: &str) -> io::Result<Option<i32>> {
     // The kernel notes who listens, and that is not the worker.
-    let listener = peer::of(connect(mount_device)?.as_fd())?;
-    Ok(listener.pid.and_then(Pid::from_raw))
+    Ok(peer::of(connect(mount_device)?.as_fd())?.pid)
 }
 
 fn connect(mount_device: &str) -> io::Result<UnixStream> {

@@ -1,21 +1,21 @@
 //! Taking a mount away.
 
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::Signal;
 
+use crate::daemon::Daemon;
 use crate::proc_path::ProcPath;
 use crate::{Error, attach, mounts, status};
 
-/// How long a daemon may take to end. One that is told to has its worker killed after some seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to end. One that is told to has its worker killed after less than a second.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a mount is taken away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,44 +39,27 @@ pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
         return Err(status::not_ours(target));
     };
     // Asked before the mount is gone: its number is given to the next one.
-    let daemon = Daemon::of(&mounted);
+    let daemon = Daemon::of(&mounted.device);
     match manner {
         Manner::Lazy => return attach::detach(target, true),
         Manner::Orderly => attach::detach(target, false)?,
         Manner::Forced => attach::detach_by_force(target)?,
     }
-    let ended = daemon.map_or(Ok(()), |daemon| daemon.end(manner == Manner::Forced));
+    let ended = daemon.map_or(Ok(()), |daemon| end(&daemon, manner == Manner::Forced));
     ended.map_err(|errno| Error::new("cannot end the daemon of", target, errno))
 }
 
-/// The process that keeps a mount alive.
-struct Daemon {
-    pid: Pid,
-    process: OwnedFd,
-}
-
-impl Daemon {
-    /// `None` if it has died or cannot be seen from here.
-    fn of(mounted: &mounts::Mounted) -> Option<Self> {
-        let pid = status::daemon(&mounted.device).ok().flatten()?;
-        Some(Self { pid, process: pidfd_open(pid, PidfdFlags::empty()).ok()? })
+/// Waits for the daemon's end, which frees the sources. It ends by itself when the mount is gone. One that hangs, or is
+/// stopped, has nothing to do any more, and is ended.
+fn end(daemon: &Daemon, is_forced: bool) -> Result<(), Errno> {
+    if is_forced {
+        daemon.signal(Signal::TERM)?;
     }
-
-    /// Waits for its end, which frees the sources. It ends by itself when the mount is gone, unless its
-    /// worker hangs.
-    fn end(&self, is_forced: bool) -> Result<(), Errno> {
-        if is_forced {
-            match kill_process(self.pid, Signal::TERM) {
-                Ok(()) | Err(Errno::SRCH) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        let patience = Timespec::try_from(PATIENCE).ok();
-        match poll(&mut [PollFd::new(&self.process, PollFlags::IN)], patience.as_ref())? {
-            0 if is_forced => Err(Errno::TIMEDOUT),
-            _ => Ok(()),
-        }
+    if daemon.ends_within(PATIENCE)? {
+        return Ok(());
     }
+    daemon.kill()?;
+    if daemon.ends_within(PATIENCE)? { Ok(()) } else { Err(Errno::TIMEDOUT) }
 }
 
 /// The target as the kernel's table of mounts has it: absolute and without symbolic links. It works
@@ -85,15 +68,28 @@ impl Daemon {
 /// # Errors
 /// There is no such folder.
 pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
-    let failed = |errno| {
+    resolve(target).map_err(|errno| {
+        let error = Error::new("cannot open", target, errno);
+        if errno == Errno::NOENT { error.with_hint(status::LIST_HINT) } else { error }
+    })
+}
+
+/// The same for a mount that is to be made.
+///
+/// # Errors
+/// There is no such folder.
+pub fn resolve_new_target(target: &Path) -> Result<PathBuf, Error> {
+    resolve(target).map_err(|errno| {
         let error = Error::new("cannot open", target, errno);
         match errno {
             Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
             _ => error,
         }
-    };
-    let folder =
-        openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
-    let path = readlink(ProcPath::new(folder.as_fd()).as_c_str(), Vec::new()).map_err(failed)?;
+    })
+}
+
+fn resolve(target: &Path) -> Result<PathBuf, Errno> {
+    let folder = openat(CWD, target, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let path = readlink(ProcPath::new(folder.as_fd()).as_c_str(), Vec::new())?;
     Ok(OsString::from_vec(path.into_bytes()).into())
 }

@@ -3,7 +3,8 @@
 //! A file a group of operations: [`lookup`] finds inodes, [`attributes`] reads and changes them,
 //! [`creation`] and [`names`] make, move and remove names, [`listing`] reads folders, [`open`] decides
 //! how a file's data moves, [`data`] moves it where the kernel cannot, [`extended`] is extended
-//! attributes, [`freshness`] says what the kernel may keep and tells it what others change.
+//! attributes, [`freshness`] says what the kernel may keep and tells it what others change. [`judging`]
+//! asks the policy, and [`moves`] knows by which names.
 
 mod attributes;
 mod creation;
@@ -16,6 +17,7 @@ mod listing;
 mod locking;
 mod lookup;
 mod merging;
+mod moves;
 mod names;
 mod open;
 mod report;
@@ -27,6 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::process::{Pid, getppid};
 use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Notification, Operation, Request};
 
@@ -39,7 +42,7 @@ use crate::locks::Locks;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::pins::Pins;
-use crate::plan::CreatePolicy;
+use crate::plan::{Changes, CreatePolicy};
 use crate::reply::Replier;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
@@ -74,6 +77,8 @@ pub(crate) struct Behaviour {
     /// POSIX locks are set on the backing files.
     pub(crate) shared_locks: bool,
     pub(crate) timeouts: Timeouts,
+    /// How changes behind the mount are noticed.
+    pub(crate) changes: Changes,
     /// Which source gets what is made.
     pub(crate) create: CreatePolicy,
 }
@@ -107,11 +112,20 @@ pub(crate) struct View {
     locks: Locks,
     /// Tells us what others change, if the system lets it.
     watch: Option<Watch>,
+    /// The process that started this one.
+    supervisor: Option<Pid>,
+    /// Requests that a source could not answer.
+    source_errors: Refusals,
     /// Knows who may do what, if not everyone may do everything.
     judge: Option<Judge>,
+    moves: moves::Moves,
 }
 
-/// Why the kernel would not take backing files, and how often.
+/// Errors of a source that fails: of its disk, its device, or whoever serves it.
+const FAILING: [Errno; 5] =
+    [Errno::IO, Errno::UCLEAN, Errno::NOTCONN, Errno::CONNABORTED, Errno::SHUTDOWN];
+
+/// Why the kernel would not take backing files, or a source not answer, and how often.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: Mutex<BTreeMap<i32, u64>>,
@@ -158,15 +172,15 @@ impl View {
             refusals: Refusals::default(),
             locks: Locks::default(),
             watch: None,
+            supervisor: getppid(),
+            source_errors: Refusals::default(),
             judge,
+            moves: moves::Moves::default(),
         };
         let volume = view.intern_root()?;
         let needs_names = !volume.has_handles || view.branches.is_some() || view.judge.is_some();
         view.names = needs_names.then(Names::default);
-        if !view.behaviour.frozen {
-            view.watch = Watch::new().ok();
-            view.watch_whole_sources();
-        }
+        view.choose_changes();
         if view.passes_through
             && let Err(errno) = view.may_pass_through()
         {
@@ -238,7 +252,24 @@ impl View {
         answer: &mut Answer,
     ) -> Outcome {
         answer.clear();
-        let outcome = match request.operation {
+        let outcome = self.serve_now(actor, replier, request, answer);
+        outcome.unwrap_or_else(|errno| {
+            if FAILING.contains(&errno) {
+                self.source_errors.note(errno);
+            }
+            answer.fail(errno.raw_os_error());
+            Outcome::Answered
+        })
+    }
+
+    fn serve_now(
+        &self,
+        actor: &mut Actor,
+        replier: &Arc<dyn Replier>,
+        request: &Request<'_>,
+        answer: &mut Answer,
+    ) -> Result<Outcome, Errno> {
+        match request.operation {
             Operation::Forget { lookups } => {
                 self.forget(InodeId(request.inode), lookups);
                 Ok(Outcome::Silent)
@@ -253,11 +284,7 @@ impl View {
             }
             Operation::SetLock { with, wait } => self.set_lock(request, &with, wait, replier),
             _ => self.answer(actor, request, answer).map(|()| Outcome::Answered),
-        };
-        outcome.unwrap_or_else(|errno| {
-            answer.fail(errno.raw_os_error());
-            Outcome::Answered
-        })
+        }
     }
 
     fn answer(
@@ -270,10 +297,12 @@ impl View {
             // The kernel has refused it, unless root has made the mount writable behind our back.
             return Err(Errno::ROFS);
         }
+        self.catch_up();
+        let _held = self.hold_names(&request.operation);
         self.judge_request(request)?;
         let inode = InodeId(request.inode);
         match request.operation {
-            Operation::Lookup { name } => self.lookup(inode, name, answer),
+            Operation::Lookup { name } => self.lookup(&request.caller, inode, name, answer),
             Operation::GetAttr(_) => self.get_attributes(inode, answer),
             Operation::Statx(_) => self.get_extended_attributes(inode, answer),
             Operation::SetAttr(with) => self.set_attributes(actor, request, &with, answer),

@@ -25,7 +25,7 @@ use crate::row::{self, Place};
 use crate::supervisor::GRACE;
 use crate::view::{Behaviour, Judge, Timeouts, View};
 use crate::work::{Escort, Work};
-use crate::{Error, Log, Mode, Plan, Transport, attach, limits, ring, status};
+use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, ring, status, watch};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -222,13 +222,29 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
             aging.age();
         }
     });
-    let telling = Arc::clone(view);
-    thread::spawn(move || telling.watch().map(|watch| watch.run(|change| telling.tell(change))));
+    start_telling(view);
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
         let (view, plan) = (Arc::clone(view), service.plan.clone());
         thread::spawn(move || status::serve(&listener, || view.status(&plan)));
+    }
+}
+
+/// Two threads for each processor, if changes are told at once: the kernel may hold one up for a lock.
+fn start_telling(view: &Arc<View>) {
+    if view.changes() != Changes::Told {
+        let view = Arc::clone(view);
+        thread::spawn(move || view.watch().map(|watch| watch.run_late(|change| view.tell(change))));
+        return;
+    }
+    for processor in watch::processors().flat_map(|processor| [processor; 2]) {
+        let view = Arc::clone(view);
+        thread::spawn(move || {
+            // Elsewhere, or later than others, it tells the same changes.
+            let _ = watch::stay_first_on(processor);
+            view.watch().map(|watch| watch.run(|change| view.tell(change)))
+        });
     }
 }
 
@@ -314,11 +330,12 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::ASYNC_DIO
         | feature::PARALLEL_DIROPS
         | feature::POSIX_ACL
-        | feature::CACHE_SYMLINKS
         | feature::NO_OPENDIR_SUPPORT
         | feature::SETXATTR_EXT
         | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
+    // Kept targets would be told to those, too, to whom the policy refuses them.
+    let both = if plan.policy.is_none() { both | feature::CACHE_SYMLINKS } else { both };
     let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
     let over_ring = plan.transport == Transport::IoUring && fuse_ring::is_available();
     let both = if over_ring { both | feature::OVER_IO_URING } else { both };
@@ -329,7 +346,7 @@ fn wanted(plan: &Plan) -> u64 {
                 | feature::AUTO_INVAL_DATA
                 | feature::HANDLE_KILLPRIV_V2
                 | feature::CREATE_SUPP_GROUP
-                | feature::DIRECT_IO_ALLOW_MMAP
+                | if plan.policy.is_none() { feature::DIRECT_IO_ALLOW_MMAP } else { 0 }
                 | if plan.passthrough { feature::PASSTHROUGH } else { 0 }
         }
     }
@@ -340,6 +357,7 @@ fn behaviour(plan: &Plan) -> Behaviour {
         frozen: plan.mode == Mode::Frozen,
         xattr: plan.xattr,
         shared_locks: plan.shared_locks,
+        changes: plan.changes,
         create: plan.create,
         timeouts: Timeouts { entry: plan.entry_timeout, attributes: plan.attribute_timeout },
     }

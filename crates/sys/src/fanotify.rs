@@ -42,6 +42,8 @@ pub enum Told<'a> {
         pid: i32,
         /// What it was.
         what: What,
+        /// It happened to a folder.
+        is_folder: bool,
         /// The folder's file system.
         system: SystemId,
         /// The folder.
@@ -54,8 +56,10 @@ pub enum Told<'a> {
 /// What was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The name leads elsewhere now: made, removed, moved here or away.
-    Name,
+    /// The name leads elsewhere now: made, or moved here.
+    Came,
+    /// The name is gone: removed, or moved away. If both, it may be there.
+    Went,
     /// What the name leads to was changed: its attributes, or its data by somebody who has closed
     /// it.
     File,
@@ -193,6 +197,7 @@ fn parse(event: &[u8]) -> Option<Told<'_>> {
     if mask & libc::FAN_Q_OVERFLOW != 0 {
         return Some(Told::Overflow);
     }
+    let is_folder = mask & libc::FAN_ONDIR != 0;
     let pid = i32::from_ne_bytes(number(event, 20)?);
     let mut records = event.get(EVENT_BYTES..)?;
     loop {
@@ -209,13 +214,15 @@ fn parse(event: &[u8]) -> Option<Told<'_>> {
         let (handle, name) = handle.get(HANDLE_BYTES..)?.split_at_checked(bytes)?;
         let name = name.split(|&byte| byte == 0).next()?;
         let folder = FileHandle::from_parts(kind, handle)?;
-        return Some(Told::Change { pid, what: what(mask), system, folder, name });
+        return Some(Told::Change { pid, what: what(mask), is_folder, system, folder, name });
     }
 }
 
 fn what(mask: u64) -> What {
-    let names = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
-    if mask & names == 0 { What::File } else { What::Name }
+    if mask & (libc::FAN_DELETE | libc::FAN_MOVED_FROM) != 0 {
+        return What::Went;
+    }
+    if mask & (libc::FAN_CREATE | libc::FAN_MOVED_TO) != 0 { What::Came } else { What::File }
 }
 
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
@@ -247,12 +254,12 @@ mod tests {
         let own_folder = FileHandle::of(base.as_fd(), c"").unwrap();
         let mut names = 0;
         for event in events {
-            let Told::Change { pid, what, system, folder, name } = event else {
+            let Told::Change { pid, what, system, folder, name, .. } = event else {
                 panic!("{event:?}")
             };
             assert_eq!(system, system_id(base.as_fd()).unwrap());
             assert_eq!((pid, folder, name), (own, own_folder, b"name".as_slice()));
-            names += usize::from(what == What::Name);
+            names += usize::from(what != What::File);
         }
         assert!(names >= 1);
         watcher.unwatch(base.as_fd()).unwrap();

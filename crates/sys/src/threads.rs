@@ -29,6 +29,20 @@ pub fn set_idle_policy(thread: Pid, is_idle: bool) -> io::Result<()> {
     }
 }
 
+/// Gives the calling thread the lowest priority of `SCHED_FIFO`: woken on its processor, it runs before the program
+/// there goes on.
+///
+/// # Errors
+/// It needs `CAP_SYS_NICE`, and a cgroup that may have such threads.
+pub fn set_fifo_policy() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters outlive the call, which keeps nothing of them.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Whether the calling thread has the usual policy, `SCHED_OTHER`.
 #[must_use]
 pub fn has_usual_policy() -> bool {
@@ -52,6 +66,15 @@ mod tests {
             io::Result::Ok((aside, set_idle_policy(own, false).is_err() || has_usual_policy()))
         });
         assert_eq!(policies.join().unwrap().unwrap(), (false, true));
+    }
+
+    #[test]
+    fn the_first_policy_is_not_the_usual_one() {
+        let usual = std::thread::spawn(|| set_fifo_policy().map(|()| has_usual_policy()));
+        match usual.join().unwrap() {
+            Ok(usual) => assert!(!usual),
+            Err(error) => thruway_testing::skipped(error),
+        }
     }
 
     #[test]

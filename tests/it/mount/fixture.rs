@@ -32,11 +32,21 @@ impl Mounted {
         arguments: &[&str],
         fill: impl FnOnce(&Self),
     ) -> Option<Self> {
+        Self::with_sources_in(None, sources, arguments, fill)
+    }
+
+    /// The same, in a new folder of this one instead of where temporary files usually are.
+    pub(super) fn with_sources_in(
+        place: Option<&Path>,
+        sources: &'static [&'static str],
+        arguments: &[&str],
+        fill: impl FnOnce(&Self),
+    ) -> Option<Self> {
         if let Err(error) = File::options().read(true).write(true).open("/dev/fuse") {
             skipped(format_args!("/dev/fuse: {error}"));
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
+        let folder = place.map_or_else(tempfile::tempdir, tempfile::tempdir_in).unwrap();
         for name in sources.iter().chain(&["target"]) {
             fs::create_dir(folder.path().join(name)).unwrap();
         }

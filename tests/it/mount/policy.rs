@@ -5,6 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::fixture::{Mounted, wait_until};
 use crate::{run, stderr};
@@ -16,31 +20,72 @@ const XDEV: Option<i32> = Some(18);
 const BUSY: Option<i32> = Some(16);
 
 /// A mount with these rules.
-fn ruled(rules: &str, fill: impl FnOnce(&Mounted)) -> Option<Mounted> {
+pub(super) fn ruled(rules: &str, fill: impl FnOnce(&Mounted)) -> Option<Mounted> {
+    ruled_with(&[], rules, fill)
+}
+
+/// A mount with these rules and options, which other users may enter.
+pub(super) fn ruled_with(
+    options: &[&str],
+    rules: &str,
+    fill: impl FnOnce(&Mounted),
+) -> Option<Mounted> {
+    mount_ruled(None, options, rules, fill)
+}
+
+/// A mount with these rules in a new folder of this one.
+pub(super) fn ruled_in(
+    place: Option<&Path>,
+    rules: &str,
+    fill: impl FnOnce(&Mounted),
+) -> Option<Mounted> {
+    mount_ruled(place, &[], rules, fill)
+}
+
+fn mount_ruled(
+    place: Option<&Path>,
+    options: &[&str],
+    rules: &str,
+    fill: impl FnOnce(&Mounted),
+) -> Option<Mounted> {
     let beside = tempfile::NamedTempFile::new().unwrap();
     fs::write(beside.path(), rules).unwrap();
     let path = beside.path().to_str().unwrap().to_owned();
-    let options = ["--allow-other", "--policy", &path];
-    let mounted = Mounted::with_sources(&["source"], &options, fill)?;
-    fs::set_permissions(mounted.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    Some(mounted)
+    let options = [options, &["--allow-other", "--policy", &path]].concat();
+    let open = |mounted: &Mounted| {
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(mounted.folder.path(), mode).unwrap();
+        fill(mounted);
+    };
+    Mounted::with_sources_in(place, &["source"], &options, open)
 }
 
-fn write(mounted: &Mounted, name: &str, text: &str) {
+pub(super) fn write(mounted: &Mounted, name: &str, text: &str) {
     let path = mounted.source(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
 
-fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {
+pub(super) fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {
     result.unwrap_err().raw_os_error()
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(super) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     names
+}
+
+/// Runs it in a thread of this user, who is in no other group.
+pub(super) fn as_user<T: Send>(user: u32, run: impl FnOnce() -> T + Send) -> T {
+    let become_user = move || {
+        set_thread_groups(&[]).unwrap();
+        set_thread_res_gid(None, Gid::from_raw(user), None).unwrap();
+        set_thread_res_uid(None, Uid::from_raw(user), None).unwrap();
+        run()
+    };
+    thread::scope(|scope| scope.spawn(become_user).join().unwrap())
 }
 
 #[test]

@@ -37,6 +37,8 @@ const CHECKED: u64 = 1 << 3;
 const WATCHED: u64 = 1 << 4;
 /// A folder that cannot be watched.
 const UNWATCHABLE: u64 = 1 << 5;
+/// A file that was open for reading and writing, and so may be changed through a map.
+const MAPPABLE: u64 = 1 << 6;
 
 /// Which file the kernel moves data to and from, and how many users have it open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -195,6 +197,14 @@ impl<'a> Record<'a> {
 
     pub(super) fn set_checked(&self) {
         self.words[STATE].fetch_or(CHECKED, Release);
+    }
+
+    pub(super) fn is_mappable(&self) -> bool {
+        self.state() & MAPPABLE != 0
+    }
+
+    pub(super) fn set_mappable(&self) {
+        self.words[STATE].fetch_or(MAPPABLE, Release);
     }
 
     pub(super) fn watched(&self) -> Watched {

@@ -10,77 +10,154 @@ use regex::bytes::{Regex, RegexBuilder};
 #[derive(Debug)]
 pub(super) struct Globs {
     regex: Regex,
-    /// Of each pattern that starts at the root: what it begins with up to its first wildcard, in whole
-    /// components.
-    beginnings: Vec<Vec<u8>>,
+    patterns: Vec<Vec<Component>>,
+}
+
+/// What a pattern says between two slashes.
+#[derive(Debug)]
+enum Component {
+    /// `**`: any number of folders.
+    Folders,
+    /// One name.
+    Name(Regex),
+}
+
+/// How far along the patterns a path has come. What is below two paths with the same standing fits
+/// below both or below neither.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// A pattern fits the path, and so all that is below it.
+    Fits,
+    /// For each pattern, how many of its components may have been met.
+    Met(Vec<Vec<usize>>),
 }
 
 impl Globs {
     /// Reads patterns.
     pub(super) fn new<'a>(patterns: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let mut alternatives = Vec::new();
-        let mut beginnings = Vec::new();
+        let mut all = Vec::new();
         for pattern in patterns {
-            let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
-            let from_root = pattern.contains('/');
-            let pattern = pattern.strip_prefix('/').unwrap_or(pattern);
-            if pattern.is_empty() {
-                return Err("an empty pattern fits nothing; write * for everything".into());
-            }
-            if from_root {
-                beginnings.push(beginning(pattern));
-            }
-            let anywhere = if from_root { "" } else { "(?:.*/)?" };
-            alternatives.push(format!("{anywhere}{}", translated(pattern)?));
+            let components = components(pattern)?;
+            alternatives.push(alternative(&components)?);
+            all.push(components.iter().map(|text| component(text)).collect::<Result<_, _>>()?);
         }
-        let all = format!("^(?:{})(?:/.*)?$", alternatives.join("|"));
-        let mut builder = RegexBuilder::new(&all);
-        let regex = builder.unicode(false).dot_matches_new_line(true).build();
-        Ok(Self { regex: regex.map_err(|_| "not a pattern".to_owned())?, beginnings })
+        let regex = compiled(&format!("(?:{})(?:/.*)?", alternatives.join("|")))?;
+        Ok(Self { regex, patterns: all })
     }
 
     pub(super) fn fit(&self, path: &[u8]) -> bool {
         self.regex.is_match(path)
     }
 
-    /// Whether a pattern that starts at the root may fit something in the folder and not the folder.
-    pub(super) fn looks_below(&self, folder: &[u8]) -> bool {
-        !self.fit(folder)
-            && self.beginnings.iter().any(|beginning| {
-                beginning.is_empty() || is_below(folder, beginning) || is_below(beginning, folder)
-            })
+    /// How far along the patterns the path has come.
+    pub(super) fn standing(&self, path: &[u8]) -> Standing {
+        if self.fit(path) {
+            return Standing::Fits;
+        }
+        let met = |pattern: &Vec<Component>| {
+            let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
+            names.fold(closed(pattern, vec![0]), |met, name| step(pattern, &met, name))
+        };
+        Standing::Met(self.patterns.iter().map(met).collect())
     }
 }
 
-/// Whether the path is the folder, or below it.
-fn is_below(folder: &[u8], path: &[u8]) -> bool {
-    let rest = path.strip_prefix(folder);
-    rest.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'/'))
+/// The numbers of components met after one more name.
+fn step(pattern: &[Component], met: &[usize], name: &[u8]) -> Vec<usize> {
+    let after = |&at: &usize| match pattern.get(at) {
+        Some(Component::Folders) => Some(at),
+        Some(Component::Name(regex)) => regex.is_match(name).then_some(at + 1),
+        None => None,
+    };
+    closed(pattern, met.iter().filter_map(after).collect())
 }
 
-/// The components before the first one with a wildcard.
-fn beginning(pattern: &str) -> Vec<u8> {
-    let is_literal = |component: &&str| !component.contains(['*', '?', '[', '\\']);
-    let literal: Vec<_> = pattern.split('/').take_while(is_literal).collect();
-    literal.join("/").into_bytes()
-}
-
-/// The pattern as a regular expression.
-fn translated(pattern: &str) -> Result<String, String> {
-    let mut regex = String::new();
-    let mut rest = pattern;
-    while let Some(character) = rest.chars().next() {
-        if let Some(behind) = rest.strip_prefix("**/") {
-            regex.push_str("(?:.*/)?");
-            rest = behind;
-            continue;
+/// Adds what is met without a name: `**` stands for no folder, too.
+fn closed(pattern: &[Component], mut met: Vec<usize>) -> Vec<usize> {
+    let mut next = 0;
+    while let Some(&at) = met.get(next) {
+        if matches!(pattern.get(at), Some(Component::Folders)) && !met.contains(&(at + 1)) {
+            met.push(at + 1);
         }
+        next += 1;
+    }
+    met.sort_unstable();
+    met.dedup();
+    met
+}
+
+/// What stands between the pattern's slashes. A pattern that fits in every folder begins with `**`.
+fn components(pattern: &str) -> Result<Vec<String>, String> {
+    let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
+    let mut components = vec![String::new()];
+    let mut rest = pattern.strip_prefix('/').unwrap_or(pattern);
+    if rest.is_empty() {
+        return Err("an empty pattern fits nothing; write * for everything".into());
+    }
+    while let Some(character) = rest.chars().next() {
+        let length = match character {
+            '/' => {
+                components.push(String::new());
+                rest = &rest[1..];
+                continue;
+            }
+            // An escaped slash is a slash all the same.
+            '\\' if rest[1..].starts_with('/') => {
+                rest = &rest[1..];
+                continue;
+            }
+            '\\' => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '[' => class_length(rest)?,
+            other => other.len_utf8(),
+        };
+        let (piece, behind) = rest.split_at(length);
+        components.last_mut().ok_or("no component")?.push_str(piece);
+        rest = behind;
+    }
+    if !pattern.contains('/') {
+        components.insert(0, "**".into());
+    }
+    Ok(components)
+}
+
+fn component(text: &str) -> Result<Component, String> {
+    match text {
+        "**" => Ok(Component::Folders),
+        name => Ok(Component::Name(compiled(&translated(name)?)?)),
+    }
+}
+
+/// The pattern as a regular expression of paths.
+fn alternative(components: &[String]) -> Result<String, String> {
+    let mut regex = String::new();
+    for (index, text) in components.iter().enumerate() {
+        let is_last = index + 1 == components.len();
+        match text.as_str() {
+            "**" if is_last => regex.push_str(".*"),
+            "**" => regex.push_str("(?:.*/)?"),
+            name => {
+                regex.push_str(&translated(name)?);
+                regex.push_str(if is_last { "" } else { "/" });
+            }
+        }
+    }
+    Ok(regex)
+}
+
+fn compiled(regex: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(&format!("^(?:{regex})$"));
+    let regex = builder.unicode(false).dot_matches_new_line(true).build();
+    regex.map_err(|_| "not a pattern".to_owned())
+}
+
+/// What stands between two slashes, as a regular expression of names.
+fn translated(component: &str) -> Result<String, String> {
+    let mut regex = String::new();
+    let mut rest = component;
+    while let Some(character) = rest.chars().next() {
         let behind = &rest[character.len_utf8()..];
         rest = match character {
-            '*' if behind.starts_with('*') => {
-                regex.push_str(".*");
-                &behind[1..]
-            }
             '*' => {
                 regex.push_str("[^/]*");
                 behind
@@ -104,6 +181,19 @@ fn translated(pattern: &str) -> Result<String, String> {
     Ok(regex)
 }
 
+/// The bytes of the class that `rest` begins with.
+fn class_length(rest: &str) -> Result<usize, String> {
+    let negated = rest[1..].starts_with(['!', '^']);
+    let start = if negated { 2 } else { 1 };
+    // A bracket that comes first is one of the characters.
+    let end = rest[start..].char_indices().skip(1).find(|&(_, character)| character == ']');
+    let end = start + end.ok_or("a [ without its ]")?.0 + 1;
+    if rest[..end].contains('/') {
+        return Err("a / between [ and ]".into());
+    }
+    Ok(end)
+}
+
 /// Adds the class that begins here and gives what is behind it.
 fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
     let negated = rest.starts_with(['!', '^']);
@@ -114,7 +204,8 @@ fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
     if !inner[..end].is_ascii() {
         return Err("a [ ] of other characters than ASCII".into());
     }
-    regex.push_str(if negated { "[^/" } else { "[" });
+    // A range may have a slash in it, which no name has.
+    regex.push_str(if negated { "[[^/" } else { "[[" });
     for character in inner[..end].chars() {
         if character == '-' {
             regex.push('-');
@@ -122,7 +213,7 @@ fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
             push_literal(character, regex);
         }
     }
-    regex.push(']');
+    regex.push_str("]&&[^/]]");
     Ok(&inner[end + 1..])
 }
 

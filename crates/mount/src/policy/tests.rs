@@ -138,17 +138,87 @@ fn a_name_is_hidden_only_by_a_rule_of_paths_alone() {
 }
 
 #[test]
-fn a_folder_with_rules_below_it_is_known() {
+fn what_is_below_two_folders_is_judged_alike_if_their_paths_have_come_equally_far() {
     let policy = Policy::parse(
         "[[rule]]\npaths = [\"a/b/c\", \"*.key\"]\nverdict = \"deny\"\n\
-         [[rule]]\npaths = [\"d/*/e\"]\nverdict = \"read-only\"\n\
+         [[rule]]\npaths = [\"d/*/e\", \"x/**/y\"]\nverdict = \"read-only\"\n\
          [[rule]]\npaths = [\"f/g\"]\nverdict = \"allow\"\n",
     )
     .unwrap();
-    for folder in ["a", "a/b", "d", "d/x"] {
-        assert!(policy.looks_below(folder.as_bytes()), "{folder}");
+    let same = [("q", "r"), ("q", "ab"), ("d/1", "d/2"), ("a/b/c", "1.key"), ("x/1", "x/2/3")];
+    let different = [("q", "a"), ("a", "a/b"), ("q", "d"), ("d/1", "q"), ("q", "f"), ("x", "q")];
+    for (one, other) in same {
+        assert!(policy.is_same(one.as_bytes(), other.as_bytes()), "{one} {other}");
     }
-    for folder in ["b", "ab", "a/bc", "a/b/c", "a/b/c/d", "f", "x.key"] {
-        assert!(!policy.looks_below(folder.as_bytes()), "{folder}");
+    for (one, other) in different {
+        assert!(!policy.is_same(one.as_bytes(), other.as_bytes()), "{one} {other}");
+        assert!(policy.is_same_for_file(one.as_bytes(), other.as_bytes()), "{one} {other}");
     }
+}
+
+#[test]
+fn a_path_has_come_to_its_end_if_a_pattern_fits_it_and_only_then() {
+    let patterns = ["a", "a/b", "**/b/c", "a/**", "*/b", "a/**/c", "[ab]/c", "b\\/c", "**", "?b"];
+    let names = ["a", "b", "c", "ab"];
+    for pattern in patterns {
+        let globs = Globs::new(std::iter::once(pattern)).unwrap();
+        let mut paths: Vec<String> = names.map(str::to_owned).to_vec();
+        for _ in 0..2 {
+            let below = |path: &String| names.map(|name| format!("{path}/{name}"));
+            paths.extend(paths.iter().flat_map(below).collect::<Vec<_>>());
+        }
+        let fits = |path: &str| globs.fit(path.as_bytes());
+        for (one, other) in paths.iter().flat_map(|one| paths.iter().map(move |other| (one, other)))
+        {
+            if globs.standing(one.as_bytes()) == globs.standing(other.as_bytes()) {
+                for below in ["", "/a", "/b", "/c", "/b/c", "/c/b", "/a/b/c"] {
+                    let both = [one, other].map(|path| fits(&format!("{path}{below}")));
+                    assert_eq!(both[0], both[1], "{pattern}: {one} {other} {below}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_path_is_stricter_if_nobody_is_allowed_more_there() {
+    let policy = |rules: &[(&str, &str)]| {
+        let rule = |(paths, verdict): &(&str, &str)| {
+            format!("[[rule]]\npaths = [\"{paths}\"]\nverdict = \"{verdict}\"\n")
+        };
+        Policy::parse(&rules.iter().map(rule).collect::<String>()).unwrap()
+    };
+    let is_stricter = |rules: &[(&str, &str)]| policy(rules).is_stricter(b"old", b"new");
+    assert!(is_stricter(&[("new", "deny")]));
+    assert!(!is_stricter(&[("old", "deny")]));
+    assert!(is_stricter(&[("old", "allow"), ("*", "deny")]));
+    assert!(!is_stricter(&[("new", "allow"), ("*", "deny")]));
+    assert!(is_stricter(&[("new", "deny"), ("*", "read-only")]));
+    assert!(!is_stricter(&[("new", "read-only"), ("*", "deny")]));
+    assert!(is_stricter(&[("*", "deny"), ("new", "hide")]));
+}
+
+#[test]
+fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
+    let policy = Policy::parse(
+        "[[rule]]\nuids = [1]\nverdict = \"allow\"\n\
+         [[rule]]\ngids = [5]\naccess = \"read\"\nverdict = \"allow\"\n\
+         [[rule]]\npaths = [\"a\"]\nlarger_than = 9\nverdict = \"deny\"\n",
+    )
+    .unwrap();
+    let may_refuse = |path: &str, uid: u32, gid: u32| {
+        let access = Access { reads: true, writes: true };
+        let question = Question { path: path.as_bytes(), uid, gid, access };
+        policy.may_refuse(&question, &Seen { groups: Vec::new(), content: b"" })
+    };
+    assert!(!may_refuse("a", 1, 0) && !may_refuse("b", 2, 0));
+    assert!(may_refuse("a", 2, 0) && may_refuse("a", 2, 5));
+}
+
+#[test]
+fn a_class_never_stands_for_a_slash() {
+    let globs = |pattern: &str| Globs::new(std::iter::once(pattern));
+    assert!(!globs("a[+-9]b").unwrap().fit(b"a/b") && globs("a[+-9]b").unwrap().fit(b"a1b"));
+    assert_eq!(globs("a[x/]b").unwrap_err(), "a / between [ and ]");
+    assert!(!globs("a**b").unwrap().fit(b"a/b") && globs("a**b").unwrap().fit(b"axb"));
 }

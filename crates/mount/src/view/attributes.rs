@@ -71,7 +71,8 @@ impl View {
         place: &OwnedFd,
     ) -> Result<(), Errno> {
         let is = |flag| with.valid & flag != 0;
-        if is(setattr_flag::UID | setattr_flag::GID) {
+        // A change of nothing is a chown(-1, -1), which clears setuid and setgid and is a change all the same.
+        if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
             let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
             let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
             actor.writing_as(&request.caller, || {
@@ -188,6 +189,16 @@ fn shown_number(volume: Met, stat: &Statx) -> u64 {
 
 fn extended_time(time: &StatxTimestamp) -> ExtendedTime {
     ExtendedTime { seconds: time.tv_sec, nanoseconds: time.tv_nsec, padding: 0 }
+}
+
+fn is_empty(with: &SetAttrIn) -> bool {
+    let what = setattr_flag::MODE
+        | setattr_flag::UID
+        | setattr_flag::GID
+        | setattr_flag::SIZE
+        | setattr_flag::ATIME
+        | setattr_flag::MTIME;
+    with.valid & what == 0
 }
 
 /// The kernel's 32 bits for a device number.

@@ -4,9 +4,9 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use thruway_fuse::wire::{CreateIn, MkDirIn, MkNodIn};
+use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 use thruway_fuse::{Answer, Caller};
 
 use super::View;
@@ -128,6 +128,8 @@ impl View {
         with: &CreateIn,
         answer: &mut Answer,
     ) -> Result<(), Errno> {
+        let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
+        let verdict = self.judge(caller, Subject::New(parent, c""), access)?;
         let folder = self.folder(parent)?;
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
@@ -137,7 +139,7 @@ impl View {
             actor.make_as(caller, with.mode, with.umask, make)
         })?;
         let found = Found::Nameless(&spot, file.as_fd());
-        self.answer_created(&folder, &file, found, (with, Verdict::Allow), answer).map(drop)
+        self.answer_created(&folder, &file, found, (with, verdict), answer).map(drop)
     }
 
     fn answer_created(
@@ -149,7 +151,7 @@ impl View {
         answer: &mut Answer,
     ) -> Result<InodeId, Errno> {
         let stat = stat_place(file)?;
-        let entry = self.entry(folder, found, &stat, Maker::Us)?;
+        let entry = self.new_entry(folder, found, &stat)?;
         let id = InodeId(entry.inode);
         let open = self.open_new(id, &stat, (with.flags, verdict), file);
         answer.put(&entry);
@@ -166,8 +168,24 @@ impl View {
     ) -> Result<(), Errno> {
         self.note_change(folder, name);
         let stat = stat_name(&spot.place, name)?;
-        answer.put(&self.entry(folder, Found::Name(spot, name), &stat, Maker::Us)?);
+        answer.put(&self.new_entry(folder, Found::Name(spot, name), &stat)?);
         Ok(())
+    }
+
+    /// What the kernel may know of what was just made. A name that nobody sees it does not keep.
+    fn new_entry(
+        &self,
+        folder: &Folder,
+        found: Found<'_>,
+        stat: &Statx,
+    ) -> Result<EntryOut, Errno> {
+        let mut entry = self.entry(folder, found, stat, Maker::Us)?;
+        if let Some(name) = found.name()
+            && self.hiding(folder.id)?(name)
+        {
+            (entry.entry_timeout, entry.entry_timeout_nanoseconds) = (0, 0);
+        }
+        Ok(entry)
     }
 }
 

@@ -9,6 +9,7 @@ use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 use thruway_fuse::{Answer, Caller};
 
 use super::View;
+use super::judging::is_content;
 use super::lookup::stat_place;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -74,7 +75,10 @@ impl View {
     ) -> Result<(), Errno> {
         let mut names = names_at(&*self.place(id)?)?;
         if caller.uid != 0 {
-            names = without_trusted(&names);
+            names = without(&names, |name| name.starts_with(TRUSTED));
+        }
+        if !self.may_read(caller, id) {
+            names = without(&names, is_content);
         }
         match size as usize {
             0 => put_length(names.len(), answer),
@@ -144,9 +148,10 @@ fn mode_of(place: &OwnedFd) -> Result<Mode, Errno> {
     Ok(Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode)))
 }
 
-fn without_trusted(names: &[u8]) -> Vec<u8> {
+/// The names, each with a zero byte behind it, but for those that are left out.
+fn without(names: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let all = names.split_inclusive(|&byte| byte == 0);
-    all.filter(|name| !name.starts_with(TRUSTED)).flatten().copied().collect()
+    all.filter(|name| !is_left_out(name)).flatten().copied().collect()
 }
 
 #[cfg(test)]
@@ -154,8 +159,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_root_sees_trusted_attributes() {
+    fn names_are_left_out_of_a_list() {
         let names = b"user.a\0trusted.b\0security.c\0";
-        assert_eq!(without_trusted(names), b"user.a\0security.c\0");
+        let shown = without(names, |name| name.starts_with(TRUSTED));
+        assert_eq!(shown, b"user.a\0security.c\0");
+        assert_eq!(without(names, is_content), b"security.c\0");
     }
 }

@@ -1,27 +1,36 @@
 //! How long the kernel may keep what it is told, and what it must be told again.
 //!
-//! Names in a folder that is watched hold until we say otherwise. So do attributes, with one
-//! exception: of a file that somebody else is writing to, and has not closed yet, nobody is told.
-//! A file that was changed lately, and not through the mount, is therefore asked for again soon; the
-//! longer ago its last change, the later.
+//! Names in a folder that is watched hold until we say otherwise. So do attributes, with two
+//! exceptions. Of a file with several names we may know one only. And of one that somebody writes to, and has not
+//! closed yet, nobody is told: its attributes hold a moment, and none at all while others write to it.
 
 use std::ffi::CString;
 use std::time::Duration;
 
-use rustix::fs::{self, Mode, OFlags, Statx, StatxAttributes, StatxTimestamp};
+use rustix::fs::{self, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxTimestamp};
 use rustix::io::Errno;
 use thruway_fuse::Notification;
+use thruway_sys::fanotify::What;
+use thruway_sys::handle::FileHandle;
 
-use super::folder::{Folder, Spot};
-use super::lookup::{Maker, now, stat_name, stat_place};
+use super::folder::{self, Folder};
+use super::lookup::{Maker, now, open_handle, stat_place};
 use super::{Timeouts, View};
 use crate::inodes::{Forgotten, InodeId, Watched};
 use crate::memory::Count;
 use crate::mounts;
-use crate::watch::Change;
+use crate::plan::Changes;
+use crate::watch::{self, Change, Spot, Watch};
 
-/// How long the kernel may keep what we are not told the end of.
-pub(super) const UNWATCHED_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the kernel may keep the attributes of a file that somebody may begin to write to. `tail -f` asks each
+/// second, and is to see at each what was written before.
+const UNTOLD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Who has changed a file behind the mount within this time, nanoseconds, may still be writing to it.
+const STILL_WRITING: u64 = 2_000_000_000;
+
+/// How long the kernel may keep names if it cannot be told that a policy hides others now.
+const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Two changes within this time may have the same stamp, nanoseconds.
 const TICK_MAX: u64 = 20_000_000;
@@ -30,16 +39,58 @@ const TICK_MAX: u64 = 20_000_000;
 const EPOCH_MINOR: u32 = 44;
 
 const TYPE: u16 = 0o170_000;
-const REGULAR: u16 = 0o100_000;
+const FOLDER: u16 = 0o040_000;
 const SETUID_OR_SETGID: u16 = 0o6000;
 
 impl View {
     /// How long the kernel may keep a name in the folder, or that there is no such name.
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
-        let longest = self.behaviour.timeouts.entry;
+        let longest = self.kept(folder.is_watched).entry;
         // Which names are hidden may change, and older kernels cannot be told.
         let is_certain = self.judge.is_none() || self.agreement.minor >= EPOCH_MINOR;
-        if folder.is_watched && is_certain { longest } else { longest.min(UNWATCHED_TIMEOUT) }
+        if is_certain { longest } else { longest.min(UNCERTAIN_TIMEOUT) }
+    }
+
+    /// How long the kernel may keep what it is told of a folder's names.
+    fn kept(&self, is_watched: bool) -> Timeouts {
+        let longest = self.behaviour.timeouts;
+        let holds = match self.behaviour.changes {
+            _ if self.behaviour.frozen => true,
+            Changes::Told => is_watched,
+            Changes::Asked => false,
+            Changes::Ignored => true,
+        };
+        let nothing = Timeouts { entry: Duration::ZERO, attributes: Duration::ZERO };
+        if holds { longest } else { nothing }
+    }
+
+    /// How changes behind the mount are noticed.
+    pub(crate) fn changes(&self) -> Changes {
+        self.behaviour.changes
+    }
+
+    /// Has changes told, if that is wanted and can be had. Where each look-up asks, the index of names of several
+    /// sources has to be told all the same.
+    pub(super) fn choose_changes(&mut self) {
+        if self.behaviour.frozen || self.behaviour.changes == Changes::Ignored {
+            return;
+        }
+        let is_told = self.behaviour.changes == Changes::Told && watch::may_be_first().is_ok();
+        if is_told || self.branches.is_some() {
+            self.watch = Watch::new().ok();
+        }
+        if !is_told || self.watch.is_none() {
+            self.behaviour.changes = Changes::Asked;
+        }
+        self.watch_whole_sources();
+    }
+
+    /// What was changed before the request is known before it is answered, where each look-up asks.
+    pub(super) fn catch_up(&self) {
+        if let (Changes::Asked, Some(watch)) = (self.behaviour.changes, &self.watch) {
+            // If it fails, it fails for the thread that does nothing else, too.
+            let _ = watch.catch_up(|change| self.tell(change));
+        }
     }
 
     /// How long the kernel may keep what it is told of a file in a folder, and that it was told.
@@ -50,7 +101,7 @@ impl View {
         stat: &Statx,
         maker: Maker,
     ) -> Timeouts {
-        let mut timeouts = self.behaviour.timeouts;
+        let mut timeouts = self.kept(is_watched);
         if self.behaviour.frozen {
             return timeouts;
         }
@@ -59,17 +110,9 @@ impl View {
         if maker == Maker::Us {
             self.inodes.set_ours(id, change);
         }
-        // A write that the kernel moves by itself clears setuid and setgid behind the back of the
-        // attributes that it holds.
-        let is_regular = stat.stx_mode & TYPE == REGULAR;
-        if is_regular && stat.stx_mode & SETUID_OR_SETGID != 0 {
-            timeouts.attributes = Duration::ZERO;
-        }
-        if !is_watched {
-            timeouts.entry = timeouts.entry.min(UNWATCHED_TIMEOUT);
-            timeouts.attributes = timeouts.attributes.min(UNWATCHED_TIMEOUT);
-        } else if is_regular && change > self.inodes.ours(id) {
-            timeouts.attributes = timeouts.attributes.min(settled_for(change, now()));
+        if stat.stx_mode & TYPE != FOLDER && self.behaviour.changes != Changes::Ignored {
+            let is_ours = change <= self.inodes.ours(id);
+            timeouts.attributes = timeouts.attributes.min(hold_for(stat, is_ours, now()));
         }
         timeouts
     }
@@ -96,7 +139,7 @@ impl View {
     }
 
     /// Whether we are told of changes in the folder; it is watched from now on if it can be.
-    pub(super) fn is_watched(&self, id: InodeId, spot: &Spot) -> bool {
+    pub(super) fn is_watched(&self, id: InodeId, spot: &folder::Spot) -> bool {
         match self.inodes.watched(id) {
             Watched::Yes => true,
             Watched::No => false,
@@ -112,7 +155,7 @@ impl View {
         self.inodes.set_watched(id, if watched { Watched::Yes } else { Watched::No });
     }
 
-    pub(super) fn try_watching(&self, id: InodeId, spot: &Spot) -> bool {
+    pub(super) fn try_watching(&self, id: InodeId, spot: &folder::Spot) -> bool {
         let Some(watch) = &self.watch else { return false };
         let volume = stat_place(&spot.place).ok().and_then(|stat| self.volumes.known(&stat));
         // What other machines change is not told.
@@ -136,8 +179,11 @@ impl View {
         }
     }
 
-    /// Whether we are told of changes to the file, by the folder that it was found in.
+    /// Whether we are told of changes to the file, by the folder that it was found in, or by itself: the root.
     pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
+        if id == InodeId::ROOT {
+            return self.folder(id).is_ok_and(|root| root.is_watched);
+        }
         let parent = self.inodes.get(id).map(|inode| inode.parent);
         parent.is_ok_and(|parent| {
             self.inodes.get(parent).is_ok() && self.inodes.watched(parent) == Watched::Yes
@@ -150,59 +196,115 @@ impl View {
         let (Some(watch), Watched::Yes) = (&self.watch, forgotten.watched) else { return };
         if let Some(merged) = self.branches.as_ref().and_then(|branches| branches.get(id)) {
             let spots = merged.parts.iter().flat_map(|part| self.spot(&merged, part));
-            spots.for_each(|spot| watch.remove(&spot.place));
+            spots.for_each(|spot| watch.remove(id, &spot.place));
             return;
         }
         let place = self.places.get(id).map(Ok).unwrap_or_else(|| {
             self.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
         });
         if let Ok(place) = place {
-            watch.remove(&place);
+            watch.remove(id, &place);
         }
     }
 
     /// Tells the kernel what others have changed.
     pub(crate) fn tell(&self, change: Change<'_>) {
         let told = match change {
-            Change::Name((folder, _), name) => self.tell_name(folder, name),
+            Change::File(..) | Change::Folder(_) | Change::Unwatched(_)
+                if self.behaviour.changes == Changes::Asked =>
+            {
+                Ok(())
+            }
+            Change::Name(spot, name, what) => self.tell_name(spot, name, what),
+            Change::FolderName(spot, name) => self.tell_folder_name(spot, name),
             Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
             Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
+            Change::Unwatched(folder) => self.tell_unwatched(&folder),
             Change::Everything => self.tell_everything(),
+            Change::Late => self.tell_late(),
         };
         self.memory.count(Count::Told);
         // A connection that is gone is noticed by those who read from it.
         let _ = told;
     }
 
-    fn tell_name(&self, folder: InodeId, name: &[u8]) -> Result<(), Errno> {
-        if self.branches.is_some() {
-            self.note_told(folder, &CString::new(name).map_err(|_| Errno::INVAL)?)?;
+    fn tell_folder_name(&self, spot: Spot, name: &[u8]) -> Result<(), Errno> {
+        if self.may_be_part(spot.0, name) {
+            // A folder below has one part more or less. That is rare enough to begin again.
+            self.tell_everything()?;
+        }
+        self.tell_name(spot, name, What::Went)
+    }
+
+    /// Nothing is asked of a folder in which a name has gone: whoever removed it may still hold the folder's lock,
+    /// and wait for us to give way.
+    fn tell_name(&self, (folder, branch): Spot, name: &[u8], what: What) -> Result<(), Errno> {
+        self.doubt(folder, name);
+        if self.behaviour.changes == Changes::Asked {
+            // What it was listed with is kept, and held against the times of one source only.
+            return self.notify(&Notification::Data { inode: folder.0 });
         }
         self.notify(&Notification::Entry { parent: folder.0, name })?;
         // Its names, and its change time.
-        self.notify(&Notification::Data { inode: folder.0 })
+        self.notify(&Notification::Data { inode: folder.0 })?;
+        if what == What::Went {
+            return Ok(());
+        }
+        // If that was a link, the file has one name more.
+        self.tell_file(folder, branch, name)
     }
 
     /// The kernel need not be told what it was told since.
     fn tell_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         let spot = self.spot_in(&self.folder(folder)?, branch)?;
-        let stat = stat_name(&spot.place, &name)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = fs::openat2(&spot.place, &name, flags, Mode::empty(), ResolveFlags::CACHED);
+        let stat = match opened.and_then(stat_place) {
+            // A look at the disk might wait for a lock, whose holder waits for us to give way.
+            Err(Errno::AGAIN) => return self.tell_late(),
+            stat => stat?,
+        };
         let Some(id) = self.known(&stat) else { return Ok(()) };
         // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
         if is_settled && self.inodes.told(id) == fingerprint(&stat) {
             return Ok(());
         }
-        self.notify(&Notification::Attributes { inode: id.0 })
+        let is_moved_by_us = self.inodes.update_backing(id, |backing| backing.id < 0);
+        self.notify(&match is_moved_by_us || !self.passes_through {
+            // By its attributes alone the kernel could not tell two changes of one tick apart.
+            true => Notification::Data { inode: id.0 },
+            false => Notification::Attributes { inode: id.0 },
+        })
+    }
+
+    /// A folder of which the kernel knows the attributes, and no names.
+    fn tell_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
+        for volume in self.volumes.all() {
+            let opened = open_handle(&volume, folder, OFlags::PATH | OFlags::DIRECTORY);
+            let stat = opened.and_then(stat_place);
+            if let Some(id) = stat.ok().and_then(|stat| self.known(&stat)) {
+                self.notify(&Notification::Attributes { inode: id.0 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes cannot be told in time. So all names are asked for again, unless something is mounted upon the mount:
+    /// the kernel would take that away with the name that it lies on.
+    fn tell_late(&self) -> Result<(), Errno> {
+        if mounts::are_upon_ours() { Ok(()) } else { self.tell_everything() }
     }
 
     /// Something was left out: nothing that the kernel holds is certain.
     pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
+        // First what waits for no lock.
+        let told = self.notify(&Notification::Epoch);
         if let Some(branches) = &self.branches {
             branches.drop_folders();
         }
-        self.notify(&Notification::Epoch)
+        told
     }
 }
 
@@ -227,21 +329,46 @@ fn fingerprint(stat: &Statx) -> u64 {
     })
 }
 
-/// For how long the attributes of a file are likely to hold that somebody else changed at `change`:
-/// half as long as they have held.
-fn settled_for(change: u64, now: u64) -> Duration {
-    Duration::from_nanos(now.saturating_sub(change) / 2).max(UNWATCHED_TIMEOUT)
+/// For how long the attributes of a file hold if nothing is told. `is_ours` says that its last change came through
+/// the mount.
+fn hold_for(stat: &Statx, is_ours: bool, now: u64) -> Duration {
+    // A write that the kernel moves by itself clears setuid and setgid behind the back of the attributes that it
+    // holds.
+    let is_setid = stat.stx_mode & SETUID_OR_SETGID != 0;
+    let may_be_written = !is_ours && now.saturating_sub(change_time(stat)) < STILL_WRITING;
+    if is_setid || stat.stx_nlink > 1 || may_be_written { Duration::ZERO } else { UNTOLD_TIMEOUT }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
+    fn changed_at(seconds: i64) -> Statx {
+        let mut stat = stat_place(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        stat.stx_mode = 0o100_644;
+        stat.stx_nlink = 1;
+        stat.stx_ctime.tv_sec = seconds;
+        stat
+    }
+
     #[test]
-    fn the_longer_ago_the_change_the_longer_the_attributes_hold() {
-        const SECOND: u64 = 1_000_000_000;
-        assert_eq!(settled_for(0, 3600 * SECOND), Duration::from_secs(1800));
-        assert_eq!(settled_for(0, SECOND / 2), Duration::from_secs(1));
-        assert_eq!(settled_for(5 * SECOND, SECOND), Duration::from_secs(1));
+    fn attributes_of_a_file_that_others_may_be_writing_to_do_not_hold() {
+        let stat = changed_at(100);
+        assert_eq!(hold_for(&stat, false, 101 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, 99 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, true, 101 * SECOND), UNTOLD_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, 9999 * SECOND), UNTOLD_TIMEOUT);
+    }
+
+    #[test]
+    fn attributes_that_may_change_by_another_name_do_not_hold() {
+        let mut stat = changed_at(0);
+        stat.stx_nlink = 2;
+        assert_eq!(hold_for(&stat, true, SECOND), Duration::ZERO);
+        let mut stat = changed_at(0);
+        stat.stx_mode |= 0o4000;
+        assert_eq!(hold_for(&stat, true, SECOND), Duration::ZERO);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::ffi::CStr;
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +15,7 @@ use thruway_fuse::wire::setattr_flag;
 use thruway_fuse::{Caller, Operation, Request};
 
 use super::View;
-use super::lookup::{FILE_TYPE, FOLDER, TICK_MAX, now, open_name, stat_place};
+use super::lookup::{TICK_MAX, now, open_name, stat_place};
 use crate::Log;
 use crate::actor::{errno, groups_of};
 use crate::id_map::IdMap;
@@ -29,8 +30,8 @@ const KNOWN_MAX: usize = 1 << 16;
 /// The handle of files whose reads are judged one by one.
 pub(super) const JUDGED: u64 = 1;
 
-const READS: Access = Access { reads: true, writes: false };
-const WRITES: Access = Access { reads: false, writes: true };
+pub(super) const READS: Access = Access { reads: true, writes: false };
+pub(super) const WRITES: Access = Access { reads: false, writes: true };
 
 /// The policy in force, and what is known of contents.
 #[derive(Debug)]
@@ -64,7 +65,7 @@ pub(super) enum Subject<'a> {
     Inode(InodeId),
     /// What a name in the folder leads to.
     Name(InodeId, &'a CStr),
-    /// A name in the folder that is about to be made.
+    /// A name in the folder that is about to be made; empty for a file without a name.
     New(InodeId, &'a CStr),
 }
 
@@ -73,7 +74,7 @@ impl Judge {
         Self { policy: RwLock::new(Arc::new(policy)), known: Mutex::default(), log }
     }
 
-    fn policy(&self) -> Arc<Policy> {
+    pub(super) fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -113,12 +114,22 @@ impl View {
         Some(self.judge.as_ref()?.policy().len())
     }
 
+    /// Whether contents matter to a rule.
+    pub(super) fn scans(&self) -> bool {
+        self.judge.as_ref().is_some_and(|judge| judge.policy().scans())
+    }
+
     /// Whether an answer to this may take as long as reading what is in a file.
     pub(super) fn may_scan(&self, operation: &Operation<'_>) -> bool {
         let is_judged = matches!(
             operation,
             Operation::Open(_)
                 | Operation::Read(_)
+                | Operation::LSeek(_)
+                | Operation::CopyFileRange { .. }
+                | Operation::ReadLink
+                | Operation::GetXattr { .. }
+                | Operation::ListXattr { .. }
                 | Operation::SetAttr(_)
                 | Operation::SetXattr { .. }
                 | Operation::RemoveXattr { .. }
@@ -126,11 +137,14 @@ impl View {
                 | Operation::Rename { .. }
                 | Operation::Link { .. }
         );
-        is_judged && self.judge.as_ref().is_some_and(|judge| judge.policy().scans())
+        is_judged && self.scans()
     }
 
     /// Refuses what the policy does not allow. Opens are judged where they are answered.
     pub(super) fn judge_request(&self, request: &Request<'_>) -> Result<(), Errno> {
+        if self.judge.is_none() {
+            return Ok(());
+        }
         let (id, caller) = (InodeId(request.inode), &request.caller);
         let judge = |subject, access| self.judge(caller, subject, access).map(drop);
         match request.operation {
@@ -140,47 +154,27 @@ impl View {
             Operation::Unlink { name } | Operation::RmDir { name } => {
                 judge(Subject::Name(id, name), WRITES)
             }
-            Operation::Rename { name, new_parent, new_name, .. } => {
-                self.judge_rename(caller, (id, name), (InodeId(new_parent), new_name))
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                self.judge_rename(caller, (id, name), (InodeId(new_parent), new_name), flags)
             }
             Operation::Link { source, name } => {
-                // As for a rename: else a rule about one name could be avoided through another.
-                judge(Subject::Inode(InodeId(source)), WRITES)?;
-                judge(Subject::New(id, name), WRITES)
+                self.judge_link(caller, InodeId(source), (id, name))
             }
             Operation::SetAttr(with) if with.valid & setattr_flag::HANDLE == 0 => {
+                judge(Subject::Inode(id), WRITES)?;
+                let cuts = with.valid & setattr_flag::SIZE != 0 && with.size > 0;
+                if cuts { self.judge_partial_change(caller, id) } else { Ok(()) }
+            }
+            Operation::SetXattr { .. } | Operation::RemoveXattr { .. } => {
                 judge(Subject::Inode(id), WRITES)
             }
-            Operation::TmpFile(_) | Operation::SetXattr { .. } | Operation::RemoveXattr { .. } => {
-                judge(Subject::Inode(id), WRITES)
+            Operation::GetXattr { name, .. } if is_content(name.to_bytes()) => {
+                judge(Subject::Inode(id), READS)
             }
-            Operation::OpenDir(_) => judge(Subject::Inode(id), READS),
-            Operation::Read(with) if with.handle == JUDGED => judge(Subject::Inode(id), READS),
+            Operation::OpenDir(_) | Operation::ReadLink => judge(Subject::Inode(id), READS),
+            _ if is_of_judged(&request.operation) => judge(Subject::Inode(id), READS),
             _ => Ok(()),
         }
-    }
-
-    fn judge_rename(
-        &self,
-        caller: &Caller,
-        (parent, name): (InodeId, &CStr),
-        (new_parent, new_name): (InodeId, &CStr),
-    ) -> Result<(), Errno> {
-        let Some(judge) = &self.judge else { return Ok(()) };
-        let (old, new) = (Subject::Name(parent, name), Subject::Name(new_parent, new_name));
-        self.judge(caller, old, WRITES)?;
-        self.judge(caller, new, WRITES)?;
-        // A folder takes everything below along, to where other rules hold. Whoever hears that it is
-        // another file system copies file by file, and each is judged.
-        let policy = judge.policy();
-        let paths = [self.path_of(old)?, self.path_of(new)?];
-        let is_folder = |stat: &Statx| u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
-        let matters = paths.iter().any(|path| policy.looks_below(path));
-        if matters && self.find(&self.folder(parent)?, name).is_ok_and(|found| is_folder(&found.1))
-        {
-            return Err(Errno::XDEV);
-        }
-        Ok(())
     }
 
     /// Refuses what the policy does not allow, else says which verdict allows it.
@@ -191,68 +185,105 @@ impl View {
         access: Access,
     ) -> Result<Verdict, Errno> {
         let Some(judge) = &self.judge else { return Ok(Verdict::Allow) };
-        let path = self.path_of(subject)?;
-        let question = Question { path: &path, uid: caller.uid, gid: caller.gid, access };
         let policy = judge.policy();
         let exhibit = Exhibit::new(self, judge, caller, subject);
-        let (errno, why) = match policy.judge(&question, &exhibit) {
-            Ok(judgement) => match judgement.refusal(access) {
-                None => return Ok(judgement.verdict),
-                Some(errno) => (errno, format!("rule {}", judgement.rule)),
-            },
-            Err(errno) => (errno, format!("it cannot be judged ({errno})")),
-        };
-        self.memory.count(Count::Refused);
-        if policy.logs {
-            judge.note_refusal(caller, &path, access, &why);
-        }
-        Err(errno)
-    }
-
-    /// Says which names in the folder nobody sees.
-    pub(super) fn hiding(&self, folder: InodeId) -> Result<impl Fn(&CStr) -> bool, Errno> {
-        let judge = self.judge.as_ref().map(|judge| judge.policy());
-        let path = if judge.is_some() { self.path_of(Subject::Inode(folder))? } else { Vec::new() };
-        Ok(move |name: &CStr| {
-            judge.as_ref().is_some_and(|policy| policy.hides(&joined(&path, name)))
-        })
-    }
-
-    /// The path below the mount, without a slash at its start.
-    fn path_of(&self, subject: Subject<'_>) -> Result<Vec<u8>, Errno> {
-        match subject {
-            Subject::Inode(id) => {
-                let known = self.names.as_ref().and_then(|names| names.path(id));
-                // After the death of a worker nothing is known of names; the source may say.
-                known.or_else(|| self.path_in_source(id)).ok_or(Errno::STALE)
-            }
-            Subject::Name(folder, name) | Subject::New(folder, name) => {
-                Ok(joined(&self.path_of(Subject::Inode(folder))?, name))
+        let mut verdict = Verdict::Allow;
+        for path in self.paths_of(caller, subject)? {
+            for access in access.parts(policy.tells_accesses()) {
+                let question = Question { path: &path, uid: caller.uid, gid: caller.gid, access };
+                match answer(&policy, &question, &exhibit) {
+                    Ok(Verdict::Allow | Verdict::ReadOnly) => {}
+                    Ok(other) => verdict = other,
+                    Err(refusal) => {
+                        self.memory.count(Count::Refused);
+                        if policy.logs {
+                            judge.note_refusal(caller, &path, access, &refusal.to_string());
+                        }
+                        return Err(refusal.errno);
+                    }
+                }
             }
         }
+        Ok(verdict)
     }
 
-    fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
-        let path = |place: &OwnedFd| {
-            let path = fs::readlinkat(CWD, ProcPath::new(place.as_fd()).as_c_str(), Vec::new());
-            path.ok().map(std::ffi::CString::into_bytes)
+    /// Refuses to change a part of a file whose rest the caller may not read for what it holds: with
+    /// other data in it, it might. Whoever replaces all of it learns nothing.
+    pub(super) fn judge_partial_change(&self, caller: &Caller, id: InodeId) -> Result<(), Errno> {
+        let Some(judge) = &self.judge else { return Ok(()) };
+        let (policy, subject) = (judge.policy(), Subject::Inode(id));
+        let exhibit = Exhibit::new(self, judge, caller, subject);
+        for path in self.paths_of(caller, subject)? {
+            let question =
+                Question { path: &path, uid: caller.uid, gid: caller.gid, access: READS };
+            let is_refused = answer(&policy, &question, &exhibit).is_err();
+            if is_refused && policy.could_allow(&question, &exhibit) {
+                // The question once more, for the count and the log.
+                return self.judge(caller, subject, READS).map(drop);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the caller may read what is in the inode, asked without a word in the log.
+    pub(super) fn may_read(&self, caller: &Caller, id: InodeId) -> bool {
+        let Some(judge) = &self.judge else { return true };
+        let (policy, subject) = (judge.policy(), Subject::Inode(id));
+        let exhibit = Exhibit::new(self, judge, caller, subject);
+        let is_allowed = |path: &Vec<u8>| {
+            let question = Question { path, uid: caller.uid, gid: caller.gid, access: READS };
+            answer(&policy, &question, &exhibit).is_ok()
         };
-        let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;
-        let below = path(&*self.place(id).ok()?)?;
-        let below = below.strip_prefix(root.as_slice())?;
-        below.strip_prefix(b"/").map(<[u8]>::to_vec)
+        self.paths_of(caller, subject).is_ok_and(|paths| paths.iter().all(is_allowed))
     }
 }
 
-fn joined(folder: &[u8], name: &CStr) -> Vec<u8> {
-    if folder.is_empty() {
-        return name.to_bytes().to_vec();
+/// Why something is refused: by which rule, or by none, since it cannot be judged.
+struct Refusal {
+    errno: Errno,
+    rule: usize,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rule {
+            usize::MAX => write!(formatter, "it cannot be judged ({})", self.errno),
+            rule => write!(formatter, "rule {rule}"),
+        }
     }
-    [folder, name.to_bytes()].join(&b'/')
+}
+
+fn answer(
+    policy: &Policy,
+    question: &Question<'_>,
+    exhibit: &Exhibit<'_>,
+) -> Result<Verdict, Refusal> {
+    let judgement =
+        policy.judge(question, exhibit).map_err(|errno| Refusal { errno, rule: usize::MAX })?;
+    match judgement.refusal(question.access) {
+        None => Ok(judgement.verdict),
+        Some(errno) => Err(Refusal { errno, rule: judgement.rule }),
+    }
+}
+
+/// Whether the extended attribute says what a file holds, and not who may use it: natively it can be had
+/// by whoever may read the file. The kernel itself asks for the others.
+pub(super) fn is_content(xattr: &[u8]) -> bool {
+    !xattr.starts_with(b"system.posix_acl_") && !xattr.starts_with(b"security.")
+}
+
+/// Whether it reads from an open file whose reads are judged one by one.
+fn is_of_judged(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Read(with) => with.handle == JUDGED,
+        Operation::LSeek(with) => with.handle == JUDGED,
+        Operation::CopyFileRange { with, .. } => with.handle == JUDGED,
+        _ => false,
+    }
 }
 
 /// A caller and a file that are judged, looked at as far as that is necessary.
-struct Exhibit<'a> {
+pub(super) struct Exhibit<'a> {
     view: &'a View,
     judge: &'a Judge,
     caller: &'a Caller,
@@ -264,7 +295,12 @@ struct Exhibit<'a> {
 }
 
 impl<'a> Exhibit<'a> {
-    fn new(view: &'a View, judge: &'a Judge, caller: &'a Caller, subject: Subject<'a>) -> Self {
+    pub(super) fn new(
+        view: &'a View,
+        judge: &'a Judge,
+        caller: &'a Caller,
+        subject: Subject<'a>,
+    ) -> Self {
         Self { view, judge, caller, subject, seen: OnceCell::new(), groups: OnceCell::new() }
     }
 
@@ -326,7 +362,10 @@ impl Evidence for Exhibit<'_> {
 
     fn fits(&self, content: &Content) -> Result<bool, Errno> {
         let Some((place, stat)) = self.file()? else { return Ok(false) };
-        let (id, stamp) = (self.view.known(stat), Stamp::new(stat));
+        // What is written through a map changes no time until the page is written out, so what was seen in such
+        // a file says nothing of what is in it now.
+        let id = self.view.known(stat).filter(|&id| !self.view.inodes.is_mappable(id));
+        let stamp = Stamp::new(stat);
         if let Some(found) = id.and_then(|id| self.judge.recall(id, stamp, content.bit)) {
             return Ok(found);
         }

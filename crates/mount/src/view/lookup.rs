@@ -3,12 +3,13 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
-use thruway_fuse::Answer;
 use thruway_fuse::wire::EntryOut;
+use thruway_fuse::{Answer, Caller};
 use thruway_sys::handle::FileHandle;
 
 use super::View;
@@ -51,6 +52,7 @@ pub(super) enum Found<'a> {
 impl View {
     pub(super) fn lookup(
         &self,
+        caller: &Caller,
         parent: InodeId,
         name: &CStr,
         answer: &mut Answer,
@@ -63,7 +65,11 @@ impl View {
         match self.find(&folder, name) {
             Ok((spot, stat)) => {
                 let found = Found::Name(&spot, name);
-                answer.put(&self.entry(&folder, found, &stat, Maker::Unknown)?);
+                let entry = self.entry(&folder, found, &stat, Maker::Unknown)?;
+                if self.is_judged_by_look_up(&stat) {
+                    self.note_walk(caller, InodeId(entry.inode), parent, name);
+                }
+                answer.put(&entry);
                 Ok(())
             }
             Err(Errno::NOENT) => {
@@ -84,7 +90,10 @@ impl View {
     ) -> Result<EntryOut, Errno> {
         let volume = self.volumes.of(stat, || found.anchor())?;
         let id = self.intern(folder.id, found, volume, stat)?;
-        let timeouts = self.timeouts(id, folder.is_watched, stat, maker);
+        let mut timeouts = self.timeouts(id, folder.is_watched, stat, maker);
+        if self.is_judged_by_look_up(stat) {
+            timeouts.entry = Duration::ZERO;
+        }
         Ok(EntryOut {
             inode: id.0,
             generation: self.memory.generation(),
@@ -123,9 +132,7 @@ impl View {
                 self.pin_found(id, found);
             }
         })?;
-        if let (Some(names), Some(name)) = (&self.names, found.name()) {
-            names.remember(id, parent, name.to_bytes());
-        }
+        self.note_found(id, parent, found.name().map_or(b"", CStr::to_bytes), stat);
         Ok(id)
     }
 
@@ -269,7 +276,7 @@ impl<'a> Found<'a> {
         spot.branch
     }
 
-    fn name(self) -> Option<&'a CStr> {
+    pub(super) fn name(self) -> Option<&'a CStr> {
         match self {
             Self::Name(_, name) | Self::Made(_, _, name) => Some(name),
             Self::Nameless(..) => None,

@@ -1,15 +1,14 @@
 //! Names of merged folders: which source a name is taken from, and keeping that right.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::sync::{Arc, RwLockReadGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, Statx, Uid};
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Statx, Uid};
 use rustix::io::Errno;
 
 use super::View;
 use super::folder::{Folder, Spot, branch_number};
-use super::freshness::UNWATCHED_TIMEOUT;
 use super::listing::each_entry;
 use super::lookup::{stat_name, stat_place};
 use crate::branches::{Branches, Built, Merged};
@@ -17,6 +16,9 @@ use crate::index::Entry;
 use crate::inodes::InodeId;
 use crate::plan::CreatePolicy;
 use crate::proc_path::ProcPath;
+
+/// How old the names of several sources may be if we are told nothing of one of them.
+const UNTOLD_MAX: Duration = Duration::from_secs(1);
 
 /// Room for the entries of a folder while its names are read.
 const RAW_BYTES: usize = 64 * 1024;
@@ -53,8 +55,15 @@ impl View {
     /// we are told nothing.
     pub(super) fn index<'a>(&self, merged: &'a Merged) -> RwLockReadGuard<'a, Built> {
         let is_good = |built: &Built| {
-            built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNWATCHED_TIMEOUT)
+            built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNTOLD_MAX)
         };
+        {
+            // Held until all are looked up: nobody else may go by the index before.
+            let mut doubts = merged.doubts();
+            for name in doubts.drain() {
+                self.look_again(merged, &name);
+            }
+        }
         loop {
             let built = merged.read_index();
             if is_good(&built) {
@@ -120,30 +129,24 @@ impl View {
     /// Keeps the index right after a change through the mount. (What we do ourselves is not told.)
     pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
         if let Some(merged) = Self::merging(folder) {
-            self.look_again(merged, name);
+            merged.doubts().insert(name.to_owned());
         }
     }
 
     /// Somebody else has changed what a branch has under the name.
-    pub(super) fn note_told(&self, id: InodeId, name: &CStr) -> Result<(), Errno> {
-        let Some(branches) = &self.branches else { return Ok(()) };
-        let Some(merged) = branches.get(id) else { return Ok(()) };
-        let had_parts = self.has_parts(&merged, name);
-        if merged.is_merged() && merged.read_index().at.is_some() {
-            self.look_again(&merged, name);
+    pub(super) fn doubt(&self, id: InodeId, name: &[u8]) {
+        let merged = self.branches.as_ref().and_then(|branches| branches.get(id));
+        if let (Some(merged), Ok(name)) = (merged.filter(|it| it.is_merged()), CString::new(name)) {
+            merged.doubts().insert(name);
         }
-        if had_parts || self.has_parts(&merged, name) {
-            // A folder below has one part more or less. That is rare enough to begin again.
-            self.tell_everything()?;
-        }
-        Ok(())
     }
 
-    /// Whether the name is that of a folder with parts in several branches.
-    fn has_parts(&self, merged: &Merged, name: &CStr) -> bool {
-        let entry = merged.read_index().index.find(name.to_bytes());
-        entry.is_some_and(|entry| {
-            entry.more && u32::from(entry.kind) << 12 == FileType::Directory.as_raw_mode()
+    /// Whether a folder of this name that came or went may be one of several parts.
+    pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
+        let merged = self.branches.as_ref().and_then(|branches| branches.get(id));
+        merged.is_some_and(|merged| {
+            let is_doubted = CString::new(name).is_ok_and(|name| merged.doubts().contains(&name));
+            is_doubted || merged.read_index().index.find(name).is_some()
         })
     }
 

@@ -113,10 +113,12 @@ impl View {
 
     /// Remembers the inode's new name, where names are remembered.
     fn note_name(&self, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
-        let Some(names) = &self.names else { return };
-        let known = stat_name(folder, name).ok().and_then(|stat| self.known(&stat));
-        if let Some(id) = known {
-            names.remember(id, parent, name.to_bytes());
+        if self.names.is_none() {
+            return;
+        }
+        let Ok(stat) = stat_name(folder, name) else { return };
+        if let Some(id) = self.known(&stat) {
+            self.note_found(id, parent, name.to_bytes(), &stat);
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 use thruway_fuse::wire::{OpenIn, OpenOut, ReleaseIn, open_flag, open_in_flag};
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Answer, Caller, Request};
 use thruway_sys::fuse;
 
 use super::View;
@@ -48,6 +48,8 @@ pub(super) enum Way {
     Daemon,
     /// By requests, each of which is judged: the kernel keeps no data.
     Judged,
+    /// By requests, and no data in the kernel that we have not: contents are judged by what we have.
+    Unmapped,
 }
 
 impl View {
@@ -64,7 +66,7 @@ impl View {
         }
         let id = InodeId(request.inode);
         let flags = OFlags::from_bits_retain(with.flags);
-        let verdict = self.judge(&request.caller, Subject::Inode(id), access(flags))?;
+        let verdict = self.judge_open(&request.caller, id, flags)?;
         if flags.contains(OFlags::TRUNC) {
             let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
             self.resize(actor, &request.caller, (id, 0), kills)?;
@@ -77,10 +79,22 @@ impl View {
         })?;
         let way = match self.way(id, backing_id, flags, request.caller.uid == 0)? {
             Way::Daemon if verdict == Verdict::DaemonIo => Way::Judged,
+            Way::Daemon if flags.contains(OFlags::RDWR) && self.scans() => Way::Unmapped,
             way => way,
         };
         answer.put(&self.opened(way));
         Ok(())
+    }
+
+    fn judge_open(&self, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {
+        let verdict = self.judge(caller, Subject::Inode(id), access(flags))?;
+        if flags.contains(OFlags::WRONLY) && !flags.contains(OFlags::TRUNC) {
+            self.judge_partial_change(caller, id)?;
+        }
+        if flags.contains(OFlags::RDWR) && self.judge.is_some() {
+            self.inodes.set_mappable(id);
+        }
+        Ok(verdict)
     }
 
     /// Opens a file that was just made, through the descriptor that made it.
@@ -95,10 +109,18 @@ impl View {
             .inodes
             .update_backing(id, |backing| self.acquire(backing, verdict, || self.back(file)))
             .unwrap_or(DAEMON_IO);
+        let is_mappable = flags & OFlags::RDWR.bits() != 0 && self.judge.is_some();
+        if is_mappable {
+            self.inodes.set_mappable(id);
+        }
         match backing_id {
             DAEMON_IO => {
                 self.pin_open(id, || file.try_clone().map_err(|error| errno(&error)));
-                if verdict == Verdict::DaemonIo { Way::Judged } else { Way::Daemon }
+                match verdict {
+                    Verdict::DaemonIo => Way::Judged,
+                    _ if is_mappable && self.scans() => Way::Unmapped,
+                    _ => Way::Daemon,
+                }
             }
             backing_id if is_setid(stat) && writes(OFlags::from_bits_retain(flags)) => {
                 Way::Attended { backing_id }
@@ -260,7 +282,7 @@ impl View {
                 (open_flag::PASSTHROUGH | open_flag::DIRECT_IO, backing_id)
             }
             Way::Daemon => (0, 0),
-            Way::Judged => (open_flag::DIRECT_IO, 0),
+            Way::Judged | Way::Unmapped => (open_flag::DIRECT_IO, 0),
         };
         let handle = if way == Way::Judged { JUDGED } else { 0 };
         OpenOut { handle, flags: flags | quiet, backing_id }

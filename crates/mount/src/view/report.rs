@@ -1,15 +1,25 @@
 //! How the view is doing.
 
 use std::collections::BTreeMap;
+use std::io::Error;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, getppid};
+use rustix::process::{Pid, getpid, getppid};
 use thruway_fuse::wire::{feature, opcode};
 
-use super::View;
+use super::listing::each_entry;
+use super::{Refusals, View};
 use crate::inodes::lock;
 use crate::memory::Count;
 use crate::{Plan, Status};
+
+/// Why the kernel takes no backing file of a file system that is stacked on others itself.
+const STACKED: &str = "the source is a stacked file system, and Linux stacks no more than two";
+
+/// Room for a name or two.
+const PROBE_BYTES: usize = 4096;
 
 /// The operations that a daemon is asked for, by the kernel's names.
 const OPERATIONS: [(u32, &str); 43] = [
@@ -73,6 +83,8 @@ impl View {
             let count = requests.get(number as usize).copied().unwrap_or(0);
             (count > 0).then(|| (name.to_owned(), count))
         };
+        let parent = getppid();
+        let is_orphaned = parent != self.supervisor;
         let (merged_folders, merged_names) =
             self.branches.as_ref().map_or((0, 0), |branches| branches.counts());
         Status {
@@ -82,13 +94,16 @@ impl View {
             failed_sources: self.failed_sources(plan),
             target: plan.target.display().to_string(),
             sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
-            process: getppid().map(Pid::as_raw_pid),
+            process: if is_orphaned { Some(getpid()) } else { parent }.map(Pid::as_raw_pid),
+            is_orphaned,
+            source_errors: by_name(&self.source_errors),
             mode: plan.mode,
             transport: self.transport().into(),
             passthrough: self.passes_through,
             daemon_io_reasons: self.daemon_io_reasons(),
             protocol: format!("7.{}", self.agreement.minor),
             restarts: self.memory.counted(Count::Restarts),
+            changes: self.changes(),
             watched_folders: self.watch().map(|watch| watch.len() as u64),
             inodes: u64::try_from(self.inodes.len()).unwrap_or(u64::MAX),
             counts: COUNTS
@@ -105,16 +120,35 @@ impl View {
 
     fn failed_sources(&self, plan: &Plan) -> BTreeMap<String, String> {
         let failures = self.branches.iter().flat_map(|branches| branches.failures());
+        let failures = failures.chain(self.probe());
         let source = |(branch, errno): (usize, Errno)| {
             let path = plan.sources.get(branch)?.display().to_string();
-            Some((path, std::io::Error::from(errno).to_string()))
+            Some((path, Error::from(errno).to_string()))
         };
         failures.filter_map(source).collect()
     }
 
     fn daemon_io_reasons(&self) -> BTreeMap<String, u64> {
-        let counts = lock(&self.refusals.counts);
-        let reason = |errno| std::io::Error::from_raw_os_error(errno).to_string();
-        counts.iter().map(|(&errno, &count)| (reason(errno), count)).collect()
+        let mut reasons = by_name(&self.refusals);
+        // The kernel's word for it says something else to everybody.
+        if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
+            reasons.insert(STACKED.into(), count);
+        }
+        reasons
     }
+
+    /// Whether each source can be read now.
+    fn probe(&self) -> Vec<(usize, Errno)> {
+        let roots =
+            self.branches.as_ref().map_or(std::slice::from_ref(&self.root), |all| all.roots());
+        let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
+        let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));
+        roots.iter().enumerate().filter_map(failure).collect()
+    }
+}
+
+fn by_name(errors: &Refusals) -> BTreeMap<String, u64> {
+    let counts = lock(&errors.counts);
+    let reason = |errno| Error::from_raw_os_error(errno).to_string();
+    counts.iter().map(|(&errno, &count)| (reason(errno), count)).collect()
 }

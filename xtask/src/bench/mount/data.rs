@@ -14,6 +14,8 @@ const PATTERNS: [&str; 4] = ["read", "randread", "write", "randwrite"];
 const WAYS: [Way; 6] =
     [Way::Native, Way::Overlay, Way::Live, Way::LiveWhole, Way::MergerFs, Way::PassthroughHp];
 
+const FILE_BYTES: usize = 96 << 20;
+
 /// What the patch series of 2021 said of a file of 35 GiB on an SSD, as shares of native.
 const PATCH_SERIES: [&str; 4] = [".97", ".76", ".81", ".81"];
 
@@ -59,9 +61,17 @@ fn views(setting: &Setting, ground: &Ground, whole: &Ground) -> Result<Vec<View>
             Way::LiveWhole => (whole, whole.at("ext4")),
             _ => (ground, ground.folder(&format!("fio-{way:?}"))?),
         };
+        lay_out(&source.join("file"))?;
         views.extend(View::new(setting, ground, way, &[source], Processors::One)?);
     }
     Ok(views)
+}
+
+/// Writes the file whole: extents that were reserved and not yet written would cost each way something else.
+fn lay_out(file: &Path) -> Result<(), String> {
+    let written = std::fs::write(file, vec![1; FILE_BYTES]);
+    let synced = written.and_then(|()| std::fs::File::open(file)?.sync_all());
+    synced.map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
 
 fn contender<'a>(view: &View, pattern: &'static str) -> Contender<'a> {
@@ -77,6 +87,7 @@ fn fio(file: &Path, pattern: &str) -> Result<f64, String> {
         "--bs=4k",
         "--ioengine=sync",
         "--size=96m",
+        "--fallocate=none",
         "--runtime=1",
         "--time_based",
     ]);

@@ -197,8 +197,8 @@ fn translate_option(option: &str) -> Option<Option<OsString>> {
         ("noexec", None) => Some("--no-exec".into()),
         ("frozen" | "allow_other", None) => Some(format!("--{}", name.replace('_', "-")).into()),
         (
-            "create" | "passthrough" | "transport" | "xattr" | "locks" | "entry_timeout"
-            | "attribute_timeout" | "log" | "policy",
+            "create" | "passthrough" | "transport" | "xattr" | "locks" | "changes"
+            | "entry_timeout" | "attribute_timeout" | "log" | "policy",
             Some(value),
         ) => Some(format!("--{}={value}", name.replace('_', "-")).into()),
         _ => return None,

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::SystemTime;
 
 use thruway_mount::{Error, Level, Log, LogTarget};
 
@@ -76,7 +77,30 @@ fn to_stderr(level: Level, line: &str, prefixes: bool) {
 }
 
 fn to_file(mut file: &File, level: Level, line: &str) {
-    let _ = file.write_all(format!("<{}>{line}\n", priority(level)).as_bytes());
+    let level = match level {
+        Level::Error => "error",
+        Level::Warning => "warning",
+        Level::Notice => "notice",
+    };
+    let line = line.replace('\n', " ");
+    let _ = file.write_all(format!("{} {level} {line}\n", time(SystemTime::now())).as_bytes());
+}
+
+/// As RFC 3339 has it, in UTC.
+fn time(now: SystemTime) -> String {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (days, second) = (since / 86_400, since % 86_400);
+    // Years that begin in March have the leap day at their end (Hinnant, chrono-compatible date algorithms).
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + later;
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 fn to_journal(socket: &UnixDatagram, level: Level, line: &str) {
@@ -84,4 +108,19 @@ fn to_journal(socket: &UnixDatagram, level: Level, line: &str) {
     let priority = priority(level);
     let fields = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER=thruway\nMESSAGE={line}\n");
     let _ = socket.send(fields.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let at = |seconds| time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(at(1_709_251_199), "2024-02-29T23:59:59Z");
+        assert_eq!(at(4_107_542_400), "2100-03-01T00:00:00Z");
+    }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
+    AccessTimes, Changes, CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
 };
 
 use crate::output::{Answer, Failure};
@@ -90,6 +90,10 @@ pub(super) struct Options {
     /// Rules that say who may open and change what; read again at SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
+    /// How changes behind the mount are noticed: each is told to the kernel at once (told; needs root), each
+    /// look-up asks (asked), or not at all while the timeouts last (ignored)
+    #[arg(long, value_name = "HOW", default_value = "told")]
+    changes: Noticed,
     /// How long the kernel may keep names without asking again
     #[arg(long, value_name = "SECONDS", default_value = "3600", value_parser = seconds)]
     entry_timeout: Duration,
@@ -144,6 +148,23 @@ enum Locks {
     Shared,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Noticed {
+    Told,
+    Asked,
+    Ignored,
+}
+
+impl From<Noticed> for Changes {
+    fn from(noticed: Noticed) -> Self {
+        match noticed {
+            Noticed::Told => Self::Told,
+            Noticed::Asked => Self::Asked,
+            Noticed::Ignored => Self::Ignored,
+        }
+    }
+}
+
 impl Mount {
     pub(crate) fn run(self) -> Answer {
         match (self.command, self.target) {
@@ -166,7 +187,7 @@ impl Options {
         let sources: Result<_, _> = sources.iter().map(|source| absolute(source)).collect();
         Ok(Plan {
             sources: sources?,
-            target: thruway_mount::resolve_target(target).map_err(failure)?,
+            target: thruway_mount::resolve_new_target(target).map_err(failure)?,
             mode: if self.frozen { Mode::Frozen } else { Mode::Live },
             create: match self.create {
                 Create::Parent => CreatePolicy::Parent,
@@ -194,6 +215,7 @@ impl Options {
             xattr: self.xattr == Switch::On,
             shared_locks: self.locks == Locks::Shared,
             policy: self.policy.as_deref().map(policy).transpose()?,
+            changes: self.changes.into(),
             entry_timeout: self.entry_timeout,
             attribute_timeout: self.attribute_timeout,
             log: self.log.unwrap_or_else(|| log::default_target(self.foreground)),

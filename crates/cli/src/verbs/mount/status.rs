@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use thruway_mount::{Answered, Mode};
+use thruway_mount::{Answered, Changes, Mode};
 
 use super::failure;
 use crate::output::{Answer, print};
 
 /// Show how mounts are doing
 ///
-/// Fails with status 1 if a mount does not answer.
+/// Fails with status 1 if a mount does not answer, a source fails, or nobody would start a worker again.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// Print it as JSON
@@ -29,8 +29,8 @@ impl Status {
         let mounts = thruway_mount::status(target.map_err(failure)?.as_deref()).map_err(failure)?;
         let text = if self.json { json(&mounts) } else { mounts.iter().map(text).collect() };
         print(text.as_bytes())?;
-        let all_answer = mounts.iter().all(|mount| mount.status.is_ok());
-        Ok(if all_answer { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let is_well = |mount: &Answered| mount.status.as_ref().is_ok_and(|status| status.is_well());
+        Ok(if mounts.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
@@ -69,6 +69,12 @@ fn text(mount: &Answered) -> String {
     for (source, reason) in &status.failed_sources {
         row("", &format!("{source}: {reason}"));
     }
+    for (error, count) in &status.source_errors {
+        row("", &format!("{count} requests failed: {error}"));
+    }
+    if status.is_orphaned {
+        row("supervisor", "dead: no worker follows this one, so mount again when you can");
+    }
     if let Some(process) = status.process {
         row("process", &process.to_string());
     }
@@ -76,6 +82,7 @@ fn text(mount: &Answered) -> String {
     for (reason, count) in &status.daemon_io_reasons {
         row("", &format!("not by the kernel, {count} times: {reason}"));
     }
+    row("changes", changes(status));
     row("transport", &format!("{} (FUSE {})", status.transport, status.protocol));
     row("inodes", &status.inodes.to_string());
     if let Some(rules) = status.rules {
@@ -85,6 +92,17 @@ fn text(mount: &Answered) -> String {
     row("restarts", &status.restarts.to_string());
     row("requests", &busiest(&status.requests));
     text
+}
+
+fn changes(status: &thruway_mount::Status) -> &'static str {
+    match (status.mode, status.changes) {
+        (Mode::Frozen, _) => "none (frozen)",
+        (Mode::Live, Changes::Told) => "behind the mount are told at once",
+        (Mode::Live, Changes::Asked) => {
+            "behind the mount are seen by asking: each look-up is a request"
+        }
+        (Mode::Live, Changes::Ignored) => "behind the mount are ignored while the timeouts last",
+    }
 }
 
 /// The sum, and the operations that were asked for most.

@@ -1,0 +1,288 @@
+//! Changes behind a mount, and what is seen through it directly after: what the source itself says.
+//!
+//! `cargo x prove mount-freshness --cases 100000` runs more of the random ones.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::differential::{MODES, Numbers};
+use super::fixture::{Mounted, wait_until};
+
+const FOLDERS: [&str; 5] = [".", "a", "b", "a/c", "b/c"];
+const NAMES: [&str; 5] = ["x", "y", "z", "c", "a"];
+/// Changes in CI.
+const CASES: u64 = 1_000;
+/// A thousandth part of what it was when changes were told every 30 ms.
+const LATE_IN_A_THOUSAND_MAX: u64 = 1;
+/// Only to end a test that would hang.
+const LATE_MAX: Duration = Duration::from_secs(5);
+/// Any number but zero.
+const SEED: u64 = 88_172_645_463_325_252;
+
+fn number(name: &str, else_it_is: u64) -> u64 {
+    std::env::var(name).map_or(else_it_is, |value| value.parse().expect(name))
+}
+
+/// What a look at a name says.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    File { number: u64, mode: u32, links: u64, size: u64, changed: [i64; 4], what: Vec<u8> },
+    Folder { mode: u32, names: Option<BTreeSet<PathBuf>> },
+}
+
+/// One look-up; now and then the contents, too.
+fn look(at: &Path, inside: bool) -> Seen {
+    let stat = match fs::symlink_metadata(at) {
+        Ok(stat) => stat,
+        Err(_) => return Seen::Nothing,
+    };
+    if stat.is_dir() {
+        let names = inside.then(|| {
+            let entries = fs::read_dir(at).unwrap();
+            entries.map(|entry| entry.unwrap().file_name().into()).collect()
+        });
+        return Seen::Folder { mode: stat.mode(), names };
+    }
+    let what = match inside {
+        true if stat.is_symlink() => {
+            fs::read_link(at).unwrap().into_os_string().into_encoded_bytes()
+        }
+        true => fs::read(at).unwrap(),
+        false => Vec::new(),
+    };
+    Seen::File {
+        number: stat.ino(),
+        mode: stat.mode(),
+        links: stat.nlink(),
+        size: stat.size(),
+        changed: [stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()],
+        what,
+    }
+}
+
+/// The same look at several sources: the first that has the name, and all names of a folder.
+fn look_merged(sources: &[PathBuf], name: &str, inside: bool) -> Seen {
+    let parts: Vec<_> = merged_at(sources, name).collect();
+    let Some(first) = parts.first() else { return look(&sources[0].join(name), inside) };
+    match look(first, inside) {
+        Seen::Folder { mode, names: Some(mut names) } => {
+            for part in parts.iter().filter(|part| part.is_dir()) {
+                let Seen::Folder { names: Some(more), .. } = look(part, true) else { continue };
+                names.extend(more);
+            }
+            Seen::Folder { mode, names: Some(names) }
+        }
+        seen => seen,
+    }
+}
+
+/// Where the sources have the name, if what is above it is shown of them.
+fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+    let above = Path::new(name).parent().filter(|above| !above.as_os_str().is_empty());
+    let is_shown = move |source: &&PathBuf| {
+        above.is_none_or(|above| {
+            let mut having = above.ancestors().filter(|path| !path.as_os_str().is_empty());
+            having.all(|path| {
+                let first = sources.iter().find(|source| exists(&source.join(path)));
+                first.is_some_and(|first| is_folder(&first.join(path)))
+                    && is_folder(&source.join(path))
+            })
+        })
+    };
+    sources.iter().filter(is_shown).map(move |source| source.join(name)).filter(|path| exists(path))
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+fn is_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|stat| stat.is_dir())
+}
+
+/// One random change below a source, which may fail; and what it was.
+fn change(source: &Path, numbers: &mut Numbers) -> String {
+    let name = random_name(numbers);
+    let other = random_name(numbers);
+    let (one, two) = (source.join(&name), source.join(&other));
+    let length = usize::try_from(numbers.below(500)).unwrap();
+    let kind = numbers.below(13);
+    let done = match kind {
+        0 => fs::write(&one, vec![b'w'; length]),
+        1 => {
+            OpenOptions::new().append(true).open(&one).and_then(|mut file| file.write_all(b"more"))
+        }
+        2 => {
+            let new = source.join("new");
+            fs::write(&new, vec![b'n'; length]).and_then(|()| fs::rename(&new, &one))
+        }
+        3 => fs::rename(&one, &two),
+        4 => fs::rename(source.join("a"), source.join("b")),
+        5 => fs::rename(source.join("b"), source.join("a")),
+        6 => fs::hard_link(&one, &two),
+        7 => fs::remove_file(&one),
+        8 => fs::remove_dir_all(&one),
+        9 => fs::create_dir_all(&one),
+        10 => {
+            OpenOptions::new().write(true).open(&one).and_then(|file| file.set_len(length as u64))
+        }
+        11 => {
+            // A folder that nobody may read is none of the test's business: root may.
+            let mode = MODES[usize::try_from(numbers.below(3)).unwrap()] | 0o100;
+            fs::set_permissions(&one, fs::Permissions::from_mode(mode))
+        }
+        _ if numbers.below(2) == 0 => symlink(&other, &one),
+        _ => File::open(&one).and_then(|file| {
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(numbers.below(1 << 30));
+            file.set_times(FileTimes::new().set_accessed(then).set_modified(then))
+        }),
+    };
+    format!("{kind} {name} {other} {length}: {done:?}")
+}
+
+fn random_name(numbers: &mut Numbers) -> String {
+    let of = |numbers: &mut Numbers, from: &[&str]| {
+        from[usize::try_from(numbers.below(from.len() as u64)).unwrap()].to_owned()
+    };
+    match of(numbers, &FOLDERS) {
+        folder if folder == "." => of(numbers, &NAMES),
+        folder => format!("{folder}/{}", of(numbers, &NAMES)),
+    }
+}
+
+/// Changes behind the mount at random, each followed by looks through it. Of a thousand looks `late_max` may be too
+/// early: the threads that tell the kernel may be held up by others on a busy machine.
+fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_max: u64) {
+    let Some(mounted) = Mounted::with_sources(sources, arguments, |_| ()) else { return };
+    let below: Vec<_> = sources.iter().map(|source| mounted.path(source)).collect();
+    let seed = number("THRUWAY_SEED", SEED);
+    let mut numbers = Numbers(seed.max(1));
+    let mut last = std::collections::VecDeque::new();
+    let (mut looks, mut late) = (0, 0);
+    for case in 0..number("THRUWAY_CASES", CASES) {
+        let changed = usize::try_from(numbers.below(below.len() as u64)).unwrap();
+        last.push_back(format!("{} {}", sources[changed], change(&below[changed], &mut numbers)));
+        if last.len() > 8 {
+            last.pop_front();
+        }
+        for _ in 0..4 {
+            let name = random_name(&mut numbers);
+            let inside = numbers.below(4) == 0;
+            let itself = look_merged(&below, &name, inside);
+            let mut through = look(&mounted.target(&name), inside);
+            looks += 1;
+            late += u64::from(through != itself);
+            let deadline = Instant::now() + LATE_MAX;
+            while late_max > 0 && through != itself && Instant::now() < deadline {
+                through = look(&mounted.target(&name), inside);
+            }
+            assert_eq!(through, itself, "{name} after case {case} of seed {seed}; last: {last:#?}");
+        }
+    }
+    eprintln!("{late} of {looks} looks saw what was before");
+    assert!(late * 1000 <= looks * late_max, "{late} of {looks} looks saw what was before");
+}
+
+#[test]
+fn a_change_behind_the_mount_is_seen_by_the_next_look() {
+    changes_are_seen(&["source"], &[], LATE_IN_A_THOUSAND_MAX);
+}
+
+#[test]
+fn a_change_behind_the_mount_is_seen_where_each_look_asks() {
+    changes_are_seen(&["source"], &["--changes", "asked"], 0);
+}
+
+#[test]
+fn a_change_behind_a_mount_of_several_sources_is_seen_by_the_next_look() {
+    changes_are_seen(&["first", "second"], &[], LATE_IN_A_THOUSAND_MAX);
+}
+
+#[test]
+fn a_change_behind_a_mount_of_several_sources_is_seen_where_each_look_asks() {
+    changes_are_seen(&["first", "second"], &["--changes", "asked"], 0);
+}
+
+/// `tail -f` asks each second for the length of the file that it has open. Whoever writes does not close it.
+#[test]
+fn a_file_that_others_begin_to_write_to_is_followed() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let file = mounted.source("log");
+    fs::write(&file, "old\n").unwrap();
+    let mut writer = OpenOptions::new().append(true).open(&file).unwrap();
+    let reader = File::open(mounted.target("log")).unwrap();
+    // What was changed a while ago is held.
+    wait_until("it is held", || {
+        let before = mounted.requests("getattr");
+        (0..3).for_each(|_| assert_eq!(reader.metadata().unwrap().len(), 4));
+        mounted.requests("getattr") - before < 3
+    });
+    for length in [8, 12] {
+        writer.write_all(b"new\n").unwrap();
+        let written = Instant::now();
+        wait_until("its new length is seen", || reader.metadata().unwrap().len() == length);
+        // A bound a thousand times what it takes would not tell it from half the age of the file.
+        assert!(written.elapsed() < Duration::from_secs(5));
+    }
+}
+
+/// GNU `tail` asks each second: the kernel tells nobody of what happens behind the mount.
+#[test]
+fn tail_follows_a_file_that_is_written_behind_the_mount() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let (log, said) = (mounted.source("log"), mounted.path("said"));
+    fs::write(&log, "").unwrap();
+    let mut tail = Command::new("tail");
+    tail.args(["-n", "+1", "-f"]).arg(mounted.target("log")).stdout(File::create(&said).unwrap());
+    let mut tail = tail.spawn().unwrap();
+    let mut writer = OpenOptions::new().append(true).open(&log).unwrap();
+    let lines = || fs::read_to_string(&said).unwrap().lines().count();
+    for line in 1..=3 {
+        writeln!(writer, "{line}").unwrap();
+        wait_until("the line is followed", || lines() == line);
+    }
+    tail.kill().and_then(|()| tail.wait()).unwrap();
+    assert_eq!(fs::read_to_string(&said).unwrap(), "1\n2\n3\n");
+}
+
+/// The kernel takes away what is mounted upon a name that is to be asked for again.
+#[test]
+fn what_is_mounted_upon_the_mount_stays_while_others_make_names_behind_it() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let upon = mounted.target("upon");
+    fs::create_dir(mounted.source("upon")).unwrap();
+    let tmpfs = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&upon).status();
+    assert!(tmpfs.unwrap().success());
+    fs::write(upon.join("inside"), "").unwrap();
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            (0..2_000).for_each(|name| drop(fs::metadata(mounted.target(&format!("no{name}")))));
+        });
+        for name in 0.. {
+            if looking.is_finished() {
+                break;
+            }
+            fs::write(mounted.source(&name.to_string()), "").unwrap();
+        }
+    });
+    let is_there = fs::metadata(upon.join("inside")).is_ok();
+    let _ = Command::new("umount").arg(&upon).status();
+    assert!(is_there);
+}
+
+#[test]
+fn changes_that_are_ignored_are_seen_when_the_timeouts_end() {
+    let options =
+        ["--changes", "ignored", "--entry-timeout", "3600", "--attribute-timeout", "3600"];
+    let Some(mounted) = Mounted::new(&options) else { return };
+    assert!(fs::metadata(mounted.target("name")).is_err());
+    fs::write(mounted.source("name"), "").unwrap();
+    assert!(fs::metadata(mounted.target("name")).is_err());
+    assert_eq!(mounted.status("changes"), "ignored");
+}

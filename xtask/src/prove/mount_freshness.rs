@@ -1,0 +1,13 @@
+//! `cargo x prove mount-freshness`: changes behind a mount at random, and what is seen through it directly after.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs the random tests of `tests/it/mount/freshness.rs` with so many changes each.
+pub(super) fn prove(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
+    let mut test = Command::new(crate::command::cargo());
+    test.current_dir(root).args(["test", "--quiet", "--package", "thruway-cli", "--test", "it"]);
+    test.args(["mount::freshness::a_change_behind", "--", "--nocapture", "--test-threads", "1"]);
+    test.env("THRUWAY_CASES", cases.to_string()).env("THRUWAY_SEED", seed.to_string());
+    crate::command::succeed(&mut test)
+}
