@@ -51,11 +51,14 @@ class ErrorTest < Minitest::Test
   end
 
   def test_a_body_that_fails_before_anything_is_sent_is_a_500
-    body = Failing.new("one")
-    serve { [200, {}, body] }
-    said = stderr_of { assert_equal 500, get.status }
-    assert_includes said, "in the body (RuntimeError)"
-    assert_equal 1, body.closes
+    # Pieces of a body whose length is told may still wait for the next one.
+    { {} => [], { "content-length" => "6" } => ["one"] }.each do |headers, pieces|
+      body = Failing.new(*pieces)
+      serve { [200, headers, body] }
+      said = stderr_of { assert_equal 500, get.status }
+      assert_includes said, "in the body (RuntimeError)"
+      assert_equal 1, body.closes
+    end
   end
 
   def test_a_body_that_fails_in_the_middle_never_looks_whole
