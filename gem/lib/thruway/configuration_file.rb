@@ -36,7 +36,8 @@ module Thruway
       head_timeout: :head_seconds, body_timeout: :body_seconds, write_timeout: :write_seconds,
       request_timeout: :request_seconds, request_line_limit: :request_line_bytes_max,
       head_limit: :head_bytes_max, head_fields_limit: :head_fields_max,
-      response_memory_limit: :response_memory_bytes_max, worker_memory_limit: :worker_memory_bytes_max,
+      response_memory_limit: :response_memory_bytes_max,
+      worker_memory_limit: :worker_memory_bytes_max,
       response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min
     }.freeze
 

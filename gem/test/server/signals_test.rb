@@ -21,7 +21,7 @@ class SignalsTest < Minitest::Test
   def open_gate
     File.write(File.join(@folder, "gate"), "now\n")
   rescue Errno::EINTR
-    # The open of a FIFO waits for its reader, and a signal, such as that of a child's end, ends the wait.
+    # The open of a FIFO waits for its reader; a signal, such as a child's end, ends the wait.
     retry
   end
 

@@ -15,7 +15,7 @@ use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written, monoton
 
 use super::Server;
 use super::context::{Context, Stage};
-use super::lock::{Lock, Raising};
+use super::lock::{Lock, NIL, Raising};
 use super::roots::SentString;
 
 /// Pieces of a body are gathered up to here, and sent one by one beyond.
@@ -336,8 +336,12 @@ impl Server {
         context.draft.set(Some(draft));
         self.start_stream(context);
         let ticket = inside.lock().string(&ticket.to_bytes());
-        let arguments = [ticket, body, context.env.get()];
-        inside.call(self.helper.value(), self.names.stream, &arguments);
+        let arguments = [ticket, body, context.env.get(), context.input.get()];
+        let goes_on = inside.call(self.helper.value(), self.names.stream, &arguments);
+        if rb_sys::TEST(goes_on) {
+            // The stream closes the request's body, when it is closed itself.
+            context.input.set(NIL);
+        }
         context.stage.set(Stage::Done);
     }
 

@@ -277,6 +277,13 @@ impl Raising {
         unsafe { rb_sys::rb_funcallv(receiver, method, count, arguments.as_ptr()) }
     }
 
+    /// A File to read and to write, of a descriptor that it closes.
+    pub(super) fn file(self, descriptor: VALUE) -> VALUE {
+        // SAFETY: Ruby sets the global once, before any extension is loaded.
+        let class = unsafe { rb_sys::rb_cFile };
+        self.call(class, method(c"for_fd"), &[descriptor, self.0.string(b"r+b")])
+    }
+
     /// Calls a method with a block, which is called with what it yields.
     pub(super) fn call_with_block<F: FnMut(Raising, VALUE)>(
         self,
