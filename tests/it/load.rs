@@ -53,7 +53,7 @@ fn json_holds_the_same_numbers() {
 }
 
 #[test]
-fn a_timetable_is_kept_by_all_connections_together() {
+fn a_rate_is_kept_by_all_connections_together() {
     let server = Server::answering(HELLO);
     let output = load(&server, &["--rate", "400", "-c", "4", "-n", "80", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

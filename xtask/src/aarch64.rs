@@ -20,8 +20,8 @@ pub(crate) struct Aarch64 {}
 impl Aarch64 {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         if has_library() {
-            let mut cargo = Command::new(crate::cargo());
-            return crate::succeed(cargo.current_dir(root).arg("clippy").args(LINTS));
+            let mut cargo = Command::new(crate::command::cargo());
+            return crate::command::succeed(cargo.current_dir(root).arg("clippy").args(LINTS));
         }
         if let Some(missing) = debian::missing(&debian::LIBRARY_SOURCES) {
             println!("aarch64: skipped, because this machine lacks {missing}");
@@ -29,7 +29,7 @@ impl Aarch64 {
         }
         let mut cargo = debian::cargo(root);
         cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]).args(LINTS);
-        crate::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64")))
+        crate::command::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64")))
     }
 }
 

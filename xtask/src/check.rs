@@ -73,23 +73,27 @@ fn steps(root: &Path) -> Vec<Step> {
         arguments: arguments.to_vec(),
     };
     vec![
-        step("format", crate::cargo(), &["fmt", "--all", "--check"]),
+        step("format", crate::command::cargo(), &["fmt", "--all", "--check"]),
         step("spelling", root.join("target/tools/bin/typos"), &[]),
         step(
             "lints",
-            crate::cargo(),
+            crate::command::cargo(),
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
         // Tests of the binary start Ruby with it.
-        step("gem", crate::cargo(), &["x", "gem"]),
-        step("tests", crate::cargo(), &["test", "--workspace"]),
-        step("suites", crate::cargo(), &["x", "suites", "--at-hand", "--operations", "1000"]),
-        step("packages", crate::cargo(), &["x", "packages"]),
-        step("windows", crate::cargo(), &["x", "windows"]),
-        step("aarch64", crate::cargo(), &["x", "aarch64"]),
-        step("portable", crate::cargo(), &["x", "portable"]),
-        step("ebpf", crate::cargo(), &["x", "ebpf"]),
+        step("gem", crate::command::cargo(), &["x", "gem"]),
+        step("tests", crate::command::cargo(), &["test", "--workspace"]),
+        step(
+            "suites",
+            crate::command::cargo(),
+            &["x", "suites", "--at-hand", "--operations", "1000"],
+        ),
+        step("packages", crate::command::cargo(), &["x", "packages"]),
+        step("windows", crate::command::cargo(), &["x", "windows"]),
+        step("aarch64", crate::command::cargo(), &["x", "aarch64"]),
+        step("portable", crate::command::cargo(), &["x", "portable"]),
+        step("ebpf", crate::command::cargo(), &["x", "ebpf"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]

@@ -22,8 +22,8 @@ impl Ebpf {
             return Ok(());
         }
         let cargo = |task: &str, arguments: &[&str]| {
-            let mut cargo = Command::new(crate::cargo());
-            crate::succeed(cargo.current_dir(root).arg(task).args(FEATURE).args(arguments))
+            let mut cargo = Command::new(crate::command::cargo());
+            crate::command::succeed(cargo.current_dir(root).arg(task).args(FEATURE).args(arguments))
         };
         cargo("clippy", &LINTS)?;
         cargo("test", &TESTS)

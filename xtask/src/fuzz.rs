@@ -26,14 +26,14 @@ const RUBY: [&str; 5] =
 impl Fuzz {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let heads = ["test", "--release", "--package", "thruway-http1", "--test", "head"];
-        self.succeed(Command::new(crate::cargo()).current_dir(root).args(heads))?;
+        self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(heads))?;
         let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
-        let mut posix = Command::new(crate::cargo());
+        let mut posix = Command::new(crate::command::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
         let reader = ["test", "--release", "--package", "thruway-pack", "--test", "reader"];
-        let mut packs = Command::new(crate::cargo());
+        let mut packs = Command::new(crate::command::cargo());
         self.succeed(packs.current_dir(root).args(reader))?;
-        let mut gem = Command::new(crate::cargo());
+        let mut gem = Command::new(crate::command::cargo());
         self.succeed(gem.current_dir(root).args(["x", "gem", "--release"]))?;
         self.succeed(Command::new("ruby").current_dir(root).args(RUBY))?;
         if let Some(missing) = missing() {
@@ -49,6 +49,6 @@ impl Fuzz {
     fn succeed(&self, command: &mut Command) -> Result<(), String> {
         command.env("THRUWAY_CASES", self.cases.to_string());
         command.env("THRUWAY_SEED", self.seed.to_string());
-        crate::succeed(command)
+        crate::command::succeed(command)
     }
 }

@@ -23,7 +23,7 @@ impl Gem {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
         let version = ruby_version(&ruby)?;
-        let mut build = Command::new(crate::cargo());
+        let mut build = Command::new(crate::command::cargo());
         build.current_dir(root).args(BUILD);
         if self.release {
             build.arg("--release");

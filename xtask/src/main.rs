@@ -5,6 +5,7 @@
 mod aarch64;
 mod bench;
 mod check;
+mod command;
 mod debian;
 mod ebpf;
 mod fuzz;
@@ -13,6 +14,7 @@ mod layers;
 mod packages;
 mod portable;
 mod prove;
+mod rooms;
 mod rubyspec;
 mod soak;
 mod suites;
@@ -20,7 +22,7 @@ mod windows;
 mod xfstests;
 
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -52,6 +54,8 @@ enum Task {
     XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
+    /// Show circles of imports, crowded types and long functions
+    Rooms,
 }
 
 fn main() -> ExitCode {
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),
+        Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {
@@ -87,15 +92,4 @@ fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().map(PathBuf::from).unwrap_or(here)
-}
-
-/// The cargo that started this task.
-fn cargo() -> PathBuf {
-    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
-}
-
-/// Runs a command that must succeed.
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }

@@ -15,10 +15,10 @@ pub(crate) struct Packages {}
 
 impl Packages {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        let mut cargo = Command::new(crate::cargo());
+        let mut cargo = Command::new(crate::command::cargo());
         // What is not committed yet is packaged, too.
         cargo.current_dir(root).args(["package", "--quiet", "--allow-dirty", "--workspace"]);
         cargo.args(PRIVATE.iter().flat_map(|package| ["--exclude", package]));
-        crate::succeed(&mut cargo)
+        crate::command::succeed(&mut cargo)
     }
 }

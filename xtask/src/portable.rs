@@ -30,6 +30,6 @@ impl Portable {
         cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
         cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
         cargo.args(["--", "-D", "warnings"]);
-        crate::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/portable")))
+        crate::command::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/portable")))
     }
 }

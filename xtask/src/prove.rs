@@ -43,14 +43,19 @@ impl Prove {
         ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
         ruby.env("THRUWAY_CASES", self.cases.to_string());
         ruby.env("THRUWAY_SEED", self.seed.to_string());
-        crate::succeed(&mut ruby)
+        crate::command::succeed(&mut ruby)
     }
 }
 
 /// The binary, and the extension for that Ruby.
 pub(crate) fn build(root: &Path, ruby: &Path) -> Result<(), String> {
-    let mut gem = Command::new(crate::cargo());
-    crate::succeed(gem.current_dir(root).args(["x", "gem"]).env("RUBY", ruby))?;
-    let mut program = Command::new(crate::cargo());
-    crate::succeed(program.current_dir(root).args(["build", "--quiet", "--package", "thruway-cli"]))
+    let mut gem = Command::new(crate::command::cargo());
+    crate::command::succeed(gem.current_dir(root).args(["x", "gem"]).env("RUBY", ruby))?;
+    let mut program = Command::new(crate::command::cargo());
+    crate::command::succeed(program.current_dir(root).args([
+        "build",
+        "--quiet",
+        "--package",
+        "thruway-cli",
+    ]))
 }

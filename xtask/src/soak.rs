@@ -20,10 +20,12 @@ pub(crate) struct Soak {
 
 impl Soak {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        crate::succeed(Command::new(crate::cargo()).current_dir(root).args(["x", "gem"]))?;
-        let mut test = Command::new(crate::cargo());
+        crate::command::succeed(
+            Command::new(crate::command::cargo()).current_dir(root).args(["x", "gem"]),
+        )?;
+        let mut test = Command::new(crate::command::cargo());
         test.current_dir(root).args(["test", "--package", "thruway-cli", "--test", "it"]);
         test.arg(format!("soak::{}", self.verb));
-        crate::succeed(test.env("THRUWAY_SOAK_SECONDS", self.seconds.to_string()))
+        crate::command::succeed(test.env("THRUWAY_SOAK_SECONDS", self.seconds.to_string()))
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 
-use crate::succeed;
+use crate::command::succeed;
 
 /// Run pjdfstest and fsx on mounts
 ///
@@ -142,7 +142,7 @@ fn is_at_hand(tools: &Path, suite: &str, version: &str) -> bool {
 
 fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
     println!("suites: installing {suite} {version} into target/tools");
-    let mut install = Command::new(crate::cargo());
+    let mut install = Command::new(crate::command::cargo());
     install.args(["install", "--quiet", "--locked", "--version", version, "--root"]);
     succeed(install.arg(tools).arg(suite))
 }

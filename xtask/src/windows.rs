@@ -42,13 +42,13 @@ impl Windows {
         }
         let wine = Wine::start(root)?;
         if !self.arguments.is_empty() {
-            return crate::succeed(&mut wine.cargo(&self.arguments)?);
+            return crate::command::succeed(&mut wine.cargo(&self.arguments)?);
         }
         let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
         let lints = ["--all-targets", "--quiet", "--", "-D", "warnings"];
         let clippy = ["clippy"].into_iter().chain(packages.clone()).chain(lints);
-        crate::succeed(&mut wine.cargo(clippy)?)?;
-        crate::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
+        crate::command::succeed(&mut wine.cargo(clippy)?)?;
+        crate::command::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
     }
 }
 
@@ -70,7 +70,7 @@ impl Wine {
             println!("windows: setting up Wine in target/wineprefix");
             fs::create_dir_all(wine.prefix())
                 .map_err(|error| format!("target/wineprefix: {error}"))?;
-            crate::succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
+            crate::command::succeed(wine.command("wineboot").arg("--init").stderr(Stdio::null()))?;
         }
         Ok(wine)
     }

@@ -1,6 +1,6 @@
 //! All clients in one thread: epoll, timers, and the end of the run.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::client::Client;
 use crate::plan::{Plan, nanoseconds};
+use crate::run_context::RunContext;
 use crate::tally::Trouble;
 use crate::timers::Timers;
 use crate::{Error, Report, report};
@@ -26,29 +27,6 @@ const OTHER_DESCRIPTORS: u64 = 16;
 /// Names the descriptor that stops the run; clients have their places.
 const STOP: u64 = u64::MAX;
 
-/// What all clients share.
-pub(crate) struct Shared<'a> {
-    pub(crate) plan: &'a Plan,
-    pub(crate) epoll: OwnedFd,
-    /// The request, as often as it may be pending, so that any part of it can be sent at once.
-    pub(crate) requests: Vec<u8>,
-    pub(crate) request_bytes: usize,
-    pub(crate) buffer: Vec<u8>,
-    pub(crate) timers: Timers,
-    /// How many requests may still be asked.
-    pub(crate) left: u64,
-    /// Why the last connection could not be made that could not.
-    pub(crate) refusal: Option<Errno>,
-    start: Instant,
-}
-
-impl Shared<'_> {
-    /// Nanoseconds since the start of the run.
-    pub(crate) fn now_ns(&self) -> u64 {
-        nanoseconds(self.start.elapsed())
-    }
-}
-
 /// How far a run has come.
 #[derive(Debug)]
 pub struct Progress<'a> {
@@ -58,10 +36,10 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// How many requests each connection has had answered that has a claim to an equal share.
+    /// How many requests of each judged connection were answered.
     pub fn shares(&self) -> impl Iterator<Item = u64> {
-        let judged = self.clients.iter().filter(|client| client.habit().is_judged());
-        judged.map(|client| client.tally().answered)
+        let judged = self.clients.iter().filter(|client| client.kind().is_judged());
+        judged.map(|client| client.tally().completed)
     }
 }
 
@@ -69,7 +47,7 @@ impl Progress<'_> {
 /// readable, or when no connection at all can be made. `watch` is told of progress ten times a second.
 ///
 /// The process's soft limit of descriptors is raised if it has to be, and this thread's timer slack
-/// lowered, so that requests on a timetable leave on time.
+/// lowered, so that requests of an open loop leave on time.
 ///
 /// # Errors
 /// More connections than the process may have descriptors, or a kernel without epoll.
@@ -80,11 +58,11 @@ pub fn run(
 ) -> Result<Report, Error> {
     let mut engine = Engine::new(plan, stop)?;
     let elapsed = engine.run(watch)?;
-    Ok(report::report(&engine.clients, elapsed, engine.shared.refusal))
+    Ok(report::report(&engine.clients, elapsed, engine.context.refusal))
 }
 
 struct Engine<'a> {
-    shared: Shared<'a>,
+    context: RunContext<'a>,
     clients: Vec<Client>,
     events: Vec<Event>,
     is_stopped: bool,
@@ -99,7 +77,7 @@ impl<'a> Engine<'a> {
         if let Some(stop) = stop {
             epoll::add(&epoll, stop, EventData::new_u64(STOP), EventFlags::IN).map_err(failed)?;
         }
-        let shared = Shared {
+        let context = RunContext {
             plan,
             epoll,
             requests: plan.request.bytes().repeat(plan.depth.max(1) as usize),
@@ -110,19 +88,19 @@ impl<'a> Engine<'a> {
             refusal: None,
             start: Instant::now(),
         };
-        Ok(Self { shared, clients, events: Vec::with_capacity(EVENTS_MAX), is_stopped: false })
+        Ok(Self { context, clients, events: Vec::with_capacity(EVENTS_MAX), is_stopped: false })
     }
 
     /// Runs to the end; how long it took.
     fn run(&mut self, watch: &mut dyn FnMut(&Progress<'_>)) -> Result<Duration, Error> {
         // Without it, every timer is up to 50 µs late. Where it is refused they are, and no worse.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let end_ns = self.shared.plan.duration.map_or(u64::MAX, nanoseconds);
+        let end_ns = self.context.plan.duration.map_or(u64::MAX, nanoseconds);
         let mut tick_ns = TICK_NS;
-        self.shared.start = Instant::now();
-        self.clients.iter_mut().for_each(|client| client.advance(0, &mut self.shared));
+        self.context.start = Instant::now();
+        self.clients.iter_mut().for_each(|client| client.advance(0, &mut self.context));
         loop {
-            let now_ns = self.shared.now_ns();
+            let now_ns = self.context.now_ns();
             if now_ns >= end_ns || self.is_stopped || self.is_done() {
                 return Ok(Duration::from_nanos(now_ns));
             }
@@ -130,28 +108,28 @@ impl<'a> Engine<'a> {
                 tick_ns = now_ns + TICK_NS;
                 self.tick(now_ns, watch);
             }
-            while let Some(client) = self.shared.timers.take_due(now_ns) {
-                self.clients[client].wake(now_ns, &mut self.shared);
+            while let Some(client) = self.context.timers.take_due(now_ns) {
+                self.clients[client].wake(now_ns, &mut self.context);
             }
-            let wake_ns = self.shared.timers.next_ns().unwrap_or(u64::MAX);
+            let wake_ns = self.context.timers.next_ns().unwrap_or(u64::MAX);
             self.wait(wake_ns.min(end_ns).min(tick_ns))?;
         }
     }
 
     /// Serves the sockets that are ready, or become so before `until_ns`.
     fn wait(&mut self, until_ns: u64) -> Result<(), Error> {
-        let left_ns = until_ns.saturating_sub(self.shared.now_ns());
+        let left_ns = until_ns.saturating_sub(self.context.now_ns());
         let timeout = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
         self.events.clear();
         let events = spare_capacity(&mut self.events);
-        match epoll::wait(&self.shared.epoll, events, timeout.as_ref()) {
+        match epoll::wait(&self.context.epoll, events, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("wait for sockets", errno)),
         }
         for event in &self.events {
             let (token, flags) = (event.data.u64(), event.flags);
             match usize::try_from(token).ok().and_then(|token| self.clients.get_mut(token)) {
-                Some(client) => client.ready(flags, &mut self.shared),
+                Some(client) => client.ready(flags, &mut self.context),
                 None => self.is_stopped = true,
             }
         }
@@ -159,9 +137,9 @@ impl<'a> Engine<'a> {
     }
 
     fn tick(&mut self, now_ns: u64, watch: &mut dyn FnMut(&Progress<'_>)) {
-        let timeout_ns = nanoseconds(self.shared.plan.timeout);
+        let timeout_ns = nanoseconds(self.context.plan.timeout);
         for client in &mut self.clients {
-            client.expire(now_ns, timeout_ns, &mut self.shared);
+            client.expire(now_ns, timeout_ns, &mut self.context);
         }
         self.is_stopped |= self.clients.iter().all(is_refused);
         watch(&Progress { elapsed: Duration::from_nanos(now_ns), clients: &self.clients });
@@ -169,7 +147,7 @@ impl<'a> Engine<'a> {
 
     /// Whether as many requests as the plan allows were asked, and none is pending.
     fn is_done(&self) -> bool {
-        self.shared.left == 0 && self.clients.iter().all(Client::is_quiet)
+        self.context.left == 0 && self.clients.iter().all(Client::is_quiet)
     }
 }
 

@@ -1,9 +1,9 @@
-//! Load on an HTTP server, and each connection's share of the answers.
+//! Load on an HTTP server, and each connection's share of the responses.
 //!
-//! An average hides a starved client: a server that answers four connections of ten looks *fast*. So
+//! An average hides a starved client: a server that responses four connections of ten looks *fast*. So
 //! everything here is counted per connection, and whatever is still pending at the end counts too.
 //!
-//! Reading order: [`Plan`] (what to ask of whom, and for how long), [`pace`] (when a client wants its
+//! Reading order: [`Plan`] (what to ask of whom, and for how long), [`schedule`] (when a client wants its
 //! next request), [`client`] (one connection: asks, reads, counts), [`engine`] (epoll over all of
 //! them, in one thread), [`Report`]. [`response`] is the one place that knows the bytes of a
 //! response.
@@ -15,12 +15,13 @@ mod error;
 mod fairness;
 mod histogram;
 mod interrupt;
-mod link;
-mod pace;
 mod plan;
 mod report;
 mod request;
 mod response;
+mod run_context;
+mod schedule;
+mod socket;
 mod tally;
 mod target;
 mod timers;
@@ -30,7 +31,7 @@ pub use error::Error;
 pub use fairness::{is_starved, jain};
 pub use histogram::Histogram;
 pub use interrupt::Interrupt;
-pub use plan::{Class, Habit, Plan};
+pub use plan::{Class, ClientKind, Plan};
 pub use report::{ConnectionReport, Fairness, GroupReport, Latency, Report};
 pub use request::Request;
 pub use target::{Address, Url};

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::pace::{Pace, timetable};
+use crate::schedule::{Schedule, open_loop};
 use crate::{Address, Request};
 
 /// A run, described.
@@ -17,7 +17,7 @@ pub struct Plan {
     pub classes: Vec<Class>,
     /// How many requests a greedy or scheduled client may have pending at a time; at least 1.
     pub depth: u32,
-    /// The rest that a polite client takes after each answer.
+    /// The rest that a polite client takes after each response.
     pub pause: Duration,
     /// When the run ends, if nothing ends it before.
     pub duration: Option<Duration>,
@@ -31,19 +31,19 @@ pub struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Class {
     /// What they do.
-    pub habit: Habit,
+    pub kind: ClientKind,
     /// How many there are, each with a connection of its own.
     pub connections: u32,
 }
 
 /// How a client behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Habit {
+pub enum ClientKind {
     /// Always has as many requests pending as it may.
     Greedy,
-    /// Asks, waits for the answer, rests.
+    /// Asks, waits for the response, rests.
     Polite,
-    /// Asks on a timetable that does not wait for answers, so that all of the class together ask
+    /// Asks at a constant rate that does not wait for responses (open loop): all of the class together ask
     /// `rate` times a second.
     Scheduled {
         /// Requests a second, of the whole class.
@@ -55,8 +55,8 @@ pub enum Habit {
     Idle,
 }
 
-impl Habit {
-    /// The habit's name, as it stands in a mix and in reports.
+impl ClientKind {
+    /// The kind's name, as it stands in a mix and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -68,18 +68,18 @@ impl Habit {
         }
     }
 
-    /// Whether clients of this habit have a claim to equal shares.
+    /// Whether clients of this kind have a claim to equal shares.
     #[must_use]
     pub fn is_judged(self) -> bool {
         !matches!(self, Self::Trickle | Self::Idle)
     }
 
-    pub(crate) fn pace(self, plan: &Plan, clients: u32, client: u32) -> Pace {
+    pub(crate) fn schedule(self, plan: &Plan, clients: u32, client: u32) -> Schedule {
         match self {
-            Self::Greedy | Self::Trickle => Pace::Always,
-            Self::Polite => Pace::After { pause_ns: nanoseconds(plan.pause) },
-            Self::Scheduled { rate } => timetable(rate, clients, client),
-            Self::Idle => Pace::Once,
+            Self::Greedy | Self::Trickle => Schedule::Always,
+            Self::Polite => Schedule::After { pause_ns: nanoseconds(plan.pause) },
+            Self::Scheduled { rate } => open_loop(rate, clients, client),
+            Self::Idle => Schedule::Once,
         }
     }
 }
@@ -90,11 +90,11 @@ impl FromStr for Class {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, number) = text.split_once('=').ok_or("write it as NAME=CONNECTIONS")?;
-        let habits = [Habit::Greedy, Habit::Polite, Habit::Trickle, Habit::Idle];
-        let habit = habits.into_iter().find(|habit| habit.name() == name);
-        let habit = habit.ok_or("a class is greedy, polite, trickle or idle")?;
+        let kinds = [ClientKind::Greedy, ClientKind::Polite, ClientKind::Trickle, ClientKind::Idle];
+        let kind = kinds.into_iter().find(|kind| kind.name() == name);
+        let kind = kind.ok_or("a class is greedy, polite, trickle or idle")?;
         match number.parse() {
-            Ok(connections) if connections > 0 => Ok(Self { habit, connections }),
+            Ok(connections) if connections > 0 => Ok(Self { kind, connections }),
             _ => Err(format!("{number:?} is not a number of connections")),
         }
     }
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn a_mix_names_its_classes() {
-        assert_eq!("greedy=9".parse(), Ok(Class { habit: Habit::Greedy, connections: 9 }));
-        assert_eq!("idle=10000".parse(), Ok(Class { habit: Habit::Idle, connections: 10_000 }));
+        assert_eq!("greedy=9".parse(), Ok(Class { kind: ClientKind::Greedy, connections: 9 }));
+        assert_eq!("idle=10000".parse(), Ok(Class { kind: ClientKind::Idle, connections: 10_000 }));
         for text in ["greedy", "greedy=", "greedy=0", "greedy=-1", "rude=1", "scheduled=1"] {
             assert!(text.parse::<Class>().is_err(), "{text}");
         }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::client::Client;
-use crate::plan::{Habit, nanoseconds};
+use crate::plan::{ClientKind, nanoseconds};
 use crate::tally::{Tally, Trouble};
 use crate::{Histogram, is_starved, jain};
 
@@ -29,7 +29,7 @@ pub struct Report {
 /// What a group of connections reached.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupReport {
-    /// The name of their habit, or `total`.
+    /// The name of their kind, or `total`.
     pub name: &'static str,
     /// How many there are.
     pub connections: u64,
@@ -47,7 +47,7 @@ pub struct GroupReport {
     pub latency: Latency,
     /// How alike the connections fared.
     pub fairness: Fairness,
-    /// Answers by status class (`2xx`); those that occurred.
+    /// Responses by status class (`2xx`); those that occurred.
     pub status: BTreeMap<&'static str, u64>,
     /// Errors by kind; those that occurred.
     pub errors: BTreeMap<&'static str, u64>,
@@ -67,7 +67,7 @@ pub struct Latency {
 /// How alike connections fared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fairness {
-    /// Jain's index of the answered requests; `None` where nobody got an answer or no class is
+    /// Jain's index of the answered requests; `None` where nobody got a response or no class is
     /// judged.
     pub index: Option<f64>,
     /// Connections that asked and were not answered, or less than a tenth as often as their class on
@@ -82,7 +82,7 @@ pub struct Fairness {
 /// What one connection reached.
 #[derive(Debug, Clone, Serialize)]
 pub struct ConnectionReport {
-    /// The name of its client's habit.
+    /// The name of its client's kind.
     pub class: &'static str,
     /// Requests that were answered in full.
     pub requests: u64,
@@ -102,15 +102,15 @@ pub struct ConnectionReport {
 
 /// Reports on clients that come class by class.
 pub(crate) fn report(clients: &[Client], elapsed: Duration, refusal: Option<Errno>) -> Report {
-    let classes = clients.chunk_by(|one, next| one.habit() == next.habit());
+    let classes = clients.chunk_by(|one, next| one.kind() == next.kind());
     let classes: Vec<_> = classes.map(|class| Group::new(class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
-    let judged = classes.iter().filter(|class| class.habit().is_judged());
+    let judged = classes.iter().filter(|class| class.kind().is_judged());
     let total = GroupReport {
         fairness: Fairness::worst(judged.map(Group::fairness)),
         ..Group::new(clients, elapsed).report("total")
     };
-    let classes = classes.iter().map(|class| class.report(class.habit().name())).collect();
+    let classes = classes.iter().map(|class| class.report(class.kind().name())).collect();
     Report {
         seconds: elapsed.as_secs_f64(),
         total,
@@ -134,9 +134,9 @@ impl<'a> Group<'a> {
         Self { clients, elapsed, tally }
     }
 
-    /// The habit of a class.
-    fn habit(&self) -> Habit {
-        self.clients[0].habit()
+    /// The kind of a class.
+    fn kind(&self) -> ClientKind {
+        self.clients[0].kind()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 requests or bytes are never reached")]
@@ -145,8 +145,8 @@ impl<'a> Group<'a> {
         GroupReport {
             name,
             connections: self.clients.len() as u64,
-            requests: self.tally.answered,
-            requests_per_second: per_second(self.tally.answered),
+            requests: self.tally.completed,
+            requests_per_second: per_second(self.tally.completed),
             bytes_per_second: per_second(self.tally.bytes),
             failed: self.tally.failed,
             connects: self.tally.connects,
@@ -164,7 +164,7 @@ impl<'a> Group<'a> {
         let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();
         Fairness {
-            index: jain(judged.map(|client| client.tally().answered)),
+            index: jain(judged.map(|client| client.tally().completed)),
             starved: connections.iter().filter(|one| one.starved).count() as u64,
             pending: connections.iter().map(|one| one.pending).sum(),
             oldest_pending_ns: connections
@@ -177,7 +177,7 @@ impl<'a> Group<'a> {
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never reached")]
     fn connections(&self) -> impl Iterator<Item = ConnectionReport> {
-        let mean = self.tally.answered as f64 / self.clients.len().max(1) as f64;
+        let mean = self.tally.completed as f64 / self.clients.len().max(1) as f64;
         let now_ns = nanoseconds(self.elapsed);
         self.clients.iter().map(move |client| ConnectionReport::new(client, mean, now_ns))
     }
@@ -194,12 +194,12 @@ impl ConnectionReport {
         let tally = client.tally();
         let (pending, oldest_pending_ns) = client.waiting(now_ns);
         Self {
-            class: client.habit().name(),
-            requests: tally.answered,
+            class: client.kind().name(),
+            requests: tally.completed,
             failed: tally.failed,
             connects: tally.connects,
             latency: Latency::of(&tally.latency),
-            starved: is_judged(client) && is_starved(tally.answered, mean),
+            starved: is_judged(client) && is_starved(tally.completed, mean),
             pending,
             oldest_pending_ns,
         }
@@ -208,7 +208,7 @@ impl ConnectionReport {
 
 /// Whether it had a claim to an equal share: one that never came to ask had none.
 fn is_judged(client: &Client) -> bool {
-    client.habit().is_judged() && client.has_asked()
+    client.kind().is_judged() && client.has_asked()
 }
 
 impl Latency {

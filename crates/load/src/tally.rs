@@ -7,15 +7,15 @@ use crate::Histogram;
 pub(crate) enum Trouble {
     /// No connection was made: refused, unreachable, no such socket.
     Connect,
-    /// The server closed with requests pending, before the first byte of an answer.
+    /// The server closed with requests pending, before the first byte of a response.
     Unanswered,
-    /// The server closed inside an answer: a length that was not kept to, or a crash.
+    /// The server closed inside a response: a length that was not kept to, or a crash.
     Truncated,
     /// The bytes are not an HTTP/1 response.
     Malformed,
-    /// Bytes that nobody had asked for: an answer longer than its length, or one too many.
+    /// Bytes that nobody had asked for: a response longer than its length, or one too many.
     Unasked,
-    /// No answer within the time that was allowed.
+    /// No response within the time that was allowed.
     TimedOut,
     /// The connection broke: reset, or worse.
     Reset,
@@ -37,14 +37,14 @@ impl Trouble {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally {
     /// Requests that were answered in full, whatever the status.
-    pub(crate) answered: u64,
+    pub(crate) completed: u64,
     /// Requests that will never be answered.
     pub(crate) failed: u64,
     /// Bytes received, heads included.
     pub(crate) bytes: u64,
     /// Connections made.
     pub(crate) connects: u64,
-    /// Answers by the first digit of their status; 0 is anything beyond 5.
+    /// Responses by the first digit of their status; 0 is anything beyond 5.
     pub(crate) classes: [u64; 6],
     troubles: [u64; Trouble::ALL.len()],
     /// Nanoseconds from when each answered request was due to its last byte.
@@ -52,8 +52,8 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn answer(&mut self, status: u16, latency_ns: u64) {
-        self.answered += 1;
+    pub(crate) fn complete(&mut self, status: u16, latency_ns: u64) {
+        self.completed += 1;
         self.latency.record(latency_ns);
         let class = usize::from(status / 100);
         self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
@@ -70,7 +70,7 @@ impl Tally {
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.answered += other.answered;
+        self.completed += other.completed;
         self.failed += other.failed;
         self.bytes += other.bytes;
         self.connects += other.connects;
@@ -91,12 +91,12 @@ mod tests {
     #[test]
     fn tallies_add_up() {
         let mut one = Tally::default();
-        one.answer(204, 10);
-        one.answer(999, 30);
+        one.complete(204, 10);
+        one.complete(999, 30);
         one.trouble(Trouble::Reset, 4);
         let mut both = one.clone();
         both.merge(&one);
-        assert_eq!((both.answered, both.failed), (4, 8));
+        assert_eq!((both.completed, both.failed), (4, 8));
         assert_eq!(both.classes, [2, 0, 2, 0, 0, 0]);
         assert_eq!((both.troubles(Trouble::Reset), both.troubles(Trouble::Connect)), (2, 0));
         assert_eq!((both.latency.total(), both.latency.largest()), (4, 30));

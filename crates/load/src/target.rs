@@ -82,10 +82,10 @@ impl Url {
                 return Err(Error::remote(host, address.ip()));
             }
         }
-        let answers = |address: &&SocketAddr| TcpStream::connect(address).is_ok();
+        let responses = |address: &&SocketAddr| TcpStream::connect(address).is_ok();
         let first = match addresses.as_slice() {
             [only] => Some(only),
-            several => several.iter().find(answers).or(several.first()),
+            several => several.iter().find(responses).or(several.first()),
         };
         first.map(|address| Address::Tcp(*address)).ok_or_else(|| {
             Error::system(format!("find {host}"), io::Error::other("it has no address"))

@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use server::{HELLO, Next, Server, write};
-use thruway_load::{Address, Class, Habit, Plan, Report, Request, Url, run};
+use thruway_load::{Address, Class, ClientKind, Plan, Report, Request, Url, run};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -19,7 +19,7 @@ fn plan(server: &Server, connections: u32, requests: u64) -> Plan {
     Plan {
         address: url.address(false).expect("it is loopback"),
         request: Request::new(&url, "GET", &[], b"", true).expect("it is a request"),
-        classes: vec![Class { habit: Habit::Greedy, connections }],
+        classes: vec![Class { kind: ClientKind::Greedy, connections }],
         depth: 1,
         pause: Duration::from_millis(1),
         duration: None,
@@ -151,7 +151,7 @@ fn a_stall_counts_for_all_who_would_have_waited() {
         }
         write(stream, HELLO)
     });
-    let class = Class { habit: Habit::Scheduled { rate: 100.0 }, connections: 1 };
+    let class = Class { kind: ClientKind::Scheduled { rate: 100.0 }, connections: 1 };
     let report = ran(&Plan { classes: vec![class], ..plan(&server, 1, 50) });
     assert_eq!(report.total.requests, 50);
     // The sixth slowest was due 50 ms into the stall, so it waited for 250 ms at least.
@@ -161,7 +161,7 @@ fn a_stall_counts_for_all_who_would_have_waited() {
 #[test]
 fn what_was_due_and_never_asked_is_pending() {
     let server = Server::new(|_, _, _| Next::Hang);
-    let class = Class { habit: Habit::Scheduled { rate: 100.0 }, connections: 2 };
+    let class = Class { kind: ClientKind::Scheduled { rate: 100.0 }, connections: 2 };
     let report = ran(&Plan {
         classes: vec![class],
         requests: None,
@@ -176,13 +176,13 @@ fn what_was_due_and_never_asked_is_pending() {
 #[test]
 fn classes_behave_as_they_are_called() {
     let server = Server::answering(HELLO);
-    let class = |habit, connections| Class { habit, connections };
+    let class = |kind, connections| Class { kind, connections };
     let report = ran(&Plan {
         classes: vec![
-            class(Habit::Greedy, 2),
-            class(Habit::Polite, 1),
-            class(Habit::Trickle, 1),
-            class(Habit::Idle, 3),
+            class(ClientKind::Greedy, 2),
+            class(ClientKind::Polite, 1),
+            class(ClientKind::Trickle, 1),
+            class(ClientKind::Idle, 3),
         ],
         pause: Duration::from_millis(50),
         requests: None,

@@ -3,21 +3,14 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use thruway_resolve::expand::windows::Form;
 use thruway_resolve::native;
-use thruway_resolve::search::{Lister, Places, Plan, Rules, Search};
+use thruway_resolve::search::{Places, Plan, Rules};
 
 use crate::environment::Environment;
-#[cfg(target_os = "linux")]
-use crate::linux::Started;
-#[cfg(all(unix, not(target_os = "linux")))]
-use crate::posix::Started;
 use crate::stdio::{Direction, Ends};
-#[cfg(windows)]
-use crate::windows::Started;
-use crate::{Child, Error, Output, Stdio, Tried};
+use crate::{Error, Stdio};
 
 /// A command to start: built step by step, started as often as wanted.
 #[derive(Debug)]
@@ -27,7 +20,7 @@ pub struct Command {
     pub(crate) environment: Environment,
     pub(crate) folder: Option<PathBuf>,
     pub(crate) group: Option<i32>,
-    stdio: [Stdio; 3],
+    pub(crate) stdio: [Stdio; 3],
     rules: Rules,
     path: Option<OsString>,
 }
@@ -193,51 +186,6 @@ impl Command {
         self.environment.changed("PATH")
     }
 
-    /// Starts it.
-    ///
-    /// # Errors
-    /// What kept it from being started, with every candidate that was tried.
-    pub fn spawn(&self) -> Result<Child, Error> {
-        let plan = self.plan()?;
-        let prepared = self.prepare()?;
-        let started = prepared.start_any(&plan)?;
-        Ok(prepared.into_child(started))
-    }
-
-    /// Starts it from what `lister` finds, such as an index that is kept up to date.
-    ///
-    /// # Errors
-    /// As [`spawn`](Self::spawn); candidates that the lister passed over are not among those tried.
-    pub fn spawn_by(&self, lister: &mut impl Lister) -> Result<Child, Error> {
-        let plan = self.plan()?;
-        let prepared = self.prepare()?;
-        let started = prepared.start_found(&plan, lister)?;
-        Ok(prepared.into_child(started))
-    }
-
-    /// Starts it and waits for its end.
-    ///
-    /// # Errors
-    /// As [`spawn`](Self::spawn), and whatever the system reports of the wait.
-    pub fn status(&self) -> Result<ExitStatus, Error> {
-        self.spawn()?.wait().map_err(|error| self.failed("wait", error))
-    }
-
-    /// Starts it, with pipes for its outputs unless they are set, and reads them to their end. Its
-    /// standard input is empty unless it is set.
-    ///
-    /// # Errors
-    /// As [`status`](Self::status).
-    pub fn output(mut self) -> Result<Output, Error> {
-        let unset = [Stdio::Null, Stdio::Pipe, Stdio::Pipe];
-        for (stdio, unset) in self.stdio.iter_mut().zip(unset) {
-            if matches!(stdio, Stdio::Inherit) {
-                *stdio = unset;
-            }
-        }
-        self.spawn()?.wait_with_output().map_err(|error| self.failed("wait", error))
-    }
-
     pub(crate) fn prepare(&self) -> Result<Prepared<'_>, Error> {
         let [stdin, stdout, stderr] = &self.stdio;
         let ends = |stdio: &Stdio, direction| {
@@ -251,36 +199,8 @@ impl Command {
         Ok(Prepared { command: self, name: native::bytes(&self.name).into_owned(), stdio })
     }
 
-    fn failed(&self, doing: &'static str, error: std::io::Error) -> Error {
+    pub(crate) fn failed(&self, doing: &'static str, error: std::io::Error) -> Error {
         Error::step(&native::bytes(&self.name), doing, error)
-    }
-}
-
-impl Prepared<'_> {
-    /// Starts the first candidate that `lister` finds and that can be started.
-    pub(crate) fn start_found(
-        &self,
-        plan: &Plan,
-        lister: &mut impl Lister,
-    ) -> Result<Started, Error> {
-        let mut tried = Vec::new();
-        let mut search = Search::new(plan, lister);
-        for found in search.by_ref() {
-            let path = found.map_err(|error| Error::search(&self.name, error))?.path;
-            match self.start(&path)? {
-                Ok(started) => return Ok(started),
-                Err(error) => {
-                    let code = error.raw_os_error().unwrap_or(0);
-                    let goes_on = plan.rules().passes_over(&path, code);
-                    tried.push(Tried { path, error });
-                    if !goes_on {
-                        break;
-                    }
-                }
-            }
-        }
-        tried.extend(search.denied().iter().map(|path| Tried::denied(path)));
-        Err(Error::candidates(&self.name, tried, plan.bases().len()))
     }
 }
 

@@ -5,7 +5,7 @@
 //! candidate where those rules say so, one new process tries them all, and an error knows every
 //! candidate that was tried. Arguments never meet a shell.
 //!
-//! Reading order: `command`, then `linux` and `windows`, which hand it to the system (the latter with
+//! Reading order: `command`, `start`, then `linux` and `windows`, which hand it to the system (the latter with
 //! `command_line`, where batch files are made safe), `child`, `error`.
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod error;
 mod linux;
 #[cfg(all(unix, not(target_os = "linux")))]
 mod posix;
+mod start;
 mod stdio;
 #[cfg(windows)]
 mod windows;

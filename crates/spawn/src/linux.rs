@@ -13,7 +13,7 @@ pub(crate) use thruway_sys::start::Started;
 use thruway_sys::start::{Candidates, Failure, Start, Step, Texts};
 
 use crate::command::Prepared;
-use crate::{Child, Command, Error, Tried};
+use crate::{Command, Error, Tried};
 
 impl Command {
     /// Runs it in place of this program: the same process, and nothing of this program remains. It
@@ -58,10 +58,6 @@ impl Prepared<'_> {
             }
             Err(Failure::Step(step, error)) => Err(Error::step(&self.name, doing(step), error)),
         }
-    }
-
-    pub(crate) fn into_child(self, started: Started) -> Child {
-        Child::new(Process { started }, self.stdio.map(|ends| ends.ours))
     }
 
     fn explain(&self, failure: Failure, plan: &Plan) -> Error {
@@ -146,6 +142,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn new(started: Started) -> Self {
+        Self { started }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.started.pid.unsigned_abs()
     }

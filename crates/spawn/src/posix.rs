@@ -14,7 +14,7 @@ use thruway_resolve::search::Plan;
 
 use crate::command::Prepared;
 use crate::stdio::Ends;
-use crate::{Child, Command, Error, Tried};
+use crate::{Command, Error, Tried};
 
 /// A program that was started.
 pub(crate) type Started = std::process::Child;
@@ -83,10 +83,6 @@ impl Prepared<'_> {
             },
             _ => Ok(started),
         }
-    }
-
-    pub(crate) fn into_child(self, started: Started) -> Child {
-        Child::new(Process { started }, self.stdio.map(|ends| ends.ours))
     }
 
     fn no_folder(&self, error: io::Error) -> Error {
@@ -163,6 +159,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn new(started: Started) -> Self {
+        Self { started }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.started.id()
     }

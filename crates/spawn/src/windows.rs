@@ -14,9 +14,9 @@ use thruway_resolve::{native, wtf8};
 use thruway_sys::create_process::{self, Create};
 use thruway_sys::windows_folders;
 
+use crate::Error;
 use crate::command::Prepared;
 use crate::command_line::{self, Refusal};
-use crate::{Child, Error};
 
 /// A program that was started.
 pub(crate) type Started = create_process::Process;
@@ -64,10 +64,6 @@ impl Prepared<'_> {
             Err(error) => error,
         };
         Err(Error::step(&self.name, "enter the current folder", error))
-    }
-
-    pub(crate) fn into_child(self, started: Started) -> Child {
-        Child::new(Process { started }, self.stdio.map(|ends| ends.ours))
     }
 }
 
@@ -204,6 +200,10 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    pub(crate) fn new(started: Started) -> Self {
+        Self { started }
+    }
+
     pub(crate) fn id(&self) -> u32 {
         self.started.id()
     }

@@ -31,6 +31,8 @@ pub mod mount_copy;
 #[cfg(windows)]
 pub mod nt;
 #[cfg(target_os = "linux")]
+mod outcome;
+#[cfg(target_os = "linux")]
 pub mod peer;
 #[cfg(target_os = "linux")]
 pub mod process;

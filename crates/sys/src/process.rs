@@ -6,6 +6,8 @@ use std::os::raw::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
+use crate::outcome::check;
+
 /// What became of a child or a tracee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -182,10 +184,6 @@ pub fn address_space_limit(process: i32) -> io::Result<Option<u64>> {
     // SAFETY: nothing is set (NULL), and `limit` is writable for the time of the call.
     check(unsafe { libc::prlimit64(process, libc::RLIMIT_AS, ptr::null(), &raw mut limit) })?;
     Ok((limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur))
-}
-
-pub(crate) fn check(answer: i32) -> io::Result<()> {
-    if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::process::check;
+use crate::outcome::check;
 
 /// One instruction of the kernel's classic BPF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::process::check;
+use crate::outcome::check;
 
 /// Set in a word given to [`SharedMemory::mark_at_my_end`] when that thread has ended.
 pub const OWNER_DIED: u32 = 0x4000_0000;

@@ -16,7 +16,8 @@ mod serve;
 mod trace;
 mod which;
 
-use clap::{Parser, Subcommand};
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory, Parser, Subcommand};
 
 use crate::output::Answer;
 
@@ -75,10 +76,36 @@ impl Thruway {
             Verb::Run(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Pack(verb) => verb.run(),
-            Verb::Completions(verb) => verb.run(),
-            Verb::Man(verb) => verb.run(),
+            Verb::Completions(verb) => verb.run(offered()),
+            Verb::Man(verb) => verb.run(Thruway::command()),
             #[cfg(target_os = "linux")]
             Verb::MountProcess(verb) => verb.run(),
         }
+    }
+}
+
+/// The command as shells complete it: without its hidden verbs, and with the names of all others for `man`.
+fn offered() -> Command {
+    let thruway = Thruway::command();
+    let verbs: Vec<_> =
+        thruway.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    let names: Vec<_> = verbs.iter().map(|verb| verb.get_name().to_owned()).collect();
+    Command::new("thruway")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(thruway.get_arguments().cloned())
+        .subcommands(verbs)
+        .mut_subcommand("man", |man| {
+            man.mut_arg("verb", |verb| verb.value_parser(PossibleValuesParser::new(names)))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Thruway::command().debug_assert();
+        offered().debug_assert();
     }
 }

@@ -1,6 +1,6 @@
 //! A chunked body (RFC 9112, section 7.1): sizes, data, trailers.
 
-use super::{Malformed, skip};
+use super::Malformed;
 
 /// Longest size line or trailer line that is read, in bytes.
 const LINE_BYTES_MAX: usize = 8 * 1024;
@@ -86,6 +86,13 @@ impl Chunked {
         self.size = size + u64::from(digit);
         Ok(())
     }
+}
+
+/// Moves past `left` bytes, or as many as there are.
+pub(super) fn skip(bytes: &mut &[u8], left: &mut u64) {
+    let here = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+    *bytes = &bytes[here..];
+    *left -= here as u64;
 }
 
 #[cfg(test)]

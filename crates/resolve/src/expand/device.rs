@@ -4,7 +4,7 @@
 //! of the list of names also Microsoft's "Naming Files, Paths, and Namespaces".
 
 use super::Unit;
-use super::windows::Form;
+use super::form::Form;
 
 /// Which names mean a device; Windows 11 changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

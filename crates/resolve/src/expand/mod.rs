@@ -8,6 +8,7 @@
 //! such as `nul`), then [`ruby`], whose rules for `File.expand_path` stand on top of both.
 
 pub mod device;
+mod form;
 mod posix;
 pub mod ruby;
 pub mod unit;

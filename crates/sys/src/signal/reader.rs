@@ -87,7 +87,7 @@ impl Reader {
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: the mask is read during the call only.
         let descriptor = unsafe { libc::signalfd(-1, &raw const mask.0, flags) };
-        crate::process::check(descriptor)?;
+        crate::outcome::check(descriptor)?;
         // SAFETY: the descriptor is new and nobody else's.
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }

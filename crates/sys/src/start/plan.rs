@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use super::request::{Candidates, Failure, Start, Step};
 use super::signals::{has_handler, set_default, set_mask};
-use super::{Candidates, Failure, Start, Step};
 
 /// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
 pub(super) struct Plan<'a, 'c, 'parts> {

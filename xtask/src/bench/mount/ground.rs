@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::view::unmount;
-use crate::succeed;
+use crate::command::succeed;
 
 /// Holds a million inodes, a source tree for each contender, and fio's files.
 const IMAGE_BYTES: u64 = 6 << 30;

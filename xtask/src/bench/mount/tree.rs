@@ -10,7 +10,7 @@ use super::super::serve::table::{Table, at_most};
 use super::cell;
 use super::ground::Ground;
 use super::view::{Processors, View, Way};
-use crate::succeed;
+use crate::command::succeed;
 
 /// What is done to the tree, and how much longer than on the folder itself it may take. `$1` is a
 /// repository, `$2` a folder for what is not written to the tree.

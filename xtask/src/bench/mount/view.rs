@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::super::Setting;
 use super::ground::Ground;
-use crate::succeed;
+use crate::command::succeed;
 
 /// How long a daemon may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -27,7 +27,7 @@ const BENCH: [&str; 6] = [
 
 impl Program {
     pub(super) fn of_linux(setting: &Setting) -> Result<Self, String> {
-        let mut build = Command::new(crate::cargo());
+        let mut build = Command::new(crate::command::cargo());
         let program = built(build.current_dir(&setting.root).args(BENCH))?;
         let folder = setting.root.join("target/bench/names");
         std::fs::create_dir_all(&folder)

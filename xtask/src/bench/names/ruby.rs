@@ -17,8 +17,8 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 pub(super) fn expansion(setting: &Setting) -> Result<String, String> {
-    let mut gem = Command::new(crate::cargo());
-    crate::succeed(gem.current_dir(&setting.root).args(["x", "gem", "--release"]))?;
+    let mut gem = Command::new(crate::command::cargo());
+    crate::command::succeed(gem.current_dir(&setting.root).args(["x", "gem", "--release"]))?;
     let program = Program::of_ruby(setting)?;
     let contenders = |(kind, _): &(&str, &str)| {
         ["ruby", "thruway"].map(|owner| program.contender(&format!("{owner} {kind}"), owner))

@@ -84,9 +84,9 @@ fn thruway(setting: &Setting) -> Result<String, String> {
 
 /// The binary with these features.
 fn build(setting: &Setting, features: &[&str]) -> Result<String, String> {
-    let mut build = std::process::Command::new(crate::cargo());
+    let mut build = std::process::Command::new(crate::command::cargo());
     let arguments = ["build", "--release", "--quiet", "--package=thruway-cli"];
-    crate::succeed(build.current_dir(&setting.root).args(arguments).args(features))?;
+    crate::command::succeed(build.current_dir(&setting.root).args(arguments).args(features))?;
     Ok(setting.root.join("target/release/thruway").display().to_string())
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use thruway_load::{Address, Class, Error, Habit, Interrupt, Plan, Report, Request, Url};
+use thruway_load::{Address, Class, ClientKind, Error, Interrupt, Plan, Report, Request, Url};
 
 use crate::output::{Answer, Failure, print};
 use progress::Line;
@@ -23,7 +23,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// Load a server and show each connection's share
 ///
 /// Each connection asks for URL again and again, and waits for each answer (a closed loop); with
-/// --rate, requests leave on a timetable that does not wait, and latency counts from when a request
+/// --rate, requests leave at a constant rate (open loop), and latency counts from when a request
 /// was due. Whatever is still pending at the end is counted, so a starved connection cannot hide
 /// behind the average of the others.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Load {
     /// How many requests in all
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Requests a second in all, on a timetable that does not wait for answers
+    /// Requests a second in all, at a constant rate that does not wait for responses (open loop)
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
     /// How many requests a connection may have pending
@@ -140,8 +140,8 @@ impl Load {
         if !self.mix.is_empty() {
             return self.mix.clone();
         }
-        let habit = self.rate.map_or(Habit::Greedy, |rate| Habit::Scheduled { rate });
-        vec![Class { habit, connections: self.connections }]
+        let kind = self.rate.map_or(ClientKind::Greedy, |rate| ClientKind::Scheduled { rate });
+        vec![Class { kind, connections: self.connections }]
     }
 
     fn written(&self, url: &Url, report: &Report) -> Result<Vec<u8>, Failure> {

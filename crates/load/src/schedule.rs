@@ -2,27 +2,27 @@
 
 /// One client's rule. Times are nanoseconds since the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum Schedule {
     /// At once: whenever fewer are pending than may be.
     Always,
-    /// A pause after each answer.
+    /// A pause after each response.
     After { pause_ns: u64 },
-    /// On a timetable that does not wait for answers: request `n` is due at `first + n × interval`.
+    /// At a constant rate that does not wait for responses (open loop): request `n` is due at `first + n × interval`.
     Every { first_ns: u64, interval_ns: u64 },
     /// One request, then silence.
     Once,
 }
 
-impl Pace {
-    /// When the next request is due, given how many were asked and when the last answer came.
+impl Schedule {
+    /// When the next request is due, given how many were asked and when the last response came.
     ///
-    /// On a timetable it may lie in the past: latency counts from there, not from when the client got
+    /// In an open loop it may lie in the past: latency counts from there, not from when the client got
     /// round to it, so a server that stalls cannot hide how long others would have waited
     /// ("coordinated omission").
-    pub(crate) fn due_ns(self, asked: u64, answered_ns: u64, now_ns: u64) -> Option<u64> {
+    pub(crate) fn due_ns(self, asked: u64, last_response_ns: u64, now_ns: u64) -> Option<u64> {
         match self {
             Self::Always => Some(now_ns),
-            Self::After { pause_ns } if asked > 0 => Some(answered_ns + pause_ns),
+            Self::After { pause_ns } if asked > 0 => Some(last_response_ns + pause_ns),
             Self::After { .. } => Some(now_ns),
             Self::Every { first_ns, interval_ns } => Some(first_ns + asked * interval_ns),
             Self::Once => (asked == 0).then_some(now_ns),
@@ -38,11 +38,11 @@ impl Pace {
     }
 }
 
-/// The timetables of `clients` clients that together ask `rate` times a second, evenly spread.
-pub(crate) fn timetable(rate: f64, clients: u32, client: u32) -> Pace {
+/// The schedule of one of `clients` clients that together ask `rate` times a second, evenly spread.
+pub(crate) fn open_loop(rate: f64, clients: u32, client: u32) -> Schedule {
     let gap_ns = 1e9 / rate;
     let interval_ns = nanoseconds(gap_ns * f64::from(clients)).max(1);
-    Pace::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
+    Schedule::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
 }
 
 #[expect(
@@ -60,43 +60,43 @@ mod tests {
 
     #[test]
     fn a_greedy_client_wants_the_next_at_once() {
-        assert_eq!(Pace::Always.due_ns(5, 70, 100), Some(100));
+        assert_eq!(Schedule::Always.due_ns(5, 70, 100), Some(100));
     }
 
     #[test]
-    fn a_polite_client_pauses_after_each_answer_but_not_before_the_first_request() {
-        let pace = Pace::After { pause_ns: 50 };
-        assert_eq!(pace.due_ns(0, 0, 10), Some(10));
-        assert_eq!(pace.due_ns(1, 70, 100), Some(120));
+    fn a_polite_client_pauses_after_each_response_but_not_before_the_first_request() {
+        let schedule = Schedule::After { pause_ns: 50 };
+        assert_eq!(schedule.due_ns(0, 0, 10), Some(10));
+        assert_eq!(schedule.due_ns(1, 70, 100), Some(120));
     }
 
     #[test]
     fn an_idle_client_asks_once() {
-        assert_eq!(Pace::Once.due_ns(0, 0, 10), Some(10));
-        assert_eq!(Pace::Once.due_ns(1, 10, 20), None);
+        assert_eq!(Schedule::Once.due_ns(0, 0, 10), Some(10));
+        assert_eq!(Schedule::Once.due_ns(1, 10, 20), None);
     }
 
     #[test]
-    fn a_timetable_does_not_wait_for_answers() {
-        let pace = Pace::Every { first_ns: 10, interval_ns: 100 };
-        assert_eq!(pace.due_ns(3, 1_000_000, 2_000_000), Some(310));
+    fn an_open_loop_does_not_wait_for_responses() {
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100 };
+        assert_eq!(schedule.due_ns(3, 1_000_000, 2_000_000), Some(310));
     }
 
     #[test]
     fn requests_that_were_due_are_counted() {
-        let pace = Pace::Every { first_ns: 10, interval_ns: 100 };
-        assert_eq!(pace.overdue(1, 109), None);
-        assert_eq!(pace.overdue(1, 110), Some((1, 110)));
-        assert_eq!(pace.overdue(1, 350), Some((3, 110)));
-        assert_eq!(Pace::Always.overdue(0, 100), None);
+        let schedule = Schedule::Every { first_ns: 10, interval_ns: 100 };
+        assert_eq!(schedule.overdue(1, 109), None);
+        assert_eq!(schedule.overdue(1, 110), Some((1, 110)));
+        assert_eq!(schedule.overdue(1, 350), Some((3, 110)));
+        assert_eq!(Schedule::Always.overdue(0, 100), None);
     }
 
     #[test]
-    fn together_the_timetables_keep_the_rate_evenly() {
+    fn together_the_clients_keep_the_rate_evenly() {
         let mut due: Vec<_> = (0..4)
             .flat_map(|client| {
-                let pace = timetable(1000.0, 4, client);
-                (0..250).filter_map(move |asked| pace.due_ns(asked, 0, 0))
+                let schedule = open_loop(1000.0, 4, client);
+                (0..250).filter_map(move |asked| schedule.due_ns(asked, 0, 0))
             })
             .collect();
         due.sort_unstable();

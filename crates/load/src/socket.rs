@@ -11,13 +11,13 @@ use rustix::net::{
 };
 
 use crate::Address;
-use crate::engine::Shared;
+use crate::run_context::RunContext;
 
 /// A connection, or the lack of one.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum Socket {
     /// There is none, and there is to be none before `retry_ns`.
-    Down { retry_ns: u64 },
+    Closed { retry_ns: u64 },
     /// The kernel is at it.
     Connecting(OwnedFd),
     /// Requests and responses can pass.
@@ -26,14 +26,14 @@ pub(crate) enum Link {
         /// Whether epoll tells when there is room to send.
         awaits_room: bool,
         /// How many responses it brought.
-        answers: u64,
+        responses: u64,
     },
 }
 
-impl Link {
-    /// Begins a connection. It is `Down` where a unix socket's queue is full: try again later.
-    pub(crate) fn connect(token: usize, shared: &Shared<'_>) -> io::Result<Self> {
-        let (socket, connected) = match &shared.plan.address {
+impl Socket {
+    /// Begins a connection. It is `Closed` where a unix socket's queue is full: try again later.
+    pub(crate) fn connect(token: usize, context: &RunContext<'_>) -> io::Result<Self> {
+        let (socket, connected) = match &context.plan.address {
             Address::Tcp(address) => {
                 let family =
                     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -51,14 +51,14 @@ impl Link {
         let data = EventData::new_u64(token as u64);
         match connected {
             Ok(()) => {
-                epoll::add(&shared.epoll, &socket, data, EventFlags::IN)?;
-                Ok(Self::Open { socket, awaits_room: false, answers: 0 })
+                epoll::add(&context.epoll, &socket, data, EventFlags::IN)?;
+                Ok(Self::Open { socket, awaits_room: false, responses: 0 })
             }
             Err(Errno::INPROGRESS) => {
-                epoll::add(&shared.epoll, &socket, data, EventFlags::IN | EventFlags::OUT)?;
+                epoll::add(&context.epoll, &socket, data, EventFlags::IN | EventFlags::OUT)?;
                 Ok(Self::Connecting(socket))
             }
-            Err(Errno::AGAIN) => Ok(Self::Down { retry_ns: 0 }),
+            Err(Errno::AGAIN) => Ok(Self::Closed { retry_ns: 0 }),
             Err(errno) => Err(errno),
         }
     }
@@ -67,32 +67,32 @@ impl Link {
     pub(crate) fn open(&mut self) -> io::Result<()> {
         let Self::Connecting(socket) = self else { return Ok(()) };
         sockopt::socket_error(&*socket)??;
-        if let Self::Connecting(socket) = std::mem::replace(self, Self::Down { retry_ns: 0 }) {
-            *self = Self::Open { socket, awaits_room: true, answers: 0 };
+        if let Self::Connecting(socket) = std::mem::replace(self, Self::Closed { retry_ns: 0 }) {
+            *self = Self::Open { socket, awaits_room: true, responses: 0 };
         }
         Ok(())
     }
 
-    /// Sends as much of the part of the shared requests as there is room for, and has epoll tell
+    /// Sends as much of the part of the requests as there is room for, and has epoll tell
     /// when there is more.
     pub(crate) fn send(
         &mut self,
         token: usize,
         part: Range<usize>,
-        shared: &Shared<'_>,
+        context: &RunContext<'_>,
     ) -> io::Result<usize> {
         let Self::Open { socket, awaits_room, .. } = self else { return Ok(0) };
         if part.is_empty() && !*awaits_room {
             return Ok(0);
         }
-        let sent = match send(&*socket, &shared.requests[part.clone()], SendFlags::NOSIGNAL) {
+        let sent = match send(&*socket, &context.requests[part.clone()], SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN | Errno::INTR) => 0,
             other => other?,
         };
         let is_short = sent < part.len();
         if is_short != *awaits_room {
             let flags = if is_short { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-            epoll::modify(&shared.epoll, &*socket, EventData::new_u64(token as u64), flags)?;
+            epoll::modify(&context.epoll, &*socket, EventData::new_u64(token as u64), flags)?;
             *awaits_room = is_short;
         }
         Ok(sent)
@@ -111,9 +111,9 @@ impl Link {
     }
 
     /// Counts a response.
-    pub(crate) fn answered(&mut self) {
-        if let Self::Open { answers, .. } = self {
-            *answers += 1;
+    pub(crate) fn responded(&mut self) {
+        if let Self::Open { responses, .. } = self {
+            *responses += 1;
         }
     }
 }

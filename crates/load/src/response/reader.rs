@@ -1,0 +1,254 @@
+//! Where each response of a connection ends.
+
+use super::chunked::{Chunked, skip};
+use super::head::{self, Body, Head};
+use super::{Malformed, Response, Truncated};
+
+/// Longest head that is read, in bytes; servers send a few hundred.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Reads the responses of one connection, one after another.
+#[derive(Debug, Default)]
+pub(crate) struct ResponseReader {
+    /// Responses to HEAD have the head of a body and no body.
+    to_head: bool,
+    phase: Phase,
+    /// What came so far of a head that did not come in one piece.
+    partial: Vec<u8>,
+    /// The head before this one. Servers send the same again, so it need not be parsed again.
+    last: Vec<u8>,
+    last_head: Head,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    #[default]
+    Head,
+    Length {
+        left: u64,
+    },
+    Chunked(Chunked),
+    UntilClose,
+}
+
+impl ResponseReader {
+    /// A reader of responses to HEAD, or to any other method.
+    pub(crate) fn new(to_head: bool) -> Self {
+        Self { to_head, ..Self::default() }
+    }
+
+    /// Forgets whatever it has of a response: a new connection begins.
+    pub(crate) fn restart(&mut self) {
+        self.phase = Phase::Head;
+        self.partial.clear();
+    }
+
+    /// Takes bytes from the front of `bytes` up to the end of a response, or all of them.
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Option<Response>, Malformed> {
+        while !bytes.is_empty() {
+            let ended = match &mut self.phase {
+                Phase::Head => self.read_head(bytes)?,
+                Phase::Length { left } => {
+                    skip(bytes, left);
+                    *left == 0
+                }
+                Phase::Chunked(chunked) => chunked.read(bytes)?,
+                Phase::UntilClose => {
+                    *bytes = &[];
+                    false
+                }
+            };
+            if ended {
+                self.phase = Phase::Head;
+                return Ok(Some(self.response()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many bytes of the body are still to come, where that is known: 0 where it is not.
+    pub(crate) fn body_bytes_left(&self) -> u64 {
+        if let Phase::Length { left } = self.phase { left } else { 0 }
+    }
+
+    /// The server closed: that ends a response whose length is "until then", and breaks any other.
+    pub(crate) fn close(&mut self) -> Result<Option<Response>, Truncated> {
+        match self.phase {
+            Phase::Head if self.partial.is_empty() => Ok(None),
+            Phase::UntilClose => {
+                self.restart();
+                Ok(Some(self.response()))
+            }
+            _ => Err(Truncated),
+        }
+    }
+
+    fn response(&self) -> Response {
+        Response { status: self.last_head.status, keeps_alive: self.last_head.keeps_alive }
+    }
+
+    /// Whether the head that came is the whole response.
+    fn read_head(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
+        if self.partial.is_empty() && !self.last.is_empty() && bytes.starts_with(&self.last) {
+            *bytes = &bytes[self.last.len()..];
+            return Ok(self.begin_body());
+        }
+        if !self.take_head(bytes)? {
+            return Ok(false);
+        }
+        // Only a final head is kept as the last one: what it meant is `last_head`.
+        let bytes = std::mem::take(&mut self.last);
+        let head = head::parse(&bytes)?;
+        match head.status {
+            101 => return Err(Malformed),
+            ..200 => return Ok(false),
+            _ => {}
+        }
+        (self.last, self.last_head) = (bytes, head);
+        Ok(self.begin_body())
+    }
+
+    /// Moves a head into `last` once it has come to its end.
+    fn take_head(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
+        let known = self.partial.len();
+        let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        if known == 0
+            && let Some(end) = head::end(piece, 0)
+        {
+            self.last.clear();
+            self.last.extend_from_slice(&piece[..end]);
+            *bytes = &bytes[end..];
+            return Ok(true);
+        }
+        self.partial.extend_from_slice(piece);
+        let Some(end) = head::end(&self.partial, known) else {
+            *bytes = &[];
+            return if self.partial.len() < HEAD_BYTES_MAX { Ok(false) } else { Err(Malformed) };
+        };
+        *bytes = &bytes[end - known..];
+        self.partial.truncate(end);
+        std::mem::swap(&mut self.partial, &mut self.last);
+        self.partial.clear();
+        Ok(true)
+    }
+
+    /// Whether there is no body to wait for.
+    fn begin_body(&mut self) -> bool {
+        let body = if self.to_head { Body::None } else { self.last_head.body };
+        self.phase = match body {
+            Body::None | Body::Length(0) => return true,
+            Body::Length(left) => Phase::Length { left },
+            Body::Chunked => Phase::Chunked(Chunked::default()),
+            Body::UntilClose => Phase::UntilClose,
+        };
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n10\r\n0123456789abcdef\r\n0\r\nTrailer: 1\r\n\r\n";
+    const EMPTY: &[u8] = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n";
+    const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+
+    fn statuses(mut bytes: &[u8]) -> Result<Vec<u16>, Malformed> {
+        let mut reader = ResponseReader::default();
+        let mut statuses = Vec::new();
+        while let Some(response) = reader.read(&mut bytes)? {
+            statuses.push(response.status);
+        }
+        Ok(statuses)
+    }
+
+    #[test]
+    fn responses_follow_one_another() {
+        let all = [PLAIN, CHUNKED, EMPTY, INTERIM, PLAIN].concat();
+        assert_eq!(statuses(&all), Ok(vec![200, 200, 304, 200]));
+    }
+
+    #[test]
+    fn an_answer_to_head_has_no_body() {
+        let mut reader = ResponseReader::new(true);
+        let mut bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n".as_slice();
+        assert_eq!(reader.read(&mut bytes), Ok(Some(Response { status: 200, keeps_alive: true })));
+    }
+
+    #[test]
+    fn a_body_without_a_length_ends_with_the_connection() {
+        let mut reader = ResponseReader::default();
+        let mut bytes = b"HTTP/1.0 200 OK\r\n\r\nany".as_slice();
+        assert_eq!(reader.read(&mut bytes), Ok(None));
+        assert_eq!(reader.close(), Ok(Some(Response { status: 200, keeps_alive: false })));
+    }
+
+    #[test]
+    fn a_connection_that_ends_inside_a_response_broke_it() {
+        for cut in 1..PLAIN.len() {
+            let mut reader = ResponseReader::default();
+            assert_eq!(reader.read(&mut &PLAIN[..cut]), Ok(None), "{cut}");
+            assert_eq!(reader.close(), Err(Truncated), "{cut}");
+        }
+        assert_eq!(ResponseReader::default().close(), Ok(None));
+    }
+
+    #[test]
+    fn garbage_is_refused() {
+        let endless = [b'x'; HEAD_BYTES_MAX + 1];
+        let garbage: [&[u8]; 5] = [
+            b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
+            b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            &endless,
+        ];
+        for bytes in garbage {
+            assert_eq!(statuses(bytes), Err(Malformed), "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn garbage_that_comes_again_is_refused_again() {
+        let mut reader = ResponseReader::default();
+        for _ in 0..2 {
+            assert_eq!(reader.read(&mut b"SSH-2.0-OpenSSH_9.2\r\n\r\n".as_slice()), Err(Malformed));
+            reader.restart();
+        }
+    }
+
+    #[test]
+    fn a_changed_head_is_not_taken_for_the_last_one() {
+        let other = b"HTTP/1.1 500 OK\r\nContent-Length: 4\r\n\r\nhell";
+        assert_eq!(statuses(&[PLAIN, PLAIN, other, PLAIN].concat()), Ok(vec![200, 200, 500, 200]));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_size_say_the_same(cuts in proptest::collection::vec(1usize..40, 0..60)) {
+            let all = [PLAIN, CHUNKED, INTERIM, EMPTY, PLAIN, CHUNKED].concat();
+            let mut reader = ResponseReader::default();
+            let (mut rest, mut cuts, mut found) = (all.as_slice(), cuts.into_iter(), Vec::new());
+            while !rest.is_empty() {
+                let (mut piece, later) = rest.split_at(cuts.next().unwrap_or(rest.len()).min(rest.len()));
+                rest = later;
+                while let Some(response) = reader.read(&mut piece).unwrap() {
+                    found.push(response.status);
+                }
+            }
+            prop_assert_eq!(found, [200, 200, 304, 200, 200]);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(pieces: Vec<Vec<u8>>) {
+            let mut reader = ResponseReader::default();
+            for piece in pieces {
+                let mut bytes = piece.as_slice();
+                while let Ok(Some(_)) = reader.read(&mut bytes) {}
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Commands that tasks start.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The cargo that started this task.
+pub(crate) fn cargo() -> PathBuf {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
+}
