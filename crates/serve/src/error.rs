@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::listener::Address;
 
 /// What a server could not do, and the system's reason.
@@ -37,6 +39,12 @@ impl Error {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         self.source.kind() == io::ErrorKind::AddrInUse
+    }
+
+    /// Whether the system has no such address, or not its family.
+    pub(crate) fn is_missing(&self) -> bool {
+        let errno = self.source.raw_os_error().map(Errno::from_raw_os_error);
+        matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
     }
 
     /// Whether this user may not have the address.

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
@@ -78,6 +78,37 @@ impl Listener {
         match &bind.address {
             Address::Tcp { host, port } => Self::tcp(bind, host, *port),
             Address::Unix { path } => Self::unix(bind, path),
+        }
+    }
+
+    /// Listens as `bind` says; for `localhost`, at each loopback address that the system has, as Puma does.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn all(bind: &Bind) -> Result<Vec<Self>, Error> {
+        let Address::Tcp { host, port } = &bind.address else { return Ok(vec![Self::new(bind)?]) };
+        if host != "localhost" {
+            return Ok(vec![Self::new(bind)?]);
+        }
+        let at = |ip: IpAddr, port| {
+            let address = Address::Tcp { host: ip.to_string(), port };
+            Self::new(&Bind { address, ..bind.clone() })
+        };
+        let first = at(Ipv4Addr::LOCALHOST.into(), *port)?;
+        let chosen = first.port().unwrap_or(*port);
+        match at(Ipv6Addr::LOCALHOST.into(), chosen) {
+            Ok(second) => Ok(vec![first, second]),
+            // The port was chosen for the first alone: another program may have it at the second.
+            Err(error) if error.is_in_use() && *port == 0 => Ok(vec![first]),
+            Err(error) if error.is_missing() => Ok(vec![first]),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn port(&self) -> Option<u16> {
+        match self.address {
+            Address::Tcp { port, .. } => Some(port),
+            Address::Unix { .. } => None,
         }
     }
 
@@ -355,6 +386,20 @@ mod tests {
         assert_eq!(address.to_string(), format!("unix://{name}"));
         assert_eq!(Listener::from_socket(listener.socket).unwrap().address(), &address);
         assert!(std::fs::metadata(&name).is_err());
+    }
+
+    #[test]
+    fn localhost_is_every_loopback_address_at_one_port() {
+        let listeners = Listener::all(&"tcp://localhost:0".parse().unwrap()).unwrap();
+        let ports: Vec<_> = listeners.iter().filter_map(Listener::port).collect();
+        assert!(ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+        let has_both = std::net::TcpListener::bind(("::1", 0)).is_ok();
+        assert_eq!(listeners.len(), if has_both { 2 } else { 1 });
+        for (listener, host) in listeners.iter().zip(["127.0.0.1", "::1"]) {
+            let _client = TcpStream::connect((host, ports[0])).unwrap();
+            assert!(listener.accept().unwrap().is_some(), "{host}");
+        }
+        assert_eq!(Listener::all(&local()).unwrap().len(), 1);
     }
 
     #[test]

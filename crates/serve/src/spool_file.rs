@@ -1,4 +1,4 @@
-//! Where bytes wait that a client has not taken and that memory is too small for.
+//! Where bytes wait that memory is too small for: those of requests, and those that a client has not taken.
 
 use std::env;
 use std::fs::File;
@@ -60,7 +60,10 @@ fn write_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()>
 }
 
 /// A file without a name in `TMPDIR`; without that, where a disk is behind it.
-fn unnamed_file() -> io::Result<File> {
+///
+/// # Errors
+/// It cannot be made: no descriptor is left, or the disk is full.
+pub(crate) fn unnamed_file() -> io::Result<File> {
     if env::var_os("TMPDIR").is_some() {
         return tempfile::tempfile();
     }

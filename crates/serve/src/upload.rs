@@ -5,6 +5,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 use thruway_http1::{BodyDecoder, Head};
 
+use crate::spool_file::unnamed_file;
+
 /// A request's body without its framing.
 #[derive(Debug)]
 pub enum Body {
@@ -70,7 +72,7 @@ impl Spool {
                 memory.extend_from_slice(bytes);
                 return Ok(());
             }
-            let mut file = tempfile::tempfile()?;
+            let mut file = unnamed_file()?;
             file.write_all(memory)?;
             *body = Body::File { file, length: memory.len() as u64 };
         }

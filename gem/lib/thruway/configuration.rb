@@ -48,7 +48,25 @@ module Thruway
       @sendfile = []
     end
 
-    DEFAULTS.each_key { |name| define_method(name) { @options.fetch(name, DEFAULTS[name]) } }
+    (DEFAULTS.keys - %i[workers threads]).each do |name|
+      define_method(name) { @options.fetch(name, DEFAULTS[name]) }
+    end
+
+    # What holds where neither an option nor a file says anything: Puma's variables come before the
+    # defaults. All threads run from the start, so only the larger number counts.
+    def workers
+      @options.fetch(:workers) do
+        text = variable("WEB_CONCURRENCY")
+        text == "auto" ? Etc.nprocessors : number("WEB_CONCURRENCY") || DEFAULTS[:workers]
+      end
+    end
+
+    def threads
+      @options.fetch(:threads) do
+        most = number("PUMA_MAX_THREADS", "MAX_THREADS") || DEFAULTS[:threads]
+        [most, number("PUMA_MIN_THREADS", "MIN_THREADS") || 1].max
+      end
+    end
 
     # Refuses what cannot be meant.
     def check
@@ -113,6 +131,18 @@ module Thruway
     end
 
     private
+
+    # The first of these variables that is set, and not empty.
+    def variable(*names)
+      ENV.values_at(*names).compact.first&.strip&.then { |text| text unless text.empty? }
+    end
+
+    def number(*names)
+      text = variable(*names)
+      text && Integer(text)
+    rescue ArgumentError
+      raise Failure, "cannot start: #{names.find { |name| ENV.key?(name) }} is no number"
+    end
 
     def ms(seconds)
       (seconds * 1000).to_i

@@ -63,11 +63,14 @@ module Thruway
     end
 
     def open(uri)
-      descriptor, address, kind = Engine.listen(uri)
-      raise Failure.new(address, hint: HINTS[kind]) unless descriptor
+      descriptor, message, kind = *listening = Engine.listen(uri)
+      raise Failure.new(message, hint: HINTS[kind]) unless descriptor
 
-      @descriptors << descriptor
-      @addresses << address
+      # `localhost` is several.
+      listening.each_slice(2) do |number, address|
+        @descriptors << number
+        @addresses << address
+      end
     end
   end
 end

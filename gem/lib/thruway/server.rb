@@ -120,10 +120,8 @@ module Thruway
     end
 
     # Gives a request its body, and answers with what is to be closed later.
-    def input(env, bytes, descriptor)
-      body = bytes ? StringIO.new(bytes) : File.for_fd(descriptor, "r+b")
-      env["rack.input"] = body
-      body
+    def input(env, bytes, file)
+      env["rack.input"] = bytes ? StringIO.new(bytes) : file
     end
 
     # Tells of an exception, and gives the answer that stands for it.
@@ -169,9 +167,12 @@ module Thruway
       report(e, env)
     end
 
-    # A body that writes by itself. It may go on doing so after this returns, until it closes.
-    def stream(ticket, body, env)
-      body.call(Stream.new(@engine, ticket, env["rack.input"]))
+    # A body that writes by itself. Whether it goes on doing so after this returns: then it goes on
+    # reading, too, and `input` is closed with the stream.
+    def stream(ticket, body, env, input)
+      stream = Stream.new(@engine, ticket, env["rack.input"])
+      body.call(stream)
+      stream.keep(input)
     end
 
     # The whole connection of a request, before anything was sent (full hijack).

@@ -11,6 +11,13 @@ module Thruway
       @ticket = ticket
       @input = input
       @is_open = true
+      @kept = nil
+    end
+
+    # Closes a request's body when the stream is closed; false if it is closed already.
+    def keep(input)
+      @kept = input
+      @is_open
     end
 
     def write(*strings)
@@ -37,6 +44,7 @@ module Thruway
 
       @is_open = false
       error ? @engine.abort(@ticket) : @engine.finish(@ticket)
+      @kept.close if @kept.is_a?(IO)
       nil
     end
 

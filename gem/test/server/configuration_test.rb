@@ -125,10 +125,40 @@ class ConfigurationTest < Minitest::Test
                            "(tcp://127.0.0.1:#{port},unix://two.sock) [one]"
     assert_equal "#{pid} false", get.body
     assert_equal 0o660, File.stat(File.join(@folder, "two.sock")).mode & 0o777
-    threads = Dir["/proc/#{pid}/task/*/comm"].map { |path| File.read(path).chomp }
-    assert_equal 3, threads.grep(/\Athruway-\d\z/).size
+    # A thread gives itself its name: the others may answer before it does.
+    eventually do
+      threads = Dir["/proc/#{pid}/task/*/comm"].map { |path| File.read(path).chomp }
+      threads.grep(/\Athruway-\d\z/).size == 3
+    end
     stop(pid)
     refute_path_exists File.join(@folder, "two.sock")
+  end
+
+  def with_variables(variables)
+    was = variables.to_h { |name, _| [name, ENV.fetch(name, nil)] }
+    ENV.update(variables)
+    yield Thruway::Configuration.new
+  ensure
+    ENV.update(was)
+  end
+
+  def test_variables_of_puma_count_where_nothing_else_is_said
+    { { "WEB_CONCURRENCY" => "3", "MAX_THREADS" => "7" } => [3, 7],
+      { "WEB_CONCURRENCY" => " auto " } => [Etc.nprocessors, 5],
+      { "WEB_CONCURRENCY" => "", "MAX_THREADS" => "" } => [0, 5],
+      { "PUMA_MAX_THREADS" => "2", "MAX_THREADS" => "7" } => [0, 2],
+      { "MIN_THREADS" => "9" } => [0, 9] }.each do |variables, expected|
+      with_variables(variables) { |read| assert_equal expected, [read.workers, read.threads] }
+    end
+    with_variables("WEB_CONCURRENCY" => "3", "MAX_THREADS" => "7") do |configuration|
+      configuration.offer(:workers, 1)
+      configuration.offer(:threads, 2)
+      assert_equal [1, 2], [configuration.workers, configuration.threads]
+    end
+    with_variables("WEB_CONCURRENCY" => "many") do |configuration|
+      error = assert_raises(Thruway::Failure) { configuration.workers }
+      assert_includes error.message, "WEB_CONCURRENCY is no number"
+    end
   end
 
   def test_what_stands_around_an_application_does_what_it_says

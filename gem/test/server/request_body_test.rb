@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "tmpdir"
+
 require_relative "../serving"
 
 class RequestBodyTest < Minitest::Test
@@ -38,6 +40,66 @@ class RequestBodyTest < Minitest::Test
       assert_equal body, response.body
     end
     eventually { open_spools.empty? }
+  end
+
+  # As Puma leaves it: a stream reads its request for as long as it writes its response.
+  def test_a_stream_that_goes_on_in_a_thread_reads_a_large_body
+    go_on = Queue.new
+    serve(threads: 1) do |env|
+      next [200, {}, []] if env["REQUEST_METHOD"] == "GET"
+
+      body = lambda do |stream|
+        Thread.new do
+          go_on.pop
+          stream.write(stream.read)
+        ensure
+          stream.close
+        end
+      end
+      [200, {}, body]
+    end
+    body = "0123456789" * 30_000
+    head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: #{body.bytesize}\r\n\r\n"
+    client = connect.send(head + body)
+    Timeout.timeout(PATIENCE_SECONDS) do
+      # The only thread is back from the call by the time that it answers another one.
+      get
+      go_on << true
+      assert_equal body, client.response.body
+    end
+    eventually { open_spools.empty? }
+  end
+
+  # What ends the thread may come before the application has the file.
+  def test_a_request_that_is_interrupted_early_leaves_no_descriptor
+    body = "0123456789" * 30_000
+    GC.disable
+    interrupt = TracePoint.new(:call) { raise "interrupted" }
+    interrupt.enable(target: Thruway::Server.instance_method(:input)) do
+      3.times do
+        stderr_of { assert_equal 500, get("/", method: "POST", body: body).status }
+      end
+    end
+    eventually { open_spools.empty? }
+  ensure
+    GC.enable
+  end
+
+  def test_uploads_are_spooled_where_responses_are
+    Dir.mktmpdir do |folder|
+      seen = Queue.new
+      serve do |env|
+        seen << File.readlink("/proc/self/fd/#{env["rack.input"].fileno}")
+        [200, {}, []]
+      end
+      { folder => folder, nil => "/var/tmp" }.each do |set, used|
+        was, ENV["TMPDIR"] = ENV.fetch("TMPDIR", nil), set
+        get("/", method: "POST", body: "x" * 300_000)
+        assert_equal used, File.dirname(seen.pop)
+      ensure
+        ENV["TMPDIR"] = was
+      end
+    end
   end
 
   def test_no_body_is_empty

@@ -20,6 +20,9 @@ class SignalsTest < Minitest::Test
 
   def open_gate
     File.write(File.join(@folder, "gate"), "now\n")
+  rescue Errno::EINTR
+    # The open of a FIFO waits for its reader; a signal, such as a child's end, ends the wait.
+    retry
   end
 
   def start_waiting(*arguments, port: %w[-p 0])

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "rack/body_proxy"
+
 require_relative "../serving"
 
 # Streams of applications that wait: before their response, between its pieces, and all at once.
@@ -101,22 +103,36 @@ class StreamWaitTest < Minitest::Test
     end
   end
 
-  def test_pieces_that_take_long_to_compute_are_a_stream
+  # Nothing but the first piece can let the body go on, and its thread computes meanwhile.
+  def test_a_piece_leaves_before_the_next_one_is_computed
+    is_open = false
     serve(threads: 3) do
       body = Enumerator.new do |to|
         to << "one"
-        till = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 0.05
-        nil while Process.clock_gettime(Process::CLOCK_MONOTONIC) < till
+        nil until is_open
         to << "two"
       end
       [200, {}, body]
     end
-    response = get
-    assert_equal ["onetwo", "chunked"], [response.body, response["transfer-encoding"]]
+    gate = Object.new
+    gate.define_singleton_method(:<<) { |_| is_open = true }
+    assert_streams connect.send(GET), gate
+  ensure
+    is_open = true
   end
 
-  def test_a_short_body_of_the_leader_still_has_a_length
-    serve(threads: 3) { [200, {}, %w[onetwo].each] }
+  # What Rack's middleware puts around a body: Rack 2 hides that there is an Array inside.
+  def test_an_array_in_wrappers_is_one_write_with_a_length
+    wrapped = lambda do |body, times|
+      times.zero? ? body : Rack::BodyProxy.new(wrapped.call(body, times - 1)) { nil }
+    end
+    serve(threads: 3) { [200, {}, wrapped.call(%w[one two], 3)] }
     10.times { assert_equal "6", get["content-length"] }
+  end
+
+  def test_a_short_body_whose_length_is_told_keeps_it
+    serve(threads: 3) { [200, { "content-length" => "6" }, %w[one two].each] }
+    response = get
+    assert_equal %w[6 onetwo], [response["content-length"], response.body]
   end
 end

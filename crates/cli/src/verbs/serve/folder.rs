@@ -29,8 +29,11 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     let listeners = serve
         .binds()?
         .iter()
-        .map(|bind| Listener::new(bind).map_err(|error| cannot_listen(&error)))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|bind| Listener::all(bind).map_err(|error| cannot_listen(&error)))
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
     let server =
         Server::start(&settings(serve), &listeners, folders, report).map_err(Failure::new)?;
     announce(target, &listeners, started_us)?;

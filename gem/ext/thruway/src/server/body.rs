@@ -1,9 +1,10 @@
 //! Bodies on their way to a client.
 //!
-//! An Array of Strings leaves at once. The pieces that another body yields are gathered, so that a short
-//! answer leaves in one write with its length told; they become a stream of chunks when they are many,
-//! or when the application blocks between two of them. Only the leader gathers: when it blocks, its
-//! successor sends what it has. Files are sent by the kernel.
+//! An Array of Strings leaves at once. Each piece that another body yields leaves at once, too: whether the next
+//! one follows soon, nothing tells. Two kinds of bodies are different: one that is an Array inside, and one whose
+//! length is told. Their pieces are gathered, so that a short answer leaves in one write; they become a stream
+//! when they are many, or when the application blocks between two of them. Only the leader gathers: when it
+//! blocks, its successor sends what it has. Files are sent by the kernel.
 
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -14,7 +15,7 @@ use thruway_serve::{Answer, Part, Payload, SharedBytes, Ticket, Written, monoton
 
 use super::Server;
 use super::context::{Context, Stage};
-use super::lock::{Lock, Raising};
+use super::lock::{Lock, NIL, Raising};
 use super::roots::SentString;
 
 /// Pieces of a body are gathered up to here, and sent one by one beyond.
@@ -25,6 +26,9 @@ const GATHERED_US_MAX: u64 = 5_000;
 
 /// A body up to here is copied behind its head, which is cheaper than to send two pieces.
 const COPIED_BYTES_MAX: usize = 8 << 10;
+
+/// Wrappers of a body that are looked into: each middleware may add one.
+const WRAPPERS_MAX: usize = 32;
 
 /// Between two looks at a client that is waited for: as late may its thread, or its time, be ended.
 const LOOK_MS: i32 = 100;
@@ -194,6 +198,8 @@ impl Server {
         // SAFETY: nothing else uses it meanwhile.
         unsafe { context.gathered.get() }.clear();
         context.draft.set(Some(draft));
+        let is_told = draft.claimed_bytes().is_some();
+        context.gathers.set(is_told || self.is_array_inside(inside.lock(), body));
         context.stage.set(Stage::Gathering);
         inside.call_with_block(body, self.names.each, |inside, piece| {
             self.take_piece(inside, context, piece);
@@ -249,12 +255,30 @@ impl Server {
         if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
             raise_wrong_length(inside, claimed, total);
         }
-        let is_late = is_late(context, gathered.is_empty());
-        if is_late || total > GATHERED_BYTES_MAX || !self.is_watched(context) {
+        if !context.gathers.get() || is_late(context, gathered.is_empty()) {
+            return false;
+        }
+        if total > GATHERED_BYTES_MAX || !self.is_watched(context) {
             return false;
         }
         gathered.extend_from_slice(piece);
         true
+    }
+
+    /// Whether a body has all its pieces already, and yields them without a wait: it is an Array, or would turn
+    /// into one, within the wrappers that Rack's middleware puts around it.
+    fn is_array_inside(&self, lock: Lock, mut body: VALUE) -> bool {
+        for _ in 0..WRAPPERS_MAX {
+            if lock.responds_to(body, self.names.to_ary) {
+                return true;
+            }
+            // Rack 2 hides `to_ary` of what is inside.
+            if lock.class_name(body) != c"Rack::BodyProxy" {
+                return false;
+            }
+            body = lock.variable(body, self.names.of_body);
+        }
+        false
     }
 
     /// Whether pieces can be gathered: the thread's successor will send them, should it block before the
@@ -312,8 +336,12 @@ impl Server {
         context.draft.set(Some(draft));
         self.start_stream(context);
         let ticket = inside.lock().string(&ticket.to_bytes());
-        let arguments = [ticket, body, context.env.get()];
-        inside.call(self.helper.value(), self.names.stream, &arguments);
+        let arguments = [ticket, body, context.env.get(), context.input.get()];
+        let goes_on = inside.call(self.helper.value(), self.names.stream, &arguments);
+        if rb_sys::TEST(goes_on) {
+            // The stream closes the request's body, when it is closed itself.
+            context.input.set(NIL);
+        }
         context.stage.set(Stage::Done);
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Context {
     pub(super) draft: Cell<Option<Draft>>,
     /// Pieces of the body that wait for the next one.
     pub(super) gathered: Buffer,
+    /// Whether they may wait at all.
+    pub(super) gathers: Cell<bool>,
     /// When the first of them came.
     pub(super) gathered_us: Cell<u64>,
 }
@@ -82,6 +84,7 @@ impl Context {
             head: Buffer::default(),
             draft: Cell::new(None),
             gathered: Buffer::default(),
+            gathers: Cell::new(false),
             gathered_us: Cell::new(0),
         }
     }

@@ -209,7 +209,7 @@ impl Server {
         self.requests.set(self.requests.get() + 1);
         self.baton.enter_application();
         let answered = lock.protect(|inside| {
-            context.input.set(self.set_input(inside, env, input));
+            self.set_input(inside, context, input);
             let returned = inside.call(self.app.value(), self.names.call, &[env]);
             if context.stage.get() == Stage::Unsent {
                 self.reply(inside, context, returned);
@@ -231,14 +231,16 @@ impl Server {
         ended
     }
 
-    /// Gives the application its `rack.input`, and gives it back.
-    fn set_input(&self, inside: Raising, env: VALUE, input: Input) -> VALUE {
+    /// Gives the application its `rack.input`. Whatever interrupts this, a file has an object that closes it.
+    fn set_input(&self, inside: Raising, context: &Context, input: Input) {
         let (bytes, file) = match input {
-            Input::None => return NIL,
+            Input::None => return,
             Input::Bytes(string) => (string, NIL),
-            Input::File(number) => (NIL, number),
+            Input::File(number) => (NIL, inside.file(number)),
         };
-        inside.call(self.helper.value(), self.names.input, &[env, bytes, file])
+        context.input.set(file);
+        let arguments = [context.env.get(), bytes, file];
+        context.input.set(inside.call(self.helper.value(), self.names.input, &arguments));
     }
 
     /// Answers with an error, if nothing was sent yet; otherwise the connection ends here.

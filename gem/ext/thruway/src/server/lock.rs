@@ -69,6 +69,20 @@ impl Lock {
         unsafe { rb_sys::rb_ivar_set(object, name, value) };
     }
 
+    /// An instance variable of any object, nil if it is not set.
+    pub(super) fn variable(self, object: VALUE, name: ID) -> VALUE {
+        // SAFETY: a live value, and the name is one of an instance variable.
+        unsafe { rb_sys::rb_ivar_get(object, name) }
+    }
+
+    /// The name of an object's class.
+    pub(super) fn class_name<'a>(self, object: VALUE) -> &'a CStr {
+        // SAFETY: a live value.
+        let name = unsafe { rb_sys::rb_obj_classname(object) };
+        // SAFETY: Ruby keeps the names of classes for ever, and ends them with NUL; null is none.
+        if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
+    }
+
     pub(super) fn array(self) -> VALUE {
         // SAFETY: the lock is held.
         unsafe { rb_sys::rb_ary_new_capa(0) }
@@ -261,6 +275,13 @@ impl Raising {
         let count = c_int::try_from(arguments.len()).unwrap_or(0);
         // SAFETY: live values; what it raises is caught.
         unsafe { rb_sys::rb_funcallv(receiver, method, count, arguments.as_ptr()) }
+    }
+
+    /// A File to read and to write, of a descriptor that it closes.
+    pub(super) fn file(self, descriptor: VALUE) -> VALUE {
+        // SAFETY: Ruby sets the global once, before any extension is loaded.
+        let class = unsafe { rb_sys::rb_cFile };
+        self.call(class, method(c"for_fd"), &[descriptor, self.0.string(b"r+b")])
     }
 
     /// Calls a method with a block, which is called with what it yields.

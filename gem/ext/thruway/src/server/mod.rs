@@ -63,6 +63,7 @@ struct Names {
     each: ID,
     close: ID,
     to_i: ID,
+    to_ary: ID,
     to_path: ID,
     is_stopped: ID,
     input: ID,
@@ -75,6 +76,7 @@ struct Names {
     no_file: ID,
     of_server: ID,
     of_request: ID,
+    of_body: ID,
 }
 
 impl Names {
@@ -85,6 +87,7 @@ impl Names {
             each: method(c"each"),
             close: method(c"close"),
             to_i: method(c"to_i"),
+            to_ary: method(c"to_ary"),
             to_path: method(c"to_path"),
             is_stopped: method(c"stop?"),
             input: method(c"input"),
@@ -97,6 +100,7 @@ impl Names {
             no_file: method(c"no_file"),
             of_server: method(c"@server"),
             of_request: method(c"@request"),
+            of_body: method(c"@body"),
         }
     }
 }

@@ -69,7 +69,7 @@ unsafe extern "C" fn create(class: VALUE, helper: VALUE, options: VALUE) -> VALU
     )
 }
 
-/// `Engine.listen(uri)`: an Array of the listener's descriptor and its address; or of nil, what is wrong,
+/// `Engine.listen(uri)`: an Array of each listener's descriptor and its address; or of nil, what is wrong,
 /// and whether it is `in_use`, `denied` or `other`.
 unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
     // SAFETY: Ruby calls with the lock held.
@@ -80,16 +80,16 @@ unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
             // SAFETY: no Ruby code runs while the bytes are used.
             let uri = String::from_utf8_lossy(unsafe { lock.bytes(uri) });
             let wrong = |wrong| (wrong, "other");
-            let listener = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
-                Listener::new(&bind).map_err(|error| (error.to_string(), kind(&error)))
+            let listeners = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
+                Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error)))
             });
             let answer = lock.array();
-            match listener {
-                Ok(listener) => {
+            match listeners {
+                Ok(listeners) => listeners.into_iter().for_each(|listener| {
                     let address = listener.address().to_string();
                     lock.push(answer, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
                     lock.push(answer, crate::ruby::utf8_string(address.as_bytes()));
-                }
+                }),
                 Err((message, kind)) => {
                     lock.push(answer, NIL);
                     lock.push(answer, crate::ruby::utf8_string(message.as_bytes()));
