@@ -22,9 +22,15 @@ use crate::mounts;
 use crate::plan::Changes;
 use crate::watch::{self, Change, Spot, Watch};
 
-/// How long the kernel may keep the attributes of a file that somebody may begin to write to. `tail -f` asks each
-/// second, and is to see at each what was written before.
-const UNTOLD_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long the kernel may keep the attributes of a file that is open here. `tail -f` asks each second, and is to see
+/// at each what was written before.
+const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long it may keep those of a file that nobody has open here, at most.
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whoever writes to a file from time to time without closing it is noticed after this part of a pause.
+const PAUSE_PARTS: u64 = 8;
 
 /// Who has changed a file behind the mount within this time, nanoseconds, may still be writing to it.
 const STILL_WRITING: u64 = 2_000_000_000;
@@ -111,10 +117,21 @@ impl View {
             self.inodes.set_ours(id, change);
         }
         if stat.stx_mode & TYPE != FOLDER && self.behaviour.changes != Changes::Ignored {
+            let is_open = self.inodes.update_backing(id, |backing| backing.opens > 0);
             let is_ours = change <= self.inodes.ours(id);
-            timeouts.attributes = timeouts.attributes.min(hold_for(stat, is_ours, now()));
+            let hold = hold_for(stat, is_open, is_ours, now());
+            timeouts.attributes = timeouts.attributes.min(hold);
         }
         timeouts
+    }
+
+    /// Has the kernel ask for the attributes of a file that is opened now. It may hold those of a closed file for
+    /// longer than a reader wants to wait that follows what others write.
+    pub(super) fn note_first_open(&self, id: InodeId) {
+        if self.behaviour.changes == Changes::Told {
+            // A connection that is gone is noticed by those who read from it.
+            let _ = self.notify(&Notification::Attributes { inode: id.0 });
+        }
     }
 
     /// What the file's last writer through the mount has done is known: it has closed the file.
@@ -329,14 +346,23 @@ fn fingerprint(stat: &Statx) -> u64 {
     })
 }
 
-/// For how long the attributes of a file hold if nothing is told. `is_ours` says that its last change came through
-/// the mount.
-fn hold_for(stat: &Statx, is_ours: bool, now: u64) -> Duration {
+/// For how long the attributes of a file hold if nothing is told. `is_open` says that it is open here, `is_ours` that
+/// its last change came through the mount.
+fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
     // A write that the kernel moves by itself clears setuid and setgid behind the back of the attributes that it
     // holds.
     let is_setid = stat.stx_mode & SETUID_OR_SETGID != 0;
-    let may_be_written = !is_ours && now.saturating_sub(change_time(stat)) < STILL_WRITING;
-    if is_setid || stat.stx_nlink > 1 || may_be_written { Duration::ZERO } else { UNTOLD_TIMEOUT }
+    let age = now.saturating_sub(change_time(stat));
+    let may_be_written = !is_ours && age < STILL_WRITING;
+    if is_setid || stat.stx_nlink > 1 || may_be_written {
+        Duration::ZERO
+    } else if is_open {
+        OPEN_TIMEOUT
+    } else if is_ours {
+        CLOSED_TIMEOUT
+    } else {
+        Duration::from_nanos(age / PAUSE_PARTS).clamp(OPEN_TIMEOUT, CLOSED_TIMEOUT)
+    }
 }
 
 #[cfg(test)]
@@ -350,25 +376,30 @@ mod tests {
         stat.stx_mode = 0o100_644;
         stat.stx_nlink = 1;
         stat.stx_ctime.tv_sec = seconds;
+        stat.stx_ctime.tv_nsec = 0;
         stat
     }
 
     #[test]
     fn attributes_of_a_file_that_others_may_be_writing_to_do_not_hold() {
         let stat = changed_at(100);
-        assert_eq!(hold_for(&stat, false, 101 * SECOND), Duration::ZERO);
-        assert_eq!(hold_for(&stat, false, 99 * SECOND), Duration::ZERO);
-        assert_eq!(hold_for(&stat, true, 101 * SECOND), UNTOLD_TIMEOUT);
-        assert_eq!(hold_for(&stat, false, 9999 * SECOND), UNTOLD_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, false, 101 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, false, 99 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, true, 101 * SECOND), CLOSED_TIMEOUT);
+        assert_eq!(hold_for(&stat, true, true, 101 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, true, false, 9999 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, false, 103 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, false, 180 * SECOND), Duration::from_secs(10));
+        assert_eq!(hold_for(&stat, false, false, 9999 * SECOND), CLOSED_TIMEOUT);
     }
 
     #[test]
     fn attributes_that_may_change_by_another_name_do_not_hold() {
         let mut stat = changed_at(0);
         stat.stx_nlink = 2;
-        assert_eq!(hold_for(&stat, true, SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, true, SECOND), Duration::ZERO);
         let mut stat = changed_at(0);
         stat.stx_mode |= 0o4000;
-        assert_eq!(hold_for(&stat, true, SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, true, SECOND), Duration::ZERO);
     }
 }

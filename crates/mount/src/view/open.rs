@@ -74,9 +74,13 @@ impl View {
             // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
             self.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
         }
-        let backing_id = self.inodes.update_backing(id, |backing| {
-            self.acquire(backing, verdict, || self.back(&*self.place(id)?))
-        })?;
+        let (is_first, backing_id) = self.inodes.update_backing(id, |backing| {
+            (backing.opens == 0, self.acquire(backing, verdict, || self.back(&*self.place(id)?)))
+        });
+        let backing_id = backing_id?;
+        if is_first {
+            self.note_first_open(id);
+        }
         let way = match self.way(id, backing_id, flags, request.caller.uid == 0)? {
             Way::Daemon if verdict == Verdict::DaemonIo => Way::Judged,
             Way::Daemon if flags.contains(OFlags::RDWR) && self.scans() => Way::Unmapped,
