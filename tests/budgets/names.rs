@@ -128,7 +128,11 @@ mod linux {
             let base = folders.base.path().join("d").display().to_string();
             let calls = String::from_utf8(output.stderr).unwrap();
             let asked = |line: &&str| line.contains(&base) && !line.contains("execve(");
-            assert_eq!(calls.lines().filter(asked).count(), lookups, "{calls}");
+            // The first line of what is found is read, for it may name an interpreter that is not there.
+            let (searched, read): (Vec<_>, Vec<_>) =
+                calls.lines().filter(asked).partition(|line| line.contains("O_PATH"));
+            assert_eq!(searched.len(), lookups, "{calls}");
+            assert_eq!(read.len(), usize::from(name != "miss"), "{calls}");
         }
     }
 }
