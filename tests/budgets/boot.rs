@@ -146,9 +146,9 @@ fn rails_boots_within_its_budget() {
     let features = features(folder.path());
     println!("plain {plain}, validated {validated}, frozen {frozen}, features {features}");
     assert!(plain > 35 * features, "{plain}");
-    // 4.6 and 3.5 calls a feature; Rails 6.1 loads 1,738 on Ruby 3.1, Rails 7.2 more.
+    // 4.6 and 3.7 calls a feature; Rails 6.1 loads 1,738 on Ruby 3.1, Rails 7.2 more.
     assert!(10 * validated <= 46 * features, "{validated} for {features} features");
-    assert!(10 * frozen <= 35 * features, "{frozen} for {features} features");
+    assert!(10 * frozen <= 37 * features, "{frozen} for {features} features");
 }
 
 /// How many features the program has loaded in the end: more with each Rails.
