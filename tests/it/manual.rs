@@ -25,7 +25,7 @@ fn every_shell_completes_every_verb_and_no_hidden_one() {
 
 #[test]
 fn bash_completes_the_options_of_a_verb() {
-    let script = "eval \"$($0 completions bash)\"; COMP_WORDS=(thruway load --pip); COMP_CWORD=2; \
+    let script = "eval \"$(\"$0\" completions bash)\"; COMP_WORDS=(thruway load --pip); COMP_CWORD=2; \
                   _thruway thruway --pip load; echo \"${COMPREPLY[@]}\"";
     let mut bash = std::process::Command::new("bash");
     let output =
@@ -35,7 +35,7 @@ fn bash_completes_the_options_of_a_verb() {
 
 #[test]
 fn bash_completes_the_verb_whose_manual_is_wanted() {
-    let script = "eval \"$($0 completions bash)\"; COMP_WORDS=(thruway man exp); COMP_CWORD=2; \
+    let script = "eval \"$(\"$0\" completions bash)\"; COMP_WORDS=(thruway man exp); COMP_CWORD=2; \
                   _thruway thruway exp man; echo \"${COMPREPLY[@]}\"";
     let mut bash = std::process::Command::new("bash");
     let output =

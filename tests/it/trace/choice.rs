@@ -158,7 +158,7 @@ fn the_terminal_is_the_commands_alone() {
     }
     // A prompt stands there for three seconds; nothing may be written over it.
     let inner = format!(
-        "{} trace --quiet -- sh -c 'printf \"name? \"; sleep 3; echo done'",
+        "'{}' trace --quiet -- sh -c 'printf \"name? \"; sleep 3; echo done'",
         env!("CARGO_BIN_EXE_thruway")
     );
     let mut script = Command::new("script");

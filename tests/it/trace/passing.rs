@@ -369,7 +369,7 @@ fn a_limit_on_files_ends_the_recording_and_not_the_command() {
 
 #[test]
 fn a_limit_on_files_from_the_start_is_told() {
-    let script = format!("ulimit -f 8; exec {} trace -- true", env!("CARGO_BIN_EXE_thruway"));
+    let script = format!("ulimit -f 8; exec '{}' trace -- true", env!("CARGO_BIN_EXE_thruway"));
     let output = sh(&script).output().expect("sh starts");
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));

@@ -26,6 +26,10 @@ start = lambda do
     own = ["/thruway/run.rb", "/thruway/first/rubygems.rb"]
     own = $LOADED_FEATURES.select { |path| path.end_with?(*own) }
     own.each { |path| $LOADED_FEATURES.delete(path) }
+    # RUBYLIB has the folder of the gem only where RUBYOPT cannot name `run.rb` by its path.
+    library = File.dirname(__dir__, 2)
+    index = library.match?(/\s/) && $LOAD_PATH.index(library)
+    $LOAD_PATH.delete_at(index) if index
   end)
 rescue LoadError
   # Built for another platform.
