@@ -54,7 +54,7 @@ impl Tree {
             }
         }
         tree.0.insert(
-            "/work/bin".to_owned(),
+            "/srv/bin".to_owned(),
             Folder { files: BTreeMap::from([("n1".into(), 77)]), is_closed: false },
         );
         tree
@@ -116,7 +116,7 @@ impl Recording {
         let variables = variables.iter().map(|(name, value)| (text(name), text(value)));
         let mut recording = Self(Analysis::new(Header {
             command: program.iter().map(text).collect(),
-            folder: "/work".to_owned(),
+            folder: "/srv".to_owned(),
             variables: variables.collect(),
             machine: "x86_64".to_owned(),
             ..Header::default()
@@ -154,9 +154,9 @@ impl Recording {
 
 fn absolute(folder: &str) -> String {
     match folder {
-        "" => "/work".to_owned(),
+        "" => "/srv".to_owned(),
         folder if folder.starts_with('/') => folder.trim_end_matches('/').to_owned(),
-        folder => format!("/work/{folder}"),
+        folder => format!("/srv/{folder}"),
     }
 }
 
