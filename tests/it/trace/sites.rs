@@ -108,9 +108,11 @@ fn a_go_program_with_many_goroutines() {
     {
         let [stops, traced, calls] = stops(Command::new(&walker).arg(&tree));
         assert!(calls > 10_000, "{calls}");
-        assert_eq!(traced, NOTED_BY_TRACER);
+        // A ring that is full for a moment leaves a call to the tracer, which stops it twice.
+        assert!(traced * 20 <= calls, "{traced} of {calls}");
         // Threads begin and end, and goroutines are interrupted.
-        assert!(stops * 100 <= calls, "{stops} of {calls}");
+        let others = stops.saturating_sub(2 * traced);
+        assert!(others * 100 <= calls, "{others} of {calls}");
     }
 }
 
