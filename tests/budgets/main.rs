@@ -13,8 +13,4 @@ mod names;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
-mod skipped {
-    pub(crate) use thruway_testing::skipped;
-}
-#[cfg(target_os = "linux")]
 mod trace;

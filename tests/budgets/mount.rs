@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::skipped::skipped;
+use thruway_testing::skipped;
 
 /// Requests by operation.
 type Requests = BTreeMap<String, u64>;

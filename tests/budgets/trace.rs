@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[cfg(target_arch = "x86_64")]
-use crate::skipped::skipped;
+use thruway_testing::skipped;
 
 /// A program that makes `count` calls beside what its start needs.
 fn program(count: u64) -> [String; 3] {

@@ -23,10 +23,6 @@ mod serve;
 #[cfg(target_os = "linux")]
 mod setup;
 #[cfg(target_os = "linux")]
-mod skipped {
-    pub(crate) use thruway_testing::skipped;
-}
-#[cfg(target_os = "linux")]
 mod soak;
 #[cfg(target_os = "linux")]
 mod trace;

@@ -45,7 +45,7 @@ pub struct Boot {
     thawed_by: Option<&'static [u8]>,
     /// The effective user.
     user: AtomicU32,
-    /// Counts what this process was told by others, who may have changed something before.
+    /// Counts the events after which another process may have changed something.
     news: AtomicU64,
     folders: Mutex<Folders>,
     /// Something was changed while another thread had them.
@@ -175,7 +175,7 @@ impl Boot {
         self.options.is_frozen() && self.folders().is_some_and(|folders| folders.is_frozen())
     }
 
-    /// This process has written what is at `path`, or changed who may read it. That matters to a frozen
+    /// This process has written what is at `path`, or changed its rights. That matters to a frozen
     /// pack only: otherwise a file is looked at each time it is used.
     pub fn edited(&self, path: &[u8]) {
         if !self.is_frozen() {
@@ -321,7 +321,7 @@ impl Boot {
         }
     }
 
-    /// Keeps what Ruby compiled, if the file is still the one that it began to read at `read_ns`.
+    /// Keeps what Ruby compiled, if the file has not changed since Ruby began to read it at `read_ns`.
     pub fn learn(
         &self,
         path: &[u8],
@@ -575,8 +575,8 @@ fn thawed(trust: Trust, is_frozen: bool) -> Trust {
     }
 }
 
-/// What first differs between two programs' identities, each of lines for Ruby, its compile options (of
-/// which the one that differs is named), its locale, and its build.
+/// What first differs between two programs' identities: the Ruby, a compile option by its name, the locale
+/// or the build.
 fn difference(then: &[u8], now: &[u8]) -> Option<String> {
     const LINES: [&str; 4] = ["Ruby", "compile options", "locale", "build of libruby"];
     let [then, now] = [then, now].map(String::from_utf8_lossy);

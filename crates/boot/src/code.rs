@@ -16,7 +16,7 @@ pub struct Warnings {
 
 /// Set if the path runs through no link, so that it is its own real path.
 const IS_REAL: u32 = 1 << 16;
-/// Set if the file has no access list, so that its mode says who may read it.
+/// Set if the file has no access list, so that its mode alone decides its rights.
 const HAS_PLAIN_RIGHTS: u32 = 1 << 17;
 /// Set if everybody may read the file.
 const IS_OPEN: u32 = 1 << 18;
@@ -28,7 +28,7 @@ pub struct CodeFlags {
     pub silent: Warnings,
     /// Whether the feature's path is its own real path.
     pub is_real: bool,
-    /// Whether the file's mode says who may read it, since it has no access list.
+    /// Whether the file's mode alone decides its rights: it has no access list.
     pub has_plain_rights: bool,
     /// Whether everybody may read the file.
     pub is_open: bool,

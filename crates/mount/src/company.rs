@@ -105,7 +105,7 @@ mod tests {
     use rustix::thread::{CpuSet, sched_getaffinity};
 
     use super::*;
-    use crate::skipped::skipped;
+    use thruway_testing::skipped;
 
     const LOOK_UP: Operation<'_> = Operation::Lookup { name: c"name" };
 

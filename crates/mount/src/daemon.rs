@@ -81,7 +81,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(open(own).is_none());
         let Ok(_device) = fs::File::open("/dev/fuse") else {
-            return crate::skipped::skipped("no /dev/fuse");
+            return thruway_testing::skipped("no /dev/fuse");
         };
         assert!(open(own).is_some());
     }

@@ -35,10 +35,6 @@ mod reload;
 mod reply;
 mod ring;
 mod row;
-#[cfg(test)]
-mod skipped {
-    pub(crate) use thruway_testing::skipped;
-}
 mod sources;
 mod status;
 mod supervisor;

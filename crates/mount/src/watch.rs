@@ -283,8 +283,8 @@ fn key(place: &OwnedFd) -> Result<FolderKey, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skipped::skipped;
     use std::fs::{self, File};
+    use thruway_testing::skipped;
 
     #[test]
     fn own_changes_are_skipped_and_others_are_told() {

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use super::fixture::Mounted;
 use super::policy::{as_user, errno, names, ruled, ruled_with, write};
-use crate::skipped::skipped;
 use crate::{run, stderr, stdout};
+use thruway_testing::skipped;
 
 const ACCESS: Option<i32> = Some(13);
 const NOENT: Option<i32> = Some(2);

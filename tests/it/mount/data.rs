@@ -11,8 +11,8 @@ use thruway_sys::map::ReadOnlyMap;
 
 use super::differential::Numbers;
 use super::fixture::Mounted;
-use crate::skipped::skipped;
 use crate::{stderr, stdout};
+use thruway_testing::skipped;
 
 /// Longest that the file becomes.
 const SIZE_MAX: u64 = 256 * 1024;

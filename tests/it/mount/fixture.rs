@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::skipped::skipped;
 use crate::{run, stderr, stdout, thruway};
+use thruway_testing::skipped;
 
 /// How long a daemon may take for what it does at once.
 const PATIENCE: Duration = Duration::from_secs(10);

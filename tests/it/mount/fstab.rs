@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::fixture::Mounted;
-use crate::skipped::skipped;
 use crate::{stderr, stdout};
+use thruway_testing::skipped;
 
 /// Puts a folder with the helper before what is in `/sbin`.
 const HELPERS: &str = r#"

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::{XattrFlags, setxattr};
 
 use super::fixture::Mounted;
-use crate::skipped::skipped;
+use thruway_testing::skipped;
 
 const USER: &str = "1000";
 const GROUP: u32 = 2000;

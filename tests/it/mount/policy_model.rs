@@ -21,10 +21,10 @@ use rustix::process::umask;
 use super::differential::Numbers;
 use super::fixture::Mounted;
 use super::policy::ruled_in;
-use crate::skipped::skipped;
 use mapper::Mapper;
 use operations::{Sequence, Step};
 use rules::{Rules, USERS, facts};
+use thruway_testing::skipped;
 use tree::{Kind, Node, Place, SECRET, Tree};
 
 /// Sequences under one policy.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::fixture::Mounted;
-use crate::skipped::skipped;
+use thruway_testing::skipped;
 
 const USER: u32 = 54_321;
 

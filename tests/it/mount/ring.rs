@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::differential::{MODES, compare, seeds};
 use super::fixture::{Mounted, kill, wait_until};
-use crate::skipped::skipped;
+use thruway_testing::skipped;
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 

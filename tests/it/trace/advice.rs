@@ -170,7 +170,7 @@ fn translations_that_are_there_stay() {
 #[test]
 fn a_terminal_is_described_in_one_folder() {
     if !Path::new("/lib/terminfo/x/xterm").is_file() || Command::new("tput").output().is_err() {
-        return crate::skipped::skipped("tput, or its description of xterm, is not installed");
+        return thruway_testing::skipped("tput, or its description of xterm, is not installed");
     }
     let place = Place::new();
     let mut tput = sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do tput cols; done");

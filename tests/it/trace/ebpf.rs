@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use super::odd::identity;
 use super::oracle::assert_equal;
 use super::{Place, backends, events, has, report, trace};
-use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
+use thruway_testing::skipped;
 
 /// Whether the kernel takes programs from us; says in a line that a test is left out.
 fn is_possible() -> bool {

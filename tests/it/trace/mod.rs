@@ -20,8 +20,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::skipped::skipped;
 use crate::thruway;
+use thruway_testing::skipped;
 
 /// A folder for one test, with a few programs made for it.
 struct Place(tempfile::TempDir);

@@ -7,8 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Place, has, trace};
-use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
+use thruway_testing::skipped;
 
 #[test]
 fn names_that_are_no_text_are_in_every_report() {

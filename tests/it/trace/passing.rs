@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Place, backends, events, has, report, trace};
-use crate::skipped::skipped;
 use crate::{stderr, stdout, thruway};
+use thruway_testing::skipped;
 
 /// The back end that has no tracer.
 const KERNEL: &str = "ebpf";
