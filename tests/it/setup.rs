@@ -60,10 +60,14 @@ fn with_everything_there_setup_has_nothing_to_say() {
 }
 
 /// What `make` prints in the checkout; it runs nothing with `--dry-run`.
+/// `make test` tells those below it of itself: a user's shell does not.
 fn make(arguments: &[&str]) -> Output {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new("make").current_dir(checkout).args(arguments).output();
-    output.expect("make starts")
+    let mut make = Command::new("make");
+    for told in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"] {
+        make.env_remove(told);
+    }
+    make.current_dir(checkout).args(arguments).output().expect("make starts")
 }
 
 #[test]
