@@ -1,13 +1,9 @@
 //! What a request costs the client: one send and one read, and memory is not asked for.
 
-#[expect(dead_code, reason = "its other tests need more of it")]
-#[path = "../../crates/load/tests/server/mod.rs"]
-mod server;
-
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use server::{HELLO, Server};
+use thruway_testing::http_server::{HELLO, HttpServer};
 
 /// Calls by name, as `strace -c` counts them.
 type Calls = BTreeMap<String, i64>;
@@ -21,7 +17,7 @@ const ONCE: i64 = MORE / 50;
 
 #[test]
 fn a_request_is_one_send_and_one_read() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let before = calls(&server, &format!("-n{MORE}"));
     let after = calls(&server, &format!("-n{}", 2 * MORE));
     let more = |name: &str| after.get(name).unwrap_or(&0) - before.get(name).unwrap_or(&0);
@@ -36,7 +32,7 @@ fn a_request_is_one_send_and_one_read() {
 }
 
 /// The calls of `thruway load` over one connection.
-fn calls(server: &Server, requests: &str) -> Calls {
+fn calls(server: &HttpServer, requests: &str) -> Calls {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-c", env!("CARGO_BIN_EXE_thruway"), "load", &server.url("/")]);
     let output = strace.args(["-c1", requests]).output().expect("scripts/setup installs strace");

@@ -1,24 +1,22 @@
-#[path = "../../crates/load/tests/server/mod.rs"]
-mod server;
-
 use std::process::{Command, Output, Stdio};
 
+use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
+
 use crate::{run, stderr, stdout, thruway};
-use server::{HELLO, Next, Server, write};
 
 /// Ends when one connection has had its thousand, and the others have given up: it takes as long on
 /// a busy machine.
 const UNTIL_GIVEN_UP: [&str; 4] = ["-n", "1000", "--timeout", "3"];
 
 /// Runs `thruway load` on `server` with `options`.
-fn load(server: &Server, options: &[&str]) -> Output {
+fn load(server: &HttpServer, options: &[&str]) -> Output {
     let output = thruway().arg("load").arg(server.url("/")).args(options).output();
     output.expect("the binary starts")
 }
 
 #[test]
 fn a_run_is_reported_with_each_connections_share() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let output = load(&server, &["-c", "2", "-n", "500", "--per-connection"]);
     let text = stdout(&output);
     assert!(text.starts_with(&format!("{}: 2 connections, ", server.url("/"))), "{text}");
@@ -31,18 +29,18 @@ fn a_run_is_reported_with_each_connections_share() {
 
 #[test]
 fn an_unfair_server_is_told_by_the_exit_status() {
-    let starving = Server::starving(1);
+    let starving = HttpServer::starving(1);
     let output = load(&starving, &[&["-c", "4", "--fair", "0.9"], &UNTIL_GIVEN_UP[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("\nunfair: Jain 0."), "{}", stdout(&output));
     assert!(stdout(&output).contains("; 3 starved\n"), "{}", stdout(&output));
-    let fair = Server::answering(HELLO);
+    let fair = HttpServer::answering(HELLO);
     assert_eq!(load(&fair, &["-c", "1", "-n", "10", "--fair", "1"]).status.code(), Some(0));
 }
 
 #[test]
 fn json_holds_the_same_numbers() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let output = load(&server, &["--mix", "greedy=2,idle=1", "-n", "50", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["total"]["requests"], 50);
@@ -54,7 +52,7 @@ fn json_holds_the_same_numbers() {
 
 #[test]
 fn a_rate_is_kept_by_all_connections_together() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let output = load(&server, &["--rate", "400", "-c", "4", "-n", "80", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["total"]["requests"], &json["total"]["failed"]), (&80.into(), &0.into()));
@@ -68,11 +66,11 @@ fn a_rate_is_kept_by_all_connections_together() {
 
 #[test]
 fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
-    let starving = Server::starving(1);
+    let starving = HttpServer::starving(1);
     let mix = [&["--mix", "greedy=2,polite=2", "--fair", "0.1"], &UNTIL_GIVEN_UP[..]].concat();
     let output = load(&starving, &mix);
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-    let json = load(&Server::starving(1), &[&mix[..], &["--json"]].concat());
+    let json = load(&HttpServer::starving(1), &[&mix[..], &["--json"]].concat());
     assert_eq!(json.status.code(), Some(1));
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(report["total"]["fairness"]["starved"].as_u64().unwrap() >= 1, "{report}");
@@ -82,7 +80,7 @@ fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
 fn ctrl_c_ends_the_run_with_its_report() {
     use std::os::unix::process::ExitStatusExt;
     let (told, begun) = std::sync::mpsc::channel();
-    let server = Server::new(move |stream, _, _| {
+    let server = HttpServer::new(move |stream, _| {
         let _ = told.send(());
         write(stream, HELLO)
     });
@@ -99,7 +97,7 @@ fn ctrl_c_ends_the_run_with_its_report() {
 
 #[test]
 fn a_server_that_never_answers_is_a_failure_after_its_report() {
-    let server = Server::new(|_, _, _| Next::Hang);
+    let server = HttpServer::new(|_, _| Next::Hang);
     let output = load(&server, &["-c", "3", "-d", "0.3"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("3 starved   3 pending, the oldest for "));
@@ -147,7 +145,7 @@ fn a_unix_socket_is_asked() {
 
 #[test]
 fn the_request_is_as_it_was_asked_for() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     for (options, part) in [
         (&["-H", "no colon"][..], "cannot send \"no colon\": a header is written as Name: value"),
         (&["--method", "GE T"], "cannot send \"GE T\": it is not a method"),

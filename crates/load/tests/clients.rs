@@ -1,20 +1,18 @@
 //! Whole runs against a server whose behaviour is known. Each ends, and says what happened.
 #![forbid(unsafe_code)]
 
-mod server;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Barrier;
 use std::time::Duration;
 
-use server::{HELLO, Next, Server, write};
 use thruway_load::{Address, Class, ClientKind, Plan, Report, Request, Url, run};
+use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `connections` greedy clients of `server` that end after `requests`.
-fn plan(server: &Server, connections: u32, requests: u64) -> Plan {
+fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     let url = Url::parse(&server.url("/")).expect("it is a URL");
     Plan {
         address: url.address(false).expect("it is loopback"),
@@ -33,7 +31,7 @@ fn ran(plan: &Plan) -> Report {
 }
 
 /// The report on `requests` requests over one connection, given up after 200 ms.
-fn report_on(server: &Server, requests: u64) -> Report {
+fn report_on(server: &HttpServer, requests: u64) -> Report {
     ran(&Plan { timeout: Duration::from_millis(200), ..plan(server, 1, requests) })
 }
 
@@ -43,7 +41,7 @@ fn errors(report: &Report) -> Vec<(&str, u64)> {
 
 #[test]
 fn as_many_requests_are_made_as_were_asked_for() {
-    let report = ran(&plan(&Server::answering(HELLO), 3, 1000));
+    let report = ran(&plan(&HttpServer::answering(HELLO), 3, 1000));
     assert_eq!((report.total.requests, report.total.failed, report.total.connects), (1000, 0, 3));
     assert_eq!(report.total.status["2xx"], 1000);
     assert_eq!(report.total.fairness.pending, 0);
@@ -58,7 +56,7 @@ fn every_framing_of_an_answer_is_read() {
         "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
         "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
     ] {
-        let report = report_on(&Server::answering(answer), 20);
+        let report = report_on(&HttpServer::answering(answer), 20);
         let total = &report.total;
         assert_eq!((total.requests, total.failed, total.connects), (20, 0, 1), "{answer:?}");
     }
@@ -67,7 +65,7 @@ fn every_framing_of_an_answer_is_read() {
 #[test]
 fn a_long_body_is_counted_to_its_last_byte() {
     const BODY_BYTES: usize = 1_000_003;
-    let server = Server::new(|stream, _, _| {
+    let server = HttpServer::new(|stream, _| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
         write(stream, &(head + &"x".repeat(BODY_BYTES)))
     });
@@ -75,7 +73,7 @@ fn a_long_body_is_counted_to_its_last_byte() {
     assert_eq!((report.total.requests, report.total.failed, report.total.connects), (20, 0, 1));
     let received = report.total.bytes_per_second * report.seconds;
     assert!(received > 20.0 * BODY_BYTES as f64, "{received}");
-    let short = Server::new(|stream, _, _| {
+    let short = HttpServer::new(|stream, _| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
         write(stream, &(head + &"x".repeat(BODY_BYTES - 1)));
         Next::Close
@@ -85,7 +83,7 @@ fn a_long_body_is_counted_to_its_last_byte() {
 
 #[test]
 fn a_body_that_ends_with_the_connection_is_an_answer() {
-    let server = Server::new(|stream, _, _| {
+    let server = HttpServer::new(|stream, _| {
         write(stream, "HTTP/1.0 200 OK\r\n\r\nhello");
         Next::Close
     });
@@ -95,7 +93,7 @@ fn a_body_that_ends_with_the_connection_is_an_answer() {
 
 #[test]
 fn pipelined_requests_that_a_closing_server_left_are_asked_again() {
-    let server = Server::new(|stream, _, request| match request {
+    let server = HttpServer::new(|stream, request| match request.earlier {
         0..6 => write(stream, HELLO),
         _ => {
             write(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
@@ -109,7 +107,7 @@ fn pipelined_requests_that_a_closing_server_left_are_asked_again() {
 
 #[test]
 fn a_starving_server_is_convicted() {
-    let server = Server::starving(4);
+    let server = HttpServer::starving(4);
     let report = ran(&Plan {
         requests: None,
         duration: Some(Duration::from_secs(2)),
@@ -128,7 +126,7 @@ fn a_starving_server_is_convicted() {
 fn a_fair_server_is_acquitted() {
     // Nobody is answered for the second time before everybody was for the first.
     let everybody = Barrier::new(8);
-    let server = Server::new(move |stream, _, _| {
+    let server = HttpServer::new(move |stream, _| {
         everybody.wait();
         write(stream, HELLO)
     });
@@ -138,15 +136,15 @@ fn a_fair_server_is_acquitted() {
 
 #[test]
 fn a_connection_that_never_came_to_ask_is_not_starved() {
-    let report = ran(&plan(&Server::answering(HELLO), 10, 3));
+    let report = ran(&plan(&HttpServer::answering(HELLO), 10, 3));
     assert_eq!((report.total.fairness.index, report.total.fairness.starved), (Some(1.0), 0));
 }
 
 #[test]
 fn a_stall_counts_for_all_who_would_have_waited() {
     // The eleventh answer takes as long as thirty more requests are due in.
-    let server = Server::new(|stream, _, request| {
-        if request == 10 {
+    let server = HttpServer::new(|stream, request| {
+        if request.earlier == 10 {
             std::thread::sleep(Duration::from_millis(300));
         }
         write(stream, HELLO)
@@ -160,7 +158,7 @@ fn a_stall_counts_for_all_who_would_have_waited() {
 
 #[test]
 fn what_was_due_and_never_asked_is_pending() {
-    let server = Server::new(|_, _, _| Next::Hang);
+    let server = HttpServer::new(|_, _| Next::Hang);
     let class = Class { kind: ClientKind::Scheduled { rate: 100.0 }, connections: 2 };
     let report = ran(&Plan {
         classes: vec![class],
@@ -175,7 +173,7 @@ fn what_was_due_and_never_asked_is_pending() {
 
 #[test]
 fn classes_behave_as_they_are_called() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let class = |kind, connections| Class { kind, connections };
     let report = ran(&Plan {
         classes: vec![
@@ -204,27 +202,27 @@ fn classes_behave_as_they_are_called() {
 
 #[test]
 fn a_server_that_never_answers_is_given_up() {
-    let report = report_on(&Server::new(|_, _, _| Next::Hang), 2);
+    let report = report_on(&HttpServer::new(|_, _| Next::Hang), 2);
     assert_eq!((report.total.requests, report.total.failed), (0, 2));
     assert_eq!(errors(&report), [("timed_out", 2)]);
 }
 
 #[test]
 fn a_server_that_closes_without_an_answer_is_counted() {
-    let report = report_on(&Server::new(|_, _, _| Next::Close), 3);
+    let report = report_on(&HttpServer::new(|_, _| Next::Close), 3);
     assert_eq!((report.total.failed, errors(&report)), (3, vec![("unanswered", 3)]));
 }
 
 #[test]
 fn a_length_that_is_not_kept_to_is_counted() {
-    let short = Server::new(|stream, _, _| {
+    let short = HttpServer::new(|stream, _| {
         write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
         Next::Close
     });
     let report = report_on(&short, 3);
     assert_eq!((report.total.requests, errors(&report)), (0, vec![("truncated", 3)]));
 
-    let long = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello");
+    let long = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhello");
     let report = ran(&Plan { duration: Some(Duration::from_millis(300)), ..plan(&long, 1, 3) });
     assert!(
         report.total.errors["unasked"] + report.total.errors.get("malformed").unwrap_or(&0) >= 2
@@ -233,13 +231,13 @@ fn a_length_that_is_not_kept_to_is_counted() {
 
 #[test]
 fn garbage_is_counted() {
-    let report = report_on(&Server::answering("SSH-2.0-OpenSSH_9.2\r\n\r\n"), 3);
+    let report = report_on(&HttpServer::answering("SSH-2.0-OpenSSH_9.2\r\n\r\n"), 3);
     assert_eq!((report.total.requests, errors(&report)), (0, vec![("malformed", 3)]));
 }
 
 #[test]
 fn a_port_where_nobody_listens_ends_the_run() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = ran(&Plan {
         address: Address::Tcp(nobody),
@@ -253,7 +251,7 @@ fn a_port_where_nobody_listens_ends_the_run() {
 
 #[test]
 fn without_keep_alive_each_request_has_a_connection() {
-    let server = Server::answering(HELLO);
+    let server = HttpServer::answering(HELLO);
     let url = Url::parse(&server.url("/")).unwrap();
     let request = Request::new(&url, "GET", &[], b"", false).unwrap();
     let report = ran(&Plan { request, ..plan(&server, 2, 40) });
@@ -262,7 +260,7 @@ fn without_keep_alive_each_request_has_a_connection() {
 
 #[test]
 fn answers_to_head_have_no_body() {
-    let server = Server::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
+    let server = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
     let url = Url::parse(&server.url("/")).unwrap();
     let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();
     let report = ran(&Plan { request, depth: 3, ..plan(&server, 1, 30) });
@@ -294,7 +292,7 @@ fn a_body_that_is_larger_than_the_sockets_buffer_is_sent_in_parts() {
     let body = vec![b'x'; BODY_BYTES];
     let request = Request::new(&url, "POST", &[], &body, true).unwrap();
     let address = url.address(false).unwrap();
-    let report = ran(&Plan { address, request, ..plan(&Server::answering(HELLO), 1, 5) });
+    let report = ran(&Plan { address, request, ..plan(&HttpServer::answering(HELLO), 1, 5) });
     assert_eq!((report.total.requests, report.total.failed, report.total.connects), (5, 0, 1));
     server.join().unwrap();
 }
@@ -304,7 +302,7 @@ fn a_connection_that_is_reset_is_counted() {
     let (url, server) = reading(10, false);
     let request = Request::new(&url, "POST", &[], &[b'x'; 1_000_000], true).unwrap();
     let address = url.address(false).unwrap();
-    let report = ran(&Plan { address, request, ..plan(&Server::answering(HELLO), 1, 1) });
+    let report = ran(&Plan { address, request, ..plan(&HttpServer::answering(HELLO), 1, 1) });
     assert_eq!((report.total.requests, report.total.failed), (0, 1));
     assert_eq!(errors(&report), [("reset", 1)]);
     server.join().unwrap();

@@ -1,6 +1,7 @@
 //! What the tests of all crates share.
 #![forbid(unsafe_code)]
 
+pub mod http_server;
 mod random;
 mod skipped;
 pub mod table;

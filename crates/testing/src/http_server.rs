@@ -1,4 +1,4 @@
-//! A server whose behaviour is known, good or bad: a thread a connection.
+//! An HTTP server whose behaviour is known, good or bad: a thread a connection.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,16 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A plain answer.
-pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+/// A plain response.
+pub const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// What the server does with the `connection`th connection when the `request`th request on it has
-/// come in, both counted from 0.
-pub(crate) type Behaviour = dyn Fn(&mut TcpStream, usize, usize) -> Next + Send + Sync;
+/// What the server does when a request has come in.
+pub type Behaviour = dyn Fn(&mut TcpStream, &Received) -> Next + Send + Sync;
+
+/// A request without a body that has come in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    /// Which connection it came on, counted from 0.
+    pub connection: usize,
+    /// How many requests came on that connection before it.
+    pub earlier: usize,
+    /// The path with its query, as it stands in the request line.
+    pub path: String,
+}
 
 /// What comes after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub enum Next {
     /// Another request.
     Read,
     /// The end of the connection.
@@ -25,15 +35,22 @@ pub(crate) enum Next {
 }
 
 /// A running server; it ends when it is dropped.
-pub(crate) struct Server {
-    pub(crate) address: SocketAddr,
+#[derive(Debug)]
+pub struct HttpServer {
+    /// Where it listens: a free port of the loopback.
+    pub address: SocketAddr,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
-    pub(crate) fn new(
-        behaviour: impl Fn(&mut TcpStream, usize, usize) -> Next + Send + Sync + 'static,
+impl HttpServer {
+    /// Starts a server.
+    ///
+    /// # Panics
+    /// If no port is free.
+    #[must_use]
+    pub fn new(
+        behaviour: impl Fn(&mut TcpStream, &Received) -> Next + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -44,32 +61,36 @@ impl Server {
         Self { address, is_over, thread: Some(thread) }
     }
 
-    /// Answers every request with `answer`.
-    pub(crate) fn answering(answer: &'static str) -> Self {
-        Self::new(move |stream, _, _| write(stream, answer))
+    /// Answers every request with `response`.
+    #[must_use]
+    pub fn answering(response: &'static str) -> Self {
+        Self::new(move |stream, _| write(stream, response))
     }
 
     /// Answers the first `served` connections always, and every later one once.
-    pub(crate) fn starving(served: usize) -> Self {
-        Self::new(move |stream, connection, request| {
-            if connection >= served && request > 0 {
+    #[must_use]
+    pub fn starving(served: usize) -> Self {
+        Self::new(move |stream, request| {
+            if request.connection >= served && request.earlier > 0 {
                 return Next::Hang;
             }
             write(stream, HELLO)
         })
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    /// The URL of a path.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 }
 
-/// Writes and reads on, or closes if nobody is there.
-pub(crate) fn write(stream: &mut TcpStream, answer: &str) -> Next {
-    if stream.write_all(answer.as_bytes()).is_ok() { Next::Read } else { Next::Close }
+/// Writes and reads on, or closes if the client has gone.
+pub fn write(stream: &mut TcpStream, response: &str) -> Next {
+    if stream.write_all(response.as_bytes()).is_ok() { Next::Read } else { Next::Close }
 }
 
-impl Drop for Server {
+impl Drop for HttpServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         // Wakes the accept, which sees that it is over.
@@ -102,11 +123,9 @@ fn serve(listener: &TcpListener, is_over: &AtomicBool, behaviour: &Arc<Behaviour
 /// Reads requests without bodies, and does what the behaviour says.
 fn converse(mut stream: TcpStream, connection: usize, behaviour: &Behaviour) {
     let mut reader = BufReader::new(stream.try_clone().expect("a descriptor is left"));
-    for request in 0.. {
-        if !read_head(&mut reader) {
-            break;
-        }
-        match behaviour(&mut stream, connection, request) {
+    for earlier in 0.. {
+        let Some(path) = read_head(&mut reader) else { break };
+        match behaviour(&mut stream, &Received { connection, earlier, path }) {
             Next::Read => {}
             Next::Close => break,
             Next::Hang => {
@@ -117,14 +136,15 @@ fn converse(mut stream: TcpStream, connection: usize, behaviour: &Behaviour) {
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// Whether a head came to its end.
-fn read_head(reader: &mut impl BufRead) -> bool {
-    let mut line = String::new();
+/// The path of a request whose head came to its end.
+fn read_head(reader: &mut impl BufRead) -> Option<String> {
+    let (mut path, mut line) = (None, String::new());
     while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
         if line == "\r\n" {
-            return true;
+            return path;
         }
+        path = path.or_else(|| line.split(' ').nth(1).map(str::to_owned));
         line.clear();
     }
-    false
+    None
 }
