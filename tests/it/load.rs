@@ -64,6 +64,62 @@ fn a_rate_is_kept_by_all_connections_together() {
     }
 }
 
+/// Runs `thruway load` on several paths of `server`, and reads its JSON.
+fn load_paths(server: &HttpServer, paths: &[&str], options: &[&str]) -> serde_json::Value {
+    let urls = paths.iter().map(|path| server.url(path));
+    let output = thruway().arg("load").args(urls).args(options).arg("--json").output();
+    let output = output.expect("the binary starts");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+}
+
+#[test]
+fn several_urls_are_asked_by_weight_and_reported_one_by_one() {
+    let server = HttpServer::answering(HELLO);
+    let options = ["--weights", "4,1", "-c", "1", "-n", "100"];
+    let json = load_paths(&server, &["/short", "/long"], &options);
+    let of = |url: usize, name: &str| json["urls"][url][name].clone();
+    assert_eq!([of(0, "url"), of(1, "url")], ["/short", "/long"]);
+    assert_eq!([of(0, "requests"), of(1, "requests")], [80, 20]);
+    assert!(of(1, "latency")["p999_ns"].as_u64().unwrap() > 0);
+    let urls = ["/short", "/long"].map(|path| server.url(path));
+    let output = thruway().arg("load").args(urls).args(options).output().unwrap();
+    let text = stdout(&output);
+    assert!(text.starts_with(&format!("http://{}, 2 URLs: 1 connection, ", server.address)));
+    let words = |first: &str| {
+        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        lines.find(|words| words.first() == Some(&first)).unwrap_or_default()
+    };
+    let heads = ["URL", "requests", "/s", "p50", "p90", "p99", "p99.9", "max", "Jain", "lost"];
+    assert_eq!(words("URL"), heads, "{text}");
+    assert_eq!(words("/long").get(1), Some(&"20"), "{text}");
+}
+
+#[test]
+fn classes_have_urls_and_rates_of_their_own() {
+    let server = HttpServer::answering(HELLO);
+    let classes = ["scheduled=2,rate=180,arrivals=poisson,url=1", "scheduled=2,rate=20,url=2"];
+    let options = ["--class", classes[0], "--class", classes[1], "-n", "100"];
+    let json = load_paths(&server, &["/short", "/long"], &options);
+    let requests = |part: &str, place: usize| json[part][place]["requests"].as_u64().unwrap();
+    for place in [0, 1] {
+        assert_eq!(json["classes"][place]["name"], "scheduled");
+        assert_eq!(json["classes"][place]["url"], json["urls"][place]["url"]);
+        assert_eq!(requests("classes", place), requests("urls", place), "{json:#}");
+    }
+    assert_eq!(requests("urls", 0) + requests("urls", 1), 100);
+    assert!(requests("urls", 0) > 4 * requests("urls", 1), "{json:#}");
+}
+
+#[test]
+fn a_run_loads_one_server() {
+    let server = HttpServer::answering(HELLO);
+    let output = run(&["load", &server.url("/a"), "http://127.0.0.1:1/b"]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = "thruway: http://127.0.0.1:1/b is of another server than http://127.0.0.1:";
+    assert!(stderr(&output).starts_with(expected), "{}", stderr(&output));
+    assert!(stderr(&output).contains("\n\nhint: a run loads one server"), "{}", stderr(&output));
+}
+
 #[test]
 fn a_class_that_is_starved_is_unfair_whatever_the_others_got() {
     let starving = HttpServer::starving(1);
@@ -150,7 +206,15 @@ fn the_request_is_as_it_was_asked_for() {
         (&["-H", "no colon"][..], "cannot send \"no colon\": a header is written as Name: value"),
         (&["--method", "GE T"], "cannot send \"GE T\": it is not a method"),
         (&["--body", "@/no/such/file"], "cannot read /no/such/file: "),
-        (&["--mix", "rude=1"], "a class is greedy, polite, trickle or idle"),
+        (&["--mix", "rude=1"], "\"rude\" is no kind of client: it is greedy, "),
+        (&["--mix", "greedy=1,depth=2"], "options of a class are for --class"),
+        (&["--mix", "scheduled=1"], "scheduled clients need a rate: --class scheduled=N,rate="),
+        (&["--class", "polite=1,rate=1"], "polite clients have no \"rate\"; they take: pause, url"),
+        (&["--class", "greedy=1,url=2"], "--class asks URL 2, and there are 1\n\nhint: url=K is "),
+        (&["--class", "greedy=1", "--rate", "1"], "cannot be used with"),
+        (&["--weights", "1,2"], "--weights has 2 numbers for 1 URLs\n\nhint: give one for each"),
+        (&["--weights", "0"], "0 is not in 1..=1000"),
+        (&["--arrivals", "late"], "arrivals are even or poisson"),
         (&["-c", "0"], "0 is not in 1..=1000000"),
         (&["--fair", "2"], "an index is between 0 and 1"),
         (&["-d", "0"], "it is not a time that passes"),

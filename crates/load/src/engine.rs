@@ -11,8 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::client::Client;
 use crate::plan::{Plan, nanoseconds};
-use crate::run_context::RunContext;
-use crate::tally::Trouble;
+use crate::run_context::{RepeatedRequest, RunContext};
 use crate::timers::Timers;
 use crate::{Error, Report, report};
 
@@ -39,7 +38,7 @@ impl Progress<'_> {
     /// How many requests of each judged connection were answered.
     pub fn shares(&self) -> impl Iterator<Item = u64> {
         let judged = self.clients.iter().filter(|client| client.kind().is_judged());
-        judged.map(|client| client.tally().completed)
+        judged.map(|client| client.tallies().completed())
     }
 }
 
@@ -58,7 +57,7 @@ pub fn run(
 ) -> Result<Report, Error> {
     let mut engine = Engine::new(plan, stop)?;
     let elapsed = engine.run(watch)?;
-    Ok(report::report(&engine.clients, elapsed, engine.context.refusal))
+    Ok(report::report(plan, &engine.clients, elapsed, engine.context.refusal))
 }
 
 struct Engine<'a> {
@@ -80,8 +79,7 @@ impl<'a> Engine<'a> {
         let context = RunContext {
             plan,
             epoll,
-            requests: plan.request.bytes().repeat(plan.depth.max(1) as usize),
-            request_bytes: plan.request.bytes().len(),
+            requests: RepeatedRequest::of(plan),
             buffer: vec![0; BUFFER_BYTES],
             timers: Timers::default(),
             left: plan.requests.unwrap_or(u64::MAX),
@@ -141,7 +139,7 @@ impl<'a> Engine<'a> {
         for client in &mut self.clients {
             client.expire(now_ns, timeout_ns, &mut self.context);
         }
-        self.is_stopped |= self.clients.iter().all(is_refused);
+        self.is_stopped |= self.clients.iter().all(|client| client.tallies().is_refused());
         watch(&Progress { elapsed: Duration::from_nanos(now_ns), clients: &self.clients });
     }
 
@@ -151,14 +149,10 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Whether it tried to connect, and never could.
-fn is_refused(client: &Client) -> bool {
-    client.tally().connects == 0 && client.tally().troubles(Trouble::Connect) > 0
-}
-
 fn clients(plan: &Plan) -> Vec<Client> {
-    let of_all =
-        plan.classes.iter().flat_map(|class| (0..class.connections).map(|number| (*class, number)));
+    let classes = plan.classes.iter().enumerate();
+    let of_all = classes
+        .flat_map(|(place, class)| (0..class.connections).map(move |number| (place, number)));
     let numbered = of_all.enumerate();
     numbered.map(|(token, (class, number))| Client::new(plan, class, number, token)).collect()
 }

@@ -1,6 +1,6 @@
 //! Load on an HTTP server, and each connection's share of the responses.
 //!
-//! An average hides a starved client: a server that responses four connections of ten looks *fast*. So
+//! An average hides a starved client: a server that answers four connections of ten looks *fast*. So
 //! everything here is counted per connection, and whatever is still pending at the end counts too.
 //!
 //! Reading order: [`Plan`] (what to ask of whom, and for how long), [`schedule`] (when a client wants its
@@ -15,10 +15,12 @@ mod error;
 mod fairness;
 mod histogram;
 mod interrupt;
+mod pending;
 mod plan;
 mod report;
 mod request;
 mod response;
+mod rotation;
 mod run_context;
 mod schedule;
 mod socket;
@@ -31,7 +33,8 @@ pub use error::Error;
 pub use fairness::{is_starved, jain};
 pub use histogram::Histogram;
 pub use interrupt::Interrupt;
-pub use plan::{Class, ClientKind, Plan};
-pub use report::{ConnectionReport, Fairness, GroupReport, Latency, Report};
+pub use plan::{Class, ClientKind, Plan, WeightedRequest};
+pub use report::{ConnectionReport, Fairness, GroupReport, Latency, Report, UrlReport};
 pub use request::Request;
+pub use schedule::Arrivals;
 pub use target::{Address, Url};

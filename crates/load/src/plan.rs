@@ -1,9 +1,8 @@
-//! What a run does: whom it asks for what, with which clients, and for how long.
+//! What a run does: which server it asks for what, with which clients, and for how long.
 
-use std::str::FromStr;
 use std::time::Duration;
 
-use crate::schedule::{Schedule, open_loop};
+use crate::schedule::{Arrivals, Schedule, open_loop};
 use crate::{Address, Request};
 
 /// A run, described.
@@ -11,20 +10,25 @@ use crate::{Address, Request};
 pub struct Plan {
     /// Where connections go to.
     pub address: Address,
-    /// What every client asks.
-    pub request: Request,
+    /// What is asked: at least one URL.
+    pub urls: Vec<WeightedRequest>,
     /// The clients. Those of a class behave alike and are compared with one another.
     pub classes: Vec<Class>,
-    /// How many requests a greedy or scheduled client may have pending at a time; at least 1.
-    pub depth: u32,
-    /// The rest that a polite client takes after each response.
-    pub pause: Duration,
     /// When the run ends, if nothing ends it before.
     pub duration: Option<Duration>,
     /// After how many answered or failed requests the run ends.
     pub requests: Option<u64>,
     /// When a pending request is given up, and its connection closed.
     pub timeout: Duration,
+}
+
+/// One of the URLs that are asked, and how often beside the others.
+#[derive(Debug, Clone)]
+pub struct WeightedRequest {
+    /// What is sent.
+    pub request: Request,
+    /// Of every `sum of all weights` requests of a client, this many are for this URL; at least 1.
+    pub weight: u32,
 }
 
 /// Clients that behave alike.
@@ -34,6 +38,10 @@ pub struct Class {
     pub kind: ClientKind,
     /// How many there are, each with a connection of its own.
     pub connections: u32,
+    /// How many requests a greedy, pipelined or scheduled client may have pending at a time; at least 1.
+    pub depth: u32,
+    /// The place in the plan's URLs of the only one that they ask; without it they ask all of them by weight.
+    pub url: Option<usize>,
 }
 
 /// How a client behaves.
@@ -41,18 +49,64 @@ pub struct Class {
 pub enum ClientKind {
     /// Always has as many requests pending as it may.
     Greedy,
+    /// The same, and it may have several: its own class beside greedy ones.
+    Pipelined,
     /// Asks, waits for the response, rests.
-    Polite,
-    /// Asks at a constant rate that does not wait for responses (open loop): all of the class together ask
-    /// `rate` times a second.
+    Polite {
+        /// The rest after each response.
+        pause: Duration,
+    },
+    /// Asks at a rate that does not wait for responses (open loop).
     Scheduled {
         /// Requests a second, of the whole class.
         rate: f64,
+        /// How they are spread over a second.
+        arrivals: Arrivals,
     },
     /// Sends its requests a byte at a time: a slow client.
-    Trickle,
+    Trickle {
+        /// The time between two bytes.
+        gap: Duration,
+    },
+    /// Takes its responses a few bytes at a time: another slow client.
+    SlowRead {
+        /// The time between two reads.
+        gap: Duration,
+        /// How much it reads at a time, at most.
+        bytes: usize,
+    },
     /// Asks once and keeps its connection open.
     Idle,
+}
+
+impl Class {
+    /// Clients that ask all URLs, one request at a time.
+    #[must_use]
+    pub fn new(kind: ClientKind, connections: u32) -> Self {
+        Self { kind, connections, depth: 1, url: None }
+    }
+
+    /// How many requests a client may have pending: more than one only where its kind knows what to do with them.
+    pub(crate) fn depth(&self) -> usize {
+        match self.kind {
+            ClientKind::Greedy | ClientKind::Pipelined | ClientKind::Scheduled { .. } => {
+                self.depth.max(1) as usize
+            }
+            _ => 1,
+        }
+    }
+
+    /// The rule of the `number`th client.
+    pub(crate) fn schedule(&self, number: u32) -> Schedule {
+        match self.kind {
+            ClientKind::Polite { pause } => Schedule::After { pause_ns: nanoseconds(pause) },
+            ClientKind::Scheduled { rate, arrivals } => {
+                open_loop(rate, arrivals, self.connections, number)
+            }
+            ClientKind::Idle => Schedule::Once,
+            _ => Schedule::Always,
+        }
+    }
 }
 
 impl ClientKind {
@@ -61,9 +115,11 @@ impl ClientKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Greedy => "greedy",
-            Self::Polite => "polite",
+            Self::Pipelined => "pipelined",
+            Self::Polite { .. } => "polite",
             Self::Scheduled { .. } => "scheduled",
-            Self::Trickle => "trickle",
+            Self::Trickle { .. } => "trickle",
+            Self::SlowRead { .. } => "slow-read",
             Self::Idle => "idle",
         }
     }
@@ -71,50 +127,11 @@ impl ClientKind {
     /// Whether clients of this kind have a claim to equal shares.
     #[must_use]
     pub fn is_judged(self) -> bool {
-        !matches!(self, Self::Trickle | Self::Idle)
-    }
-
-    pub(crate) fn schedule(self, plan: &Plan, clients: u32, client: u32) -> Schedule {
-        match self {
-            Self::Greedy | Self::Trickle => Schedule::Always,
-            Self::Polite => Schedule::After { pause_ns: nanoseconds(plan.pause) },
-            Self::Scheduled { rate } => open_loop(rate, clients, client),
-            Self::Idle => Schedule::Once,
-        }
-    }
-}
-
-/// A class in a mix: `greedy=9`.
-impl FromStr for Class {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, number) = text.split_once('=').ok_or("write it as NAME=CONNECTIONS")?;
-        let kinds = [ClientKind::Greedy, ClientKind::Polite, ClientKind::Trickle, ClientKind::Idle];
-        let kind = kinds.into_iter().find(|kind| kind.name() == name);
-        let kind = kind.ok_or("a class is greedy, polite, trickle or idle")?;
-        match number.parse() {
-            Ok(connections) if connections > 0 => Ok(Self { kind, connections }),
-            _ => Err(format!("{number:?} is not a number of connections")),
-        }
+        !matches!(self, Self::Trickle { .. } | Self::SlowRead { .. } | Self::Idle)
     }
 }
 
 /// A time as the clients count it; one that is too long is the longest.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mix_names_its_classes() {
-        assert_eq!("greedy=9".parse(), Ok(Class { kind: ClientKind::Greedy, connections: 9 }));
-        assert_eq!("idle=10000".parse(), Ok(Class { kind: ClientKind::Idle, connections: 10_000 }));
-        for text in ["greedy", "greedy=", "greedy=0", "greedy=-1", "rude=1", "scheduled=1"] {
-            assert!(text.parse::<Class>().is_err(), "{text}");
-        }
-    }
 }

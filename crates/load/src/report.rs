@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::client::Client;
-use crate::plan::{ClientKind, nanoseconds};
+use crate::plan::{ClientKind, Plan, nanoseconds};
 use crate::tally::{Tally, Trouble};
 use crate::{Histogram, is_starved, jain};
 
-/// What a run showed, as a whole, by class, and by connection.
+/// What a run showed, as a whole, by class, by URL, and by connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// How long the run took.
@@ -20,6 +20,8 @@ pub struct Report {
     pub total: GroupReport,
     /// Each class of clients, in the plan's order.
     pub classes: Vec<GroupReport>,
+    /// Each URL, in the plan's order.
+    pub urls: Vec<UrlReport>,
     /// Each connection, class by class.
     pub connections: Vec<ConnectionReport>,
     /// Why the last connection could not be made that could not.
@@ -31,6 +33,9 @@ pub struct Report {
 pub struct GroupReport {
     /// The name of their kind, or `total`.
     pub name: &'static str,
+    /// The path of the only URL that they ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// How many there are.
     pub connections: u64,
     /// Requests that were answered in full, whatever the status.
@@ -51,6 +56,29 @@ pub struct GroupReport {
     pub status: BTreeMap<&'static str, u64>,
     /// Errors by kind; those that occurred.
     pub errors: BTreeMap<&'static str, u64>,
+}
+
+/// What all clients together had of one URL.
+#[derive(Debug, Clone, Serialize)]
+pub struct UrlReport {
+    /// Its path.
+    pub url: String,
+    /// How often it was asked beside the others.
+    pub weight: u32,
+    /// Requests that were answered in full, whatever the status.
+    pub requests: u64,
+    /// Those, a second.
+    pub requests_per_second: f64,
+    /// Bytes received, heads included, a second.
+    pub bytes_per_second: f64,
+    /// Requests that were lost.
+    pub failed: u64,
+    /// Of the answered requests.
+    pub latency: Latency,
+    /// Jain's index of its answered requests over the clients of a class that asks it: that of the least fair class.
+    pub index: Option<f64>,
+    /// Responses by status class (`2xx`); those that occurred.
+    pub status: BTreeMap<&'static str, u64>,
 }
 
 /// Quantiles of latency, in nanoseconds.
@@ -84,6 +112,9 @@ pub struct Fairness {
 pub struct ConnectionReport {
     /// The name of its client's kind.
     pub class: &'static str,
+    /// The path of the only URL that it asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
     /// Requests that were answered in full.
     pub requests: u64,
     /// Requests that were lost.
@@ -101,37 +132,73 @@ pub struct ConnectionReport {
 }
 
 /// Reports on clients that come class by class.
-pub(crate) fn report(clients: &[Client], elapsed: Duration, refusal: Option<Errno>) -> Report {
-    let classes = clients.chunk_by(|one, next| one.kind() == next.kind());
-    let classes: Vec<_> = classes.map(|class| Group::new(class, elapsed)).collect();
+pub(crate) fn report(
+    plan: &Plan,
+    clients: &[Client],
+    elapsed: Duration,
+    refusal: Option<Errno>,
+) -> Report {
+    let classes = clients.chunk_by(|one, next| one.class() == next.class());
+    let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
     let judged = classes.iter().filter(|class| class.kind().is_judged());
     let total = GroupReport {
         fairness: Fairness::worst(judged.map(Group::fairness)),
-        ..Group::new(clients, elapsed).report("total")
+        url: None,
+        ..Group::new(plan, clients, elapsed).report("total")
     };
-    let classes = classes.iter().map(|class| class.report(class.kind().name())).collect();
     Report {
         seconds: elapsed.as_secs_f64(),
         total,
-        classes,
+        urls: (0..plan.urls.len()).map(|url| url_report(url, &classes)).collect(),
+        classes: classes.iter().map(|class| class.report(class.kind().name())).collect(),
         connections,
         connect_error: refusal.map(|errno| errno.to_string()),
     }
 }
 
+/// What all classes had of a URL.
+fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
+    let mut tally = Tally::default();
+    let clients = classes.iter().flat_map(|class| class.clients);
+    clients.for_each(|client| tally.merge(client.tallies().of(url)));
+    let judged = classes.iter().filter(|class| class.kind().is_judged() && class.asks(url));
+    let index = |class: &Group<'_>| {
+        let clients = class.clients.iter().filter(|client| is_judged(client));
+        jain(clients.map(|client| client.tallies().of(url).completed))
+    };
+    let (plan, elapsed) = (classes[0].plan, classes[0].elapsed);
+    UrlReport {
+        url: plan.urls[url].request.path().to_owned(),
+        weight: plan.urls[url].weight,
+        requests: tally.completed,
+        requests_per_second: per_second(tally.completed, elapsed),
+        bytes_per_second: per_second(tally.bytes, elapsed),
+        failed: tally.failed,
+        latency: Latency::of(&tally.latency),
+        index: judged.filter_map(index).min_by(f64::total_cmp),
+        status: occurred(STATUS_CLASSES.into_iter().zip(tally.classes)),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "2^53 requests or bytes are never reached")]
+fn per_second(count: u64, elapsed: Duration) -> f64 {
+    count as f64 / elapsed.as_secs_f64().max(1e-9)
+}
+
 /// Clients that are reported together.
 struct Group<'a> {
+    plan: &'a Plan,
     clients: &'a [Client],
     elapsed: Duration,
     tally: Tally,
 }
 
 impl<'a> Group<'a> {
-    fn new(clients: &'a [Client], elapsed: Duration) -> Self {
+    fn new(plan: &'a Plan, clients: &'a [Client], elapsed: Duration) -> Self {
         let mut tally = Tally::default();
-        clients.iter().for_each(|client| tally.merge(client.tally()));
-        Self { clients, elapsed, tally }
+        clients.iter().for_each(|client| tally.merge(&client.tallies().sum()));
+        Self { plan, clients, elapsed, tally }
     }
 
     /// The kind of a class.
@@ -139,15 +206,29 @@ impl<'a> Group<'a> {
         self.clients[0].kind()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "2^53 requests or bytes are never reached")]
+    /// The only URL that a class asks, if it has one of its own.
+    fn url(&self) -> Option<usize> {
+        self.plan.classes[self.clients[0].class()].url
+    }
+
+    /// The path of that URL.
+    fn path(&self) -> Option<String> {
+        self.url().map(|url| self.plan.urls[url].request.path().to_owned())
+    }
+
+    /// Whether a class asks that URL, alone or beside others.
+    fn asks(&self, url: usize) -> bool {
+        self.url().is_none_or(|only| only == url)
+    }
+
     fn report(&self, name: &'static str) -> GroupReport {
-        let per_second = |count: u64| count as f64 / self.elapsed.as_secs_f64().max(1e-9);
         GroupReport {
             name,
+            url: self.path(),
             connections: self.clients.len() as u64,
             requests: self.tally.completed,
-            requests_per_second: per_second(self.tally.completed),
-            bytes_per_second: per_second(self.tally.bytes),
+            requests_per_second: per_second(self.tally.completed, self.elapsed),
+            bytes_per_second: per_second(self.tally.bytes, self.elapsed),
             failed: self.tally.failed,
             connects: self.tally.connects,
             latency: Latency::of(&self.tally.latency),
@@ -164,7 +245,7 @@ impl<'a> Group<'a> {
         let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();
         Fairness {
-            index: jain(judged.map(|client| client.tally().completed)),
+            index: jain(judged.map(|client| client.tallies().completed())),
             starved: connections.iter().filter(|one| one.starved).count() as u64,
             pending: connections.iter().map(|one| one.pending).sum(),
             oldest_pending_ns: connections
@@ -179,7 +260,10 @@ impl<'a> Group<'a> {
     fn connections(&self) -> impl Iterator<Item = ConnectionReport> {
         let mean = self.tally.completed as f64 / self.clients.len().max(1) as f64;
         let now_ns = nanoseconds(self.elapsed);
-        self.clients.iter().map(move |client| ConnectionReport::new(client, mean, now_ns))
+        let path = self.path();
+        self.clients
+            .iter()
+            .map(move |client| ConnectionReport::new(client, path.clone(), mean, now_ns))
     }
 }
 
@@ -190,11 +274,12 @@ fn occurred(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<&'sta
 }
 
 impl ConnectionReport {
-    fn new(client: &Client, mean: f64, now_ns: u64) -> Self {
-        let tally = client.tally();
+    fn new(client: &Client, url: Option<String>, mean: f64, now_ns: u64) -> Self {
+        let tally = client.tallies().sum();
         let (pending, oldest_pending_ns) = client.waiting(now_ns);
         Self {
             class: client.kind().name(),
+            url,
             requests: tally.completed,
             failed: tally.failed,
             connects: tally.connects,

@@ -5,6 +5,7 @@ use crate::{Error, Url};
 /// One request, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
+    path: String,
     bytes: Vec<u8>,
     is_head: bool,
     keeps_alive: bool,
@@ -42,13 +43,20 @@ impl Request {
         }
         text.push_str("\r\n");
         let bytes = [text.as_bytes(), body].concat();
-        Ok(Self { bytes, is_head: method == "HEAD", keeps_alive: keep_alive })
+        let path = url.path().to_owned();
+        Ok(Self { path, bytes, is_head: method == "HEAD", keeps_alive: keep_alive })
     }
 
     /// The bytes as they are sent.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The path with its query.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     pub(crate) fn is_head(&self) -> bool {

@@ -1,7 +1,17 @@
 //! When a client wants its next request.
 
-/// One client's rule. Times are nanoseconds since the start of the run.
+/// How the requests of an open loop are spread over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrivals {
+    /// At equal distances.
+    Even,
+    /// At random and independent of each other, as those of many people are: a Poisson process. Each run draws the
+    /// same distances.
+    Poisson,
+}
+
+/// One client's rule. Times are nanoseconds since the start of the run.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Schedule {
     /// At once: whenever fewer are pending than may be.
     Always,
@@ -9,6 +19,8 @@ pub(crate) enum Schedule {
     After { pause_ns: u64 },
     /// At a constant rate that does not wait for responses (open loop): request `n` is due at `first + n × interval`.
     Every { first_ns: u64, interval_ns: u64 },
+    /// At random distances of this mean, which do not wait for responses either.
+    Random { next_ns: u64, mean_ns: f64, draw: Draw },
     /// One request, then silence.
     Once,
 }
@@ -19,30 +31,86 @@ impl Schedule {
     /// In an open loop it may lie in the past: latency counts from there, not from when the client got
     /// round to it, so a server that stalls cannot hide how long others would have waited
     /// ("coordinated omission").
-    pub(crate) fn due_ns(self, asked: u64, last_response_ns: u64, now_ns: u64) -> Option<u64> {
-        match self {
+    pub(crate) fn due_ns(&self, asked: u64, last_response_ns: u64, now_ns: u64) -> Option<u64> {
+        match *self {
             Self::Always => Some(now_ns),
             Self::After { pause_ns } if asked > 0 => Some(last_response_ns + pause_ns),
             Self::After { .. } => Some(now_ns),
             Self::Every { first_ns, interval_ns } => Some(first_ns + asked * interval_ns),
+            Self::Random { next_ns, .. } => Some(next_ns),
             Self::Once => (asked == 0).then_some(now_ns),
         }
     }
 
+    /// The request that was due has been asked.
+    pub(crate) fn advance(&mut self) {
+        if let Self::Random { next_ns, mean_ns, draw } = self {
+            *next_ns += draw.distance_ns(*mean_ns);
+        }
+    }
+
     /// How many requests are due and not yet asked, and since when the oldest of them.
-    pub(crate) fn overdue(self, asked: u64, now_ns: u64) -> Option<(u64, u64)> {
-        let Self::Every { interval_ns, .. } = self else { return None };
+    pub(crate) fn overdue(&self, asked: u64, now_ns: u64) -> Option<(u64, u64)> {
         let due_ns = self.due_ns(asked, 0, now_ns)?;
         let late_ns = now_ns.checked_sub(due_ns)?;
-        Some((late_ns / interval_ns.max(1) + 1, due_ns))
+        match *self {
+            Self::Every { interval_ns, .. } => Some((late_ns / interval_ns.max(1) + 1, due_ns)),
+            Self::Random { mean_ns, mut draw, .. } => {
+                let (mut count, mut next_ns) = (0, due_ns);
+                while next_ns <= now_ns {
+                    count += 1;
+                    next_ns += draw.distance_ns(mean_ns);
+                }
+                Some((count, due_ns))
+            }
+            _ => None,
+        }
     }
 }
 
-/// The schedule of one of `clients` clients that together ask `rate` times a second, evenly spread.
-pub(crate) fn open_loop(rate: f64, clients: u32, client: u32) -> Schedule {
+/// The schedule of one of `clients` clients that together ask `rate` times a second.
+pub(crate) fn open_loop(rate: f64, arrivals: Arrivals, clients: u32, client: u32) -> Schedule {
     let gap_ns = 1e9 / rate;
-    let interval_ns = nanoseconds(gap_ns * f64::from(clients)).max(1);
-    Schedule::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
+    let mean_ns = gap_ns * f64::from(clients);
+    match arrivals {
+        Arrivals::Even => {
+            let interval_ns = nanoseconds(mean_ns).max(1);
+            Schedule::Every { first_ns: nanoseconds(gap_ns * f64::from(client)), interval_ns }
+        }
+        // Poisson processes of all clients together are one of the whole rate.
+        Arrivals::Poisson => {
+            let mut draw = Draw { state: u64::from(client) };
+            Schedule::Random { next_ns: draw.distance_ns(mean_ns), mean_ns, draw }
+        }
+    }
+}
+
+/// Random numbers that repeat with each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Draw {
+    state: u64,
+}
+
+impl Draw {
+    /// An exponentially distributed distance, at least 1 ns, so that time passes.
+    fn distance_ns(&mut self, mean_ns: f64) -> u64 {
+        nanoseconds(-self.uniform().ln() * mean_ns).max(1)
+    }
+
+    /// Above 0, and at most 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    fn uniform(&mut self) -> f64 {
+        ((self.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// `SplitMix64` (Steele, Lea and Flood, OOPSLA 2014).
+    fn bits(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
 }
 
 #[expect(
@@ -95,12 +163,48 @@ mod tests {
     fn together_the_clients_keep_the_rate_evenly() {
         let mut due: Vec<_> = (0..4)
             .flat_map(|client| {
-                let schedule = open_loop(1000.0, 4, client);
+                let schedule = open_loop(1000.0, Arrivals::Even, 4, client);
                 (0..250).filter_map(move |asked| schedule.due_ns(asked, 0, 0))
             })
             .collect();
         due.sort_unstable();
         let even: Vec<_> = (0..1000).map(|request| request * 1_000_000).collect();
         assert_eq!(due, even);
+    }
+
+    /// When the first `count` requests of a client are due.
+    fn due(mut schedule: Schedule, count: u64) -> Vec<u64> {
+        let next = |asked| {
+            let due_ns = schedule.due_ns(asked, 0, 0);
+            schedule.advance();
+            due_ns
+        };
+        (0..count).filter_map(next).collect()
+    }
+
+    #[test]
+    fn random_arrivals_keep_their_rate_and_are_not_even() {
+        let due = due(open_loop(1000.0, Arrivals::Poisson, 1, 0), 100_000);
+        let last_s = due[99_999] as f64 / 1e9;
+        assert!((98.0..102.0).contains(&last_s), "{last_s} s for 100,000 at 1,000 a second");
+        let short = due.windows(2).filter(|two| two[1] - two[0] < 1_000_000).count();
+        // Of exponential distances 1 - 1/e are below the mean: .632.
+        assert!((62_000..64_500).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn random_arrivals_repeat_and_differ_by_client() {
+        let of = |client| due(open_loop(10.0, Arrivals::Poisson, 2, client), 5);
+        assert_eq!(of(0), of(0));
+        assert_ne!(of(0), of(1));
+    }
+
+    #[test]
+    fn random_arrivals_that_were_due_are_counted() {
+        let schedule = open_loop(1000.0, Arrivals::Poisson, 1, 7);
+        let due = due(schedule, 10);
+        assert_eq!(schedule.overdue(0, due[0] - 1), None);
+        assert_eq!(schedule.overdue(0, due[0]), Some((1, due[0])));
+        assert_eq!(schedule.overdue(0, due[6]), Some((7, due[0])));
     }
 }

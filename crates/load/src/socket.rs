@@ -13,16 +13,35 @@ use rustix::net::{
 use crate::Address;
 use crate::run_context::RunContext;
 
+/// The buffer of a client that reads slowly, in bytes, so that a server feels it soon: the kernel rounds it up.
+const SLOW_BUFFER_BYTES: usize = 1024;
+
+/// How the kernel takes what a server sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// Epoll tells when there is something to read.
+    Prompt,
+    /// The client reads in its own time, out of a small buffer.
+    Slow,
+}
+
+impl Intake {
+    fn flags(self) -> EventFlags {
+        if self == Self::Prompt { EventFlags::IN } else { EventFlags::empty() }
+    }
+}
+
 /// A connection, or the lack of one.
 #[derive(Debug)]
 pub(crate) enum Socket {
     /// There is none, and there is to be none before `retry_ns`.
     Closed { retry_ns: u64 },
     /// The kernel is at it.
-    Connecting(OwnedFd),
+    Connecting { socket: OwnedFd, intake: Intake },
     /// Requests and responses can pass.
     Open {
         socket: OwnedFd,
+        intake: Intake,
         /// Whether epoll tells when there is room to send.
         awaits_room: bool,
         /// How many responses it brought.
@@ -32,18 +51,22 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// Begins a connection. It is `Closed` where a unix socket's queue is full: try again later.
-    pub(crate) fn connect(token: usize, context: &RunContext<'_>) -> io::Result<Self> {
+    pub(crate) fn connect(
+        token: usize,
+        intake: Intake,
+        context: &RunContext<'_>,
+    ) -> io::Result<Self> {
         let (socket, connected) = match &context.plan.address {
             Address::Tcp(address) => {
                 let family =
                     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-                let socket = stream(family)?;
+                let socket = stream(family, intake)?;
                 sockopt::set_tcp_nodelay(&socket, true)?;
                 let connected = rustix::net::connect(&socket, address);
                 (socket, connected)
             }
             Address::Unix(path) => {
-                let socket = stream(AddressFamily::UNIX)?;
+                let socket = stream(AddressFamily::UNIX, intake)?;
                 let connected = rustix::net::connect(&socket, &SocketAddrUnix::new(path)?);
                 (socket, connected)
             }
@@ -51,12 +74,12 @@ impl Socket {
         let data = EventData::new_u64(token as u64);
         match connected {
             Ok(()) => {
-                epoll::add(&context.epoll, &socket, data, EventFlags::IN)?;
-                Ok(Self::Open { socket, awaits_room: false, responses: 0 })
+                epoll::add(&context.epoll, &socket, data, intake.flags())?;
+                Ok(Self::Open { socket, intake, awaits_room: false, responses: 0 })
             }
             Err(Errno::INPROGRESS) => {
-                epoll::add(&context.epoll, &socket, data, EventFlags::IN | EventFlags::OUT)?;
-                Ok(Self::Connecting(socket))
+                epoll::add(&context.epoll, &socket, data, intake.flags() | EventFlags::OUT)?;
+                Ok(Self::Connecting { socket, intake })
             }
             Err(Errno::AGAIN) => Ok(Self::Closed { retry_ns: 0 }),
             Err(errno) => Err(errno),
@@ -65,33 +88,42 @@ impl Socket {
 
     /// The kernel has come to an end with connecting: this one is open, or never will be.
     pub(crate) fn open(&mut self) -> io::Result<()> {
-        let Self::Connecting(socket) = self else { return Ok(()) };
+        let Self::Connecting { socket, .. } = self else { return Ok(()) };
         sockopt::socket_error(&*socket)??;
-        if let Self::Connecting(socket) = std::mem::replace(self, Self::Closed { retry_ns: 0 }) {
-            *self = Self::Open { socket, awaits_room: true, responses: 0 };
+        let connecting = std::mem::replace(self, Self::Closed { retry_ns: 0 });
+        if let Self::Connecting { socket, intake } = connecting {
+            *self = Self::Open { socket, intake, awaits_room: true, responses: 0 };
         }
         Ok(())
     }
 
-    /// Sends as much of the part of the requests as there is room for, and has epoll tell
+    /// Whether epoll is to tell when there is room to send.
+    pub(crate) fn awaits_room(&self) -> bool {
+        matches!(self, Self::Open { awaits_room: true, .. })
+    }
+
+    /// Sends as much of a part of a URL's requests as there is room for, and has epoll tell
     /// when there is more.
     pub(crate) fn send(
         &mut self,
         token: usize,
+        url: usize,
         part: Range<usize>,
         context: &RunContext<'_>,
     ) -> io::Result<usize> {
-        let Self::Open { socket, awaits_room, .. } = self else { return Ok(0) };
+        let Self::Open { socket, intake, awaits_room, .. } = self else { return Ok(0) };
         if part.is_empty() && !*awaits_room {
             return Ok(0);
         }
-        let sent = match send(&*socket, &context.requests[part.clone()], SendFlags::NOSIGNAL) {
-            Err(Errno::AGAIN | Errno::INTR) => 0,
-            other => other?,
-        };
+        let sent =
+            match send(&*socket, &context.requests[url].bytes[part.clone()], SendFlags::NOSIGNAL) {
+                Err(Errno::AGAIN | Errno::INTR) => 0,
+                other => other?,
+            };
         let is_short = sent < part.len();
         if is_short != *awaits_room {
-            let flags = if is_short { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+            let room = if is_short { EventFlags::OUT } else { EventFlags::empty() };
+            let flags = intake.flags() | room;
             epoll::modify(&context.epoll, &*socket, EventData::new_u64(token as u64), flags)?;
             *awaits_room = is_short;
         }
@@ -118,7 +150,11 @@ impl Socket {
     }
 }
 
-fn stream(family: AddressFamily) -> io::Result<OwnedFd> {
+fn stream(family: AddressFamily, intake: Intake) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    socket_with(family, SocketType::STREAM, flags, None)
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if intake == Intake::Slow {
+        sockopt::set_socket_recv_buffer_size(&socket, SLOW_BUFFER_BYTES)?;
+    }
+    Ok(socket)
 }

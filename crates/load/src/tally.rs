@@ -59,10 +59,9 @@ impl Tally {
         self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
     }
 
-    /// Counts one trouble that `requests` pending requests were lost in.
-    pub(crate) fn trouble(&mut self, trouble: Trouble, requests: usize) {
+    /// Counts one trouble; the requests that it cost count by themselves.
+    pub(crate) fn trouble(&mut self, trouble: Trouble) {
         self.troubles[trouble as usize] += 1;
-        self.failed += requests as u64;
     }
 
     pub(crate) fn troubles(&self, trouble: Trouble) -> u64 {
@@ -80,6 +79,52 @@ impl Tally {
     }
 }
 
+/// What one client counted, by URL. What belongs to no request counts for the first of its URLs.
+#[derive(Debug)]
+pub(crate) struct TallyByUrl {
+    /// In the plan's order.
+    tallies: Vec<Tally>,
+    first: usize,
+}
+
+impl TallyByUrl {
+    /// Nothing counted yet for so many URLs; the client asks the `first` of them, and may ask others.
+    pub(crate) fn new(urls: usize, first: usize) -> Self {
+        Self { tallies: vec![Tally::default(); urls], first }
+    }
+
+    pub(crate) fn of(&self, url: usize) -> &Tally {
+        &self.tallies[url]
+    }
+
+    pub(crate) fn of_mut(&mut self, url: usize) -> &mut Tally {
+        &mut self.tallies[url]
+    }
+
+    /// Where that counts which belongs to no request.
+    pub(crate) fn of_client(&mut self) -> &mut Tally {
+        &mut self.tallies[self.first]
+    }
+
+    /// All URLs together.
+    pub(crate) fn sum(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.tallies.iter().for_each(|tally| sum.merge(tally));
+        sum
+    }
+
+    /// How many requests were answered.
+    pub(crate) fn completed(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.completed).sum()
+    }
+
+    /// Whether a connection was tried, and none was ever made.
+    pub(crate) fn is_refused(&self) -> bool {
+        let tally = &self.tallies[self.first];
+        tally.connects == 0 && tally.troubles(Trouble::Connect) > 0
+    }
+}
+
 fn add(own: &mut [u64], others: &[u64]) {
     own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
 }
@@ -93,7 +138,8 @@ mod tests {
         let mut one = Tally::default();
         one.complete(204, 10);
         one.complete(999, 30);
-        one.trouble(Trouble::Reset, 4);
+        one.trouble(Trouble::Reset);
+        one.failed += 4;
         let mut both = one.clone();
         both.merge(&one);
         assert_eq!((both.completed, both.failed), (4, 8));

@@ -4,26 +4,41 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thruway_load::{Address, Class, ClientKind, Plan, Report, Request, Url, run};
+use thruway_load::{
+    Address, Arrivals, Class, ClientKind, Plan, Report, Request, Url, WeightedRequest, run,
+};
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Each class of such clients asks a hundred times a second.
+const EVERY_10_MS: ClientKind = ClientKind::Scheduled { rate: 100.0, arrivals: Arrivals::Even };
 
 /// `connections` greedy clients of `server` that end after `requests`.
 fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     let url = Url::parse(&server.url("/")).expect("it is a URL");
     Plan {
         address: url.address(false).expect("it is loopback"),
-        request: Request::new(&url, "GET", &[], b"", true).expect("it is a request"),
-        classes: vec![Class { kind: ClientKind::Greedy, connections }],
-        depth: 1,
-        pause: Duration::from_millis(1),
+        urls: only(Request::new(&url, "GET", &[], b"", true).expect("it is a request")),
+        classes: vec![Class::new(ClientKind::Greedy, connections)],
         duration: None,
         requests: Some(requests),
         timeout: TIMEOUT,
     }
+}
+
+/// One URL.
+fn only(request: Request) -> Vec<WeightedRequest> {
+    vec![WeightedRequest { request, weight: 1 }]
+}
+
+/// Each greedy client keeps as many requests pending.
+fn deep(depth: u32, plan: Plan) -> Plan {
+    let classes = plan.classes.into_iter().map(|class| Class { depth, ..class }).collect();
+    Plan { classes, ..plan }
 }
 
 fn ran(plan: &Plan) -> Report {
@@ -100,7 +115,7 @@ fn pipelined_requests_that_a_closing_server_left_are_asked_again() {
             Next::Close
         }
     });
-    let report = ran(&Plan { depth: 4, ..plan(&server, 1, 70) });
+    let report = ran(&deep(4, plan(&server, 1, 70)));
     assert_eq!((report.total.requests, report.total.connects), (70, 10));
     assert_eq!(errors(&report), []);
 }
@@ -149,7 +164,7 @@ fn a_stall_counts_for_all_who_would_have_waited() {
         }
         write(stream, HELLO)
     });
-    let class = Class { kind: ClientKind::Scheduled { rate: 100.0 }, connections: 1 };
+    let class = Class::new(EVERY_10_MS, 1);
     let report = ran(&Plan { classes: vec![class], ..plan(&server, 1, 50) });
     assert_eq!(report.total.requests, 50);
     // The sixth slowest was due 50 ms into the stall, so it waited for 250 ms at least.
@@ -159,7 +174,7 @@ fn a_stall_counts_for_all_who_would_have_waited() {
 #[test]
 fn what_was_due_and_never_asked_is_pending() {
     let server = HttpServer::new(|_, _| Next::Hang);
-    let class = Class { kind: ClientKind::Scheduled { rate: 100.0 }, connections: 2 };
+    let class = Class::new(EVERY_10_MS, 2);
     let report = ran(&Plan {
         classes: vec![class],
         requests: None,
@@ -174,15 +189,15 @@ fn what_was_due_and_never_asked_is_pending() {
 #[test]
 fn classes_behave_as_they_are_called() {
     let server = HttpServer::answering(HELLO);
-    let class = |kind, connections| Class { kind, connections };
+    let pause = Duration::from_millis(50);
+    let gap = Duration::from_millis(100);
     let report = ran(&Plan {
         classes: vec![
-            class(ClientKind::Greedy, 2),
-            class(ClientKind::Polite, 1),
-            class(ClientKind::Trickle, 1),
-            class(ClientKind::Idle, 3),
+            Class::new(ClientKind::Greedy, 2),
+            Class::new(ClientKind::Polite { pause }, 1),
+            Class::new(ClientKind::Trickle { gap }, 1),
+            Class::new(ClientKind::Idle, 3),
         ],
-        pause: Duration::from_millis(50),
         requests: None,
         duration: Some(Duration::from_millis(300)),
         ..plan(&server, 1, 0)
@@ -198,6 +213,129 @@ fn classes_behave_as_they_are_called() {
     assert_eq!((trickle.requests, trickle.connects), (0, 1));
     assert_eq!((idle.requests, idle.connects), (3, 3));
     assert_eq!(report.total.fairness.starved, 0, "{report:#?}");
+}
+
+/// `plan`, with each of these paths asked as often as its weight says.
+fn asking(server: &HttpServer, paths: &[(&str, u32)], plan: Plan) -> Plan {
+    let weighted = |(path, weight): &(&str, u32)| {
+        let url = Url::parse(&server.url(path)).expect("it is a URL");
+        let request = Request::new(&url, "GET", &[], b"", true).expect("it is a request");
+        WeightedRequest { request, weight: *weight }
+    };
+    Plan { urls: paths.iter().map(weighted).collect(), ..plan }
+}
+
+/// Requests and losses by URL.
+fn by_url(report: &Report) -> Vec<(&str, u64, u64)> {
+    report.urls.iter().map(|url| (&*url.url, url.requests, url.failed)).collect()
+}
+
+#[test]
+fn each_url_is_asked_as_often_as_its_weight_says() {
+    static LONG: AtomicU64 = AtomicU64::new(0);
+    let server = HttpServer::new(|stream, request| {
+        LONG.fetch_add(u64::from(request.path == "/long"), Ordering::Relaxed);
+        write(stream, HELLO)
+    });
+    let paths = [("/short?a", 3), ("/long", 1)];
+    let report = ran(&asking(&server, &paths, plan(&server, 1, 400)));
+    assert_eq!(by_url(&report), [("/short?a", 300, 0), ("/long", 100, 0)]);
+    assert_eq!(LONG.load(Ordering::Relaxed), 100);
+    assert_eq!((report.total.requests, report.total.connects), (400, 1));
+    assert_eq!(report.urls[1].index, Some(1.0));
+    // The same with several requests pending, whose lengths differ.
+    let deep = deep(5, asking(&server, &paths, plan(&server, 1, 400)));
+    assert_eq!(by_url(&ran(&deep)), [("/short?a", 300, 0), ("/long", 100, 0)]);
+}
+
+#[test]
+fn a_class_may_ask_a_url_and_a_rate_of_its_own() {
+    let server = HttpServer::answering(HELLO);
+    let class = |rate, url| Class {
+        url: Some(url),
+        ..Class::new(ClientKind::Scheduled { rate, arrivals: Arrivals::Even }, 3)
+    };
+    let classes = vec![class(180.0, 0), class(20.0, 1)];
+    let paths = [("/short", 1), ("/long", 1)];
+    let report = ran(&Plan { classes, ..asking(&server, &paths, plan(&server, 1, 100)) });
+    let classes: Vec<_> = report.classes.iter().map(|class| (class.name, class.requests)).collect();
+    let [("scheduled", short), ("scheduled", long)] = classes[..] else { panic!("{classes:?}") };
+    assert_eq!(by_url(&report), [("/short", short, 0), ("/long", long, 0)]);
+    assert_eq!(short + long, 100);
+    assert!((5..=20).contains(&long), "a tenth of all are due: {long}");
+    assert_eq!(report.classes[1].url.as_deref(), Some("/long"));
+    assert_eq!(report.connections[5].url.as_deref(), Some("/long"));
+}
+
+#[test]
+fn requests_lost_count_for_their_url() {
+    let server = HttpServer::new(|stream, request| match &*request.path {
+        "/bad" => Next::Close,
+        _ => write(stream, HELLO),
+    });
+    let class = |url| Class { url: Some(url), ..Class::new(ClientKind::Greedy, 1) };
+    let paths = [("/good", 1), ("/bad", 1)];
+    let asking = asking(&server, &paths, plan(&server, 1, 60));
+    let report = ran(&Plan { classes: vec![class(0), class(1)], ..asking });
+    let [("/good", good, 0), ("/bad", 0, bad)] = by_url(&report)[..] else {
+        panic!("{report:#?}");
+    };
+    assert_eq!((good + bad, report.total.failed), (60, bad));
+    assert_eq!(report.total.errors["unanswered"], bad);
+}
+
+#[test]
+fn random_arrivals_are_all_asked() {
+    let kind = ClientKind::Scheduled { rate: 1000.0, arrivals: Arrivals::Poisson };
+    let server = HttpServer::answering(HELLO);
+    let report = ran(&Plan { classes: vec![Class::new(kind, 4)], ..plan(&server, 4, 300) });
+    assert_eq!((report.total.requests, report.total.failed), (300, 0));
+    assert!(report.connections.iter().all(|one| one.requests > 30), "{report:#?}");
+}
+
+#[test]
+fn a_pipelined_client_has_several_requests_pending() {
+    // Nothing is answered before four requests have come.
+    let server = HttpServer::new(|stream, request| match request.earlier % 4 {
+        3 => write(stream, &HELLO.repeat(4)),
+        _ => Next::Read,
+    });
+    let pipelined = Class { depth: 4, ..Class::new(ClientKind::Pipelined, 2) };
+    let report = ran(&Plan { classes: vec![pipelined], ..plan(&server, 2, 80) });
+    assert_eq!((report.total.requests, report.total.failed), (80, 0));
+    assert_eq!((report.classes[0].name, report.total.connects), ("pipelined", 2));
+    // One that asks politely gets nothing there, whatever the depth is.
+    let polite = Class { depth: 4, ..Class::new(ClientKind::Polite { pause: Duration::ZERO }, 1) };
+    let waiting = Plan { timeout: Duration::from_millis(200), ..plan(&server, 1, 1) };
+    assert_eq!(ran(&Plan { classes: vec![polite], ..waiting }).total.requests, 0);
+}
+
+#[test]
+fn a_client_that_reads_slowly_is_not_given_up_while_it_reads() {
+    const GAP: Duration = Duration::from_millis(100);
+    const BYTES: usize = 1000;
+    let server = HttpServer::new(|stream, _| {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 15000\r\n\r\n".to_owned();
+        write(stream, &(head + &"x".repeat(15_000)))
+    });
+    let slow = Class::new(ClientKind::SlowRead { gap: GAP, bytes: BYTES }, 1);
+    let timeout = Duration::from_secs(1);
+    let report = ran(&Plan { classes: vec![slow], timeout, ..plan(&server, 1, 1) });
+    assert_eq!((report.total.requests, report.total.failed), (1, 0), "{report:#?}");
+    // A read for each thousand bytes, and a gap between two of them.
+    assert!(report.seconds >= 15.0 * GAP.as_secs_f64(), "{report:#?}");
+    assert!(report.total.fairness.index.is_none(), "it has no claim to a share");
+}
+
+#[test]
+fn a_server_that_closes_on_a_slow_reader_is_counted() {
+    let server = HttpServer::new(|stream, _| {
+        write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello");
+        Next::Close
+    });
+    let kind = ClientKind::SlowRead { gap: Duration::from_millis(1), bytes: 10 };
+    let report = ran(&Plan { classes: vec![Class::new(kind, 1)], ..plan(&server, 1, 3) });
+    assert_eq!((report.total.requests, errors(&report)), (0, vec![("truncated", 3)]));
 }
 
 #[test]
@@ -254,7 +392,7 @@ fn without_keep_alive_each_request_has_a_connection() {
     let server = HttpServer::answering(HELLO);
     let url = Url::parse(&server.url("/")).unwrap();
     let request = Request::new(&url, "GET", &[], b"", false).unwrap();
-    let report = ran(&Plan { request, ..plan(&server, 2, 40) });
+    let report = ran(&Plan { urls: only(request), ..plan(&server, 2, 40) });
     assert_eq!((report.total.requests, report.total.connects, report.total.failed), (40, 40, 0));
 }
 
@@ -263,7 +401,7 @@ fn answers_to_head_have_no_body() {
     let server = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
     let url = Url::parse(&server.url("/")).unwrap();
     let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();
-    let report = ran(&Plan { request, depth: 3, ..plan(&server, 1, 30) });
+    let report = ran(&deep(3, Plan { urls: only(request), ..plan(&server, 1, 30) }));
     assert_eq!((report.total.requests, report.total.connects), (30, 1));
 }
 
@@ -292,7 +430,8 @@ fn a_body_that_is_larger_than_the_sockets_buffer_is_sent_in_parts() {
     let body = vec![b'x'; BODY_BYTES];
     let request = Request::new(&url, "POST", &[], &body, true).unwrap();
     let address = url.address(false).unwrap();
-    let report = ran(&Plan { address, request, ..plan(&HttpServer::answering(HELLO), 1, 5) });
+    let report =
+        ran(&Plan { address, urls: only(request), ..plan(&HttpServer::answering(HELLO), 1, 5) });
     assert_eq!((report.total.requests, report.total.failed, report.total.connects), (5, 0, 1));
     server.join().unwrap();
 }
@@ -302,7 +441,8 @@ fn a_connection_that_is_reset_is_counted() {
     let (url, server) = reading(10, false);
     let request = Request::new(&url, "POST", &[], &[b'x'; 1_000_000], true).unwrap();
     let address = url.address(false).unwrap();
-    let report = ran(&Plan { address, request, ..plan(&HttpServer::answering(HELLO), 1, 1) });
+    let report =
+        ran(&Plan { address, urls: only(request), ..plan(&HttpServer::answering(HELLO), 1, 1) });
     assert_eq!((report.total.requests, report.total.failed), (0, 1));
     assert_eq!(errors(&report), [("reset", 1)]);
     server.join().unwrap();

@@ -1,5 +1,7 @@
-//! `thruway load`: load on an HTTP server, and each connection's share of the answers.
+//! `thruway load`: load on an HTTP server, and each connection's share of the responses.
 
+mod class;
+mod number;
 mod progress;
 mod text;
 
@@ -10,9 +12,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use thruway_load::{Address, Class, ClientKind, Error, Interrupt, Plan, Report, Request, Url};
+use thruway_load::{
+    Address, Arrivals, Class, Error, Interrupt, Plan, Report, Request, Url, WeightedRequest,
+};
 
 use crate::output::{Answer, Failure, print};
+use class::{ClassText, Defaults, PAUSE_DEFAULT_MS, arrivals};
+use number::{connections, index, rate, seconds, weight};
 use progress::Line;
 
 /// Exit status of a run that was less fair than `--fair` asks.
@@ -22,17 +28,21 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a server and show each connection's share
 ///
-/// Each connection asks for URL again and again, and waits for each answer (a closed loop); with
+/// Each connection asks for URL again and again, and waits for each response (a closed loop); with
 /// --rate, requests leave at a constant rate (open loop), and latency counts from when a request
 /// was due. Whatever is still pending at the end is counted, so a starved connection cannot hide
-/// behind the average of the others.
+/// behind the average of the others. Several URLs are asked in turn, each by its weight, and
+/// reported one by one.
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// What to ask for: http://HOST[:PORT][/PATH]; of this machine, unless --allow-remote
-    url: String,
+    /// What to ask for: http://HOST[:PORT][/PATH]; of this machine, unless --allow-remote. Several are of one server
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<String>,
+    /// How often each URL is asked beside the others: a number from 1 to 1000 for each, in their order [default: 1 each]
+    #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = weight)]
+    weights: Vec<u32>,
     /// How many connections
-    #[arg(short, long, value_name = "N", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = connections)]
     connections: u32,
     /// How long [default: 10, or as long as -n takes]
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
@@ -43,20 +53,29 @@ pub(crate) struct Load {
     /// Requests a second in all, at a constant rate that does not wait for responses (open loop)
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
+    /// How the requests of an open loop are spread: even, or poisson (at random, as those of many people are)
+    #[arg(long, value_name = "HOW", default_value = "even", value_parser = arrivals)]
+    arrivals: Arrivals,
     /// How many requests a connection may have pending
     #[arg(long, value_name = "D", default_value_t = 1, conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
-    /// Connections by class instead of -c, and not with --rate: greedy (always has a request pending), polite (rests
-    /// after each answer), trickle (sends its requests a byte every 100 ms), idle (asks once and
-    /// keeps the connection)
+    /// Connections by class instead of -c, and not with --rate: greedy (always has a request pending), pipelined (has
+    /// several, --pipeline or 16), polite (rests after each response), trickle (sends its requests a byte every
+    /// 100 ms), slow-read (takes 1024 bytes every 100 ms), idle (asks once and keeps the connection)
     #[arg(long, value_name = "CLASS=N,...", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["connections", "rate", "class"])]
+    mix: Vec<ClassText>,
+    /// One class of connections with options of its own, instead of -c, --rate and --mix; may be repeated. Of all
+    /// classes: url=K (asks the Kth URL only); greedy, pipelined: depth=D; polite: pause=MS; scheduled (an open
+    /// loop): rate=R, arrivals=HOW, depth=D; trickle: gap=MS; slow-read: gap=MS, bytes=N
+    #[arg(long, value_name = "CLASS=N[,OPTION=VALUE,...]")]
     #[arg(conflicts_with_all = ["connections", "rate"])]
-    mix: Vec<Class>,
-    /// A polite connection's rest after an answer, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 10)]
+    class: Vec<ClassText>,
+    /// A polite connection's rest after a response, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = PAUSE_DEFAULT_MS)]
     pause: u64,
-    /// When a request without an answer is given up, in seconds
+    /// When a request without a response is given up, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
     /// Exit with 1 if Jain's index of any class is below this, or a connection was starved
@@ -90,8 +109,8 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(self) -> Answer {
-        let url = Url::parse(&self.url).map_err(failure)?;
-        let plan = self.plan(&url)?;
+        let urls = self.parsed_urls()?;
+        let plan = self.plan(&urls)?;
         let interrupt = Interrupt::new().map_err(failure)?;
         let mut line = Line::new();
         let ran =
@@ -99,22 +118,52 @@ impl Load {
         line.clear();
         let report = ran.map_err(failure)?;
         if self.json || report.total.connects > 0 {
-            print(&self.written(&url, &report)?)?;
+            print(&self.written(&urls, &report)?)?;
         }
-        self.verdict(&url, &report)
+        self.verdict(&urls[0], &report)
     }
 
-    fn plan(&self, url: &Url) -> Result<Plan, Failure> {
+    /// The URLs, all of one server.
+    fn parsed_urls(&self) -> Result<Vec<Url>, Failure> {
+        let parsed = self.urls.iter().map(|url| Url::parse(url).map_err(failure));
+        let urls = parsed.collect::<Result<Vec<_>, _>>()?;
+        let is_other = |url: &&Url| url.authority() != urls[0].authority();
+        match urls.iter().find(is_other).filter(|_| self.unix_socket.is_none()) {
+            Some(other) => Err(Failure::new(format_args!(
+                "{other} is of another server than {}",
+                urls[0]
+            ))
+            .hint("a run loads one server: give URLs of one host and port, or run load for each")),
+            None => Ok(urls),
+        }
+    }
+
+    fn plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
         Ok(Plan {
-            address: self.address(url)?,
-            request: self.request(url)?,
-            classes: self.classes(),
-            depth: self.pipeline,
-            pause: Duration::from_millis(self.pause),
+            address: self.address(&urls[0])?,
+            urls: self.requests(urls)?,
+            classes: self.classes(urls.len())?,
             duration: self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT)),
             requests: self.requests,
             timeout: self.timeout,
         })
+    }
+
+    /// What is asked of each URL.
+    fn requests(&self, urls: &[Url]) -> Result<Vec<WeightedRequest>, Failure> {
+        let (weights, count) = (self.weights.len(), urls.len());
+        if weights > 0 && weights != count {
+            return Err(Failure::new(format_args!(
+                "--weights has {weights} numbers for {count} URLs"
+            ))
+            .hint("give one for each URL, in their order"));
+        }
+        let body = self.body()?;
+        let weighted = |(place, url)| {
+            let weight = self.weights.get(place).copied().unwrap_or(1);
+            Ok(WeightedRequest { request: self.request(url, &body)?, weight })
+        };
+        urls.iter().enumerate().map(weighted).collect()
     }
 
     fn address(&self, url: &Url) -> Result<Address, Failure> {
@@ -124,29 +173,38 @@ impl Load {
         }
     }
 
-    fn request(&self, url: &Url) -> Result<Request, Failure> {
-        let body = match self.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
-            None => Vec::new(),
-            Some((text, None)) => text.as_bytes().to_vec(),
+    fn body(&self) -> Result<Vec<u8>, Failure> {
+        match self.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
+            None => Ok(Vec::new()),
+            Some((text, None)) => Ok(text.as_bytes().to_vec()),
             Some((_, Some(file))) => fs::read(file)
-                .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}")))?,
-        };
+                .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
+        }
+    }
+
+    fn request(&self, url: &Url, body: &[u8]) -> Result<Request, Failure> {
         let default = if self.body.is_some() { "POST" } else { "GET" };
         let method = self.method.as_deref().unwrap_or(default);
-        Request::new(url, method, &self.headers, &body, !self.no_keep_alive).map_err(failure)
+        Request::new(url, method, &self.headers, body, !self.no_keep_alive).map_err(failure)
     }
 
-    fn classes(&self) -> Vec<Class> {
-        if !self.mix.is_empty() {
-            return self.mix.clone();
+    fn classes(&self, urls: usize) -> Result<Vec<Class>, Failure> {
+        let given = [self.mix.as_slice(), &self.class].concat();
+        let plain = [ClassText::plain(self.connections, self.rate)];
+        let texts = if given.is_empty() { &plain } else { given.as_slice() };
+        let beyond = texts.iter().filter_map(|class| class.url).find(|url| *url as usize > urls);
+        if let Some(url) = beyond {
+            return Err(Failure::new(format_args!("--class asks URL {url}, and there are {urls}"))
+                .hint("url=K is the place of a URL among the arguments, from 1"));
         }
-        let kind = self.rate.map_or(ClientKind::Greedy, |rate| ClientKind::Scheduled { rate });
-        vec![Class { kind, connections: self.connections }]
+        let defaults =
+            Defaults { depth: self.pipeline, pause_ms: self.pause, arrivals: self.arrivals };
+        Ok(texts.iter().map(|class| class.resolved(defaults)).collect())
     }
 
-    fn written(&self, url: &Url, report: &Report) -> Result<Vec<u8>, Failure> {
+    fn written(&self, urls: &[Url], report: &Report) -> Result<Vec<u8>, Failure> {
         if !self.json {
-            return Ok(text::report(url, report, self.per_connection).into_bytes());
+            return Ok(text::report(urls, report, self.per_connection).into_bytes());
         }
         let mut json = serde_json::to_vec_pretty(report)
             .map_err(|error| Failure::new(format_args!("cannot write JSON: {error}")))?;
@@ -154,7 +212,7 @@ impl Load {
         Ok(json)
     }
 
-    /// A run without an answer is a failure; one that was less fair than asked, an honest no.
+    /// A run without a response is a failure; one that was less fair than asked, an honest no.
     fn verdict(&self, url: &Url, report: &Report) -> Answer {
         if report.total.requests == 0 {
             let why = report.connect_error.as_deref().unwrap_or("it never answered in full");
@@ -179,26 +237,4 @@ fn failure(error: Error) -> Failure {
         return failure.hint("ask for fewer connections, or raise the hard limit (ulimit -Hn)");
     }
     failure
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds".to_owned())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("it is not a time that passes".to_owned()),
-    }
-}
-
-fn rate(text: &str) -> Result<f64, String> {
-    let rate: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if (1e-3..=1e8).contains(&rate) {
-        Ok(rate)
-    } else {
-        Err("it is not a rate that can be kept".into())
-    }
-}
-
-fn index(text: &str) -> Result<f64, String> {
-    let index: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if (0.0..=1.0).contains(&index) { Ok(index) } else { Err("an index is between 0 and 1".into()) }
 }

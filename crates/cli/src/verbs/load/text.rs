@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use thruway_load::{ConnectionReport, Fairness, GroupReport, Latency, Report, Url};
+use thruway_load::{ConnectionReport, Fairness, GroupReport, Latency, Report, Url, UrlReport};
 
 use crate::units::{thousands, throughput, time, whole};
 
@@ -12,11 +12,12 @@ const BARS_MAX: usize = 60;
 /// Width of a connection's own bar, in characters.
 const BAR_WIDTH: u64 = 24;
 
-pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String {
+pub(super) fn report(urls: &[Url], report: &Report, per_connection: bool) -> String {
     let total = &report.total;
     let plural = if total.connections == 1 { "" } else { "s" };
     let (connections, seconds) = (thousands(total.connections), report.seconds);
-    let mut text = format!("{url}: {connections} connection{plural}, {seconds:.2} s\n\n");
+    let asked = asked(urls);
+    let mut text = format!("{asked}: {connections} connection{plural}, {seconds:.2} s\n\n");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<9} {value}");
@@ -28,6 +29,9 @@ pub(super) fn report(url: &Url, report: &Report, per_connection: bool) -> String
     line("errors", errors(total, report.connect_error.as_deref()));
     line("fairness", fairness(total));
     line("shares", shares(&report.connections));
+    if report.urls.len() > 1 {
+        text.push_str(&by_url(&report.urls));
+    }
     if report.classes.len() > 1 {
         text.push_str(&classes(&report.classes));
     }
@@ -62,14 +66,8 @@ fn latency(latency: &Latency) -> String {
     if latency.max_ns == 0 {
         return String::new();
     }
-    let quantiles = [
-        ("p50", latency.p50_ns),
-        ("p90", latency.p90_ns),
-        ("p99", latency.p99_ns),
-        ("p99.9", latency.p999_ns),
-        ("max", latency.max_ns),
-    ];
-    quantiles.map(|(name, value_ns)| format!("{name} {}", time(value_ns))).join("   ")
+    let named = QUANTILES.iter().zip(quantiles(latency));
+    named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("   ")
 }
 
 fn counts(counts: &BTreeMap<&str, u64>) -> String {
@@ -117,24 +115,55 @@ pub(super) fn sparkline(shares: &[u64]) -> String {
     shares.iter().map(bar).collect()
 }
 
+/// What was asked: a URL, or how many of which server.
+fn asked(urls: &[Url]) -> String {
+    match urls {
+        [only] => only.to_string(),
+        _ => format!("http://{}, {} URLs", urls[0].authority(), urls.len()),
+    }
+}
+
+fn by_url(urls: &[UrlReport]) -> String {
+    let mut rows = vec![row(["URL", "requests", "/s"])];
+    rows[0].extend([&QUANTILES[..], &["Jain", "lost"]].concat().into_iter().map(str::to_owned));
+    rows.extend(urls.iter().map(|url| {
+        let name = vec![url.url.clone(), thousands(url.requests), whole(url.requests_per_second)];
+        let fate = vec![index(url.index), thousands(url.failed)];
+        [name, quantiles(&url.latency), fate].concat()
+    }));
+    table(&rows)
+}
+
 fn classes(classes: &[GroupReport]) -> String {
-    let mut rows =
-        vec![row(["class", "n", "requests", "/s", "p50", "p99", "max", "Jain", "starved"])];
+    let mut rows = vec![row(["class", "n", "requests", "/s"])];
+    rows[0].extend([&QUANTILES[..], &["Jain", "starved"]].concat().into_iter().map(str::to_owned));
     rows.extend(classes.iter().map(|class| {
-        let index = class.fairness.index.map_or_else(String::new, |index| format!("{index:.4}"));
-        vec![
-            class.name.to_owned(),
+        let name = vec![
+            name(class.name, class.url.as_deref()),
             thousands(class.connections),
             thousands(class.requests),
             whole(class.requests_per_second),
-            time(class.latency.p50_ns),
-            time(class.latency.p99_ns),
-            time(class.latency.max_ns),
-            index,
-            thousands(class.fairness.starved),
-        ]
+        ];
+        let fate = vec![index(class.fairness.index), thousands(class.fairness.starved)];
+        [name, quantiles(&class.latency), fate].concat()
     }));
     table(&rows)
+}
+
+const QUANTILES: [&str; 5] = ["p50", "p90", "p99", "p99.9", "max"];
+
+fn quantiles(latency: &Latency) -> Vec<String> {
+    let Latency { p50_ns, p90_ns, p99_ns, p999_ns, max_ns } = *latency;
+    [p50_ns, p90_ns, p99_ns, p999_ns, max_ns].map(time).to_vec()
+}
+
+fn index(index: Option<f64>) -> String {
+    index.map_or_else(String::new, |index| format!("{index:.4}"))
+}
+
+/// A class, with the only URL that it asks, if it has one of its own.
+fn name(class: &str, url: Option<&str>) -> String {
+    url.map_or_else(|| class.to_owned(), |url| format!("{class} {url}"))
 }
 
 fn rows(connections: &[ConnectionReport]) -> String {
@@ -144,7 +173,7 @@ fn rows(connections: &[ConnectionReport]) -> String {
         let pending = if one.pending > 0 { time(one.oldest_pending_ns) } else { String::new() };
         let width = (one.requests * BAR_WIDTH + largest / 2) / largest;
         vec![
-            format!("{} {}", one.class, place + 1),
+            format!("{} {}", name(one.class, one.url.as_deref()), place + 1),
             thousands(one.requests),
             time(one.latency.p50_ns),
             time(one.latency.p99_ns),

@@ -1,0 +1,210 @@
+//! A class of clients as it is written: `KIND=N`, and for `--class` its options.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use thruway_load::{Arrivals, Class, ClientKind};
+
+use super::number::{connections, rate, whole};
+
+/// How many requests a pipelined client has pending where nothing else is asked for.
+const DEPTH_DEFAULT: u32 = 16;
+/// How long a polite client rests by default, in milliseconds.
+pub(super) const PAUSE_DEFAULT_MS: u64 = 10;
+/// A slow client's time between two steps by default, in milliseconds.
+const GAP_DEFAULT_MS: u64 = 100;
+/// How much a client that reads slowly takes at a time by default.
+const BYTES_DEFAULT: u64 = 1024;
+
+/// Each kind, and the options that it knows beside `url`.
+const KINDS: [(&str, &[&str]); 7] = [
+    ("greedy", &["depth"]),
+    ("pipelined", &["depth"]),
+    ("polite", &["pause"]),
+    ("scheduled", &["rate", "arrivals", "depth"]),
+    ("trickle", &["gap"]),
+    ("slow-read", &["gap", "bytes"]),
+    ("idle", &[]),
+];
+
+/// A class whose options, where none is given, are those of the whole run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ClassText {
+    kind: &'static str,
+    connections: u32,
+    rate: Option<f64>,
+    arrivals: Option<Arrivals>,
+    depth: Option<u32>,
+    pause_ms: Option<u64>,
+    gap_ms: Option<u64>,
+    bytes: Option<u64>,
+    /// Which of the run's URLs, from 1.
+    pub(super) url: Option<u32>,
+}
+
+/// What holds for classes that do not say otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defaults {
+    pub(super) depth: u32,
+    pub(super) pause_ms: u64,
+    pub(super) arrivals: Arrivals,
+}
+
+impl ClassText {
+    /// The clients of `-c`: greedy, or scheduled with `--rate`.
+    pub(super) fn plain(connections: u32, rate: Option<f64>) -> Self {
+        let kind = if rate.is_some() { "scheduled" } else { "greedy" };
+        Self { rate, ..Self::new(kind, connections) }
+    }
+
+    fn new(kind: &'static str, connections: u32) -> Self {
+        let (rate, arrivals, depth, pause_ms) = (None, None, None, None);
+        let (gap_ms, bytes, url) = (None, None, None);
+        Self { kind, connections, rate, arrivals, depth, pause_ms, gap_ms, bytes, url }
+    }
+
+    /// The class with all that it left open.
+    pub(super) fn resolved(&self, defaults: Defaults) -> Class {
+        let is_deep = self.kind == "pipelined" && defaults.depth == 1;
+        let depth = self.depth.unwrap_or(if is_deep { DEPTH_DEFAULT } else { defaults.depth });
+        let url = self.url.map(|number| number as usize - 1);
+        Class { depth, url, ..Class::new(self.client_kind(defaults), self.connections) }
+    }
+
+    fn client_kind(&self, defaults: Defaults) -> ClientKind {
+        let milliseconds =
+            |given: Option<u64>, default| Duration::from_millis(given.unwrap_or(default));
+        let gap = milliseconds(self.gap_ms, GAP_DEFAULT_MS);
+        match self.kind {
+            "pipelined" => ClientKind::Pipelined,
+            "polite" => {
+                ClientKind::Polite { pause: milliseconds(self.pause_ms, defaults.pause_ms) }
+            }
+            "scheduled" => ClientKind::Scheduled {
+                rate: self.rate.unwrap_or(1.0),
+                arrivals: self.arrivals.unwrap_or(defaults.arrivals),
+            },
+            "trickle" => ClientKind::Trickle { gap },
+            "slow-read" => {
+                let bytes =
+                    usize::try_from(self.bytes.unwrap_or(BYTES_DEFAULT)).unwrap_or(usize::MAX);
+                ClientKind::SlowRead { gap, bytes }
+            }
+            "idle" => ClientKind::Idle,
+            _ => ClientKind::Greedy,
+        }
+    }
+
+    fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
+        let known = KINDS
+            .iter()
+            .find(|(kind, _)| *kind == self.kind)
+            .map_or(&[][..], |(_, options)| *options);
+        if option != "url" && !known.contains(&option) {
+            let known = [known, &["url"]].concat().join(", ");
+            return Err(format!("{} clients have no {option:?}; they take: {known}", self.kind));
+        }
+        match option {
+            "rate" => self.rate = Some(rate(value)?),
+            "arrivals" => self.arrivals = Some(arrivals(value)?),
+            "depth" => self.depth = Some(whole(value, 1..=1024)?),
+            "pause" => self.pause_ms = Some(whole(value, 0..=86_400_000)?),
+            "gap" => self.gap_ms = Some(whole(value, 1..=86_400_000)?),
+            "bytes" => self.bytes = Some(whole(value, 1..=131_072)?),
+            _ => self.url = Some(whole(value, 1..=u32::MAX)?),
+        }
+        Ok(())
+    }
+}
+
+/// `polite=3` or `polite=3,pause=50,url=2`.
+impl FromStr for ClassText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut items = text.split(',').map(|item| item.split_once('='));
+        let first = items.next().flatten();
+        let (name, number) = first.ok_or("write it as KIND=CONNECTIONS, as in polite=3")?;
+        let kind = KINDS.iter().find(|(kind, _)| *kind == name).ok_or_else(|| {
+            format!("{name:?} is no kind of client: it is greedy, pipelined, polite, scheduled, trickle, slow-read or idle; \
+                 options of a class are for --class")
+        })?;
+        let mut class = Self::new(kind.0, connections(number)?);
+        for item in items {
+            let (option, value) = item.ok_or("an option of a class is written as NAME=VALUE")?;
+            class.set(option, value).map_err(|error| format!("{option}: {error}"))?;
+        }
+        if class.kind == "scheduled" && class.rate.is_none() {
+            return Err(
+                "scheduled clients need a rate: --class scheduled=N,rate=REQUESTS_A_SECOND".into(),
+            );
+        }
+        Ok(class)
+    }
+}
+
+/// How requests of an open loop are spread.
+pub(super) fn arrivals(text: &str) -> Result<Arrivals, String> {
+    match text {
+        "even" => Ok(Arrivals::Even),
+        "poisson" => Ok(Arrivals::Poisson),
+        _ => Err("arrivals are even or poisson".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults = Defaults { depth: 1, pause_ms: 10, arrivals: Arrivals::Even };
+
+    fn class(text: &str) -> Class {
+        text.parse::<ClassText>().expect(text).resolved(DEFAULTS)
+    }
+
+    #[test]
+    fn a_class_is_a_kind_and_a_number() {
+        assert_eq!(class("greedy=9"), Class::new(ClientKind::Greedy, 9));
+        assert_eq!(class("idle=10000"), Class::new(ClientKind::Idle, 10_000));
+        let pause = Duration::from_millis(10);
+        assert_eq!(class("polite=1"), Class::new(ClientKind::Polite { pause }, 1));
+    }
+
+    #[test]
+    fn its_options_stand_behind_it() {
+        let kind = ClientKind::Scheduled { rate: 2.5, arrivals: Arrivals::Poisson };
+        let expected = Class { depth: 3, url: Some(1), ..Class::new(kind, 4) };
+        assert_eq!(class("scheduled=4,rate=2.5,arrivals=poisson,depth=3,url=2"), expected);
+        let gap = Duration::from_millis(20);
+        assert_eq!(class("trickle=1,gap=20"), Class::new(ClientKind::Trickle { gap }, 1));
+        let slow = ClientKind::SlowRead { gap, bytes: 512 };
+        assert_eq!(class("slow-read=2,gap=20,bytes=512"), Class::new(slow, 2));
+    }
+
+    #[test]
+    fn a_pipelined_client_is_deep_by_itself() {
+        assert_eq!(class("pipelined=1").depth, DEPTH_DEFAULT);
+        assert_eq!(class("pipelined=1,depth=1").depth, 1);
+        let deep = Defaults { depth: 4, ..DEFAULTS };
+        assert_eq!("pipelined=1".parse::<ClassText>().unwrap().resolved(deep).depth, 4);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_does() {
+        for (text, part) in [
+            ("greedy", "write it as KIND=CONNECTIONS"),
+            ("rude=1", "\"rude\" is no kind of client: it is greedy, "),
+            ("greedy=0", "0 is not in 1..=1000000"),
+            ("greedy=-1", "\"-1\" is not a number"),
+            ("greedy=1,pause=5", "greedy clients have no \"pause\"; they take: depth, url"),
+            ("idle=1,depth", "NAME=VALUE"),
+            ("scheduled=1", "need a rate"),
+            ("scheduled=1,rate=0", "rate: it is not a rate that can be kept"),
+            ("scheduled=1,rate=1,arrivals=late", "arrivals are even or poisson"),
+            ("slow-read=1,bytes=0", "bytes: 0 is not in 1..=131072"),
+        ] {
+            let error = text.parse::<ClassText>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}
