@@ -2,16 +2,16 @@
 
 use std::process::Command;
 
-use super::Setting;
-use super::measure::{Contender, Series, interleave};
 use super::serve::arena::{Arena, Scenario};
 use super::serve::server::App;
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave};
 
 /// Both ask over ten connections, from one thread.
 const CONNECTIONS: &str = "10";
 
-pub(super) fn run(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(super) fn run(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let scenario = Scenario {
         app: App::Folder,
         workers: 1,
@@ -25,7 +25,7 @@ pub(super) fn run(setting: &Setting) -> Result<String, String> {
     let seconds = arena.seconds(1.0);
     let options = ["-c", CONNECTIONS, "-d", &seconds];
     let series = interleave(
-        setting.rounds,
+        context.rounds,
         &mut [
             Contender {
                 name: "thruway load",

@@ -60,6 +60,13 @@ impl Series {
         let smallest = self.values.iter().copied().fold(f64::INFINITY, f64::min);
         (self.largest() - smallest) / 2.0 / self.median()
     }
+
+    /// The median with its spread, as it stands in a table.
+    pub(super) fn cell(&self) -> String {
+        let (median, spread) = (self.median(), self.spread() * 100.0);
+        let digits = if median < 10.0 { 2 } else { usize::from(median < 100.0) };
+        format!("{median:.digits$} ± {spread:.0} %")
+    }
 }
 
 /// Seconds of wall time that a command takes; it must succeed.

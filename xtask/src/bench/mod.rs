@@ -1,19 +1,22 @@
 //! `cargo x bench`: times, as ratios to peers in one run. They are reports, never assertions.
 
 mod boot;
+mod context;
 mod document;
 mod load;
 mod measure;
 mod mount;
 mod names;
+mod process;
 mod serve;
+mod table;
 mod trace;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use context::BenchContext;
 use measure::Machine;
 
 /// Measure a verb against its peers
@@ -38,15 +41,7 @@ pub(crate) struct Bench {
     write: bool,
 }
 
-/// What a benchmark needs to know.
-struct Setting {
-    root: PathBuf,
-    rounds: usize,
-    seconds: f64,
-    peers: BTreeMap<String, PathBuf>,
-}
-
-type Benchmark = fn(&Setting) -> Result<String, String>;
+type Benchmark = fn(&BenchContext) -> Result<String, String>;
 
 /// By verb, or by verb and table.
 const BENCHMARKS: &[(&str, Benchmark)] = &[
@@ -72,8 +67,8 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
     ("serve-small", serve::files::small),
-    ("serve-idle", serve::crowd::idle),
-    ("serve-trickle", serve::crowd::trickle),
+    ("serve-idle", serve::many_connections::idle),
+    ("serve-trickle", serve::many_connections::trickle),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-ebpf", trace::ebpf),
@@ -84,12 +79,12 @@ impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
         let peers = self.peer.into_iter().collect();
         let (rounds, seconds) = (self.rounds, self.seconds);
-        let setting = Setting { root: root.to_owned(), rounds, seconds, peers };
+        let context = BenchContext { root: root.to_owned(), rounds, seconds, peers };
         let chosen = self.verb.as_deref();
         let mut ran = 0;
         for (verb, run) in BENCHMARKS.iter().filter(|(name, _)| is_chosen(name, chosen)) {
             let before = Machine::now();
-            let tables = run(&setting)?;
+            let tables = run(&context)?;
             let section = format!("{}\n\n{tables}", before.until_now());
             println!("## {verb}\n\n{section}");
             if self.write {

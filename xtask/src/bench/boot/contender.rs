@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::program::Program;
 use super::report::Report;
-use crate::bench::Setting;
+use crate::bench::context::BenchContext;
 use crate::bench::measure;
 
 /// What a program boots with.
@@ -82,8 +82,8 @@ impl Way {
 
 impl Contender {
     /// Those of `ways` that are at hand.
-    pub(super) fn all(setting: &Setting, ways: &[Way]) -> Vec<Self> {
-        let library = setting.peers.get("bootsnap-new");
+    pub(super) fn all(context: &BenchContext, ways: &[Way]) -> Vec<Self> {
+        let library = context.peers.get("bootsnap-new");
         let is_at_hand = |way: &&Way| **way != Way::NewBootsnap || library.is_some();
         let ways = ways.iter().copied().filter(|way| is_at_hand(&way));
         ways.map(|way| Self {
@@ -96,8 +96,8 @@ impl Contender {
 }
 
 impl<'a> Boot<'a> {
-    pub(super) fn new(setting: &'a Setting, program: &'a Program) -> Result<Self, String> {
-        let scratch = setting.root.join("target/bench/boot/caches").join(program.name);
+    pub(super) fn new(context: &'a BenchContext, program: &'a Program) -> Result<Self, String> {
+        let scratch = context.root.join("target/bench/boot/caches").join(program.name);
         match fs::remove_dir_all(&scratch) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(format!("{}: {error}", scratch.display()));
@@ -105,7 +105,7 @@ impl<'a> Boot<'a> {
             _ => {}
         }
         fs::create_dir_all(&scratch).map_err(|error| format!("{}: {error}", scratch.display()))?;
-        Ok(Self { program, root: &setting.root, scratch })
+        Ok(Self { program, root: &context.root, scratch })
     }
 
     /// Boots until there is nothing more to learn.

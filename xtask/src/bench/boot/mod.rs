@@ -3,29 +3,31 @@
 mod contender;
 mod program;
 mod report;
+mod reports;
 
-use super::Setting;
-use super::serve::table::{Table, at_most, ratio};
+use crate::bench::context::BenchContext;
+use crate::bench::table::{Table, at_most, ratio};
 use contender::{Boot, Contender, Way};
 use program::Program;
-use report::{Report, Reports};
+use report::Report;
+use reports::Reports;
 
 /// A feature costs as little where there is nothing else than features.
-pub(super) fn synthetic(setting: &Setting) -> Result<String, String> {
-    let programs = program::synthetic(setting)?;
-    tables(setting, &programs, &Way::WARM, |table, reports| {
+pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
+    let programs = program::synthetic(context)?;
+    tables(context, &programs, &Way::WARM, |table, reports| {
         table.target("thruway ≤ 1.00 × bootsnap", at_most(wall(reports, Way::Thruway), 1.0));
     })
 }
 
 /// What a developer starts all day long, in a Rails application.
-pub(super) fn commands(setting: &Setting) -> Result<String, String> {
-    tables(setting, &program::commands(setting)?, &Way::WARM, |_, _| {})
+pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
+    tables(context, &program::commands(context)?, &Way::WARM, |_, _| {})
 }
 
 /// Everything that Rails is made of.
-pub(super) fn rails(setting: &Setting) -> Result<String, String> {
-    tables(setting, &[program::rails(setting)?], &Way::ALL, |table, reports| {
+pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
+    tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {
         let of_plain = reports.ratio(Way::Thruway, Way::Plain, |report| report.wall_ms);
         table.target("thruway ≤ 0.40 × plain", at_most(of_plain, 0.40));
         table.target("thruway ≤ 0.75 × bootsnap", at_most(wall(reports, Way::Thruway), 0.75));
@@ -36,9 +38,9 @@ pub(super) fn rails(setting: &Setting) -> Result<String, String> {
 }
 
 /// A large application as Debian packages it.
-pub(super) fn redmine(setting: &Setting) -> Result<String, String> {
-    let programs: Vec<_> = program::redmine(setting)?.into_iter().collect();
-    tables(setting, &programs, &Way::ALL, |table, reports| {
+pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
+    let programs: Vec<_> = program::redmine(context)?.into_iter().collect();
+    tables(context, &programs, &Way::ALL, |table, reports| {
         table.target("thruway ≤ 0.80 × bootsnap", at_most(wall(reports, Way::Thruway), 0.80));
         memory_and_learning(table, reports);
     })
@@ -58,15 +60,15 @@ fn wall(reports: &Reports, way: Way) -> Option<f64> {
 
 /// A table for each program, each with its verdicts.
 fn tables(
-    setting: &Setting,
+    context: &BenchContext,
     programs: &[Program],
     ways: &[Way],
     judge: impl Fn(&mut Table, &Reports),
 ) -> Result<String, String> {
     let mut texts = Vec::new();
     for program in programs {
-        let boot = Boot::new(setting, program)?;
-        let reports = measured(setting, &boot, ways)?;
+        let boot = Boot::new(context, program)?;
+        let reports = measured(context, &boot, ways)?;
         let mut table = Table::new(program.title, &COLUMNS);
         reports
             .iter()
@@ -89,13 +91,13 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// Every contender boots until its cache is warm, then all boot once a round, then calls are counted.
-fn measured(setting: &Setting, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports, String> {
+fn measured(context: &BenchContext, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports, String> {
     let mut contenders = Vec::new();
-    for contender in Contender::all(setting, ways) {
+    for contender in Contender::all(context, ways) {
         boot.warm(&contender)?;
         contenders.push((contender, Vec::<Report>::new()));
     }
-    for _ in 0..setting.rounds {
+    for _ in 0..context.rounds {
         for (contender, reports) in &mut contenders {
             reports.push(boot.report(contender)?);
         }
@@ -108,7 +110,7 @@ fn measured(setting: &Setting, boot: &Boot<'_>, ways: &[Way]) -> Result<Reports,
     Ok(reports)
 }
 
-fn cells(one: &report::Reported, all: &Reports) -> Vec<String> {
+fn cells(one: &reports::Reported, all: &Reports) -> Vec<String> {
     let wall = one.series(|report| report.wall_ms);
     let share = |way| {
         let share = ratio(Some(wall.median()), all.median(way, |report| report.wall_ms));

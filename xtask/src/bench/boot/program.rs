@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::bench::Setting;
+use crate::bench::context::BenchContext;
 
 /// Where Debian puts Redmine.
 const REDMINE: &str = "/usr/share/redmine";
@@ -50,20 +50,20 @@ fn next(number: u32, last: u32, require: &str) -> String {
     if number == last { String::new() } else { format!("{require}{}'\n", number + 1) }
 }
 
-pub(super) fn synthetic(setting: &Setting) -> Result<Vec<Program>, String> {
+pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> {
     let program = |(name, title, features, requires, shape)| {
         let folder =
-            made(setting, name, |folder| features_below(folder, features, requires, shape))?;
+            made(context, name, |folder| features_below(folder, features, requires, shape))?;
         Ok(Program { name, title, folder, words: vec!["ruby", "main.rb"], environment: Vec::new() })
     };
     SHAPES.into_iter().map(program).collect()
 }
 
 /// The example application, with bootsnap where it is wanted.
-pub(super) fn commands(setting: &Setting) -> Result<Vec<Program>, String> {
-    let application = setting.root.join("examples/rails_app");
-    let boot = setting.root.join("benches/boot/config_boot.rb");
-    let folder = made(setting, "application", |folder| {
+pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
+    let application = context.root.join("examples/rails_app");
+    let boot = context.root.join("benches/boot/config_boot.rb");
+    let folder = made(context, "application", |folder| {
         copy(&application, folder)?;
         fs::create_dir_all(folder.join("tmp"))?;
         fs::copy(&boot, folder.join("config/boot.rb")).map(|_| ())
@@ -86,26 +86,26 @@ pub(super) fn commands(setting: &Setting) -> Result<Vec<Program>, String> {
     ])
 }
 
-pub(super) fn rails(setting: &Setting) -> Result<Program, String> {
-    let original = setting.root.join("benches/boot/rails_all");
+pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
+    let original = context.root.join("benches/boot/rails_all");
     Ok(Program {
         name: "rails",
         title: "Rails: all of it, loaded at once, in production",
-        folder: made(setting, "rails", |folder| copy(&original, folder))?,
+        folder: made(context, "rails", |folder| copy(&original, folder))?,
         words: vec!["ruby", "main.rb"],
         environment: Vec::new(),
     })
 }
 
 /// Nothing where it is not installed.
-pub(super) fn redmine(setting: &Setting) -> Result<Option<Program>, String> {
+pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String> {
     let folder = PathBuf::from(REDMINE);
     if !folder.join("config/environment.rb").is_file() {
         return Ok(None);
     }
-    let start = setting.root.join("benches/boot/redmine.rb");
+    let start = context.root.join("benches/boot/redmine.rb");
     let script =
-        made(setting, "redmine", |folder| fs::copy(&start, folder.join("main.rb")).map(|_| ()))?;
+        made(context, "redmine", |folder| fs::copy(&start, folder.join("main.rb")).map(|_| ()))?;
     Ok(Some(Program {
         name: "redmine",
         title: "Redmine, in production",
@@ -120,11 +120,11 @@ pub(super) fn redmine(setting: &Setting) -> Result<Option<Program>, String> {
 
 /// A folder with what `make` puts there, and nothing else.
 fn made(
-    setting: &Setting,
+    context: &BenchContext,
     name: &str,
     make: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<PathBuf, String> {
-    let folder = setting.root.join("target/bench/boot").join(name);
+    let folder = context.root.join("target/bench/boot").join(name);
     let cleared = match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => fs::create_dir_all(&folder),

@@ -10,12 +10,11 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::super::Setting;
-use super::super::measure::{Contender, Series, interleave};
-use super::super::serve::table::{Table, at_most, ratio};
-use super::cell;
-use super::ground::Ground;
+use super::test_filesystem::TestFilesystem;
 use super::view::{Processors, View, Way};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave};
+use crate::bench::table::{Table, at_most, ratio};
 
 /// How often each operation runs in a round.
 const TIMES: usize = 2000;
@@ -46,16 +45,16 @@ const WAYS: [Way; 8] = [
     Way::PassthroughHpRing,
 ];
 
-pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
-    let ground = Ground::new()?;
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let filesystem = TestFilesystem::new()?;
     let mut views = Vec::new();
     for way in WAYS {
-        let source = ground.folder(&format!("calls-{way:?}"))?;
+        let source = filesystem.folder(&format!("calls-{way:?}"))?;
         fs::write(source.join("file"), [7; 4096]).map_err(|error| error.to_string())?;
-        views.extend(View::new(setting, &ground, way, &[source], Processors::One)?);
+        views.extend(View::new(context, &filesystem, way, &[source], Processors::One)?);
     }
     let everywhere = pin().map_err(|error| format!("cannot pin: {error}"))?;
-    let columns = measure(setting, &views);
+    let columns = measure(context, &views);
     sched_setaffinity(None, &everywhere).map_err(|error| format!("cannot unpin: {error}"))?;
     Ok(text(&views, &columns?))
 }
@@ -70,7 +69,7 @@ fn pin() -> rustix::io::Result<CpuSet> {
 }
 
 /// A column for each operation, in it a series for each view; a view that refuses has none.
-fn measure(setting: &Setting, views: &[View]) -> Result<Vec<Vec<Option<Series>>>, String> {
+fn measure(context: &BenchContext, views: &[View]) -> Result<Vec<Vec<Option<Series>>>, String> {
     let mut columns = Vec::new();
     for (name, operation) in OPERATIONS {
         let writes = matches!(name, "pwrite 4 KiB" | "create, write, close");
@@ -83,7 +82,7 @@ fn measure(setting: &Setting, views: &[View]) -> Result<Vec<Vec<Option<Series>>>
                 run: Box::new(|| timed(&view.folder, operation)),
             })
             .collect();
-        let mut series = interleave(setting.rounds, &mut contenders)?.into_iter();
+        let mut series = interleave(context.rounds, &mut contenders)?.into_iter();
         let column = views.iter().map(|view| if takes_part(view) { series.next() } else { None });
         columns.push(column.collect());
     }
@@ -140,7 +139,8 @@ fn text(views: &[View], columns: &[Vec<Option<Series>>]) -> String {
     let heads: Vec<_> = [""].into_iter().chain(OPERATIONS.map(|(name, _)| name)).collect();
     let mut table = Table::new("One operation, µs; all on one processor", &heads);
     for (row, view) in views.iter().enumerate() {
-        let cells = columns.iter().map(|column| column[row].as_ref().map_or("–".into(), cell));
+        let cells =
+            columns.iter().map(|column| column[row].as_ref().map_or("–".into(), Series::cell));
         table.row(view.way.name(), &cells.collect::<Vec<_>>());
     }
     let of = |way, column: usize| {

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::super::Setting;
-use super::super::measure::{Contender, Series, interleave};
-use super::super::serve::table::{Table, at_least, ratio};
-use super::cell;
-use super::ground::Ground;
+use super::test_filesystem::TestFilesystem;
 use super::view::{Processors, View, Way};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave};
+use crate::bench::table::{Table, at_least, ratio};
 
 const PATTERNS: [&str; 4] = ["read", "randread", "write", "randwrite"];
 const WAYS: [Way; 6] =
@@ -19,18 +18,18 @@ const FILE_BYTES: usize = 96 << 20;
 /// What the patch series of 2021 said of a file of 35 GiB on an SSD, as shares of native.
 const PATCH_SERIES: [&str; 4] = [".97", ".76", ".81", ".81"];
 
-pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
-    let ground = Ground::new()?;
-    let whole = Ground::named("whole")?;
-    let views = views(setting, &ground, &whole)?;
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let filesystem = TestFilesystem::new()?;
+    let whole = TestFilesystem::named("whole")?;
+    let views = views(context, &filesystem, &whole)?;
     let mut columns = Vec::new();
     for pattern in PATTERNS {
         let mut contenders: Vec<_> = views.iter().map(|view| contender(view, pattern)).collect();
-        columns.push(interleave(setting.rounds, &mut contenders)?);
+        columns.push(interleave(context.rounds, &mut contenders)?);
     }
     let mut table = Table::new("fio, 4 KiB, sync, 96 MiB, warm: MiB/s", &heads());
     for (row, view) in views.iter().enumerate() {
-        let cells: Vec<_> = columns.iter().map(|series| cell(&series[row])).collect();
+        let cells: Vec<_> = columns.iter().map(|series| series[row].cell()).collect();
         table.row(view.way.name(), &cells);
     }
     let mut shares = Table::new("The same as shares of native", &heads());
@@ -54,15 +53,19 @@ fn heads() -> Vec<&'static str> {
 }
 
 /// Each way to a folder of its own.
-fn views(setting: &Setting, ground: &Ground, whole: &Ground) -> Result<Vec<View>, String> {
+fn views(
+    context: &BenchContext,
+    filesystem: &TestFilesystem,
+    whole: &TestFilesystem,
+) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for way in WAYS {
-        let (ground, source) = match way {
+        let (filesystem, source) = match way {
             Way::LiveWhole => (whole, whole.at("ext4")),
-            _ => (ground, ground.folder(&format!("fio-{way:?}"))?),
+            _ => (filesystem, filesystem.folder(&format!("fio-{way:?}"))?),
         };
         lay_out(&source.join("file"))?;
-        views.extend(View::new(setting, ground, way, &[source], Processors::One)?);
+        views.extend(View::new(context, filesystem, way, &[source], Processors::One)?);
     }
     Ok(views)
 }

@@ -5,22 +5,22 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::super::Setting;
-use super::super::serve::process::{family, memory_mb};
-use super::super::serve::table::{Table, at_most};
-use super::ground::Ground;
+use super::test_filesystem::TestFilesystem;
 use super::view::{Processors, View, Way, drop_names, supervisor};
+use crate::bench::context::BenchContext;
+use crate::bench::process::{family, memory_mb};
+use crate::bench::table::{Table, at_most};
 
 const FOLDERS: usize = 1000;
 const NAMES: usize = 1000;
 
-pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
-    let ground = Ground::new()?;
-    let source = ground.folder("million")?;
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let filesystem = TestFilesystem::new()?;
+    let source = filesystem.folder("million")?;
     each_name(&source, |path| fs::write(path, ""))?;
-    let view = View::new(setting, &ground, Way::Live, &[source], Processors::All)?;
+    let view = View::new(context, &filesystem, Way::Live, &[source], Processors::All)?;
     let view = view.ok_or("thruway is not at hand")?;
-    let processes = family(supervisor(setting, &view.folder)?);
+    let processes = family(supervisor(context, &view.folder)?);
     let fresh = memory_mb(&processes);
     each_name(&view.folder, |path| fs::symlink_metadata(path).map(drop))?;
     let full = memory_mb(&processes);

@@ -5,17 +5,8 @@
 
 pub(super) mod calls;
 pub(super) mod data;
-mod ground;
 pub(super) mod memory;
+mod test_filesystem;
 pub(super) mod tree;
 pub(super) mod union;
 mod view;
-
-use super::measure::Series;
-
-/// A median with its spread.
-fn cell(series: &Series) -> String {
-    let (median, spread) = (series.median(), series.spread() * 100.0);
-    let digits = if median < 10.0 { 2 } else { usize::from(median < 100.0) };
-    format!("{median:.digits$} ± {spread:.0} %")
-}

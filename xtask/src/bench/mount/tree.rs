@@ -4,12 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::Setting;
-use super::super::measure::{Series, wall};
-use super::super::serve::table::{Table, at_most};
-use super::cell;
-use super::ground::Ground;
+use super::test_filesystem::TestFilesystem;
 use super::view::{Processors, View, Way};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Series, wall};
+use crate::bench::table::{Table, at_most};
 use crate::command::succeed;
 
 /// What is done to the tree, and how much longer than on the folder itself it may take. `$1` is a
@@ -53,44 +52,48 @@ struct Step {
     at_most: Option<f64>,
 }
 
-pub(in crate::bench) fn handling(setting: &Setting) -> Result<String, String> {
-    let Some(sources) = setting.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
+pub(crate) fn handling(context: &BenchContext) -> Result<String, String> {
+    let Some(sources) = context.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
     let mut text = String::new();
     for (processors, words) in
         [(Processors::One, "one processor"), (Processors::All, "two processors")]
     {
-        let ground = Ground::new()?;
-        let repository = repository(&ground, sources)?;
-        let views = views(setting, &ground, processors)?;
-        let columns = rounds(setting, &views, &STEPS, &repository, processors)?;
+        let filesystem = TestFilesystem::new()?;
+        let repository = repository(&filesystem, sources)?;
+        let views = views(context, &filesystem, processors)?;
+        let columns = rounds(context, &views, &STEPS, &repository, processors)?;
         let title = format!("zstd's source tree, ms; {words}");
         text.push_str(&(table(&title, &STEPS, &views, &columns) + "\n\n"));
     }
     Ok(text)
 }
 
-pub(in crate::bench) fn compiling(setting: &Setting) -> Result<String, String> {
-    let Some(sources) = setting.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
-    let ground = Ground::new()?;
-    let views = views(setting, &ground, Processors::All)?;
-    let columns = rounds(setting, &views, &COMPILE, sources, Processors::All)?;
+pub(crate) fn compiling(context: &BenchContext) -> Result<String, String> {
+    let Some(sources) = context.peers.get("zstd") else { return Ok(NO_SOURCES.into()) };
+    let filesystem = TestFilesystem::new()?;
+    let views = views(context, &filesystem, Processors::All)?;
+    let columns = rounds(context, &views, &COMPILE, sources, Processors::All)?;
     Ok(table("zstd, `make -j2`, ms; two processors", &COMPILE, &views, &columns))
 }
 
 /// A repository of the sources, on the same file system.
-fn repository(ground: &Ground, sources: &Path) -> Result<PathBuf, String> {
-    let repository = ground.folder("repository")?;
+fn repository(filesystem: &TestFilesystem, sources: &Path) -> Result<PathBuf, String> {
+    let repository = filesystem.folder("repository")?;
     let script = "cp -r \"$1\"/. . && git init -q . && git add -Af . && \
                   git -c user.name=x -c user.email=x@localhost commit -qm x && git gc -q";
     succeed(Command::new("sh").args(["-c", script, "sh"]).arg(sources).current_dir(&repository))?;
     Ok(repository)
 }
 
-fn views(setting: &Setting, ground: &Ground, processors: Processors) -> Result<Vec<View>, String> {
+fn views(
+    context: &BenchContext,
+    filesystem: &TestFilesystem,
+    processors: Processors,
+) -> Result<Vec<View>, String> {
     let mut views = Vec::new();
     for way in WAYS {
-        let source = ground.folder(&format!("tree-{way:?}"))?;
-        views.extend(View::new(setting, ground, way, &[source], processors)?);
+        let source = filesystem.folder(&format!("tree-{way:?}"))?;
+        views.extend(View::new(context, filesystem, way, &[source], processors)?);
     }
     Ok(views)
 }
@@ -98,7 +101,7 @@ fn views(setting: &Setting, ground: &Ground, processors: Processors) -> Result<V
 /// A column for each step, in it a series for each view. The steps of a view follow each other, as
 /// each needs the one before.
 fn rounds(
-    setting: &Setting,
+    context: &BenchContext,
     views: &[View],
     steps: &[Step],
     repository: &Path,
@@ -107,7 +110,7 @@ fn rounds(
     let mut times = vec![vec![Vec::new(); views.len()]; steps.len()];
     let beside = std::env::temp_dir();
     // The first round is for the caches.
-    for round in 0..=setting.rounds {
+    for round in 0..=context.rounds {
         for (row, view) in views.iter().enumerate() {
             for (step, times) in steps.iter().zip(&mut times) {
                 let mut command = processors.command("sh");
@@ -134,7 +137,7 @@ fn table(title: &str, steps: &[Step], views: &[View], columns: &[Vec<Series>]) -
     for (row, view) in views.iter().enumerate() {
         let cells = columns
             .iter()
-            .flat_map(|column| [cell(&column[row]), format!("{:.2}", ratio(column, row))]);
+            .flat_map(|column| [column[row].cell(), format!("{:.2}", ratio(column, row))]);
         table.row(view.way.name(), &cells.collect::<Vec<_>>());
     }
     for way in [Way::Live, Way::LiveRing] {

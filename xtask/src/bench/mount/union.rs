@@ -4,31 +4,30 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::super::Setting;
-use super::super::measure::{Contender, Series, interleave};
-use super::super::serve::process::{family, memory_mb};
-use super::super::serve::table::{Table, at_most};
-use super::cell;
-use super::ground::Ground;
+use super::test_filesystem::TestFilesystem;
 use super::view::{Processors, View, Way, drop_names, supervisor};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave};
+use crate::bench::process::{family, memory_mb};
+use crate::bench::table::{Table, at_most};
 
 const FOLDERS: usize = 211;
 const NAMES: usize = 40;
 
-pub(in crate::bench) fn run(setting: &Setting) -> Result<String, String> {
-    let ground = Ground::new()?;
-    let sources = sources(&ground)?;
-    let mut text = searching(setting, &ground, &sources)?;
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let filesystem = TestFilesystem::new()?;
+    let sources = sources(&filesystem)?;
+    let mut text = searching(context, &filesystem, &sources)?;
     text.push_str("\n\n");
-    text.push_str(&indexing(setting, &ground, &sources)?);
+    text.push_str(&indexing(context, &filesystem, &sources)?);
     Ok(text)
 }
 
 /// 211 folders of 40 files, no two of one name.
-fn sources(ground: &Ground) -> Result<Vec<PathBuf>, String> {
+fn sources(filesystem: &TestFilesystem) -> Result<Vec<PathBuf>, String> {
     let mut sources = Vec::new();
     for folder in 0..FOLDERS {
-        let source = ground.folder(&format!("union/{folder}"))?;
+        let source = filesystem.folder(&format!("union/{folder}"))?;
         for name in 0..NAMES {
             fs::write(source.join(name_of(folder, name)), "").map_err(|error| error.to_string())?;
         }
@@ -48,10 +47,14 @@ struct Search<'a> {
     folders: &'a [PathBuf],
 }
 
-fn searching(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<String, String> {
+fn searching(
+    context: &BenchContext,
+    filesystem: &TestFilesystem,
+    sources: &[PathBuf],
+) -> Result<String, String> {
     let mut views = Vec::new();
     for way in [Way::Live, Way::Frozen, Way::MergerFs] {
-        views.extend(View::new(setting, ground, way, sources, Processors::One)?);
+        views.extend(View::new(context, filesystem, way, sources, Processors::One)?);
     }
     let mut searches = vec![Search { name: "native search", folders: sources }];
     for view in &views {
@@ -67,13 +70,13 @@ fn searching(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<
                 run: Box::new(move || look_for_all(search.folders, is_hit, is_cold)),
             })
             .collect();
-        columns.push(interleave(setting.rounds, &mut contenders)?);
+        columns.push(interleave(context.rounds, &mut contenders)?);
     }
     let title = format!("One name among {FOLDERS} folders of {NAMES}, µs");
     let heads = ["", "there, warm", "not there, warm", "there, cold", "not there, cold"];
     let mut table = Table::new(&title, &heads);
     for row in 0..searches.len() {
-        let cells: Vec<_> = columns.iter().map(|series| cell(&series[row])).collect();
+        let cells: Vec<_> = columns.iter().map(|series| series[row].cell()).collect();
         table.row(searches[row].name, &cells);
     }
     for (column, most) in [(0, 1.2), (1, 1.2), (2, 60.0), (3, 60.0)] {
@@ -115,13 +118,17 @@ fn is_at_one(places: &[PathBuf]) -> bool {
 /// The index is built when the first name is asked for. The kernel remembers nothing of the folders, as
 /// after a start: who has searched them for 8,440 names each has left as many in memory for each, and
 /// to watch a folder the kernel goes through them all.
-fn indexing(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<String, String> {
+fn indexing(
+    context: &BenchContext,
+    filesystem: &TestFilesystem,
+    sources: &[PathBuf],
+) -> Result<String, String> {
     let (mut times, mut sizes) = (Vec::new(), Vec::new());
-    for _ in 0..setting.rounds {
+    for _ in 0..context.rounds {
         drop_names()?;
-        let view = View::new(setting, ground, Way::Live, sources, Processors::One)?;
+        let view = View::new(context, filesystem, Way::Live, sources, Processors::One)?;
         let view = view.ok_or("thruway is not at hand")?;
-        let processes = family(supervisor(setting, &view.folder)?);
+        let processes = family(supervisor(context, &view.folder)?);
         let before = memory_mb(&processes);
         let start = Instant::now();
         let first = view.folder.join(name_of(FOLDERS - 1, NAMES - 1));
@@ -131,7 +138,7 @@ fn indexing(setting: &Setting, ground: &Ground, sources: &[PathBuf]) -> Result<S
     }
     let (times, sizes) = (Series::new("", times), Series::new("", sizes));
     let mut table = Table::new("The index of these names", &["", "built in, ms", "bytes a name"]);
-    table.row("thruway", &[cell(&times), cell(&sizes)]);
+    table.row("thruway", &[times.cell(), sizes.cell()]);
     table.target("built in ≤ 50 ms", at_most(Some(times.median()), 50.0));
     table.target("≤ 200 bytes a name", at_most(Some(sizes.median()), 200.0));
     Ok(table.text())

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::super::Setting;
-use super::ground::Ground;
+use super::test_filesystem::{TestFilesystem, unmount};
+use crate::bench::context::BenchContext;
 use crate::command::succeed;
 
 /// How long a daemon may take until it answers.
@@ -79,10 +79,10 @@ impl Processors {
 }
 
 impl View {
-    /// Shows the folders `sources` of the ground; `None` if the way is not at hand.
+    /// Shows the folders `sources` of the filesystem; `None` if the way is not at hand.
     pub(super) fn new(
-        setting: &Setting,
-        ground: &Ground,
+        context: &BenchContext,
+        filesystem: &TestFilesystem,
         way: Way,
         sources: &[PathBuf],
         processors: Processors,
@@ -91,10 +91,10 @@ impl View {
         if way == Way::Native {
             return Ok(Some(Self { way, folder: source.clone(), is_mounted: false }));
         }
-        let folder = ground.at("targets").join(format!("{way:?}"));
+        let folder = filesystem.at("targets").join(format!("{way:?}"));
         let failed = |error| format!("{}: {error}", folder.display());
         fs::create_dir_all(&folder).map_err(failed)?;
-        let Some(mut command) = mounting(setting, ground, way, sources, &folder, processors)?
+        let Some(mut command) = mounting(context, filesystem, way, sources, &folder, processors)?
         else {
             return Ok(None);
         };
@@ -120,16 +120,6 @@ impl Drop for View {
     }
 }
 
-/// Unmounts. A daemon that was just asked for something, or has just ended, may still hold the mount
-/// for a moment.
-pub(super) fn unmount(folder: &Path) {
-    let unmounted = || Command::new("umount").arg(folder).output();
-    let deadline = Instant::now() + PATIENCE;
-    while !unmounted().is_ok_and(|output| output.status.success()) && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-    }
-}
-
 /// The number of the file system that a folder lies on.
 fn device(folder: &Path) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
@@ -138,8 +128,8 @@ fn device(folder: &Path) -> Option<u64> {
 
 /// The command that shows `sources` at `target`.
 fn mounting(
-    setting: &Setting,
-    ground: &Ground,
+    context: &BenchContext,
+    filesystem: &TestFilesystem,
     way: Way,
     sources: &[PathBuf],
     target: &Path,
@@ -150,7 +140,7 @@ fn mounting(
         Way::Native => return Ok(None),
         Way::LiveRing | Way::PassthroughHpRing if !is_uring_on() => return Ok(None),
         Way::Overlay => {
-            let (upper, work) = (ground.folder("upper")?, ground.folder("work")?);
+            let (upper, work) = (filesystem.folder("upper")?, filesystem.folder("work")?);
             let (upper, work) = (upper.display(), work.display());
             let options = format!("lowerdir={},upperdir={upper},workdir={work}", joined());
             let mut command = Command::new("mount");
@@ -158,7 +148,7 @@ fn mounting(
             command
         }
         Way::Live | Way::LiveWhole | Way::LiveRing | Way::Frozen => {
-            let mut command = processors.command(setting.root.join("target/release/thruway"));
+            let mut command = processors.command(context.root.join("target/release/thruway"));
             command.arg("mount").args((way == Way::Frozen).then_some("--frozen"));
             command.args((way == Way::LiveRing).then_some("--transport=io-uring")).args(sources);
             command
@@ -169,7 +159,7 @@ fn mounting(
             command
         }
         Way::PassthroughHp | Way::PassthroughHpRing => {
-            let Some(program) = setting.peers.get("passthrough_hp") else { return Ok(None) };
+            let Some(program) = context.peers.get("passthrough_hp") else { return Ok(None) };
             let mut command = processors.command(program);
             if way == Way::PassthroughHpRing {
                 command.args(["-o", "io_uring"]);
@@ -204,8 +194,8 @@ pub(super) fn drop_names() -> Result<(), String> {
 }
 
 /// The process that keeps one of our mounts.
-pub(super) fn supervisor(setting: &Setting, folder: &Path) -> Result<u32, String> {
-    let mut command = Command::new(setting.root.join("target/release/thruway"));
+pub(super) fn supervisor(context: &BenchContext, folder: &Path) -> Result<u32, String> {
+    let mut command = Command::new(context.root.join("target/release/thruway"));
     command.args(["mount", "status", "--json"]).arg(folder);
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     let status: serde_json::Value =

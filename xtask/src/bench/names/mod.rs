@@ -6,9 +6,9 @@ mod ruby;
 use std::path::Path;
 use std::process::Command;
 
-use super::Setting;
-use super::measure::{Contender, Series, interleave, wall};
-use super::serve::table::{Table, at_least, at_most, ratio};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave, wall};
+use crate::bench::table::{Table, at_least, at_most, ratio};
 use crate::windows::Wine;
 use program::Program;
 
@@ -20,25 +20,25 @@ const METHOD: &str = "One process for all contenders of a system, pinned to one 
 
 const NO_WINE: &str = "Not measured for Windows: this machine has no Wine.\n\n";
 
-pub(super) fn linux(setting: &Setting) -> Result<String, String> {
-    let linux = Program::of_linux(setting)?;
-    let wine = Wine::installed(&setting.root)?;
+pub(super) fn linux(context: &BenchContext) -> Result<String, String> {
+    let linux = Program::of_linux(context)?;
+    let wine = Wine::installed(&context.root)?;
     let windows = wine.as_ref().map(Program::of_windows).transpose()?;
     let mut text = METHOD.to_owned();
     if windows.is_none() {
         text.push_str(NO_WINE);
     }
-    text.push_str(&expansion(setting, &linux, windows.as_ref())?);
-    text.push_str(&ruby::expansion(setting)?);
-    text.push_str(&on_linux(setting, &linux)?);
+    text.push_str(&expansion(context, &linux, windows.as_ref())?);
+    text.push_str(&ruby::expansion(context)?);
+    text.push_str(&on_linux(context, &linux)?);
     Ok(text)
 }
 
-pub(super) fn wine(setting: &Setting) -> Result<String, String> {
-    match Wine::installed(&setting.root)? {
+pub(super) fn wine(context: &BenchContext) -> Result<String, String> {
+    match Wine::installed(&context.root)? {
         Some(wine) => {
             let windows = Program::of_windows(&wine)?;
-            Ok(METHOD.to_owned() + &under_wine(setting, &windows)?)
+            Ok(METHOD.to_owned() + &under_wine(context, &windows)?)
         }
         None => Ok(METHOD.to_owned() + NO_WINE),
     }
@@ -52,7 +52,7 @@ struct Grid {
 impl Grid {
     /// `techniques` are the program's words, each with the row's name.
     fn measure(
-        setting: &Setting,
+        context: &BenchContext,
         program: &Program,
         work: &str,
         techniques: &[(&'static str, &'static str)],
@@ -65,7 +65,7 @@ impl Grid {
             let mut contenders: Vec<_> = techniques.iter().map(asked).collect();
             // The first answer of each sets up what stays.
             interleave(1, &mut contenders)?;
-            columns.push(interleave(setting.rounds, &mut contenders)?.into_iter());
+            columns.push(interleave(context.rounds, &mut contenders)?.into_iter());
         }
         let mut row = || Some([columns[0].next()?, columns[1].next()?, columns[2].next()?]);
         Ok(Self { rows: techniques.iter().filter_map(|(_, name)| Some((*name, row()?))).collect() })
@@ -83,24 +83,14 @@ impl Grid {
         columns.extend(heads.iter().map(String::as_str));
         let mut table = Table::new(title, &columns);
         for (name, series) in &self.rows {
-            table.row(name, &series.each_ref().map(cell));
+            table.row(name, &series.each_ref().map(Series::cell));
         }
         table
     }
 }
 
-/// A median with its spread.
-fn cell(series: &Series) -> String {
-    let (median, spread) = (series.median(), series.spread() * 100.0);
-    if median < 10.0 {
-        format!("{median:.2} ± {spread:.0} %")
-    } else {
-        format!("{median:.0} ± {spread:.0} %")
-    }
-}
-
 fn expansion(
-    setting: &Setting,
+    context: &BenchContext,
     linux: &Program,
     windows: Option<&Program>,
 ) -> Result<String, String> {
@@ -119,30 +109,30 @@ fn expansion(
         let name = "`GetFullPathNameW` of Wine, by way of std";
         contenders.push(windows.contender("expand system", name));
     }
-    let series = interleave(setting.rounds, &mut contenders)?;
+    let series = interleave(context.rounds, &mut contenders)?;
     let mut table = Table::new("One name made absolute", &["`lib/../ext/./feature1.rb`", "ns"]);
-    series.iter().for_each(|one| table.row(one.name, &[cell(one)]));
+    series.iter().for_each(|one| table.row(one.name, &[one.cell()]));
     let slowest = series[..5].iter().map(Series::median).fold(0.0, f64::max);
     table.target("slowest of ours ≤ 300 ns", at_most(Some(slowest), 300.0));
     Ok(table.text() + "\n\n")
 }
 
-fn on_linux(setting: &Setting, program: &Program) -> Result<String, String> {
+fn on_linux(context: &BenchContext, program: &Program) -> Result<String, String> {
     let techniques =
         [("cold", "one look-up a folder"), ("validated", "listings"), ("watched", "watched index")];
-    let search = Grid::measure(setting, program, "search", &techniques)?;
+    let search = Grid::measure(context, program, "search", &techniques)?;
     let mut table = search.table("A command on Linux: found in", "µs");
     table.note(
         "Only a program that stays gains: a listing costs as many look-ups as the search itself, and \
-         setting up watches costs more.",
+         context up watches costs more.",
     );
-    let mut text = table.text() + "\n\n" + &one_shot(setting)?;
-    text.push_str(&starts(setting, program)?);
+    let mut text = table.text() + "\n\n" + &one_shot(context)?;
+    text.push_str(&starts(context, program)?);
     Ok(text)
 }
 
 /// The times of a start: until the program runs, until it has ended, and until one has that does nothing.
-fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
+fn starts(context: &BenchContext, program: &Program) -> Result<String, String> {
     let techniques = [
         ("posix_spawnp", "`posix_spawnp`"),
         ("std", "Rust's std, which calls it"),
@@ -151,8 +141,8 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
     ];
     let share =
         |grid: &Grid| ratio(grid.median(techniques[3].1, 1), grid.median(techniques[0].1, 1));
-    let start = Grid::measure(setting, program, "start", &techniques)?;
-    let spawn = Grid::measure(setting, program, "spawn", &techniques)?;
+    let start = Grid::measure(context, program, "start", &techniques)?;
+    let spawn = Grid::measure(context, program, "spawn", &techniques)?;
     let mut table = start.table("A program started on Linux, until it runs", "µs");
     table.target("watched ≤ 0.7 × `posix_spawnp`, 197th", at_most(share(&start), 0.7));
     table.note(
@@ -166,7 +156,7 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
          takes longer than all searches. What was tried is in [design/names.md](design/names.md).",
     );
     text.push_str(&(table.text() + "\n\n"));
-    let small = Grid::measure(setting, program, "small", &techniques)?;
+    let small = Grid::measure(context, program, "small", &techniques)?;
     let mut table =
         small.table("A program of one system call started on Linux, and waited for", "µs");
     table.target("the same, of a program that ends at once", at_most(share(&small), 0.7));
@@ -179,18 +169,18 @@ fn starts(setting: &Setting, program: &Program) -> Result<String, String> {
 }
 
 /// Debian's `which` is a shell script, `command -v` is one shell.
-fn one_shot(setting: &Setting) -> Result<String, String> {
+fn one_shot(context: &BenchContext) -> Result<String, String> {
     let folders =
-        (0..211).map(|n| format!("{}/d{n:03}", setting.root.join("target/bench/names").display()));
+        (0..211).map(|n| format!("{}/d{n:03}", context.root.join("target/bench/names").display()));
     let path = folders.collect::<Vec<_>>().join(":");
-    let thruway = setting.root.join("target/release/thruway");
+    let thruway = context.root.join("target/release/thruway");
     let timed = |program: &Path, arguments: &[&str]| {
         let mut command = Command::new(program);
         command.args(arguments).env("PATH", &path);
         Ok(wall(&mut command)?.as_secs_f64() * 1e3)
     };
     let series = interleave(
-        setting.rounds,
+        context.rounds,
         &mut [
             Contender {
                 name: "`thruway which`",
@@ -207,15 +197,15 @@ fn one_shot(setting: &Setting) -> Result<String, String> {
         ],
     )?;
     let mut table = Table::new("One search a process on Linux, in the 197th folder", &["", "ms"]);
-    series.iter().for_each(|one| table.row(one.name, &[cell(one)]));
+    series.iter().for_each(|one| table.row(one.name, &[one.cell()]));
     table.note("A one-shot search gains nothing on Linux: each way asks 197 folders once.");
     Ok(table.text() + "\n\n")
 }
 
-fn under_wine(setting: &Setting, program: &Program) -> Result<String, String> {
+fn under_wine(context: &BenchContext, program: &Program) -> Result<String, String> {
     let techniques =
         [("cold", "wildcard query"), ("validated", "listings"), ("watched", "watched index")];
-    let search = Grid::measure(setting, program, "search", &techniques)?;
+    let search = Grid::measure(context, program, "search", &techniques)?;
     let mut table = search.table("A command under Wine 8: found in", "µs");
     let gain =
         |place| ratio(search.median("wildcard query", place), search.median("listings", place));
@@ -231,7 +221,7 @@ fn under_wine(setting: &Setting, program: &Program) -> Result<String, String> {
         ("validated", "thruway, listings"),
         ("watched", "thruway, watched index"),
     ];
-    let spawn = Grid::measure(setting, program, "spawn", &techniques)?;
+    let spawn = Grid::measure(context, program, "spawn", &techniques)?;
     let mut table = spawn.table("A program started under Wine 8, and waited for", "µs");
     table.note(
         "Each cell is the median of rounds of 100 starts; a start that finds nothing ends there.",

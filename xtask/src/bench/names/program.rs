@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::bench::Setting;
+use crate::bench::context::BenchContext;
 use crate::bench::measure::Contender;
 use crate::windows::Wine;
 
@@ -26,10 +26,10 @@ const BENCH: [&str; 6] = [
 ];
 
 impl Program {
-    pub(super) fn of_linux(setting: &Setting) -> Result<Self, String> {
+    pub(super) fn of_linux(context: &BenchContext) -> Result<Self, String> {
         let mut build = Command::new(crate::command::cargo());
-        let program = built(build.current_dir(&setting.root).args(BENCH))?;
-        let folder = setting.root.join("target/bench/names");
+        let program = built(build.current_dir(&context.root).args(BENCH))?;
+        let folder = context.root.join("target/bench/names");
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         Self::start(pinned(&mut Command::new("taskset")).arg(program).arg(folder))
@@ -45,10 +45,10 @@ impl Program {
     }
 
     /// Ruby, with the gem as users have it.
-    pub(super) fn of_ruby(setting: &Setting) -> Result<Self, String> {
+    pub(super) fn of_ruby(context: &BenchContext) -> Result<Self, String> {
         let mut ruby = Command::new("taskset");
         pinned(&mut ruby).args(["ruby", "-Itarget/release/gem", "-Igem/lib"]);
-        Self::start(ruby.arg("benches/names/expand_path.rb").current_dir(&setting.root))
+        Self::start(ruby.arg("benches/names/expand_path.rb").current_dir(&context.root))
     }
 
     fn start(command: &mut Command) -> Result<Self, String> {

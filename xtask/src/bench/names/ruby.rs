@@ -2,11 +2,10 @@
 
 use std::process::Command;
 
-use super::cell;
 use super::program::Program;
-use crate::bench::Setting;
+use crate::bench::context::BenchContext;
 use crate::bench::measure::interleave;
-use crate::bench::serve::table::{Table, at_most};
+use crate::bench::table::{Table, at_most};
 
 /// The words of `benches/names/expand_path.rb`, each with the table's.
 const KINDS: [(&str, &str); 4] = [
@@ -16,22 +15,22 @@ const KINDS: [(&str, &str); 4] = [
     ("home", "`~/name`"),
 ];
 
-pub(super) fn expansion(setting: &Setting) -> Result<String, String> {
+pub(super) fn expansion(context: &BenchContext) -> Result<String, String> {
     let mut gem = Command::new(crate::command::cargo());
-    crate::command::succeed(gem.current_dir(&setting.root).args(["x", "gem", "--release"]))?;
-    let program = Program::of_ruby(setting)?;
+    crate::command::succeed(gem.current_dir(&context.root).args(["x", "gem", "--release"]))?;
+    let program = Program::of_ruby(context)?;
     let contenders = |(kind, _): &(&str, &str)| {
         ["ruby", "thruway"].map(|owner| program.contender(&format!("{owner} {kind}"), owner))
     };
     let mut contenders: Vec<_> = KINDS.iter().flat_map(contenders).collect();
-    let series = interleave(setting.rounds, &mut contenders)?;
+    let series = interleave(context.rounds, &mut contenders)?;
     let columns = ["", "`File.expand_path`, ns", "`Thruway.expand_path`, ns", "ratio"];
     let mut table = Table::new("One name made absolute in Ruby", &columns);
     let mut slowest: f64 = 0.0;
     for ((_, what), pair) in KINDS.iter().zip(series.chunks(2)) {
         let quotient = pair[1].median() / pair[0].median();
         slowest = slowest.max(quotient);
-        table.row(what, &[cell(&pair[0]), cell(&pair[1]), format!("{quotient:.2}")]);
+        table.row(what, &[pair[0].cell(), pair[1].cell(), format!("{quotient:.2}")]);
     }
     table.target("each faster than Ruby's", at_most(Some(slowest), 1.0));
     Ok(table.text() + "\n\n")

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::super::Setting;
-use super::super::measure::Series;
 use super::load::{Run, load};
 use super::running::{Running, Start};
 use super::server::{App, SERVERS, Server};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::Series;
 
 /// Seconds of load before each measured one, so that code and caches are warm.
 const WARM_UP_SECONDS: &str = "0.5";
@@ -18,8 +18,8 @@ const WARM_UP_SECONDS: &str = "0.5";
 const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 
 /// The servers at hand, and what they serve.
-pub(in crate::bench) struct Arena<'a> {
-    pub(in crate::bench) setting: &'a Setting,
+pub(crate) struct Arena<'a> {
+    pub(crate) context: &'a BenchContext,
     servers: Vec<(&'static Server, PathBuf)>,
     examples: PathBuf,
     folder: PathBuf,
@@ -27,60 +27,57 @@ pub(in crate::bench) struct Arena<'a> {
 
 /// How servers are started and asked.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::bench) struct Scenario<'a> {
-    pub(in crate::bench) app: App,
-    pub(in crate::bench) workers: u32,
-    pub(in crate::bench) threads: u32,
-    pub(in crate::bench) path: &'a str,
+pub(crate) struct Scenario<'a> {
+    pub(crate) app: App,
+    pub(crate) workers: u32,
+    pub(crate) threads: u32,
+    pub(crate) path: &'a str,
     /// Of `thruway load`.
-    pub(in crate::bench) options: &'a [&'a str],
+    pub(crate) options: &'a [&'a str],
 }
 
 impl<'a> Scenario<'a> {
     /// `examples/rack_hello`, as most tables ask for it: two workers of two threads.
-    pub(in crate::bench) fn rack(path: &'a str, options: &'a [&'a str]) -> Self {
+    pub(crate) fn rack(path: &'a str, options: &'a [&'a str]) -> Self {
         Self { app: App::Rack, workers: 2, threads: 2, path, options }
     }
 }
 
 /// What one server showed, a run a round.
-pub(in crate::bench) struct Measured {
-    pub(in crate::bench) server: &'static Server,
-    pub(in crate::bench) runs: Vec<Run>,
+pub(crate) struct Measured {
+    pub(crate) server: &'static Server,
+    pub(crate) runs: Vec<Run>,
 }
 
 impl<'a> Arena<'a> {
     /// Finds the servers; those that are not at hand are left out, with a line each.
-    pub(in crate::bench) fn new(setting: &'a Setting) -> Result<Self, String> {
+    pub(crate) fn new(context: &'a BenchContext) -> Result<Self, String> {
         allow_descriptors();
         let folder =
             std::env::temp_dir().join(format!("thruway-bench-files-{}", std::process::id()));
         make_files(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut servers = Vec::new();
         for server in &SERVERS {
-            match server.program(setting) {
+            match server.program(context) {
                 Ok(program) => servers.push((server, program)),
                 Err(reason) => println!("left out: {reason}"),
             }
         }
-        Ok(Self { setting, servers, examples: setting.root.join("examples"), folder })
+        Ok(Self { context, servers, examples: context.root.join("examples"), folder })
     }
 
     /// The servers that know the scenario's kind of application.
-    pub(in crate::bench) fn servers(
-        &self,
-        app: App,
-    ) -> impl Iterator<Item = (&'static Server, &Path)> {
+    pub(crate) fn servers(&self, app: App) -> impl Iterator<Item = (&'static Server, &Path)> {
         let all = self.servers.iter().map(|(server, program)| (*server, program.as_path()));
         all.filter(move |(server, _)| server.arguments(app).is_some())
     }
 
     /// Starts each server once a round, and loads it.
-    pub(in crate::bench) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<Measured>, String> {
+    pub(crate) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<Measured>, String> {
         let servers: Vec<_> = self.servers(scenario.app).collect();
         let mut all: Vec<_> =
             servers.iter().map(|(server, _)| Measured { server, runs: Vec::new() }).collect();
-        for _ in 0..self.setting.rounds {
+        for _ in 0..self.context.rounds {
             for ((server, program), measured) in servers.iter().zip(&mut all) {
                 if let Some(running) = self.start(server, program, scenario)? {
                     measured.runs.push(self.load(&running, scenario)?);
@@ -93,7 +90,7 @@ impl<'a> Arena<'a> {
 
     /// Starts one server as the scenario says, and warms it up. One that does not start is left out,
     /// with its last words.
-    pub(in crate::bench) fn start(
+    pub(crate) fn start(
         &self,
         server: &Server,
         program: &Path,
@@ -116,17 +113,13 @@ impl<'a> Arena<'a> {
         }
     }
 
-    pub(in crate::bench) fn load(
-        &self,
-        running: &Running,
-        scenario: Scenario<'_>,
-    ) -> Result<Run, String> {
-        load(&self.setting.root, running, scenario.path, scenario.options)
+    pub(crate) fn load(&self, running: &Running, scenario: Scenario<'_>) -> Result<Run, String> {
+        load(&self.context.root, running, scenario.path, scenario.options)
     }
 
-    /// The setting's seconds, `times` over, as `thruway load` takes them.
-    pub(in crate::bench) fn seconds(&self, times: f64) -> String {
-        (self.setting.seconds * times).to_string()
+    /// The context's seconds, `times` over, as `thruway load` takes them.
+    pub(crate) fn seconds(&self, times: f64) -> String {
+        (self.context.seconds * times).to_string()
     }
 }
 
@@ -151,21 +144,17 @@ impl Drop for Arena<'_> {
 
 impl Measured {
     /// One number of every run.
-    pub(in crate::bench) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
+    pub(crate) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
         Series::new(self.server.name, self.runs.iter().map(number).collect())
     }
 
-    pub(in crate::bench) fn median(&self, number: impl Fn(&Run) -> f64) -> f64 {
+    pub(crate) fn median(&self, number: impl Fn(&Run) -> f64) -> f64 {
         self.series(number).median()
     }
 }
 
 /// The median of the server with that name, if it took part.
-pub(in crate::bench) fn median_of(
-    all: &[Measured],
-    name: &str,
-    number: impl Fn(&Run) -> f64,
-) -> Option<f64> {
+pub(crate) fn median_of(all: &[Measured], name: &str, number: impl Fn(&Run) -> f64) -> Option<f64> {
     let measured = all.iter().find(|measured| measured.server.name == name)?;
     Some(measured.median(number)).filter(|median| median.is_finite())
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::super::Setting;
 use super::arena::{Arena, Scenario};
 use super::server::{App, Server};
-use super::table::{Table, at_least};
+use crate::bench::context::BenchContext;
+use crate::bench::table::{Table, at_least};
 
 /// Runs a round: five rounds make the ten runs that facts about chance need.
 const RUNS_PER_ROUND: usize = 2;
@@ -15,7 +15,7 @@ struct Column {
     name: &'static str,
     path: &'static str,
     threads: u32,
-    /// Of the setting's seconds, for a run: few requests a second need more of them, or whole
+    /// Of the context's seconds, for a run: few requests a second need more of them, or whole
     /// requests decide the index.
     share: f64,
 }
@@ -33,19 +33,19 @@ struct Worst {
 }
 
 /// Within one process.
-pub(in crate::bench) fn within(setting: &Setting) -> Result<String, String> {
-    worst(setting, 1, 0.99)
+pub(crate) fn within(context: &BenchContext) -> Result<String, String> {
+    worst(context, 1, 0.99)
 }
 
 /// Across two processes, which the kernel may treat unequally.
-pub(in crate::bench) fn across(setting: &Setting) -> Result<String, String> {
-    worst(setting, 2, 0.97)
+pub(crate) fn across(context: &BenchContext) -> Result<String, String> {
+    worst(context, 2, 0.97)
 }
 
 /// `least` is the index that thruway is to have.
-fn worst(setting: &Setting, workers: u32, least: f64) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
-    let runs = setting.rounds * RUNS_PER_ROUND;
+fn worst(context: &BenchContext, workers: u32, least: f64) -> Result<String, String> {
+    let arena = Arena::new(context)?;
+    let runs = context.rounds * RUNS_PER_ROUND;
     let names = COLUMNS.iter().map(|column| column.name);
     let heads: Vec<_> = ["server"].into_iter().chain(names).chain(["starved"]).collect();
     let title = format!("Jain's index, worst of {runs} runs, 10 connections, `-w {workers}`");

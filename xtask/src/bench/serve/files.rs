@@ -1,14 +1,14 @@
 //! Files: from a Rack application by `to_path` and X-Sendfile, and from a folder.
 
-use super::super::Setting;
 use super::arena::{Arena, Measured, Scenario, median_of};
 use super::load::Run;
 use super::server::App;
-use super::table::{Table, at_least, ratio};
+use crate::bench::context::BenchContext;
+use crate::bench::table::{Table, at_least, ratio};
 
 /// 9 MB, by the application and from a folder.
-pub(in crate::bench) fn large(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn large(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
     let scenario = |app, path| Scenario { app, ..Scenario::rack(path, &options) };
@@ -27,8 +27,8 @@ pub(in crate::bench) fn large(setting: &Setting) -> Result<String, String> {
 }
 
 /// 10 KB from a folder.
-pub(in crate::bench) fn small(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn small(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
     let all = arena.rounds(Scenario { app: App::Folder, ..Scenario::rack("/10k", &options) })?;

@@ -5,12 +5,12 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use super::process::cpu_seconds;
 use super::running::Running;
+use crate::bench::process::cpu_seconds;
 
 /// One run's report.
 #[derive(Debug)]
-pub(in crate::bench) struct Run {
+pub(crate) struct Run {
     report: Value,
     /// Processor time that the server used meanwhile.
     cpu_seconds: f64,
@@ -18,12 +18,12 @@ pub(in crate::bench) struct Run {
 
 /// A run that is under way.
 #[derive(Debug)]
-pub(in crate::bench) struct Loading {
+pub(crate) struct Loading {
     child: Child,
 }
 
 /// Runs `thruway load` with `options` to its end.
-pub(in crate::bench) fn load(
+pub(crate) fn load(
     root: &Path,
     server: &Running,
     path: &str,
@@ -36,7 +36,7 @@ pub(in crate::bench) fn load(
 }
 
 /// Starts `thruway load` with `options`.
-pub(in crate::bench) fn begin(
+pub(crate) fn begin(
     root: &Path,
     server: &Running,
     path: &str,
@@ -51,7 +51,7 @@ pub(in crate::bench) fn begin(
 
 impl Loading {
     /// Waits for the report. A server that never answered has one too.
-    pub(in crate::bench) fn end(self) -> Result<Value, String> {
+    pub(crate) fn end(self) -> Result<Value, String> {
         let output = self.child.wait_with_output().map_err(|error| error.to_string())?;
         serde_json::from_slice(&output.stdout).map_err(|error| format!("thruway load: {error}"))
     }
@@ -59,47 +59,47 @@ impl Loading {
 
 impl Run {
     /// A number of the whole run.
-    pub(in crate::bench) fn total(&self, pointer: &str) -> f64 {
+    pub(crate) fn total(&self, pointer: &str) -> f64 {
         number(&self.report["total"], pointer)
     }
 
     /// A number of one class.
-    pub(in crate::bench) fn class(&self, name: &str, pointer: &str) -> f64 {
+    pub(crate) fn class(&self, name: &str, pointer: &str) -> f64 {
         let classes = self.report["classes"].as_array().into_iter().flatten();
         classes.filter(|class| class["name"] == name).map(|class| number(class, pointer)).sum()
     }
 
     /// Requests that each connection had answered.
-    pub(in crate::bench) fn shares(&self) -> Vec<u64> {
+    pub(crate) fn shares(&self) -> Vec<u64> {
         let connections = self.report["connections"].as_array().into_iter().flatten();
         connections.filter_map(|connection| connection["requests"].as_u64()).collect()
     }
 
-    pub(in crate::bench) fn requests_per_second(&self) -> f64 {
+    pub(crate) fn requests_per_second(&self) -> f64 {
         self.total("/requests_per_second")
     }
 
     /// Microseconds of processor time that an answer cost the server.
-    pub(in crate::bench) fn cpu_us(&self) -> f64 {
+    pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.total("/requests")
     }
 
     /// Bytes received for each answered request, heads included.
-    pub(in crate::bench) fn bytes_a_request(&self) -> f64 {
+    pub(crate) fn bytes_a_request(&self) -> f64 {
         self.total("/bytes_per_second") / self.requests_per_second()
     }
 
     /// Requests that were lost, or answered with an error.
-    pub(in crate::bench) fn lost(&self) -> f64 {
+    pub(crate) fn lost(&self) -> f64 {
         let refused = ["/status/4xx", "/status/5xx"].map(|status| self.total(status));
         self.total("/failed") + refused.iter().sum::<f64>()
     }
 
-    pub(in crate::bench) fn jain(&self) -> f64 {
+    pub(crate) fn jain(&self) -> f64 {
         self.total("/fairness/index")
     }
 
-    pub(in crate::bench) fn starved(&self) -> f64 {
+    pub(crate) fn starved(&self) -> f64 {
         self.total("/fairness/starved")
     }
 }

@@ -1,13 +1,11 @@
 //! `thruway serve` against other servers, under `thruway load`.
 
 pub(super) mod arena;
-pub(super) mod crowd;
 pub(super) mod fairness;
 pub(super) mod files;
 mod load;
+pub(super) mod many_connections;
 pub(super) mod original;
-pub(super) mod process;
 pub(super) mod rack;
 mod running;
 pub(super) mod server;
-pub(super) mod table;

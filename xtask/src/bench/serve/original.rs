@@ -1,9 +1,9 @@
 //! The three tables that started this: requests completed per connection.
 
-use super::super::Setting;
 use super::arena::{Arena, Scenario};
 use super::server::App;
-use super::table::Table;
+use crate::bench::context::BenchContext;
+use crate::bench::table::Table;
 
 /// What each table asks for, and how many bytes the answer has at least.
 const TABLES: [(&str, App, &str, f64); 3] = [
@@ -12,8 +12,8 @@ const TABLES: [(&str, App, &str, f64); 3] = [
     ("9 MB by X-Sendfile", App::Sendfile, "/sendfile", 9e6),
 ];
 
-pub(in crate::bench) fn per_connection(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn per_connection(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let mut text = String::new();
     for (title, app, path, bytes_min) in TABLES {

@@ -1,14 +1,14 @@
 //! Rack applications: the short one, the sleeping one, a Rails one, the busy one with a polite client.
 
-use super::super::Setting;
 use super::arena::{Arena, Measured, Scenario, median_of};
 use super::load::Run;
 use super::server::App;
-use super::table::{Table, at_least, at_most, ratio};
+use crate::bench::context::BenchContext;
+use crate::bench::table::{Table, at_least, at_most, ratio};
 
 /// The 121-byte answer, two workers of two threads, ten connections.
-pub(in crate::bench) fn short(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn short(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let all = arena.rounds(Scenario::rack("/", &["-c", "10", "-d", &seconds]))?;
     let mut table = requests_table("Short Rack app, 121 bytes, 10 connections, `-w 2 -t 2`", &all);
@@ -24,8 +24,8 @@ pub(in crate::bench) fn short(setting: &Setting) -> Result<String, String> {
 }
 
 /// Sixteen requests deep on each connection.
-pub(in crate::bench) fn pipelined(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn pipelined(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "--pipeline", "16", "-d", &seconds];
     let all = arena.rounds(Scenario::rack("/", &options))?;
@@ -34,8 +34,8 @@ pub(in crate::bench) fn pipelined(setting: &Setting) -> Result<String, String> {
 }
 
 /// An answer that waits for 50 ms: sixteen threads have room for ten connections.
-pub(in crate::bench) fn sleeping(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn sleeping(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     const IDEAL: f64 = 10.0 / 0.05;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
@@ -47,8 +47,8 @@ pub(in crate::bench) fn sleeping(setting: &Setting) -> Result<String, String> {
 }
 
 /// A page of a Rails application, with a look-up in its database.
-pub(in crate::bench) fn rails(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn rails(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", "10", "-d", &seconds];
     let all = arena.rounds(Scenario { app: App::Rails, ..Scenario::rack("/stops/3", &options) })?;
@@ -56,8 +56,8 @@ pub(in crate::bench) fn rails(setting: &Setting) -> Result<String, String> {
 }
 
 /// One client that rests between its requests beside nine that never do; 5 ms of processor time each.
-pub(in crate::bench) fn polite(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn polite(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(3.0);
     let options = ["--mix", "greedy=9,polite=1", "-d", &seconds];
     let all = arena.rounds(Scenario::rack("/cpu", &options))?;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::process;
 use super::server::{App, Server};
+use crate::bench::process;
 
 /// How long a server may take to answer for the first time.
 const BOOT_MAX: Duration = Duration::from_secs(60);
@@ -21,19 +21,19 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// How a server is started.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::bench) struct Start<'a> {
-    pub(in crate::bench) app: App,
-    pub(in crate::bench) workers: u32,
-    pub(in crate::bench) threads: u32,
+pub(crate) struct Start<'a> {
+    pub(crate) app: App,
+    pub(crate) workers: u32,
+    pub(crate) threads: u32,
     /// The folder of `config.ru`.
-    pub(in crate::bench) application: &'a Path,
+    pub(crate) application: &'a Path,
     /// The folder of files.
-    pub(in crate::bench) folder: &'a Path,
+    pub(crate) folder: &'a Path,
 }
 
 /// A server's process, its port, and the folder that it works in.
 #[derive(Debug)]
-pub(in crate::bench) struct Running {
+pub(crate) struct Running {
     child: Child,
     port: u16,
     run: PathBuf,
@@ -41,11 +41,7 @@ pub(in crate::bench) struct Running {
 
 impl Running {
     /// Starts `server` and waits until it answers.
-    pub(in crate::bench) fn start(
-        server: &Server,
-        program: &Path,
-        start: Start<'_>,
-    ) -> Result<Self, String> {
+    pub(crate) fn start(server: &Server, program: &Path, start: Start<'_>) -> Result<Self, String> {
         let running = Self::spawn(server, program, start).map_err(|error| error.to_string());
         let ready = running.and_then(|mut running| running.wait_until_ready().map(|()| running));
         ready.map_err(|error| format!("{}: {error}", server.name))
@@ -78,12 +74,12 @@ impl Running {
         Ok(Self { child, port, run })
     }
 
-    pub(in crate::bench) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
     /// All its processes.
-    pub(in crate::bench) fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         process::family(self.child.id())
     }
 

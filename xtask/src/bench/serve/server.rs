@@ -5,12 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::Setting;
+use crate::bench::context::BenchContext;
 
 /// A server, and how it is started.
 #[derive(Debug)]
-pub(in crate::bench) struct Server {
-    pub(in crate::bench) name: &'static str,
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
     program: Program,
     /// How it is started with a Rack application, if it knows them.
     rack: Option<&'static str>,
@@ -19,7 +19,7 @@ pub(in crate::bench) struct Server {
     /// How it is started with a folder, if it serves them by itself.
     folder: Option<&'static str>,
     /// What stands in `{run}/config`.
-    pub(in crate::bench) config: &'static str,
+    pub(crate) config: &'static str,
 }
 
 /// Where a server's program is.
@@ -35,7 +35,7 @@ enum Program {
 
 /// What is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::bench) enum App {
+pub(crate) enum App {
     /// `examples/rack_hello`.
     Rack,
     /// The same, whose answers with X-Sendfile are to be files.
@@ -46,7 +46,7 @@ pub(in crate::bench) enum App {
     Folder,
 }
 
-pub(in crate::bench) const SERVERS: [Server; 8] = [
+pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "thruway",
         program: Program::Ours,
@@ -147,7 +147,7 @@ http {
 
 impl Server {
     /// The arguments that start it with `app`; `None` if it does not serve such.
-    pub(in crate::bench) fn arguments(&self, app: App) -> Option<&'static str> {
+    pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
             App::Rack | App::Rails => self.rack,
             App::Sendfile => self.sendfile,
@@ -156,16 +156,16 @@ impl Server {
     }
 
     /// Its program, or why there is none.
-    pub(in crate::bench) fn program(&self, setting: &Setting) -> Result<PathBuf, String> {
+    pub(crate) fn program(&self, context: &BenchContext) -> Result<PathBuf, String> {
         match self.program {
             Program::Ours => {
-                let other = setting.peers.get("thruway").cloned();
-                Ok(other.unwrap_or_else(|| setting.root.join("target/release/thruway")))
+                let other = context.peers.get("thruway").cloned();
+                Ok(other.unwrap_or_else(|| context.root.join("target/release/thruway")))
             }
             Program::Installed(name) => {
                 on_path(name).ok_or_else(|| format!("{}: {name} is not installed", self.name))
             }
-            Program::Peer(name) => setting.peers.get(name).cloned().ok_or_else(|| {
+            Program::Peer(name) => context.peers.get(name).cloned().ok_or_else(|| {
                 format!("{}: not given; --peer {name}=PATH names its program", self.name)
             }),
         }

@@ -5,20 +5,24 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::workload::{Workload, workloads};
-use crate::bench::Setting;
+use crate::bench::context::BenchContext;
 use crate::bench::measure::{Contender, Series, interleave, wall};
-use crate::bench::serve::table::Table;
+use crate::bench::table::Table;
 
 /// The back ends that are compared.
 const BACKENDS: [&str; 2] = ["stub", "ebpf"];
 
 /// A command by each back end, and a call by each and beside them.
-pub(super) fn run(setting: &Setting, thruway: &str, folder: &Path) -> Result<String, String> {
-    let commands = commands(setting, thruway, &workloads(&setting.root, folder)?)?;
-    Ok(format!("{commands}\n\n{}", calls(setting, thruway)?))
+pub(super) fn run(context: &BenchContext, thruway: &str, folder: &Path) -> Result<String, String> {
+    let commands = commands(context, thruway, &workloads(&context.root, folder)?)?;
+    Ok(format!("{commands}\n\n{}", calls(context, thruway)?))
 }
 
-fn commands(setting: &Setting, thruway: &str, workloads: &[Workload]) -> Result<String, String> {
+fn commands(
+    context: &BenchContext,
+    thruway: &str,
+    workloads: &[Workload],
+) -> Result<String, String> {
     let columns = ["", "untraced, ms", "stub ÷ untraced", "ebpf ÷ untraced"];
     let mut table =
         Table::new("A command, noted by itself and by programs in the kernel", &columns);
@@ -30,7 +34,7 @@ fn commands(setting: &Setting, thruway: &str, workloads: &[Workload]) -> Result<
         }
         // Once for the caches.
         interleave(1, &mut contenders)?;
-        let series = interleave(setting.rounds, &mut contenders)?;
+        let series = interleave(context.rounds, &mut contenders)?;
         let untraced = series[0].median();
         let ratio = |series: &Series| {
             format!("{:.2} ± {:.0} %", series.median() / untraced, series.spread() * 100.0)
@@ -59,7 +63,7 @@ const CALLS: u32 = 1_000_000;
 const PROGRAM: &str = "n = 1_000_000; clock = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) }; \
     start = clock.call; n.times { File.exist?('/usr/lib/none') }; print (clock.call - start) / n";
 
-fn calls(setting: &Setting, thruway: &str) -> Result<String, String> {
+fn calls(context: &BenchContext, thruway: &str) -> Result<String, String> {
     let own = |name, tracer: &[&str]| {
         let mut command = ruby(tracer);
         Contender { name, run: Box::new(move || nanoseconds(&mut command)) }
@@ -77,7 +81,7 @@ fn calls(setting: &Setting, thruway: &str) -> Result<String, String> {
         own("noted by programs in the kernel", &by("ebpf")),
         Contender { name: "untraced, while those note another command", run: Box::new(beside) },
     ];
-    let series = interleave(setting.rounds, &mut contenders)?;
+    let series = interleave(context.rounds, &mut contenders)?;
     let title = format!("One call of {CALLS} for a file that is not there, from Ruby");
     let mut table = Table::new(&title, &["", "ns"]);
     for series in series {

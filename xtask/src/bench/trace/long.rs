@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bench::measure::wall;
-use crate::bench::serve::table::{Table, at_most};
+use crate::bench::table::{Table, at_most};
 
 /// About a million different names, each asked ten times; few of them are there.
 const PROGRAM: &str =

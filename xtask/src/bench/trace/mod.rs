@@ -6,9 +6,9 @@ mod workload;
 
 use std::path::Path;
 
-use super::Setting;
-use super::measure::{Contender, Series, interleave, wall};
-use super::serve::table::{Table, at_most, ratio};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::{Contender, Series, interleave, wall};
+use crate::bench::table::{Table, at_most, ratio};
 use workload::{Workload, workloads};
 
 /// strace as fast as it can be: counts alone, and only the chosen calls stop.
@@ -17,14 +17,14 @@ const STRACE: [&str; 7] =
 /// The most that tracing may add, as a share of what strace adds.
 const ADDED_MAX: f64 = 0.125;
 
-pub(super) fn slowdown(setting: &Setting) -> Result<String, String> {
-    let thruway = thruway(setting)?;
-    let folder = folder(setting)?;
+pub(super) fn slowdown(context: &BenchContext) -> Result<String, String> {
+    let thruway = thruway(context)?;
+    let folder = folder(context)?;
     let columns =
         ["", "untraced, ms", "thruway ÷ untraced", "strace ÷ untraced", "added, ÷ strace's"];
     let mut table = Table::new("A command under a tracer", &columns);
-    for workload in workloads(&setting.root, &folder)? {
-        let [untraced, ours, strace] = measure(setting, &workload, &thruway)?;
+    for workload in workloads(&context.root, &folder)? {
+        let [untraced, ours, strace] = measure(context, &workload, &thruway)?;
         let [slowdown, theirs] = [&ours, &strace].map(|series| series.median() / untraced.median());
         let added = ratio(Some(slowdown - 1.0), Some(theirs - 1.0));
         let cell =
@@ -48,18 +48,22 @@ pub(super) fn slowdown(setting: &Setting) -> Result<String, String> {
 }
 
 /// Programs in the kernel beside the stub, by a thruway with both.
-pub(super) fn ebpf(setting: &Setting) -> Result<String, String> {
-    let thruway = build(setting, &["--features", "ebpf"])?;
-    ebpf::run(setting, &thruway, &folder(setting)?)
+pub(super) fn ebpf(context: &BenchContext) -> Result<String, String> {
+    let thruway = build(context, &["--features", "ebpf"])?;
+    ebpf::run(context, &thruway, &folder(context)?)
 }
 
 /// Ten million calls, recorded and reported.
-pub(super) fn long(setting: &Setting) -> Result<String, String> {
-    long::run(&thruway(setting)?, &folder(setting)?)
+pub(super) fn long(context: &BenchContext) -> Result<String, String> {
+    long::run(&thruway(context)?, &folder(context)?)
 }
 
 /// Milliseconds of one run: untraced, under thruway, under strace.
-fn measure(setting: &Setting, workload: &Workload, thruway: &str) -> Result<[Series; 3], String> {
+fn measure(
+    context: &BenchContext,
+    workload: &Workload,
+    thruway: &str,
+) -> Result<[Series; 3], String> {
     let traced = [thruway, "trace", "--"];
     let contender = |name, tracer: &[&str]| {
         let mut command = workload.command(tracer);
@@ -74,24 +78,24 @@ fn measure(setting: &Setting, workload: &Workload, thruway: &str) -> Result<[Ser
         [contender("untraced", &[]), contender("thruway", &traced), contender("strace", &STRACE)];
     // Once for the caches.
     interleave(1, &mut contenders)?;
-    let series = interleave(setting.rounds, &mut contenders)?;
+    let series = interleave(context.rounds, &mut contenders)?;
     series.try_into().map_err(|_| "three contenders have three series".to_owned())
 }
 
-fn thruway(setting: &Setting) -> Result<String, String> {
-    build(setting, &[])
+fn thruway(context: &BenchContext) -> Result<String, String> {
+    build(context, &[])
 }
 
 /// The binary with these features.
-fn build(setting: &Setting, features: &[&str]) -> Result<String, String> {
+fn build(context: &BenchContext, features: &[&str]) -> Result<String, String> {
     let mut build = std::process::Command::new(crate::command::cargo());
     let arguments = ["build", "--release", "--quiet", "--package=thruway-cli"];
-    crate::command::succeed(build.current_dir(&setting.root).args(arguments).args(features))?;
-    Ok(setting.root.join("target/release/thruway").display().to_string())
+    crate::command::succeed(build.current_dir(&context.root).args(arguments).args(features))?;
+    Ok(context.root.join("target/release/thruway").display().to_string())
 }
 
-fn folder(setting: &Setting) -> Result<std::path::PathBuf, String> {
-    let folder = setting.root.join("target/bench/trace");
+fn folder(context: &BenchContext) -> Result<std::path::PathBuf, String> {
+    let folder = context.root.join("target/bench/trace");
     let made = |folder: &Path| std::fs::create_dir_all(folder);
     made(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)

@@ -3,8 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use super::view::unmount;
 use crate::command::succeed;
 
 /// Holds a million inodes, a source tree for each contender, and fio's files.
@@ -14,12 +15,15 @@ const INODES: &str = "1500000";
 /// The memory file system of every Linux.
 const MEMORY: &str = "/dev/shm";
 
-pub(super) struct Ground {
+/// How long an unmount may take.
+const UNMOUNT_MAX: Duration = Duration::from_secs(10);
+
+pub(super) struct TestFilesystem {
     folder: PathBuf,
     is_mounted: bool,
 }
 
-impl Ground {
+impl TestFilesystem {
     /// Makes the file system and mounts it.
     pub(super) fn new() -> Result<Self, String> {
         Self::named("bench")
@@ -29,16 +33,16 @@ impl Ground {
     pub(super) fn named(name: &str) -> Result<Self, String> {
         let folder = Path::new(MEMORY).join(format!("thruway-{name}-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut ground = Self { folder, is_mounted: false };
+        let mut filesystem = Self { folder, is_mounted: false };
         let failed = |error: std::io::Error| format!("cannot set up a file system: {error}");
-        let image = ground.folder.join("image");
+        let image = filesystem.folder.join("image");
         File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).map_err(failed)?;
         succeed(Command::new("mkfs.ext4").args(["-q", "-F", "-N", INODES]).arg(&image))?;
-        fs::create_dir(ground.at("ext4")).map_err(failed)?;
-        fs::create_dir(ground.at("targets")).map_err(failed)?;
-        succeed(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(ground.at("ext4")))?;
-        ground.is_mounted = true;
-        Ok(ground)
+        fs::create_dir(filesystem.at("ext4")).map_err(failed)?;
+        fs::create_dir(filesystem.at("targets")).map_err(failed)?;
+        succeed(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(filesystem.at("ext4")))?;
+        filesystem.is_mounted = true;
+        Ok(filesystem)
     }
 
     /// A place beside the ext4.
@@ -54,11 +58,21 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for TestFilesystem {
     fn drop(&mut self) {
         if self.is_mounted {
             unmount(&self.at("ext4"));
         }
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Unmounts. A daemon that was just asked for something, or has just ended, may still hold the mount
+/// for a moment.
+pub(super) fn unmount(folder: &Path) {
+    let unmounted = || Command::new("umount").arg(folder).output();
+    let deadline = Instant::now() + UNMOUNT_MAX;
+    while !unmounted().is_ok_and(|output| output.status.success()) && Instant::now() < deadline {
+        sleep(Duration::from_millis(20));
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The process `root` and all its descendants.
-pub(in crate::bench) fn family(root: u32) -> Vec<u32> {
+pub(super) fn family(root: u32) -> Vec<u32> {
     let parents = parents();
     let mut family = vec![root];
     let mut next = 0;
@@ -29,7 +29,7 @@ pub(super) fn cpu_seconds(processes: &[u32]) -> f64 {
 }
 
 /// Megabytes of memory that `processes` have, a shared page counting once in all.
-pub(in crate::bench) fn memory_mb(processes: &[u32]) -> f64 {
+pub(super) fn memory_mb(processes: &[u32]) -> f64 {
     let kilobytes = processes.iter().filter_map(|process| {
         let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
         let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;

@@ -3,12 +3,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::super::Setting;
 use super::arena::{Arena, Scenario, median_of};
 use super::load::{Run, begin};
-use super::process::memory_mb;
 use super::server::App;
-use super::table::{Table, at_most};
+use crate::bench::context::BenchContext;
+use crate::bench::process::memory_mb;
+use crate::bench::table::{Table, at_most};
 
 /// How many connections idle.
 const IDLE: u64 = 10_000;
@@ -16,8 +16,8 @@ const IDLE: u64 = 10_000;
 const SETTLE_SECONDS: u64 = 8;
 
 /// Memory of 10,000 keep-alive connections that have had one answer each.
-pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn idle(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let scenario = Scenario::rack("/", &[]);
     let columns = ["server", "MB without", "MB with", "MB more", "answered"];
     let title = "10,000 idle keep-alive connections after one answer each, `-w 2 -t 2`";
@@ -28,7 +28,7 @@ pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
         let without = memory_mb(&running.processes());
         let (mix, seconds) = (format!("idle={IDLE}"), (SETTLE_SECONDS + 2).to_string());
         let options = ["--mix", mix.as_str(), "-d", seconds.as_str()];
-        let loading = begin(&setting.root, &running, scenario.path, &options)?;
+        let loading = begin(&context.root, &running, scenario.path, &options)?;
         sleep(Duration::from_secs(SETTLE_SECONDS));
         let with = memory_mb(&running.processes());
         let answered = loading.end()?["total"]["requests"].as_u64().unwrap_or(0);
@@ -43,8 +43,8 @@ pub(in crate::bench) fn idle(setting: &Setting) -> Result<String, String> {
 }
 
 /// A polite client's latency, alone and beside 100 clients that send a byte every 100 ms.
-pub(in crate::bench) fn trickle(setting: &Setting) -> Result<String, String> {
-    let arena = Arena::new(setting)?;
+pub(crate) fn trickle(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
     let seconds = arena.seconds(2.0);
     let alone = ["--mix", "polite=1", "-d", &seconds];
     let beside = ["--mix", "polite=1,trickle=100", "-d", &seconds];

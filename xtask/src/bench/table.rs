@@ -2,31 +2,31 @@
 
 /// A table with a heading of its own, and what is to be said of it.
 #[derive(Debug)]
-pub(in crate::bench) struct Table {
+pub(super) struct Table {
     rows: String,
     verdicts: Vec<String>,
 }
 
 impl Table {
     /// `columns` are the heads of all columns, the first being the servers'.
-    pub(in crate::bench) fn new(title: &str, columns: &[&str]) -> Self {
+    pub(super) fn new(title: &str, columns: &[&str]) -> Self {
         let heads = columns.join(" | ");
         let rule = vec!["---"; columns.len()].join(" | ");
         let rows = format!("### {title}\n| {heads} |\n| {rule} |\n");
         Self { rows, verdicts: Vec::new() }
     }
 
-    pub(in crate::bench) fn row(&mut self, name: &str, cells: &[String]) {
+    pub(super) fn row(&mut self, name: &str, cells: &[String]) {
         self.rows.push_str(&format!("| {name} | {} |\n", cells.join(" | ")));
     }
 
     /// Something else that is to be said of it.
-    pub(in crate::bench) fn note(&mut self, line: &str) {
+    pub(super) fn note(&mut self, line: &str) {
         self.verdicts.push(line.to_owned());
     }
 
     /// Whether a target was reached, or that there was nothing to hold it against.
-    pub(in crate::bench) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
+    pub(super) fn target(&mut self, what: &str, reached: Option<(f64, bool)>) {
         self.verdicts.push(match reached {
             Some((figure, true)) => format!("Target {what}: {figure:.2}, reached."),
             Some((figure, false)) => format!("Target {what}: {figure:.2}, **missed**."),
@@ -35,23 +35,23 @@ impl Table {
     }
 
     /// The rows, and below them the verdicts, a line each.
-    pub(in crate::bench) fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         format!("{}\n{}", self.rows, self.verdicts.join("  \n"))
     }
 }
 
 /// The figure and whether it is at least `least`.
-pub(in crate::bench) fn at_least(figure: Option<f64>, least: f64) -> Option<(f64, bool)> {
+pub(super) fn at_least(figure: Option<f64>, least: f64) -> Option<(f64, bool)> {
     figure.map(|figure| (figure, figure >= least))
 }
 
 /// The figure and whether it is at most `most`.
-pub(in crate::bench) fn at_most(figure: Option<f64>, most: f64) -> Option<(f64, bool)> {
+pub(super) fn at_most(figure: Option<f64>, most: f64) -> Option<(f64, bool)> {
     figure.map(|figure| (figure, figure <= most))
 }
 
 /// One median against another.
-pub(in crate::bench) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
+pub(super) fn ratio(ours: Option<f64>, theirs: Option<f64>) -> Option<f64> {
     Some(ours? / theirs?)
 }
 
