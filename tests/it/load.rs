@@ -56,7 +56,7 @@ fn a_rate_is_kept_by_all_connections_together() {
     let output = load(&server, &["--rate", "400", "-c", "4", "-n", "80", "--json"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["total"]["requests"], &json["total"]["failed"]), (&80.into(), &0.into()));
-    // The last is due 79 / 400 s after the first, however fast the answers are.
+    // The last is due 79 / 400 s after the first, however fast the responses are.
     assert!(json["seconds"].as_f64().unwrap() > 79.0 / 400.0);
     for options in [&["--mix", "greedy=1"][..], &["--rate", "0"], &["--rate", "often"]] {
         let refused = load(&server, &[&["--rate", "1"], options].concat());
@@ -162,10 +162,10 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
 
 #[test]
 fn nobody_listening_is_one_clear_line() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let output = run(&["load", &nobody.to_string(), "-d", "60"]);
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = run(&["load", &closed.to_string(), "-d", "60"]);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("thruway: no answer from http://{nobody}/: Connection refused");
+    let expected = format!("thruway: no answer from http://{closed}/: Connection refused");
     assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
 }
 

@@ -24,7 +24,7 @@ pub struct Report {
     pub urls: Vec<UrlReport>,
     /// Each connection, class by class.
     pub connections: Vec<ConnectionReport>,
-    /// Why the last connection could not be made that could not.
+    /// The errno of the last failed connect, in words.
     pub connect_error: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct GroupReport {
     pub connects: u64,
     /// Of the answered requests.
     pub latency: Latency,
-    /// How alike the connections fared.
+    /// How equal the shares of the connections were.
     pub fairness: Fairness,
     /// Responses by status class (`2xx`); those that occurred.
     pub status: BTreeMap<&'static str, u64>,
@@ -92,10 +92,10 @@ pub struct Latency {
     pub max_ns: u64,
 }
 
-/// How alike connections fared.
+/// How equal the shares of connections were.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fairness {
-    /// Jain's index of the answered requests; `None` where nobody got a response or no class is
+    /// Jain's index of the answered requests; `None` where no client got a response or no class is
     /// judged.
     pub index: Option<f64>,
     /// Connections that asked and were not answered, or less than a tenth as often as their class on
@@ -240,7 +240,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// How alike the clients of one class fared.
+    /// How equal the shares of one class were.
     fn fairness(&self) -> Fairness {
         let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();

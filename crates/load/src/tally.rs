@@ -2,7 +2,7 @@
 
 use crate::Histogram;
 
-/// How a request or a connection came to grief.
+/// How a request or a connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// No connection was made: refused, unreachable, no such socket.
@@ -13,7 +13,7 @@ pub(crate) enum Trouble {
     Truncated,
     /// The bytes are not an HTTP/1 response.
     Malformed,
-    /// Bytes that nobody had asked for: a response longer than its length, or one too many.
+    /// Bytes that no request asked for: a response longer than its length, or one too many.
     Unasked,
     /// No response within the time that was allowed.
     TimedOut,

@@ -14,7 +14,7 @@ impl Timers {
         self.heap.push(Reverse((at_ns, client)));
     }
 
-    /// The next client whose time has come.
+    /// The next client that is due.
     pub(crate) fn take_due(&mut self, now_ns: u64) -> Option<usize> {
         if self.next_ns()? > now_ns {
             return None;

@@ -65,15 +65,15 @@ fn as_many_requests_are_made_as_were_asked_for() {
 
 #[test]
 fn every_framing_of_an_answer_is_read() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         "HTTP/1.1 204 No Content\r\n\r\n",
         "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
         "HTTP/1.0 404 Not Found\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx",
     ] {
-        let report = report_on(&HttpServer::answering(answer), 20);
+        let report = report_on(&HttpServer::answering(response), 20);
         let total = &report.total;
-        assert_eq!((total.requests, total.failed, total.connects), (20, 0, 1), "{answer:?}");
+        assert_eq!((total.requests, total.failed, total.connects), (20, 0, 1), "{response:?}");
     }
 }
 
@@ -139,10 +139,10 @@ fn a_starving_server_is_convicted() {
 
 #[test]
 fn a_fair_server_is_acquitted() {
-    // Nobody is answered for the second time before everybody was for the first.
-    let everybody = Barrier::new(8);
+    // Each client gets its first response before any gets its second one.
+    let all = Barrier::new(8);
     let server = HttpServer::new(move |stream, _| {
-        everybody.wait();
+        all.wait();
         write(stream, HELLO)
     });
     let fairness = ran(&plan(&server, 8, 4000)).total.fairness;
@@ -157,7 +157,7 @@ fn a_connection_that_never_came_to_ask_is_not_starved() {
 
 #[test]
 fn a_stall_counts_for_all_who_would_have_waited() {
-    // The eleventh answer takes as long as thirty more requests are due in.
+    // The eleventh response takes as long as thirty more requests are due in.
     let server = HttpServer::new(|stream, request| {
         if request.earlier == 10 {
             std::thread::sleep(Duration::from_millis(300));
@@ -376,9 +376,9 @@ fn garbage_is_counted() {
 #[test]
 fn a_port_where_nobody_listens_ends_the_run() {
     let server = HttpServer::answering(HELLO);
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = ran(&Plan {
-        address: Address::Tcp(nobody),
+        address: Address::Tcp(closed),
         requests: None,
         duration: Some(Duration::from_secs(60)),
         ..plan(&server, 2, 0)
@@ -397,7 +397,7 @@ fn without_keep_alive_each_request_has_a_connection() {
 }
 
 #[test]
-fn answers_to_head_have_no_body() {
+fn responses_to_head_have_no_body() {
     let server = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
     let url = Url::parse(&server.url("/")).unwrap();
     let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();

@@ -126,8 +126,10 @@ impl FromStr for ClassText {
         let first = items.next().flatten();
         let (name, number) = first.ok_or("write it as KIND=CONNECTIONS, as in polite=3")?;
         let kind = KINDS.iter().find(|(kind, _)| *kind == name).ok_or_else(|| {
-            format!("{name:?} is no kind of client: it is greedy, pipelined, polite, scheduled, trickle, slow-read or idle; \
-                 options of a class are for --class")
+            format!(
+                "{name:?} is no kind of client: it is greedy, pipelined, polite, scheduled, \
+                 trickle, slow-read or idle; options of a class are for --class"
+            )
         })?;
         let mut class = Self::new(kind.0, connections(number)?);
         for item in items {

@@ -38,7 +38,8 @@ pub(crate) struct Load {
     /// What to ask for: http://HOST[:PORT][/PATH]; of this machine, unless --allow-remote. Several are of one server
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
-    /// How often each URL is asked beside the others: a number from 1 to 1000 for each, in their order [default: 1 each]
+    /// How often each URL is asked beside the others: a number from 1 to 1000 for each, in their order
+    /// [default: 1 each]
     #[arg(long, value_name = "W,...", value_delimiter = ',', value_parser = weight)]
     weights: Vec<u32>,
     /// How many connections
