@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::serve::matrix::choice::MatrixChoice;
+use super::serve::system_root::SystemRoot;
+
 /// How `cargo x bench` was asked to measure.
 pub(super) struct BenchContext {
     /// The folder of the workspace.
@@ -13,4 +16,12 @@ pub(super) struct BenchContext {
     pub(super) seconds: f64,
     /// Where peers are, by their names.
     pub(super) peers: BTreeMap<String, PathBuf>,
+    /// Other systems, whose servers take part.
+    pub(super) roots: Vec<SystemRoot>,
+    /// Whether this machine's own servers stay out.
+    pub(super) roots_only: bool,
+    /// Beginnings of the names of the servers that take part beside thruway; none means all.
+    pub(super) servers: Vec<String>,
+    /// What is measured of the matrix.
+    pub(super) matrix: MatrixChoice,
 }

@@ -19,9 +19,9 @@ pub(super) fn run(context: &BenchContext) -> Result<String, String> {
         path: "/10k",
         options: &["-c", CONNECTIONS],
     };
-    let nginx = arena.servers(App::Folder).find(|(server, _)| server.name == "nginx");
-    let (server, program) = nginx.ok_or("nginx is not at hand")?;
-    let nginx = arena.start(server, program, scenario)?.ok_or("nginx does not start")?;
+    let nginx = arena.servers(App::Folder).find(|contender| contender.name == "nginx");
+    let contender = nginx.ok_or("nginx is not at hand")?;
+    let nginx = arena.start(contender, scenario)?.ok_or("nginx does not start")?;
     let seconds = arena.seconds(1.0);
     let options = ["-c", CONNECTIONS, "-d", &seconds];
     let series = interleave(

@@ -18,14 +18,24 @@ use clap::Args;
 
 use context::BenchContext;
 use measure::Machine;
+use serve::matrix::choice::MatrixChoice;
+use serve::system_root::SystemRoot;
 
 /// Measure a verb against its peers
 ///
 /// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
 /// given by its path, as in `--peer iodine=DIR`; one that is not given is left out with one line.
+///
+/// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
+/// ruby and servers (puma, unicorn) installed from its packages. They run with that folder as their
+/// root, which takes root's rights, and see this checkout at its own path. Thruway runs there with the
+/// system's Ruby, and needs its extension for it: build `thruway-gem-ext` inside of such a system (or
+/// with RUBY=PATH), and put it into target/release/gem/thruway/VERSION/thruway.so. Several Rubies are
+/// several roots.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The verb, or one of its tables, as in serve-short [default: all of them]
+    /// The verb, or one of its tables, as in serve-short [default: all of them but serve-matrix, which takes hours
+    /// and runs by its own name only]
     verb: Option<String>,
     /// How often each contender runs
     #[arg(long, default_value_t = 5)]
@@ -36,6 +46,17 @@ pub(crate) struct Bench {
     /// Where a peer is: may be repeated
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
+    /// Another system whose servers take part: may be repeated
+    #[arg(long, value_name = "NAME=DIR", value_parser = peer)]
+    root: Vec<(String, PathBuf)>,
+    /// Leave this machine's own servers out
+    #[arg(long, requires = "root")]
+    roots_only: bool,
+    /// Only these servers beside thruway, by the beginnings of their names
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    servers: Vec<String>,
+    #[command(flatten)]
+    matrix: MatrixChoice,
     /// Put the tables into docs/benchmarks.md
     #[arg(long)]
     write: bool,
@@ -63,6 +84,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-sleeping", serve::rack::sleeping),
     ("serve-rails", serve::rack::rails),
     ("serve-polite", serve::rack::polite),
+    ("serve-matrix", serve::matrix::run),
     ("serve-fairness", serve::fairness::within),
     ("serve-fleet", serve::fairness::across),
     ("serve-large", serve::files::large),
@@ -77,9 +99,17 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
 
 impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
-        let peers = self.peer.into_iter().collect();
-        let (rounds, seconds) = (self.rounds, self.seconds);
-        let context = BenchContext { root: root.to_owned(), rounds, seconds, peers };
+        let system = |(name, folder)| SystemRoot { name, folder };
+        let context = BenchContext {
+            root: root.to_owned(),
+            rounds: self.rounds,
+            seconds: self.seconds,
+            peers: self.peer.into_iter().collect(),
+            roots: self.root.into_iter().map(system).collect(),
+            roots_only: self.roots_only,
+            servers: self.servers,
+            matrix: self.matrix,
+        };
         let chosen = self.verb.as_deref();
         let mut ran = 0;
         for (verb, run) in BENCHMARKS.iter().filter(|(name, _)| is_chosen(name, chosen)) {
@@ -96,12 +126,36 @@ impl Bench {
     }
 }
 
+/// What takes hours as a whole, and so is not part of its verb.
+const BY_NAME_ONLY: &str = "serve-matrix";
+
 fn is_chosen(name: &str, chosen: Option<&str>) -> bool {
-    let verb = name.split('-').next();
-    chosen.is_none_or(|chosen| chosen == name || Some(chosen) == verb)
+    let verb = name.split('-').next().filter(|_| name != BY_NAME_ONLY);
+    match chosen {
+        Some(chosen) => chosen == name || Some(chosen) == verb,
+        None => verb.is_some(),
+    }
 }
 
 fn peer(text: &str) -> Result<(String, PathBuf), String> {
     let (name, path) = text.split_once('=').ok_or("write it as NAME=PATH")?;
     Ok((name.to_owned(), PathBuf::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_has_all_of_its_tables_but_the_matrix() {
+        let chosen = |chosen| {
+            let names = BENCHMARKS.iter().map(|(name, _)| *name);
+            names.filter(|name| is_chosen(name, chosen)).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(Some("serve-matrix")), ["serve-matrix"]);
+        assert_eq!(chosen(Some("trace")), ["trace-slowdown", "trace-ebpf", "trace-long"]);
+        assert!(chosen(Some("serve")).contains(&"serve-short"));
+        assert!(!chosen(Some("serve")).contains(&"serve-matrix"));
+        assert_eq!(chosen(None).len(), BENCHMARKS.len() - 1);
+    }
 }

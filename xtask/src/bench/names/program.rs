@@ -64,7 +64,7 @@ impl Program {
         }
     }
 
-    /// Somebody who asks the program `line` each time.
+    /// A contender that asks the program `line` each time.
     pub(super) fn contender(&self, line: &str, name: &'static str) -> Contender<'_> {
         let line = line.to_owned();
         Contender { name, run: Box::new(move || self.ask(&line)) }

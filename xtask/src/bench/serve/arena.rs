@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::contender::{Contender, contenders};
 use super::load::{Run, load};
 use super::running::{Running, Start};
-use super::server::{App, SERVERS, Server};
+use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 
@@ -20,8 +21,7 @@ const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 /// The servers at hand, and what they serve.
 pub(crate) struct Arena<'a> {
     pub(crate) context: &'a BenchContext,
-    servers: Vec<(&'static Server, PathBuf)>,
-    examples: PathBuf,
+    contenders: Vec<Contender>,
     folder: PathBuf,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Scenario<'a> {
 
 /// What one server showed, a run a round.
 pub(crate) struct Measured {
-    pub(crate) server: &'static Server,
+    pub(crate) name: &'static str,
     pub(crate) runs: Vec<Run>,
 }
 
@@ -56,30 +56,22 @@ impl<'a> Arena<'a> {
         let folder =
             std::env::temp_dir().join(format!("thruway-bench-files-{}", std::process::id()));
         make_files(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let mut servers = Vec::new();
-        for server in &SERVERS {
-            match server.program(context) {
-                Ok(program) => servers.push((server, program)),
-                Err(reason) => println!("left out: {reason}"),
-            }
-        }
-        Ok(Self { context, servers, examples: context.root.join("examples"), folder })
+        Ok(Self { context, contenders: contenders(context), folder })
     }
 
     /// The servers that know the scenario's kind of application.
-    pub(crate) fn servers(&self, app: App) -> impl Iterator<Item = (&'static Server, &Path)> {
-        let all = self.servers.iter().map(|(server, program)| (*server, program.as_path()));
-        all.filter(move |(server, _)| server.arguments(app).is_some())
+    pub(crate) fn servers(&self, app: App) -> impl Iterator<Item = &Contender> {
+        self.contenders.iter().filter(move |contender| contender.server.arguments(app).is_some())
     }
 
     /// Starts each server once a round, and loads it.
     pub(crate) fn rounds(&self, scenario: Scenario<'_>) -> Result<Vec<Measured>, String> {
         let servers: Vec<_> = self.servers(scenario.app).collect();
         let mut all: Vec<_> =
-            servers.iter().map(|(server, _)| Measured { server, runs: Vec::new() }).collect();
+            servers.iter().map(|one| Measured { name: one.name, runs: Vec::new() }).collect();
         for _ in 0..self.context.rounds {
-            for ((server, program), measured) in servers.iter().zip(&mut all) {
-                if let Some(running) = self.start(server, program, scenario)? {
+            for (contender, measured) in servers.iter().zip(&mut all) {
+                if let Some(running) = self.start(contender, scenario)? {
                     measured.runs.push(self.load(&running, scenario)?);
                 }
             }
@@ -92,15 +84,12 @@ impl<'a> Arena<'a> {
     /// with its last words.
     pub(crate) fn start(
         &self,
-        server: &Server,
-        program: &Path,
+        contender: &Contender,
         scenario: Scenario<'_>,
     ) -> Result<Option<Running>, String> {
         let Scenario { app, workers, threads, .. } = scenario;
-        let example = if app == App::Rails { "rails_app" } else { "rack_hello" };
-        let (application, folder) = (&*self.examples.join(example), &*self.folder);
-        match Running::start(server, program, Start { app, workers, threads, application, folder })
-        {
+        let (application, folder) = (&*self.context.root.join(app.folder()), &*self.folder);
+        match Running::start(contender, Start { app, workers, threads, application, folder }) {
             Ok(running) => {
                 let warm_up = Scenario { options: &["-d", WARM_UP_SECONDS], ..scenario };
                 self.load(&running, warm_up)?;
@@ -114,7 +103,7 @@ impl<'a> Arena<'a> {
     }
 
     pub(crate) fn load(&self, running: &Running, scenario: Scenario<'_>) -> Result<Run, String> {
-        load(&self.context.root, running, scenario.path, scenario.options)
+        load(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
     /// The context's seconds, `times` over, as `thruway load` takes them.
@@ -145,7 +134,7 @@ impl Drop for Arena<'_> {
 impl Measured {
     /// One number of every run.
     pub(crate) fn series(&self, number: impl Fn(&Run) -> f64) -> Series {
-        Series::new(self.server.name, self.runs.iter().map(number).collect())
+        Series::new(self.name, self.runs.iter().map(number).collect())
     }
 
     pub(crate) fn median(&self, number: impl Fn(&Run) -> f64) -> f64 {
@@ -155,6 +144,6 @@ impl Measured {
 
 /// The median of the server with that name, if it took part.
 pub(crate) fn median_of(all: &[Measured], name: &str, number: impl Fn(&Run) -> f64) -> Option<f64> {
-    let measured = all.iter().find(|measured| measured.server.name == name)?;
+    let measured = all.iter().find(|measured| measured.name == name)?;
     Some(measured.median(number)).filter(|median| median.is_finite())
 }

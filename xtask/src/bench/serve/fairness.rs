@@ -1,9 +1,8 @@
 //! Jain's index over ten connections, the worst of many runs: how connections are spread is luck.
 
-use std::path::Path;
-
 use super::arena::{Arena, Scenario};
-use super::server::{App, Server};
+use super::contender::Contender;
+use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least};
 
@@ -51,12 +50,12 @@ fn worst(context: &BenchContext, workers: u32, least: f64) -> Result<String, Str
     let title = format!("Jain's index, worst of {runs} runs, 10 connections, `-w {workers}`");
     let mut table = Table::new(&title, &heads);
     let mut ours = None;
-    for (server, program) in arena.servers(App::Rack) {
-        let worst = |column| worst_of(&arena, (server, program), workers, column, runs);
+    for contender in arena.servers(App::Rack) {
+        let worst = |column| worst_of(&arena, contender, workers, column, runs);
         let cells = COLUMNS.iter().map(worst).collect::<Result<Option<Vec<_>>, _>>()?;
         let Some(cells) = cells else { continue };
-        table.row(server.name, &row(&cells));
-        if server.name == "thruway" {
+        table.row(contender.name, &row(&cells));
+        if contender.name == "thruway" {
             ours = Some(cells);
         }
     }
@@ -80,7 +79,7 @@ fn judge(table: &mut Table, least: f64, ours: Option<&[Worst]>) {
 /// New connections each time, to a server that runs on: who gets which process is drawn again.
 fn worst_of(
     arena: &Arena<'_>,
-    (server, program): (&Server, &Path),
+    contender: &Contender,
     workers: u32,
     column: &Column,
     runs: usize,
@@ -89,7 +88,7 @@ fn worst_of(
     let seconds = arena.seconds(share);
     let options = ["-c", "10", "-d", &seconds];
     let scenario = Scenario { workers, threads, ..Scenario::rack(path, &options) };
-    let Some(running) = arena.start(server, program, scenario)? else { return Ok(None) };
+    let Some(running) = arena.start(contender, scenario)? else { return Ok(None) };
     let mut worst = Worst { index: 1.0, starved: 0.0 };
     for _ in 0..runs {
         let run = arena.load(&running, scenario)?;

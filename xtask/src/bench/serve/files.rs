@@ -37,7 +37,7 @@ pub(crate) fn small(context: &BenchContext) -> Result<String, String> {
     for measured in &all {
         let speed = measured.series(Run::requests_per_second);
         table.row(
-            measured.server.name,
+            measured.name,
             &[
                 format!("{:.0}", speed.median()),
                 format!("{:.0} %", speed.spread() * 100.0),
@@ -62,7 +62,7 @@ fn rows(table: &mut Table, from: &str, all: &[Measured]) {
     for measured in all {
         let speed = measured.series(gigabytes);
         table.row(
-            measured.server.name,
+            measured.name,
             &[
                 from.to_owned(),
                 format!("{:.2}", speed.median()),

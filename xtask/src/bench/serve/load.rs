@@ -26,12 +26,12 @@ pub(crate) struct Loading {
 pub(crate) fn load(
     root: &Path,
     server: &Running,
-    path: &str,
+    paths: &[&str],
     options: &[&str],
 ) -> Result<Run, String> {
     let processes = server.processes();
     let before = cpu_seconds(&processes);
-    let report = begin(root, server, path, options)?.end()?;
+    let report = begin(root, server, paths, options)?.end()?;
     Ok(Run { report, cpu_seconds: cpu_seconds(&processes) - before })
 }
 
@@ -39,11 +39,11 @@ pub(crate) fn load(
 pub(crate) fn begin(
     root: &Path,
     server: &Running,
-    path: &str,
+    paths: &[&str],
     options: &[&str],
 ) -> Result<Loading, String> {
     let mut load = Command::new(root.join("target/release/thruway"));
-    load.args(["load", "--json", &server.url(path)]).args(options);
+    load.args(["load", "--json"]).args(paths.iter().map(|path| server.url(path))).args(options);
     let child = load.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let child = child.map_err(|error| format!("cannot start thruway load: {error}"))?;
     Ok(Loading { child })
@@ -69,6 +69,18 @@ impl Run {
         classes.filter(|class| class["name"] == name).map(|class| number(class, pointer)).sum()
     }
 
+    /// A number of the class that asks that URL alone.
+    pub(crate) fn class_of(&self, path: &str, pointer: &str) -> f64 {
+        let classes = self.report["classes"].as_array().into_iter().flatten();
+        classes.filter(|class| class["url"] == path).map(|class| number(class, pointer)).sum()
+    }
+
+    /// A number of one URL.
+    pub(crate) fn url(&self, path: &str, pointer: &str) -> f64 {
+        let urls = self.report["urls"].as_array().into_iter().flatten();
+        urls.filter(|url| url["url"] == path).map(|url| number(url, pointer)).sum()
+    }
+
     /// Requests that each connection had answered.
     pub(crate) fn shares(&self) -> Vec<u64> {
         let connections = self.report["connections"].as_array().into_iter().flatten();
@@ -79,7 +91,7 @@ impl Run {
         self.total("/requests_per_second")
     }
 
-    /// Microseconds of processor time that an answer cost the server.
+    /// Microseconds of processor time that a response cost the server.
     pub(crate) fn cpu_us(&self) -> f64 {
         self.cpu_seconds * 1e6 / self.total("/requests")
     }

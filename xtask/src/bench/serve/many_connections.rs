@@ -1,4 +1,4 @@
-//! Many connections that do little: idle ones cost memory, slow ones try others' patience.
+//! Many connections that do little: idle ones cost memory, slow ones must not delay others.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,26 +15,26 @@ const IDLE: u64 = 10_000;
 /// How long connecting them all may take, in seconds, before memory is read.
 const SETTLE_SECONDS: u64 = 8;
 
-/// Memory of 10,000 keep-alive connections that have had one answer each.
+/// Memory of 10,000 keep-alive connections that have had one response each.
 pub(crate) fn idle(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let scenario = Scenario::rack("/", &[]);
     let columns = ["server", "MB without", "MB with", "MB more", "answered"];
-    let title = "10,000 idle keep-alive connections after one answer each, `-w 2 -t 2`";
+    let title = "10,000 idle keep-alive connections after one response each, `-w 2 -t 2`";
     let mut table = Table::new(title, &columns);
     let mut ours = None;
-    for (server, program) in arena.servers(App::Rack) {
-        let Some(running) = arena.start(server, program, scenario)? else { continue };
+    for contender in arena.servers(App::Rack) {
+        let Some(running) = arena.start(contender, scenario)? else { continue };
         let without = memory_mb(&running.processes());
         let (mix, seconds) = (format!("idle={IDLE}"), (SETTLE_SECONDS + 2).to_string());
         let options = ["--mix", mix.as_str(), "-d", seconds.as_str()];
-        let loading = begin(&context.root, &running, scenario.path, &options)?;
+        let loading = begin(&context.root, &running, &[scenario.path], &options)?;
         sleep(Duration::from_secs(SETTLE_SECONDS));
         let with = memory_mb(&running.processes());
         let answered = loading.end()?["total"]["requests"].as_u64().unwrap_or(0);
         let cells = [without, with, with - without].map(|megabytes| format!("{megabytes:.0}"));
-        table.row(server.name, &[cells.as_slice(), &[answered.to_string()]].concat());
-        if server.name == "thruway" && answered == IDLE {
+        table.row(contender.name, &[cells.as_slice(), &[answered.to_string()]].concat());
+        if contender.name == "thruway" && answered == IDLE {
             ours = Some(with - without);
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn trickle(context: &BenchContext) -> Result<String, String> {
         let (before, after) = (alone.median(p99_ms), beside.median(p99_ms));
         let answered = beside.median(|run| run.class("polite", "/requests"));
         let cells = [before, after, after - before].map(|time| format!("{time:.2}"));
-        table.row(alone.server.name, &[cells.as_slice(), &[format!("{answered:.0}")]].concat());
+        table.row(alone.name, &[cells.as_slice(), &[format!("{answered:.0}")]].concat());
     }
     let more = median_of(&beside, "thruway", p99_ms)
         .zip(median_of(&alone, "thruway", p99_ms))

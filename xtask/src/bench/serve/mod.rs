@@ -1,11 +1,14 @@
 //! `thruway serve` against other servers, under `thruway load`.
 
 pub(super) mod arena;
+pub(crate) mod contender;
 pub(super) mod fairness;
 pub(super) mod files;
 mod load;
 pub(super) mod many_connections;
+pub(super) mod matrix;
 pub(super) mod original;
 pub(super) mod rack;
 mod running;
 pub(super) mod server;
+pub(crate) mod system_root;

@@ -5,7 +5,7 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::Table;
 
-/// What each table asks for, and how many bytes the answer has at least.
+/// What each table asks for, and how many bytes the response has at least.
 const TABLES: [(&str, App, &str, f64); 3] = [
     ("121-byte response", App::Rack, "/", 121.0),
     ("9 MB response", App::Rack, "/file", 9e6),
@@ -21,16 +21,19 @@ pub(crate) fn per_connection(context: &BenchContext) -> Result<String, String> {
         let mut table = Table::new(&title, &["server", "ten connections", "sum", "Jain"]);
         let options = ["-c", "10", "-d", &seconds];
         let scenario = Scenario { app, ..Scenario::rack(path, &options) };
-        for (server, program) in arena.servers(app) {
-            let Some(running) = arena.start(server, program, scenario)? else { continue };
+        for contender in arena.servers(app) {
+            let Some(running) = arena.start(contender, scenario)? else { continue };
             let run = arena.load(&running, scenario)?;
             if run.bytes_a_request() < bytes_min {
-                table.row(server.name, &["its answers are too short".into(), "".into(), "".into()]);
+                table.row(
+                    contender.name,
+                    &["its responses are too short".into(), "".into(), "".into()],
+                );
                 continue;
             }
             let shares: Vec<_> = run.shares().iter().map(u64::to_string).collect();
             let sum = format!("{:.0}", run.total("/requests"));
-            table.row(server.name, &[shares.join(" "), sum, format!("{:.3}", run.jain())]);
+            table.row(contender.name, &[shares.join(" "), sum, format!("{:.3}", run.jain())]);
         }
         text.push_str(&table.text());
     }

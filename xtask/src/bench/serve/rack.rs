@@ -6,7 +6,7 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::table::{Table, at_least, at_most, ratio};
 
-/// The 121-byte answer, two workers of two threads, ten connections.
+/// The 121-byte response, two workers of two threads, ten connections.
 pub(crate) fn short(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let seconds = arena.seconds(1.0);
@@ -33,7 +33,7 @@ pub(crate) fn pipelined(context: &BenchContext) -> Result<String, String> {
     Ok(requests_table(title, &all).text())
 }
 
-/// An answer that waits for 50 ms: sixteen threads have room for ten connections.
+/// A response that waits for 50 ms: sixteen threads have room for ten connections.
 pub(crate) fn sleeping(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     const IDEAL: f64 = 10.0 / 0.05;
@@ -67,7 +67,7 @@ pub(crate) fn polite(context: &BenchContext) -> Result<String, String> {
     for measured in &all {
         let p99 = measured.series(polite_p99_ms);
         table.row(
-            measured.server.name,
+            measured.name,
             &[
                 format!(
                     "{:.1}",
@@ -114,7 +114,7 @@ fn requests_table(title: &str, all: &[Measured]) -> Table {
     for measured in all {
         let speed = measured.series(Run::requests_per_second);
         table.row(
-            measured.server.name,
+            measured.name,
             &[
                 format!("{:.0}", speed.median()),
                 format!("{:.0} %", speed.spread() * 100.0),

@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::server::{App, Server};
+use super::contender::Contender;
+use super::server::App;
 use crate::bench::process;
 
 /// How long a server may take to answer for the first time.
@@ -40,14 +41,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts `server` and waits until it answers.
-    pub(crate) fn start(server: &Server, program: &Path, start: Start<'_>) -> Result<Self, String> {
-        let running = Self::spawn(server, program, start).map_err(|error| error.to_string());
+    /// Starts `contender` and waits until it answers.
+    pub(crate) fn start(contender: &Contender, start: Start<'_>) -> Result<Self, String> {
+        let running = Self::spawn(contender, start).map_err(|error| error.to_string());
         let ready = running.and_then(|mut running| running.wait_until_ready().map(|()| running));
-        ready.map_err(|error| format!("{}: {error}", server.name))
+        ready.map_err(|error| format!("{}: {error}", contender.name))
     }
 
-    fn spawn(server: &Server, program: &Path, start: Start<'_>) -> io::Result<Self> {
+    fn spawn(contender: &Contender, start: Start<'_>) -> io::Result<Self> {
         let port = free_port()?;
         let run = std::env::temp_dir().join(format!("thruway-bench-{port}"));
         let fill = |text: &str| {
@@ -59,14 +60,14 @@ impl Running {
                 .replace("{run}", &run.display().to_string())
         };
         fs::create_dir_all(&run)?;
-        fs::write(run.join("config"), fill(server.config))?;
+        fs::write(run.join("config"), fill(contender.server.config))?;
         let output = File::create(run.join("output"))?;
-        let arguments = server.arguments(start.app).unwrap_or_default();
+        let arguments = contender.server.arguments(start.app).unwrap_or_default();
         // In our own process group, so that whatever ends this task ends the server too.
-        let child = Command::new(program)
+        let child = contender
+            .command(start.application)
             .args(arguments.split_whitespace().map(fill))
             .envs([("RACK_ENV", "production"), ("RAILS_ENV", "production"), ("LOG_LEVEL", "warn")])
-            .current_dir(start.application)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

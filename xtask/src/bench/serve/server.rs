@@ -1,17 +1,15 @@
 //! The servers that are compared, as data.
 //!
-//! Arguments stand apart by spaces. In them and in the configuration `{port}`, `{workers}`, `{threads}`, `{app}` (the folder of
-//! `config.ru`), `{folder}` (of files) and `{run}` (a folder that is thrown away) are filled in.
-
-use std::path::{Path, PathBuf};
-
-use crate::bench::context::BenchContext;
+//! Arguments stand apart by spaces. In them and in the configuration `{port}`, `{workers}`, `{threads}`, `{app}` (the
+//! folder of `config.ru`), `{folder}` (of files) and `{run}` (a folder that is thrown away) are filled in.
 
 /// A server, and how it is started.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) name: &'static str,
-    program: Program,
+    pub(crate) program: Program,
+    /// Whether its version belongs to its name, because packages have several.
+    pub(crate) tells_version: bool,
     /// How it is started with a Rack application, if it knows them.
     rack: Option<&'static str>,
     /// How it is started with one that answers with X-Sendfile, if it sends the file itself.
@@ -24,7 +22,7 @@ pub(crate) struct Server {
 
 /// Where a server's program is.
 #[derive(Debug)]
-enum Program {
+pub(crate) enum Program {
     /// What this checkout has built, or another build that `--peer thruway=PATH` names.
     Ours,
     /// A package's, found on PATH.
@@ -38,10 +36,12 @@ enum Program {
 pub(crate) enum App {
     /// `examples/rack_hello`.
     Rack,
-    /// The same, whose answers with X-Sendfile are to be files.
+    /// The same, whose X-Sendfile responses are to be files.
     Sendfile,
     /// `examples/rails_app`.
     Rails,
+    /// `benches/serve`.
+    Shapes,
     /// A folder with files of 10 KB and 9 MB.
     Folder,
 }
@@ -50,6 +50,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "thruway",
         program: Program::Ours,
+        tells_version: false,
         rack: Some("serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production"),
         sendfile: Some(
             "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
@@ -61,14 +62,16 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "iodine",
         program: Program::Peer("iodine"),
+        tells_version: false,
         rack: Some("-b 127.0.0.1 -p {port} -w {workers} -t {threads} {app}/config.ru"),
         sendfile: Some(IODINE_WITH_FILES),
         folder: Some(IODINE_WITH_FILES),
         config: "",
     },
     Server {
-        name: "Puma 5.6",
+        name: "Puma",
         program: Program::Installed("puma"),
+        tells_version: true,
         rack: Some(PUMA),
         sendfile: None,
         folder: None,
@@ -77,6 +80,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "Puma 8",
         program: Program::Peer("puma8"),
+        tells_version: false,
         rack: Some(PUMA),
         sendfile: None,
         folder: None,
@@ -85,6 +89,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "Falcon",
         program: Program::Peer("falcon"),
+        tells_version: false,
         rack: Some(
             "serve --bind http://127.0.0.1:{port} --count {workers} --forked --config {app}/config.ru",
         ),
@@ -95,6 +100,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "Itsi",
         program: Program::Peer("itsi"),
+        tells_version: false,
         rack: Some("-b http://127.0.0.1:{port} -w {workers} -t {threads} -r {app}/config.ru serve"),
         sendfile: None,
         folder: None,
@@ -103,6 +109,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "unicorn",
         program: Program::Installed("unicorn"),
+        tells_version: false,
         rack: Some("-E none -c {run}/config {app}/config.ru"),
         sendfile: None,
         folder: None,
@@ -111,6 +118,7 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "nginx",
         program: Program::Installed("nginx"),
+        tells_version: false,
         rack: None,
         sendfile: None,
         folder: Some("-p {run} -c {run}/config -e {run}/error_log"),
@@ -145,40 +153,29 @@ http {
 }
 ";
 
+impl App {
+    /// Where its `config.ru` is, below the workspace.
+    pub(crate) fn folder(self) -> &'static str {
+        match self {
+            Self::Rack | Self::Sendfile | Self::Folder => "examples/rack_hello",
+            Self::Rails => "examples/rails_app",
+            Self::Shapes => "benches/serve",
+        }
+    }
+}
+
 impl Server {
     /// The arguments that start it with `app`; `None` if it does not serve such.
     pub(crate) fn arguments(&self, app: App) -> Option<&'static str> {
         match app {
-            App::Rack | App::Rails => self.rack,
+            App::Rack | App::Rails | App::Shapes => self.rack,
             App::Sendfile => self.sendfile,
             App::Folder => self.folder,
         }
     }
 
-    /// Its program, or why there is none.
-    pub(crate) fn program(&self, context: &BenchContext) -> Result<PathBuf, String> {
-        match self.program {
-            Program::Ours => {
-                let other = context.peers.get("thruway").cloned();
-                Ok(other.unwrap_or_else(|| context.root.join("target/release/thruway")))
-            }
-            Program::Installed(name) => {
-                on_path(name).ok_or_else(|| format!("{}: {name} is not installed", self.name))
-            }
-            Program::Peer(name) => context.peers.get(name).cloned().ok_or_else(|| {
-                format!("{}: not given; --peer {name}=PATH names its program", self.name)
-            }),
-        }
+    /// Whether it is thruway.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.program, Program::Ours)
     }
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    // Administrators' folders are not on everybody's PATH, and nginx lies there.
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join(name)).find(|program| is_file(program))
-}
-
-fn is_file(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
 }

@@ -1,0 +1,168 @@
+//! The servers that this machine has, and those of other systems in folders.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::server::{Program, SERVERS, Server};
+use super::system_root::SystemRoot;
+use crate::bench::context::BenchContext;
+
+/// A server that can be started.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    /// Names it in tables: with its version where packages have several, and with the system that it is of.
+    pub(crate) name: &'static str,
+    pub(crate) server: &'static Server,
+    program: PathBuf,
+    /// The system that it runs in, if not this one.
+    root: Option<SystemRoot>,
+    /// Folders of this machine that it needs there.
+    shown: Vec<PathBuf>,
+}
+
+/// All that can be started, this machine's first; those that are not at hand are left out, with a line each.
+pub(crate) fn contenders(context: &BenchContext) -> Vec<Contender> {
+    let here = (!context.roots_only).then_some(None);
+    let systems = here.into_iter().chain(context.roots.iter().map(Some));
+    let all = systems.flat_map(|root| SERVERS.iter().map(move |server| (server, root)));
+    let wanted = all.filter(|(server, _)| is_wanted(server, &context.servers));
+    wanted.filter_map(|(server, root)| Contender::new(context, server, root)).collect()
+}
+
+/// Without a choice all are wanted. Ours is measured in any case.
+fn is_wanted(server: &Server, chosen: &[String]) -> bool {
+    let is_chosen = |name: &String| server.name.to_lowercase().starts_with(&name.to_lowercase());
+    chosen.is_empty() || server.is_ours() || chosen.iter().any(is_chosen)
+}
+
+impl Contender {
+    fn new(
+        context: &BenchContext,
+        server: &'static Server,
+        root: Option<&SystemRoot>,
+    ) -> Option<Self> {
+        let program = match root {
+            None => here(context, server),
+            Some(root) => inside(context, server, root)?,
+        };
+        let program = program.map_err(|reason| println!("left out: {reason}")).ok()?;
+        let mut shown = vec![context.root.clone(), std::env::temp_dir()];
+        // A thruway that is built elsewhere has its gem there: in the checkout around `target/release/thruway`.
+        shown.extend(program.ancestors().nth(3).filter(|_| server.is_ours()).map(Path::to_owned));
+        let mut contender = Self { name: server.name, server, program, root: root.cloned(), shown };
+        contender.name = contender.full_name().leak();
+        Some(contender)
+    }
+
+    /// Whether it is thruway.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.server.is_ours()
+    }
+
+    /// The name of the system that it is of; none is this one.
+    pub(crate) fn system(&self) -> Option<&str> {
+        self.root.as_ref().map(|root| root.name.as_str())
+    }
+
+    /// A command that starts it in that folder.
+    pub(crate) fn command(&self, folder: &Path) -> Command {
+        match &self.root {
+            Some(root) => {
+                let gem = self.program.with_file_name("gem").join("thruway");
+                let gem = self.is_ours().then_some(gem.as_path());
+                root.command(&self.program, folder, &self.shown, gem)
+            }
+            None => {
+                let mut command = Command::new(&self.program);
+                command.current_dir(folder);
+                command
+            }
+        }
+    }
+
+    fn full_name(&self) -> String {
+        let version = self.server.tells_version.then(|| self.version()).flatten();
+        let name = [Some(self.server.name.to_owned()), version].into_iter().flatten();
+        let system = self.system().map(|system| format!("on {system}"));
+        name.chain(system).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Its version's first two numbers.
+    fn version(&self) -> Option<String> {
+        let output = self.command(Path::new("/")).arg("--version").output().ok()?;
+        first_version(&String::from_utf8_lossy(&output.stdout))
+    }
+}
+
+/// `8.0` of `puma version 8.0.2 ("…")`.
+fn first_version(text: &str) -> Option<String> {
+    let is_number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit());
+    let mut parts = text.split_whitespace().find(is_number)?.split('.');
+    Some([parts.next()?, parts.next()?].join("."))
+}
+
+/// The program on this machine, or why there is none.
+fn here(context: &BenchContext, server: &Server) -> Result<PathBuf, String> {
+    match server.program {
+        Program::Ours => Ok(ours(context)),
+        Program::Installed(name) => {
+            on_path(name).ok_or_else(|| format!("{}: {name} is not installed", server.name))
+        }
+        Program::Peer(name) => context.peers.get(name).cloned().ok_or_else(|| {
+            format!("{}: not given; --peer {name}=PATH names its program", server.name)
+        }),
+    }
+}
+
+/// The program in another system. What only `--peer` gives is looked for nowhere else.
+fn inside(
+    context: &BenchContext,
+    server: &Server,
+    root: &SystemRoot,
+) -> Option<Result<PathBuf, String>> {
+    match server.program {
+        Program::Ours => Some(Ok(ours(context))),
+        Program::Installed(name) => Some(root.installed(name).ok_or_else(|| {
+            format!("{}: {name} is not installed in {}", server.name, root.folder.display())
+        })),
+        Program::Peer(_) => None,
+    }
+}
+
+fn ours(context: &BenchContext) -> PathBuf {
+    let other = context.peers.get("thruway").cloned();
+    other.unwrap_or_else(|| context.root.join("target/release/thruway"))
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    // Not every PATH has the administrators' folders, and nginx lies there.
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join(name)).find(|program| is_file(program))
+}
+
+fn is_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_the_first_two_numbers() {
+        assert_eq!(first_version("puma version 8.0.2 (\"X\")\n").as_deref(), Some("8.0"));
+        assert_eq!(first_version("no number"), None);
+    }
+
+    #[test]
+    fn a_choice_of_servers_always_has_ours() {
+        let names = |chosen: &[&str]| -> Vec<&str> {
+            let chosen: Vec<_> = chosen.iter().map(|name| (*name).to_owned()).collect();
+            let wanted = SERVERS.iter().filter(|server| is_wanted(server, &chosen));
+            wanted.map(|server| server.name).collect()
+        };
+        assert_eq!(names(&["puma", "Unicorn"]), ["thruway", "Puma", "Puma 8", "unicorn"]);
+        assert_eq!(names(&[]).len(), SERVERS.len());
+    }
+}

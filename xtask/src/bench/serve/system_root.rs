@@ -1,0 +1,80 @@
+//! Another system in a folder, as debootstrap makes it: its Ruby, and the servers that are installed there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Starts a program with the folder as its root: `sh -c SCRIPT sh ROOT WORKING_FOLDER GEM SHOWN… -- PROGRAM
+/// ARGUMENT…`. Folders of this machine are shown in it at their own paths, in a mount namespace that ends with the
+/// program. GEM is a folder of thruway's extensions, in which the one for the system's Ruby covers this machine's.
+const SCRIPT: &str = r#"
+root=$1 folder=$2 gem=$3
+shift 3
+while [ "$1" != -- ]; do
+    mkdir -p "$root$1"
+    mount --rbind "$1" "$root$1"
+    shift
+done
+shift
+if [ -n "$gem" ]; then
+    version=$(chroot "$root" ruby -e 'print RUBY_VERSION[/[0-9]+[.][0-9]+/]')
+    if [ ! -e "$gem/$version/thruway.so" ]; then
+        echo "there is no extension for Ruby $version in $gem/$version" >&2
+        exit 1
+    fi
+    mount --bind "$gem/$version/thruway.so" "$root$gem/thruway.so"
+fi
+exec chroot "$root" env --chdir="$folder" "$@"
+"#;
+
+/// What programs need of the kernel.
+const KERNEL: [&str; 2] = ["/proc", "/dev"];
+
+/// One such system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SystemRoot {
+    /// Names it in tables.
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+}
+
+impl SystemRoot {
+    /// The path inside of an installed program, if it is there.
+    pub(crate) fn installed(&self, program: &str) -> Option<PathBuf> {
+        let inside = Path::new("/usr/bin").join(program);
+        let outside = self.folder.join("usr/bin").join(program);
+        // A link may lead to where it only leads inside.
+        outside.symlink_metadata().is_ok().then_some(inside)
+    }
+
+    /// A command that runs inside, in `working_folder`, and sees the folders `shown`. With `gem`, the folder of
+    /// thruway's extensions, the one for the system's Ruby is loaded.
+    pub(crate) fn command(
+        &self,
+        program: &Path,
+        working_folder: &Path,
+        shown: &[PathBuf],
+        gem: Option<&Path>,
+    ) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-e", "-c", SCRIPT, "sh"]);
+        command.arg(&self.folder).arg(working_folder).arg(gem.unwrap_or(Path::new("")));
+        command.args(KERNEL).args(shown);
+        command.arg("--").arg(program);
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_below_the_root_and_named_as_inside() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = SystemRoot { name: "other".into(), folder: folder.path().to_owned() };
+        assert_eq!(root.installed("puma"), None);
+        std::fs::create_dir_all(folder.path().join("usr/bin")).unwrap();
+        std::fs::write(folder.path().join("usr/bin/puma"), "").unwrap();
+        assert_eq!(root.installed("puma"), Some(PathBuf::from("/usr/bin/puma")));
+    }
+}
