@@ -32,4 +32,4 @@ pub use folders::now_ns;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use place::Surroundings;
-pub use thruway_pack::check_place;
+pub use thruway_pack::{check_place, remove_partial};

@@ -22,6 +22,6 @@ pub mod stamp;
 
 pub use build::{Builder, Item};
 pub use error::Error;
-pub use file::{PackFile, Written, check_place, replace};
+pub use file::{PackFile, Written, check_place, remove_partial, replace};
 pub use pack::{Entry, Pack};
 pub use stamp::Stamp;
