@@ -206,7 +206,11 @@ fn makes_objects(options: VALUE) -> bool {
         value.unwrap_or(NIL)
     };
     let is_plain = |class| class == NIL || [c"Hash", c"Array"].map(vm::class).contains(&class);
-    vm::is_true(option(c"create_additions")) || !CLASSES.map(option).into_iter().all(is_plain)
+    // Without the option it is off; JSON takes nil for "on, and to be warned of", from 2.8 on.
+    let is_asked = options != NIL
+        && vm::ask(options, c"key?", &[vm::symbol(c"create_additions")])
+        && option(c"create_additions") != vm::FALSE;
+    is_asked || !CLASSES.map(option).into_iter().all(is_plain)
 }
 
 /// How a file is read, as one String.
