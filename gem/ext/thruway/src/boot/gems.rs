@@ -5,15 +5,15 @@
 //! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
 //! the one that was compiled; so nothing has to be asked of the disk.
 
-use std::ffi::c_int;
-use std::sync::{Mutex, OnceLock};
+use std::ffi::{CStr, c_int};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rb_sys::VALUE;
 use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
 use super::originals::{self, Side};
-use super::vm::{self, Kept};
+use super::vm::{self, Kept, NIL};
 use super::{code, interpose, iseq, method, values};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
@@ -30,46 +30,77 @@ struct Gems {
 
 static GEMS: OnceLock<Gems> = OnceLock::new();
 
+const HAVE_FILE: &CStr = c"have_file?";
+/// RubyGems' own method, which may be loaded a second time.
+static OWN_HAVE_FILE: Mutex<Option<Kept>> = Mutex::new(None);
+
 /// `Gem::Specification` is there. Its `load` calls `eval` on itself.
 pub(super) fn install() {
     let wanted = super::boot().is_some_and(|boot| boot.options.has(Part::Gems));
     if let (true, Some(class)) = (wanted, vm::constant_at(&[c"Gem", c"Specification"])) {
         method::define_private_singleton_method(class, c"eval", eval);
-        if let Some(gems) = Gems::new() {
-            GEMS.get_or_init(|| gems);
-            method::prepend_private(&[c"Gem", c"BasicSpecification"], c"have_file?", have_file);
-        }
+        stand_for_have_file();
     }
+}
+
+/// Puts ours in the place of RubyGems' own method: a program that defines its own has that then.
+fn stand_for_have_file() {
+    let Some(class) = vm::constant_at(&[c"Gem", c"BasicSpecification"]) else { return };
+    let Some(own) = vm::send(class, c"instance_method", &[vm::symbol(HAVE_FILE)]) else { return };
+    if vm::send(own, c"owner", &[]) != Some(class) || !is_of_rubygems(own) {
+        return;
+    }
+    let Some(gems) = Gems::new() else { return };
+    GEMS.get_or_init(|| gems);
+    *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(vm::kept(own));
+    method::quietly(|| method::define_private_method_2(class, HAVE_FILE, have_file));
+}
+
+/// Whether the method is written in the file of RubyGems that has it. Ours is not.
+fn is_of_rubygems(method: VALUE) -> bool {
+    let location = vm::send(method, c"source_location", &[]).filter(|location| *location != NIL);
+    let file = location.and_then(|location| values::element(location, 0));
+    // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
+    let file = file.and_then(|file| unsafe { vm::plain_bytes(file) });
+    file.is_some_and(|file| file.ends_with(b"/rubygems/basic_specification.rb"))
 }
 
 /// `have_file?(name, suffixes)`: RubyGems asks it of every gem when a feature is not in the load path.
-unsafe extern "C" fn have_file(count: c_int, arguments: *const VALUE, gem: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    let arguments = unsafe { vm::arguments(count, arguments) };
-    if may_have_file(gem, arguments).unwrap_or(true) {
-        vm::call_super(arguments)
-    } else {
-        vm::boolean(false)
+unsafe extern "C" fn have_file(gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE {
+    if !may_have_file(gem, name, suffixes).unwrap_or(true) {
+        return vm::boolean(false);
     }
+    let own = *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = own.map_or(NIL, Kept::value);
+    vm::call(own, vm::id(c"bind_call"), &[gem, name, suffixes])
 }
 
 /// Whether the gem may hold such a file; `None` if it is not known.
-fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
-    let (boot, [name, suffixes]) = (super::serving()?, arguments) else { return None };
+fn may_have_file(gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<bool> {
+    let boot = super::serving()?;
     let number = GEMS.get()?.number(gem)?;
     // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let name = unsafe { vm::plain_bytes(*name) }?;
+    let name = unsafe { vm::plain_bytes(name) }?;
+    // An absolute name, too, is looked for below the gem.
+    let name = name.strip_prefix(b"/").unwrap_or(name);
     let is_usual = |suffix: &VALUE| {
         // SAFETY: as above: the Array holds the String.
         let suffix = unsafe { vm::plain_bytes(*suffix) };
         suffix.is_some_and(|suffix| matches!(suffix, b"" | b".rb" | b".so"))
     };
     // SAFETY: RubyGems passes an Array of its own, which is not changed meanwhile.
-    if !unsafe { vm::elements(*suffixes) }.iter().all(is_usual) {
+    let are_usual = unsafe { vm::elements(suffixes) }.iter().all(is_usual);
+    if name.is_empty() || !are_usual || !asks_the_disk() {
         return None;
     }
     let known = GEMS.get()?.folders.try_lock().ok()?;
     Some(known.get(number)?.iter().any(|folder| boot.may_hold(folder, name)))
+}
+
+/// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.
+fn asks_the_disk() -> bool {
+    let file = vm::class(c"File");
+    [c"file?", c"join"].iter().all(|name| originals::is_basic(file, Side::Own, vm::id(name)))
 }
 
 impl Gems {

@@ -5,11 +5,12 @@ use std::mem::transmute;
 
 use rb_sys::VALUE;
 
-use super::vm::{NIL, ask, constant_at, kernel, send, symbol};
+use super::vm::{NIL, ask, kernel, send, symbol};
 
-/// A method of no argument and of one, as Ruby calls it.
+/// A method of no argument, of one and of two, as Ruby calls it.
 pub(super) type Method0 = unsafe extern "C" fn(VALUE) -> VALUE;
 pub(super) type Method1 = unsafe extern "C" fn(VALUE, VALUE) -> VALUE;
+pub(super) type Method2 = unsafe extern "C" fn(VALUE, VALUE, VALUE) -> VALUE;
 /// A method of any number of arguments.
 pub(super) type Variadic = unsafe extern "C" fn(c_int, *const VALUE, VALUE) -> VALUE;
 
@@ -46,6 +47,14 @@ pub(super) fn define_private_singleton_method(receiver: VALUE, name: &CStr, meth
 fn define_private_method_1(module: VALUE, name: &CStr, method: Method1) {
     // SAFETY: the name ends in NUL, and the function lives as long as the process.
     unsafe { rb_sys::rb_define_private_method(module, name.as_ptr(), Some(any(method)), 1) };
+}
+
+/// Defines a private method of two arguments.
+pub(super) fn define_private_method_2(module: VALUE, name: &CStr, method: Method2) {
+    // SAFETY: Ruby calls the function with as many values as the arity says: self and two arguments.
+    let any = unsafe { transmute::<Method2, unsafe extern "C" fn() -> VALUE>(method) };
+    // SAFETY: the name ends in NUL, and the function lives as long as the process.
+    unsafe { rb_sys::rb_define_private_method(module, name.as_ptr(), Some(any), 2) };
 }
 
 fn any(method: Method1) -> unsafe extern "C" fn() -> VALUE {
@@ -96,20 +105,7 @@ pub(super) fn replace_require(method: Method1) {
 }
 
 /// Whether the method is written in C.
-fn is_native(receiver: VALUE, finder: &CStr, name: &CStr) -> bool {
+pub(super) fn is_native(receiver: VALUE, finder: &CStr, name: &CStr) -> bool {
     let method = send(receiver, finder, &[symbol(name)]);
     method.and_then(|method| send(method, c"source_location", &[])) == Some(NIL)
-}
-
-/// Puts a private method in front of the one of the class at that path of constants.
-pub(super) fn prepend_private(path: &[&CStr], name: &CStr, method: Variadic) {
-    let Some(class) = constant_at(path) else { return };
-    // SAFETY: the lock is held.
-    let module = unsafe { rb_sys::rb_module_new() };
-    // SAFETY: Ruby calls with a count, that many values, and self, as the arity -1 says.
-    let any = unsafe { transmute::<Variadic, unsafe extern "C" fn() -> VALUE>(method) };
-    // SAFETY: the name ends in NUL, and the function lives as long as the process.
-    unsafe { rb_sys::rb_define_private_method(module, name.as_ptr(), Some(any), -1) };
-    // SAFETY: both are classes or modules.
-    unsafe { rb_sys::rb_prepend_module(class, module) };
 }

@@ -8,6 +8,7 @@ mod code;
 mod collector;
 mod dependencies;
 mod documents;
+mod feature_path;
 mod features;
 mod gems;
 mod import;
@@ -126,6 +127,7 @@ fn install() {
         collector::wait_for(megabytes);
     }
     require::install();
+    feature_path::install();
     if boot.options.has(Part::Code) {
         code::install();
     }

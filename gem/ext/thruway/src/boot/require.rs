@@ -6,7 +6,7 @@ use thruway_boot::{Boot, Look, Part, Resolution};
 use super::documents;
 use super::gems;
 use super::load_path;
-use super::method;
+use super::method::{self, Method0};
 use super::ractor;
 use super::search::{self, PathMark, Search};
 use super::take_over;
@@ -45,12 +45,17 @@ fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
         // SAFETY: this is what the method that we stand for does with them.
         return unsafe { rb_sys::rb_f_require(receiver, name) };
     }
-    let arguments = [receiver, name];
+    searching(find_and_require, [receiver, name])
+}
+
+/// Calls `body` with the address of its two arguments while Ruby's look-ups on this thread are answered.
+/// What it raises goes on.
+pub(super) fn searching(body: Method0, arguments: [VALUE; 2]) -> VALUE {
     if answers().is_some() {
         search::begin();
     }
-    // SAFETY: `find_and_require` gets back the arguments' address; they outlive the call.
-    unsafe { vm::ensure(find_and_require, &raw const arguments as VALUE, end) }
+    // SAFETY: `body` gets back the arguments' address; they outlive the call.
+    unsafe { vm::ensure(body, &raw const arguments as VALUE, end) }
 }
 
 /// The boot, if it answers look-ups.
@@ -59,7 +64,7 @@ fn answers() -> Option<&'static Boot> {
 }
 
 unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
-    // SAFETY: `search_for` passes the address of its own local.
+    // SAFETY: `searching` passes the address of its own argument.
     let [receiver, name] = unsafe { *(arguments as *const [VALUE; 2]) };
     // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
     if unsafe { vm::plain_bytes(name) }.is_some_and(take_over::is_awaited) {
@@ -107,12 +112,7 @@ unsafe extern "C" fn end(_: VALUE) -> VALUE {
 
 /// The path of the feature's file, if it is known; else the name as it came.
 fn path_of(name: VALUE) -> VALUE {
-    // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
-    let Some(bytes) = (unsafe { vm::plain_bytes(name) }) else { return name };
-    if matches!(bytes.first(), None | Some(b'/' | b'.' | b'~')) || bytes.contains(&0) {
-        return name;
-    }
-    let Some(boot) = answers() else { return name };
+    let Some((boot, bytes)) = searched(name) else { return name };
     // What is loaded already, or being loaded, is Ruby's to find: by this name it may be another file
     // than the first one in the load path.
     if vm::is_provided(name) {
@@ -120,11 +120,27 @@ fn path_of(name: VALUE) -> VALUE {
         settle(unsafe { load_path::current(boot, |load_path| boot.knows(load_path, bytes)) });
         return name;
     }
+    path_in_load_path(name)
+}
+
+/// The path of the first file in the load path that has the feature, if it is known; else the name as it
+/// came.
+pub(super) fn path_in_load_path(name: VALUE) -> VALUE {
+    let Some((boot, bytes)) = searched(name) else { return name };
     let mut path = [0; PATH_BYTES_MAX];
     match found(boot, bytes, &mut path) {
         Some(length) => vm::string_like(name, &path[..length]),
         None => name,
     }
+}
+
+/// The boot and the name, if Ruby looks for it in the load path and the boot answers look-ups. The bytes
+/// count while the name stays on the caller's stack, and no Ruby code runs.
+fn searched<'a>(name: VALUE) -> Option<(&'static Boot, &'a [u8])> {
+    // SAFETY: as this function says.
+    let bytes = unsafe { vm::plain_bytes(name) }?;
+    let is_elsewhere = matches!(bytes.first(), None | Some(b'/' | b'.' | b'~'));
+    if is_elsewhere || bytes.contains(&0) { None } else { Some((answers()?, bytes)) }
 }
 
 /// What was seen of the load path counts for this search.
