@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
+use thruway_boot::{Boot, FoundFile, Lookup, Reason, Warnings};
 use thruway_pack::Stamp;
 
 use super::search::{self, PathMark};
@@ -57,18 +57,18 @@ unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
     // SAFETY: Ruby passes a frozen String that stays on its stack.
     let Some(bytes) = (unsafe { vm::plain_bytes(path) }) else { return NIL };
     let mark = PathMark::of(bytes);
-    let sighting = match seen {
-        Some((seen, sighting)) if seen == mark => sighting,
-        _ => match boot.look(bytes) {
-            Look::File(sighting) => sighting,
-            Look::Missing | Look::Ask => return left(boot, bytes, Reason::NotRegular),
+    let file = match seen {
+        Some((seen, file)) if seen == mark => file,
+        _ => match boot.files.look_up(bytes) {
+            Lookup::File(file) => file,
+            Lookup::Missing | Lookup::Ask => return left(boot, bytes, Reason::NotRegular),
         },
     };
     let warnings = warnings();
-    match code(boot, bytes, &sighting, warnings) {
+    match code(boot, bytes, &file, warnings) {
         Ok(code) => code,
         Err(reason) => {
-            watch(boot, mark, &sighting, warnings, reason);
+            watch(boot, mark, &file, warnings, reason);
             left(boot, bytes, reason)
         }
     }
@@ -79,16 +79,11 @@ fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
     NIL
 }
 
-fn code(
-    boot: &Boot,
-    path: &[u8],
-    sighting: &Sighting,
-    warnings: Warnings,
-) -> Result<VALUE, Reason> {
+fn code(boot: &Boot, path: &[u8], file: &FoundFile, warnings: Warnings) -> Result<VALUE, Reason> {
     if let Some(reason) = compiled_otherwise() {
         return Err(reason);
     }
-    let bytes = boot.code(path, sighting, warnings)?;
+    let bytes = boot.code(path, file, warnings)?;
     let code = iseq::load_code(bytes).ok_or(Reason::Refused)?;
     boot.loaded(bytes);
     boot.counts.from_pack.add(1);
@@ -112,10 +107,10 @@ pub(super) fn is_compiled_otherwise() -> bool {
 }
 
 /// Remembers what is about to be compiled, if it can be learned.
-fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
+fn watch(boot: &Boot, path: PathMark, file: &FoundFile, warnings: Warnings, reason: Reason) {
     let depends_on_the_run =
         matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
-    let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
+    let (Some(stamp), true) = (file.stamp, boot.is_learning()) else { return };
     let stamp = (stamp, thruway_boot::now_ns());
     if depends_on_the_run || !iseq::warns_on_stderr() || !iseq::is_sole_supplier() {
         return;

@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Known, Part};
+use thruway_boot::{Boot, CachedDocument, Part};
 
 use super::dependencies::{JSON, YAML};
-use super::library::Place;
+use super::library::LibrarySlot;
 use super::objects::{decode, encode};
 use super::vm::{self, NIL};
 use super::{interpose, method, values};
@@ -23,8 +23,8 @@ const JSON_BYTES_MIN: usize = 1024;
 /// Longest path of a JSON file that is remembered, with the NUL that ends it.
 const PATH_BYTES: usize = 512;
 
-static PSYCH: Place = Place::new();
-static JSON_LIBRARY: Place = Place::new();
+static PSYCH: LibrarySlot = LibrarySlot::new();
+static JSON_LIBRARY: LibrarySlot = LibrarySlot::new();
 
 thread_local! {
     /// The JSON file that this thread opened last.
@@ -52,7 +52,7 @@ pub(super) fn install_json() {
 }
 
 /// Whether everything between a call and its result is the library's own.
-fn is_original(boot: &Boot, part: Part, library: &Place) -> bool {
+fn is_original(boot: &Boot, part: Part, library: &LibrarySlot) -> bool {
     match library.first_change() {
         None => true,
         Some(change) => {
@@ -88,9 +88,13 @@ fn load(method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
     // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
     let (name, how) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(variant) });
     match boot.yaml(name, how) {
-        Known::Data(data) => decode(data).unwrap_or_else(|| PSYCH.call(method, psych, arguments)),
-        Known::Unsuited | Known::Unknown => PSYCH.call(method, psych, arguments),
-        Known::News(stamp) => {
+        CachedDocument::Hit(data) => {
+            decode(data).unwrap_or_else(|| PSYCH.call(method, psych, arguments))
+        }
+        CachedDocument::Uncacheable | CachedDocument::Unavailable => {
+            PSYCH.call(method, psych, arguments)
+        }
+        CachedDocument::Miss(stamp) => {
             let object = PSYCH.call(method, psych, arguments);
             // A pseudo file (`/proc`) is of another size than it says, and changes within its stamp.
             let text = thruway_boot::read(name).filter(|text| text.len() as u64 == stamp.size);

@@ -94,7 +94,7 @@ fn may_have_file(gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<bool> {
         return None;
     }
     let known = GEMS.get()?.folders.try_lock().ok()?;
-    Some(known.get(number)?.iter().any(|folder| boot.may_hold(folder, name)))
+    Some(known.get(number)?.iter().any(|folder| boot.files.may_hold(folder, name)))
 }
 
 /// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.

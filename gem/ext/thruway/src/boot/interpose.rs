@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{FILE, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, uid_t};
-use thruway_boot::{Look, Part, path};
+use thruway_boot::{Lookup, Part, path};
 use thruway_sys::imports::Object;
 
 use super::import::{Import, imports, replace};
@@ -139,23 +139,25 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
 fn open_candidate(path: &[u8]) -> Option<c_int> {
     let boot = super::boot().filter(|boot| boot.options.has(Part::Lookups))?;
     if search::phase() != Phase::Opening {
-        let is_missing = is_encoding(path) && matches!(boot.look(path), Look::Missing);
+        let is_missing = is_encoding(path) && matches!(boot.files.look_up(path), Lookup::Missing);
         return is_missing.then(not_found);
     }
     let mark = PathMark::of(path);
     let look = match search::seen() {
-        Some((seen, sighting)) if seen == mark => Look::File(sighting),
-        _ => boot.look(path),
+        Some((seen, file)) if seen == mark => Lookup::File(file),
+        _ => boot.files.look_up(path),
     };
     match look {
-        Look::File(sighting) => {
-            search::see(mark, sighting);
+        Lookup::File(file) => {
+            search::see(mark, file);
             search::advance(Phase::Opened);
             answered(Some(FAKE_DESCRIPTOR))
         }
         // What was not there when its folder was looked at may be there now.
-        Look::Missing if search::current().is_settled || boot.is_frozen() => Some(not_found()),
-        Look::Missing | Look::Ask => None,
+        Lookup::Missing if search::current().is_settled || boot.files.is_frozen() => {
+            Some(not_found())
+        }
+        Lookup::Missing | Lookup::Ask => None,
     }
 }
 
@@ -229,8 +231,8 @@ fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
     let mark = PathMark::of(path);
     let boot = super::boot()?;
     let real_path = match (search::phase(), search::seen()) {
-        (Phase::Opening, _) => boot.real_path(path)?,
-        (Phase::Found, Some((seen, _))) if seen == mark => boot.real_path_below(path)?,
+        (Phase::Opening, _) => boot.files.real_path(path)?,
+        (Phase::Found, Some((seen, _))) if seen == mark => boot.files.real_path_below(path)?,
         _ => return None,
     };
     search.real_path = Some(PathMark::of(&real_path));
@@ -340,7 +342,7 @@ unsafe extern "C" fn fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_i
 fn changed(path: &[u8]) {
     if let Some(boot) = super::boot() {
         let errno = errno();
-        boot.changed(path);
+        boot.files.changed(path);
         search::forget();
         set_errno(errno);
     }
@@ -350,7 +352,7 @@ fn changed(path: &[u8]) {
 fn edited(path: &[u8]) {
     if let Some(boot) = super::boot() {
         let errno = errno();
-        boot.edited(path);
+        boot.files.edited(path);
         search::forget();
         set_errno(errno);
     }
@@ -359,7 +361,7 @@ fn edited(path: &[u8]) {
 /// Other users may read a file now, or fewer; which one, nobody says.
 fn rights_changed_somewhere() {
     if let Some(boot) = super::boot().filter(|boot| boot.options.is_frozen()) {
-        boot.distrust();
+        boot.files.invalidate_pack();
     }
 }
 

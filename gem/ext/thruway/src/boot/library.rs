@@ -22,11 +22,11 @@ struct Library {
 }
 
 /// A place for a library, which may be loaded a second time: a gem of it after the one that is Ruby's.
-pub(super) struct Place {
+pub(super) struct LibrarySlot {
     library: Mutex<Option<&'static Library>>,
 }
 
-impl Place {
+impl LibrarySlot {
     pub(super) const fn new() -> Self {
         Self { library: Mutex::new(None) }
     }

@@ -71,7 +71,7 @@ impl Built {
         let now = unsafe { vm::elements(self.array) };
         // SAFETY: as above; the Strings are frozen.
         let entries = now.iter().map(|entry| unsafe { vm::plain_bytes(*entry) });
-        self.load_path = boot.load_path(entries);
+        self.load_path = boot.files.load_path(entries);
         vm::replace_elements(self.copy, self.array);
     }
 }

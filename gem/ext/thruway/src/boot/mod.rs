@@ -35,7 +35,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Options, Part, Surroundings};
+use thruway_boot::{Boot, Environment, Options, Part};
 use thruway_sys::imports::Object;
 
 use crate::ruby;
@@ -90,11 +90,11 @@ fn start_in(module: VALUE, folder: &[u8]) -> bool {
     iseq::mark_as_started(module);
     ractor::mark_main();
     let identity = identity();
-    let surroundings = Surroundings::from_environment(variable);
+    let environment = Environment::from_environment(variable);
     let folder = Path::new(OsStr::from_bytes(folder));
-    let place = options.pack.clone();
-    let place = place.or_else(|| surroundings.pack(&surroundings.application(folder), &identity));
-    let (boot, note) = Boot::start(options, &identity, place);
+    let named = options.pack.clone();
+    let own = || environment.cache_path(&environment.application(folder), &identity);
+    let (boot, note) = Boot::start(options, &identity, named.or_else(own));
     if let Some(note) = note {
         say(&note);
     }
@@ -200,8 +200,8 @@ unsafe extern "C" fn is_running(_module: VALUE) -> VALUE {
 
 /// `Thruway::Boot.pack`: the path of the pack, whether there is one yet or not.
 unsafe extern "C" fn pack(_module: VALUE) -> VALUE {
-    match boot().and_then(Boot::place) {
-        Some(place) => ruby::utf8_string(place.as_os_str().as_bytes()),
+    match boot().and_then(Boot::pack_path) {
+        Some(path) => ruby::utf8_string(path.as_os_str().as_bytes()),
         None => vm::NIL,
     }
 }

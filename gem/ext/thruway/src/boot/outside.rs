@@ -217,20 +217,20 @@ fn ask(descriptor: c_int) -> bool {
 /// Nothing that another process has changed until now may be overlooked.
 fn heard() {
     if let Some(boot) = super::boot() {
-        boot.heard();
+        boot.files.invalidate();
     }
 }
 
 fn distrust() {
     if let Some(boot) = super::boot() {
-        boot.distrust();
+        boot.files.invalidate_pack();
     }
 }
 
 fn rights_changed(_: c_int) {
     let errno = super::interpose::errno();
     if let Some(boot) = super::boot() {
-        boot.rights_changed();
+        boot.files.rights_changed();
     }
     super::interpose::set_errno(errno);
 }

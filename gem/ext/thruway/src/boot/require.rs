@@ -1,7 +1,7 @@
 //! `Kernel#require` and `require_relative`: the name becomes a path, and Ruby does the rest.
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Look, Part, Resolution};
+use thruway_boot::{Boot, Lookup, Part, Resolution};
 
 use super::documents;
 use super::gems;
@@ -79,17 +79,17 @@ unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
     is_new
 }
 
-/// A feature that is met with more than its code.
-struct Met {
+/// What is done when a feature has been loaded.
+struct OnLoadHook {
     /// How its path ends.
     end: &'static [u8],
     install: fn(),
 }
 
-const MET: [Met; 3] = [
-    Met { end: b"/rubygems/specification.rb", install: gems::install },
-    Met { end: b"/psych.rb", install: documents::install_yaml },
-    Met { end: b"/json/ext.rb", install: documents::install_json },
+const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
+    OnLoadHook { end: b"/rubygems/specification.rb", install: gems::install },
+    OnLoadHook { end: b"/psych.rb", install: documents::install_yaml },
+    OnLoadHook { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
 /// A feature has been loaded: the last one that Ruby knows.
@@ -98,9 +98,9 @@ fn loaded() {
     let features = unsafe { vm::elements(vm::global(c"$LOADED_FEATURES")) };
     // SAFETY: as above, for the String.
     let feature = features.last().and_then(|last| unsafe { vm::plain_bytes(*last) });
-    for met in MET {
-        if feature.is_some_and(|path| path.ends_with(met.end)) {
-            (met.install)();
+    for hook in ON_LOAD_HOOKS {
+        if feature.is_some_and(|path| path.ends_with(hook.end)) {
+            (hook.install)();
         }
     }
 }
@@ -117,7 +117,7 @@ fn path_of(name: VALUE) -> VALUE {
     // than the first one in the load path.
     if vm::is_provided(name) {
         // SAFETY: `require` is called with the interpreter lock held; this does not call Ruby.
-        settle(unsafe { load_path::current(boot, |load_path| boot.knows(load_path, bytes)) });
+        settle(unsafe { load_path::current(boot, |load_path| boot.files.knows(load_path, bytes)) });
         return name;
     }
     path_in_load_path(name)
@@ -151,19 +151,20 @@ fn settle(is_settled: bool) {
 /// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
 fn found(boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
     // SAFETY: `require` is called with the interpreter lock held; `resolve` does not call Ruby.
-    let resolution = unsafe { load_path::current(boot, |load_path| boot.resolve(load_path, name)) };
+    let resolution =
+        unsafe { load_path::current(boot, |load_path| boot.files.resolve(load_path, name)) };
     settle(resolution != Resolution::Unknown);
     let Resolution::Found(found) = resolution else {
         boot.counts.searched.add(1);
         return None;
     };
-    let Look::File(sighting) = boot.look(&found) else {
+    let Lookup::File(file) = boot.files.look_up(&found) else {
         // It was there when its folder was looked at: what is known of folders is not so any more.
-        boot.heard();
+        boot.files.invalidate();
         settle(false);
         return None;
     };
-    search::see(PathMark::of(&found), sighting);
+    search::see(PathMark::of(&found), file);
     path.get_mut(..found.len())?.copy_from_slice(&found);
     boot.counts.resolved.add(1);
     Some(found.len())
