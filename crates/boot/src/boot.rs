@@ -1,12 +1,13 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
@@ -46,6 +47,8 @@ pub struct Boot {
     /// What is not as a pack says that was to be frozen.
     thawed_by: Option<&'static [u8]>,
     learned: Mutex<Learned>,
+    /// Of all JSON texts in the pack, once one was asked for.
+    json_digests: OnceLock<HashSet<[u8; 16]>>,
 }
 
 /// What the pack has of a document.
@@ -88,6 +91,7 @@ impl Boot {
             may_write: may_write && !options.is_frozen(),
             thawed_by,
             learned: Mutex::default(),
+            json_digests: OnceLock::new(),
             options: Options { trust: thawed(options.trust, is_frozen), ..options },
         };
         (boot, note)
@@ -226,6 +230,14 @@ impl Boot {
             let data = data.unwrap_or_default();
             lock(&self.learned).add_document(kind::YAML, name(variant, path), stamp, data);
         }
+    }
+
+    /// Whether the pack may have what a JSON text says; `false` is certain.
+    #[must_use]
+    pub fn knows_json(&self, text: &[u8]) -> bool {
+        let Some(pack) = self.pack else { return false };
+        let digests = self.json_digests.get_or_init(|| learned::json_digests(&pack));
+        !digests.is_empty() && digests.contains(&xxh3_128(text).to_le_bytes())
     }
 
     /// What a JSON text says when it is parsed in a certain way.

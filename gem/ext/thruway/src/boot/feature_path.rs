@@ -7,41 +7,38 @@ use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use super::originals;
-use super::vm::{self, Kept};
-use super::{method, ractor, require};
+use super::{method, originals, ractor, require};
+use crate::ruby::call::call_method;
+use crate::ruby::constants::global;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
 
 const NAME: &CStr = c"resolve_feature_path";
 
 /// Ruby's own method.
-static OWN: OnceLock<Kept> = OnceLock::new();
+static OWN: OnceLock<Pinned> = OnceLock::new();
 
 /// Puts ours in the place of Ruby's own, unless somebody has put Ruby code there.
-pub(super) fn install() {
-    let load_path = vm::global(c"$LOAD_PATH");
-    if method::is_native(load_path, c"method", NAME)
-        && let Some(own) = originals::own_method(load_path, NAME)
+pub(super) fn install(gvl: Gvl) {
+    let load_path = global(gvl, c"$LOAD_PATH");
+    if method::is_native(gvl, load_path, c"method", NAME)
+        && let Some(own) = originals::own_method(gvl, load_path, NAME)
     {
-        OWN.get_or_init(|| vm::kept(own));
-        method::quietly(|| method::define_singleton_method_1(load_path, NAME, resolve));
+        OWN.get_or_init(|| Pinned::new(gvl, own));
+        let resolve = Method::of_1(resolve);
+        define::quietly(gvl, || define::singleton_method(gvl, load_path, NAME, resolve));
     }
 }
 
-unsafe extern "C" fn resolve(load_path: VALUE, name: VALUE) -> VALUE {
+fn resolve(ruby: Protected, _load_path: VALUE, name: VALUE) -> VALUE {
     // Raises as Ruby's own does, and from here: a backtrace shows one method of this name.
-    // SAFETY: nothing with a destructor lives here.
-    let name = unsafe { rb_sys::rb_get_path(name) };
-    if ractor::is_main() { require::searching(find, [load_path, name]) } else { call_own(name) }
+    let name = RString::from_path(ruby, name);
+    if !ractor::is_main(ruby.gvl()) {
+        return call_own(ruby, name);
+    }
+    require::searching(ruby, |ruby| call_own(ruby, require::path_in_load_path(ruby.gvl(), name)))
 }
 
-unsafe extern "C" fn find(arguments: VALUE) -> VALUE {
-    // SAFETY: `searching` passes the address of two values.
-    let [_load_path, name] = unsafe { *(arguments as *const [VALUE; 2]) };
-    call_own(require::path_in_load_path(name))
-}
-
-fn call_own(name: VALUE) -> VALUE {
-    let Some(own) = OWN.get() else { return vm::NIL };
-    // SAFETY: it is a Method; the pointer is valid for one value, which is on this stack.
-    unsafe { rb_sys::rb_method_call(1, &raw const name, own.value()) }
+fn call_own(ruby: Protected, name: RString) -> VALUE {
+    OWN.get().map_or(NIL, |own| call_method(ruby, own.value(), &[name.value()]))
 }

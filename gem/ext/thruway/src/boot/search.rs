@@ -8,6 +8,8 @@ use std::cell::Cell;
 
 use thruway_boot::FoundFile;
 
+use super::current;
+
 /// What a search has seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
@@ -67,12 +69,12 @@ pub(super) fn end() {
 /// since: a search may wait for another thread to load the feature.
 pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
     let (mark, file, epoch) = SEARCH.get().seen?;
-    super::boot().is_some_and(|boot| boot.files.epoch() == epoch).then_some((mark, file))
+    current::boot().is_some_and(|boot| boot.files.epoch() == epoch).then_some((mark, file))
 }
 
 /// The search has seen a file by that path.
 pub(super) fn see(path: PathMark, file: FoundFile) {
-    let epoch = super::boot().map_or(0, |boot| boot.files.epoch());
+    let epoch = current::boot().map_or(0, |boot| boot.files.epoch());
     set(Search { seen: Some((path, file, epoch)), ..current() });
 }
 
