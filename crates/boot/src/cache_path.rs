@@ -14,7 +14,7 @@ const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
 /// What the path depends on, besides the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// `BUNDLE_GEMFILE`: whoever starts Ruby knows where the application is.
+    /// `BUNDLE_GEMFILE`, which names the application.
     pub gemfile: Option<PathBuf>,
     /// `XDG_CACHE_HOME`, where it is absolute.
     pub cache_home: Option<PathBuf>,

@@ -54,7 +54,7 @@ pub struct FoundFile {
 }
 
 impl FoundFile {
-    /// Whether the file has the stamp of the entry, or nobody asks for it.
+    /// Whether the file has the stamp of the entry, or is not compared.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         match (self.entry, self.stamp) {

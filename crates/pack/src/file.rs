@@ -15,7 +15,7 @@ use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
 /// How much of a pack is written at a time. The page cache keeps what one call wrote together, and brings
-/// all of it into the memory of whoever reads a byte of it: two megabytes, if it may.
+/// all of it into the memory of a process that reads a byte of it: up to two megabytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The rights of a folder that is made for a pack, as of a user's cache (XDG Base Directory).
@@ -125,8 +125,8 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
 /// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename: a reader
 /// finds the old pack or the new one, whole. The partial file is locked while it is written, so
 /// that of many processes one writes at a time and the others are told [`Written::Busy`]; whatever
-/// a killed process left of it is overwritten by the next. The new file may be read by all and
-/// written by nobody, so that nothing edits it in place while others have it mapped.
+/// a killed process left of it is overwritten by the next. The new file has the mode 0444, so that
+/// nothing edits it in place while others have it mapped.
 ///
 /// # Errors
 /// What is there is no pack ([`check_place`]), the folder may not be written, the disk is full, or a
@@ -170,7 +170,7 @@ pub fn remove_partial(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes sure that nobody's file is lost if a pack is put at `path`.
+/// Makes sure that no other file is lost if a pack is put at `path`.
 ///
 /// # Errors
 /// There is something else than a pack of any format, whole or not, or an empty file.

@@ -12,7 +12,7 @@ const PATHS_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     paths: HashSet<Box<[u8]>, BuildHasherDefault<PathHasher>>,
-    /// Nobody knows what else.
+    /// Anything else may have changed, too.
     are_all: bool,
 }
 
@@ -26,7 +26,7 @@ impl Changes {
         }
     }
 
-    /// Something has happened, and nobody knows where.
+    /// Something has happened in an unknown place.
     pub(super) fn add_all(&mut self) {
         self.are_all = true;
     }

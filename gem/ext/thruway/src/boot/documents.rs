@@ -74,7 +74,7 @@ fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VA
     let Some((boot, path, variant)) = yaml_request(ruby, method, arguments) else {
         return load_by_library();
     };
-    // SAFETY: both stay on this stack, and nobody changes them.
+    // SAFETY: both stay on this stack, and were made here.
     let [name, how] = [path, variant].map(|string| unsafe { string.bytes() });
     match boot.yaml(name, how) {
         CachedDocument::Hit(data) => decode(gvl, data).unwrap_or_else(load_by_library),

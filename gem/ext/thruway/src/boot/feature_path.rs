@@ -18,7 +18,7 @@ const NAME: &CStr = c"resolve_feature_path";
 /// Ruby's own method.
 static OWN: OnceLock<Pinned> = OnceLock::new();
 
-/// Puts ours in the place of Ruby's own, unless somebody has put Ruby code there.
+/// Puts ours in the place of Ruby's own, unless a program has put Ruby code there.
 pub(super) fn install(gvl: Gvl) {
     let load_path = global(gvl, c"$LOAD_PATH");
     if method::is_native(gvl, load_path, c"method", NAME)

@@ -1,9 +1,8 @@
 //! `$LOADED_FEATURES`, to which Ruby before 3.3 adds a feature by copying all of it.
 //!
-//! Ruby knows that nobody else has changed its features by an array that shares their memory, the
-//! snapshot. While it does, an element that is added has to go into a copy: 16 MB for 1,800 features, garbage to
-//! be collected. Ruby 3.3 empties the snapshot first (`rb_provide_feature`), and so do we for older
-//! ones: Ruby makes a new one in any case once an element was added.
+//! Ruby keeps a snapshot: an array that shares the memory of its features until either is changed. While it does, an
+//! element that is added goes into a copy: 16 MB of garbage for 1,800 features. Ruby 3.3 empties the snapshot
+//! first (`rb_provide_feature`), and so do we for older ones. Ruby makes a new one after each element in any case.
 
 use std::ffi::c_void;
 use std::io;

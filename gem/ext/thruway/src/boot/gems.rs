@@ -151,7 +151,7 @@ fn folders_of(gvl: Gvl, gem: VALUE) -> Option<Vec<Vec<u8>>> {
     let mut folders = Vec::new();
     for path in (0..).map_while(|place| paths.get(gvl, place)) {
         let folder = vm::join_paths(gvl, &[gems, own, path])?;
-        // SAFETY: the String is on this stack, and nobody changes it.
+        // SAFETY: the String is on this stack, and no code has a reference to it.
         folders.push(unsafe { folder.bytes() }.to_vec());
     }
     if ask(gvl, gem, c"have_extensions?", &[]) {

@@ -65,7 +65,7 @@ imports! { IMPORTS:
 pub(super) fn install(libruby: *const ()) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
     let has = |import: &Import| !object.slots(import.name).is_empty();
-    // A candidate's descriptor is made up, so whoever uses it must be answered too.
+    // A candidate's descriptor is made up, so every call on it must be answered too.
     if ![&OPEN, &FSTAT, &CLOSE].into_iter().all(has) {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -161,7 +161,7 @@ fn not_found() -> c_int {
 }
 
 /// Whether Ruby is looking for one of its encodings, which it does in every folder of the load path,
-/// and without `require`. Nobody makes one while a program runs.
+/// and without `require`. None is made while a program runs.
 fn is_encoding(path: &[u8]) -> bool {
     let folder = path::split(path).filter(|_| path.ends_with(b".so")).map(|(folder, _)| folder);
     folder.is_some_and(|folder| folder.ends_with(b"/enc") || folder.ends_with(b"/enc/trans"))
@@ -349,7 +349,7 @@ fn changed(path: &[u8]) {
     }
 }
 
-/// This process wrote to a file that was there, or changed who may read it.
+/// This process wrote to a file that was there, or changed its rights.
 fn edited(path: &[u8]) {
     if let Some(boot) = current::boot() {
         let errno = errno();
@@ -359,7 +359,7 @@ fn edited(path: &[u8]) {
     }
 }
 
-/// Other users may read a file now, or fewer; which one, nobody says.
+/// The rights of an unknown file have changed.
 fn rights_changed_somewhere() {
     if let Some(boot) = current::boot().filter(|boot| boot.options.is_frozen()) {
         boot.files.invalidate_pack();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Longest path that is remembered, with the NUL that ends it.
 const PATH_BYTES: usize = 512;
 
-/// Whether anybody wants to know.
+/// Whether JSON files are remembered.
 static ARE_NOTED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {

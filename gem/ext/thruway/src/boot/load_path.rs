@@ -43,7 +43,7 @@ pub(super) unsafe fn current<T>(
         let built = Built::new(gvl)?;
         BUILT.get_or_init(|| Guarded(UnsafeCell::new(built)));
     }
-    // SAFETY: the lock is held, and nobody gets at this while it is: `with` does not call Ruby.
+    // SAFETY: the lock is held, and `with` does not call Ruby, so that there is no other reference.
     let built = unsafe { &mut *BUILT.get()?.0.get() };
     built.refresh(gvl, boot);
     Some(with(&built.load_path))

@@ -9,7 +9,7 @@ use crate::ruby::constants::kernel;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Symbol};
 
-/// Puts `method` in the place of a function of Kernel's, unless somebody has put Ruby code there.
+/// Puts `method` in the place of a function of Kernel's, unless a program has put Ruby code there.
 pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Method) {
     if is_native(gvl, kernel(), c"instance_method", name) {
         define::private_method(gvl, kernel(), name, method);

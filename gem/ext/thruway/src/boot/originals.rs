@@ -2,7 +2,7 @@
 //!
 //! What a program has put in their place may answer anything; so nothing is learned, and nothing is
 //! answered, while one of them is another method. All of them are compared at each call: a program may
-//! change a method at any time, and Ruby tells nobody.
+//! change a method at any time, and Ruby has no hook for it.
 //!
 //! Core methods carry a mark of Ruby's (`rb_method_basic_definition_p`). Those of a library are compared
 //! with what was there when it had just been loaded, and that has to come from the library's own files.

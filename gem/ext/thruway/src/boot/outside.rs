@@ -1,10 +1,9 @@
-//! What tells this process of the outside: libruby's own calls into libc by which another process may say
-//! that it has changed something.
+//! libruby's calls into libc by which this process may learn that another one has changed something.
 //!
-//! Nobody can tell a change that this process has heard nothing of from one that is still to come. So what is known
-//! of folders counts until this process reads from something that is no file, waits, or starts a child
-//! or sees it end. What a library of C hears by itself, and what comes through files, is not seen here: for
-//! that, a folder is believed for some seconds at most (`PAUSE_MAX`).
+//! A change of which this process has learned nothing cannot be told from one that is still to come. So what is
+//! known of folders counts until this process reads from something that is no file, waits, starts a child or sees
+//! one end. What a C library reads by itself, and what comes through files, is not seen here: for that, a folder
+//! counts for some seconds at most (`PAUSE_MAX`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};

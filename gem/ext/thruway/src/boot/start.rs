@@ -108,13 +108,13 @@ pub(super) fn write_pack(boot: &Boot) {
     }
 }
 
-/// A closed stderr leaves nobody to tell.
+/// With stderr closed, the text is dropped.
 fn write_to_stderr(text: &[u8]) {
     let _ = std::io::stderr().write_all(text);
 }
 
-/// One line to whoever started the program, which goes on in any case. What follows from the first
-/// note is not worth a second.
+/// Writes one line to stderr; the program goes on in any case. What follows from the first note is not worth a
+/// second one.
 fn say(note: &str) {
     static HAS_SAID: AtomicBool = AtomicBool::new(false);
     if !HAS_SAID.swap(true, Ordering::Relaxed) {

@@ -74,7 +74,7 @@ impl Protected {
         unsafe extern "C" fn run<F: Fn(Protected) -> VALUE>(body: VALUE) -> VALUE {
             // SAFETY: `ensure` passes the address of its own local, which outlives the call.
             let body = unsafe { &*(body as *const F) };
-            // SAFETY: whoever called `ensure` catches what goes on from there.
+            // SAFETY: the caller of `ensure` has a proof that what goes on from there is caught.
             body(unsafe { Protected::assume() })
         }
         unsafe extern "C" fn end(after: VALUE) -> VALUE {

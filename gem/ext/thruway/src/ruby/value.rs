@@ -11,7 +11,7 @@ use super::immediate::TRUE;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pinned(VALUE);
 
-// SAFETY: a VALUE is a number; only who has a `Gvl` can use it as an object.
+// SAFETY: a VALUE is a number; it takes a `Gvl` to use it as an object.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
