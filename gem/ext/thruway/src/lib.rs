@@ -10,7 +10,7 @@ mod names;
 mod ruby;
 mod server;
 
-use ruby::{Protected, define, raise};
+use ruby::{Protected, RModule, define, raise};
 
 /// Called once by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
@@ -18,11 +18,10 @@ pub extern "C" fn Init_thruway() {
     // SAFETY: `require` calls it with the lock held, and catches.
     let ruby = unsafe { Protected::assume() };
     require_own_version(ruby);
-    let gvl = ruby.gvl();
-    let thruway = define::module(gvl, c"Thruway");
-    boot::define(gvl, thruway);
-    names::define(gvl, thruway);
-    server::define(thruway);
+    let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
+    boot::define(ruby, thruway);
+    names::define(ruby.gvl(), thruway.value());
+    server::define(thruway.value());
 }
 
 /// Raises LoadError in a Ruby that this extension was not built for. Nothing else would keep it from being

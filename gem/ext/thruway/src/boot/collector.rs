@@ -10,9 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use rb_sys::VALUE;
 
 use super::allocations;
-use crate::ruby::constants::class;
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::{FALSE, Gvl, Protected, is_true};
+use crate::ruby::{FALSE, Gvl, Protected, RModule, is_true};
 
 /// How many bytes may still be asked for.
 static LEFT: AtomicI64 = AtomicI64::new(0);
@@ -30,7 +29,7 @@ pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     if allocations::watch(rb_sys::rb_f_require as *const (), allocated).is_err() {
         return resume();
     }
-    let collector = class(gvl, c"GC");
+    let collector = RModule::named(gvl, c"GC").value();
     quietly(gvl, || {
         singleton_method(gvl, collector, c"enable", Method::of_0(enable));
         singleton_method(gvl, collector, c"disable", Method::of_0(disable));

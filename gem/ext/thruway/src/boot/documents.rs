@@ -15,9 +15,9 @@ use super::library::LibrarySlot;
 use super::objects::{decode, encode};
 use super::{current, json_files, values, vm};
 use crate::ruby::call::{ask, has_keywords, send};
-use crate::ruby::constants::{class, constant_at};
+use crate::ruby::constants::constant_at;
 use crate::ruby::define::Method;
-use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol};
 
 /// Smaller texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
@@ -207,8 +207,10 @@ fn makes_objects(gvl: Gvl, options: VALUE) -> bool {
     const CLASSES: [&CStr; 4] =
         [c"object_class", c"array_class", c"decimal_class", c"match_string"];
     let option = |name| send(gvl, options, c"[]", &[Symbol::new(gvl, name).value()]).unwrap_or(NIL);
-    let is_plain =
-        |value| value == NIL || [c"Hash", c"Array"].iter().any(|name| class(gvl, name) == value);
+    let is_plain = |value| {
+        value == NIL
+            || [c"Hash", c"Array"].iter().any(|name| RModule::named(gvl, name).value() == value)
+    };
     // Without the option it is off; JSON takes nil for "on, and to be warned of", from 2.8 on.
     let name = Symbol::new(gvl, c"create_additions").value();
     let is_asked = ask(gvl, options, c"key?", &[name]) && option(c"create_additions") != FALSE;

@@ -15,9 +15,9 @@ use thruway_boot::{Boot, Part};
 use super::originals::{self, Side};
 use super::{code, current, interpose, iseq, values, vm};
 use crate::ruby::call::{ask, call, call_super, send};
-use crate::ruby::constants::{class, constant_at};
+use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
 /// they are evaluated.
@@ -40,7 +40,7 @@ static OWN_HAVE_FILE: Mutex<Option<Pinned>> = Mutex::new(None);
 /// `Gem::Specification` is there. Its `load` calls `eval` on itself.
 pub(super) fn install(gvl: Gvl) {
     let wanted = current::boot().is_some_and(|boot| boot.options.has(Part::Gems));
-    let specification = constant_at(gvl, &[c"Gem", c"Specification"]);
+    let specification = module_at(gvl, &[c"Gem", c"Specification"]);
     if let (true, Some(specification)) = (wanted, specification) {
         define::private_singleton_method(gvl, specification, c"eval", Method::of_any(eval));
         stand_for_have_file(gvl);
@@ -50,9 +50,9 @@ pub(super) fn install(gvl: Gvl) {
 /// Puts ours in the place of RubyGems' own method: a program that defines its own has that then.
 fn stand_for_have_file(gvl: Gvl) {
     let name = Symbol::new(gvl, HAVE_FILE).value();
-    let Some(class) = constant_at(gvl, &[c"Gem", c"BasicSpecification"]) else { return };
-    let Some(own) = send(gvl, class, c"instance_method", &[name]) else { return };
-    if send(gvl, own, c"owner", &[]) != Some(class) || !is_of_rubygems(gvl, own) {
+    let Some(class) = module_at(gvl, &[c"Gem", c"BasicSpecification"]) else { return };
+    let Some(own) = send(gvl, class.value(), c"instance_method", &[name]) else { return };
+    if send(gvl, own, c"owner", &[]) != Some(class.value()) || !is_of_rubygems(gvl, own) {
         return;
     }
     let Some(gems) = Gems::new(gvl) else { return };
@@ -112,14 +112,14 @@ fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
 
 /// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.
 fn asks_the_disk(gvl: Gvl) -> bool {
-    let file = class(gvl, c"File");
+    let file = RModule::named(gvl, c"File");
     let is_original = |name: &&'static CStr| originals::is_original(gvl, file, Side::Own, name);
     [c"file?", c"join"].iter().all(is_original)
 }
 
 impl Gems {
     fn new(gvl: Gvl) -> Option<Self> {
-        let map = send(gvl, class(gvl, c"ObjectSpace::WeakMap"), c"new", &[])?;
+        let map = send(gvl, RModule::named(gvl, c"ObjectSpace::WeakMap").value(), c"new", &[])?;
         Some(Self { numbers: Pinned::new(gvl, map), folders: Mutex::default() })
     }
 
@@ -178,9 +178,9 @@ fn eval(ruby: Protected, _class: VALUE, arguments: &[VALUE]) -> VALUE {
 /// Whether `eval` would be Kernel's, if it were not for ours, and evaluates code.
 fn is_evaluated_by_ruby(gvl: Gvl) -> bool {
     let is_original = |class, side| originals::is_original(gvl, class, side, c"eval");
-    constant_at(gvl, &[c"Gem", c"BasicSpecification"])
+    module_at(gvl, &[c"Gem", c"BasicSpecification"])
         .is_some_and(|class| is_original(class, Side::Own))
-        && is_original(class(gvl, c"Binding"), Side::Instances)
+        && is_original(RModule::named(gvl, c"Binding"), Side::Instances)
 }
 
 /// The code of a gemspec with that source, from the pack; or from now on in the next one.

@@ -9,10 +9,9 @@ use rb_sys::VALUE;
 use super::originals::{self, Methods, Originals, Side};
 use super::vm::is_at_least;
 use crate::ruby::call::{ask, call, call_method, send};
-use crate::ruby::constants::{class, constant, global, is_defined};
+use crate::ruby::constants::{constant, global};
 use crate::ruby::define::{Method, quietly, singleton_method};
-use crate::ruby::value::{hidden_variable, set_hidden_variable};
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RString, Symbol, is_true};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
@@ -67,13 +66,13 @@ pub(super) fn is_by_ruby(gvl: Gvl) -> bool {
 }
 
 /// `RubyVM::InstructionSequence`.
-fn instruction_sequence(gvl: Gvl) -> VALUE {
-    class(gvl, c"RubyVM::InstructionSequence")
+fn instruction_sequence(gvl: Gvl) -> RModule {
+    RModule::named(gvl, c"RubyVM::InstructionSequence")
 }
 
 /// Makes `load` supply the code of each file, unless something else does already.
 pub(super) fn supply_code(gvl: Gvl, load: Method) {
-    let (class, name) = (instruction_sequence(gvl), c"load_iseq");
+    let (class, name) = (instruction_sequence(gvl).value(), c"load_iseq");
     if !ask(gvl, class, c"respond_to?", &[Symbol::new(gvl, name).value()]) {
         singleton_method(gvl, class, name, load);
         if let Some(method) = originals::own_method(gvl, class, name) {
@@ -85,7 +84,7 @@ pub(super) fn supply_code(gvl: Gvl, load: Method) {
 /// Whether Ruby compiles what our supplier does not have: what a program has put in its place, or in front
 /// of it, may compile something else.
 pub(super) fn is_sole_supplier(gvl: Gvl) -> bool {
-    let now = originals::own_method(gvl, instruction_sequence(gvl), c"load_iseq");
+    let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq");
     LOADER.get().zip(now).is_some_and(|(own, now)| ask(gvl, own.value(), c"==", &[now]))
 }
 
@@ -95,14 +94,14 @@ pub(super) fn load_code(gvl: Gvl, code: &'static [u8]) -> Option<VALUE> {
     if !originals::is_original(gvl, class, Side::Own, load) {
         return None;
     }
-    send(gvl, class, load, &[RString::of_static(gvl, code).value()])
+    send(gvl, class.value(), load, &[RString::of_static(gvl, code).value()])
 }
 
 /// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.
 pub(super) fn compile(gvl: Gvl, source: RString, path: RString) -> Option<VALUE> {
     const FIRST_LINE: VALUE = 3; // the number 1
     let arguments = [source.value(), path.value(), path.value(), FIRST_LINE];
-    send(gvl, instruction_sequence(gvl), c"compile", &arguments)
+    send(gvl, instruction_sequence(gvl).value(), c"compile", &arguments)
 }
 
 /// The binary form of code.
@@ -120,7 +119,7 @@ pub(super) fn has_lines(gvl: Gvl, code: VALUE) -> bool {
 pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
     let mut compiles = false;
     let compile =
-        || send(gvl, instruction_sequence(gvl), c"compile_file", &[path.value()]).is_some();
+        || send(gvl, instruction_sequence(gvl).value(), c"compile_file", &[path.value()]).is_some();
     quietly(gvl, || compiles = compile());
     compiles
 }
@@ -164,12 +163,12 @@ pub(super) fn measures_coverage(_: Gvl) -> bool {
 
 /// Whether code is to remember its source.
 pub(super) fn keeps_lines(gvl: Gvl) -> bool {
-    ask(gvl, class(gvl, c"RubyVM"), c"keep_script_lines", &[])
+    ask(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines", &[])
 }
 
 /// Whether Ruby puts the lines of what it compiles into the Hash `SCRIPT_LINES__`.
 pub(super) fn collects_lines(gvl: Gvl) -> bool {
-    is_defined(gvl, c"SCRIPT_LINES__")
+    RModule::object().has_constant(gvl, Symbol::new(gvl, c"SCRIPT_LINES__"))
 }
 
 /// What `$VERBOSE` says: nil is 0, false 1, true 2.
@@ -184,7 +183,7 @@ pub(super) fn verbosity(_: Gvl) -> u8 {
 /// The categories of warnings that are on, one bit each.
 pub(super) fn warning_categories(gvl: Gvl) -> u8 {
     const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
-    let warning = class(gvl, c"Warning");
+    let warning = RModule::named(gvl, c"Warning").value();
     let is_on = |name| ask(gvl, warning, c"[]", &[Symbol::new(gvl, name).value()]);
     let known = if is_at_least(gvl, b"3.3") { 3 } else { 2 };
     let bits = CATEGORIES[..known].iter().enumerate();
@@ -194,7 +193,7 @@ pub(super) fn warning_categories(gvl: Gvl) -> u8 {
 /// Whether a warning becomes a write of libruby's: `Warning.warn` is Ruby's own, and `$stderr` is the one that Ruby
 /// began with.
 pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
-    let warning = class(gvl, c"Warning");
+    let warning = RModule::named(gvl, c"Warning");
     originals::is_original(gvl, warning, Side::Own, c"warn")
         && constant(gvl, c"STDERR") == Some(global(gvl, c"$stderr"))
 }
@@ -202,12 +201,12 @@ pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
 /// Marks this Ruby as one whose boot has started, with the module `Boot` that belongs to it. The mark is
 /// a variable that no Ruby code can see.
 pub(super) fn mark_as_started(gvl: Gvl, boot: VALUE) {
-    set_hidden_variable(gvl, instruction_sequence(gvl), c"thruway", boot);
+    instruction_sequence(gvl).set_hidden_variable(gvl, c"thruway", boot);
 }
 
 /// The module `Boot` of the copy of this extension whose boot has started here.
 pub(super) fn started(gvl: Gvl) -> Option<VALUE> {
-    let boot = hidden_variable(gvl, instruction_sequence(gvl), c"thruway");
+    let boot = instruction_sequence(gvl).hidden_variable(gvl, c"thruway");
     is_true(boot).then_some(boot)
 }
 
@@ -216,19 +215,19 @@ pub(super) fn watch_compile_options(gvl: Gvl, told: fn(Gvl)) {
     let options = || compile_options(gvl).map(|text| Pinned::new(gvl, text.value()));
     COMPILE_OPTIONS.get_or_init(options);
     let set = Method::of_1(set_compile_option);
-    COMPILE_OPTION.watch(gvl, instruction_sequence(gvl), c"compile_option=", set, told);
+    COMPILE_OPTION.watch(gvl, instruction_sequence(gvl).value(), c"compile_option=", set, told);
 }
 
 /// Calls `told` after `RubyVM.keep_script_lines=`.
 pub(super) fn watch_kept_lines(gvl: Gvl, told: fn(Gvl)) {
     let set = Method::of_1(set_kept_lines);
-    KEPT_LINES.watch(gvl, class(gvl, c"RubyVM"), c"keep_script_lines=", set, told);
+    KEPT_LINES.watch(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines=", set, told);
 }
 
 /// Calls `told` after `Warning.[]=`.
 pub(super) fn watch_warning_categories(gvl: Gvl, told: fn(Gvl)) {
     let set = Method::of_2(set_warning_category);
-    WARNING_CATEGORY.watch(gvl, class(gvl, c"Warning"), c"[]=", set, told);
+    WARNING_CATEGORY.watch(gvl, RModule::named(gvl, c"Warning").value(), c"[]=", set, told);
 }
 
 /// Whether the compile options are as they were when they began to be watched.
@@ -242,7 +241,7 @@ pub(super) fn has_same_compile_options(gvl: Gvl) -> bool {
 
 /// `RubyVM::InstructionSequence.compile_option.inspect`.
 pub(super) fn compile_options(gvl: Gvl) -> Option<RString> {
-    let options = send(gvl, instruction_sequence(gvl), c"compile_option", &[])?;
+    let options = send(gvl, instruction_sequence(gvl).value(), c"compile_option", &[])?;
     RString::of(gvl, send(gvl, options, c"inspect", &[])?)
 }
 

@@ -18,6 +18,8 @@ use crate::ruby::{Gvl, NIL, Pinned, Protected};
 
 /// What ours stand for, and what the results depend on.
 struct Library {
+    /// What has the methods.
+    receiver: Pinned,
     /// The library's methods, by their names.
     methods: Vec<(&'static CStr, Pinned)>,
     originals: Originals,
@@ -67,9 +69,12 @@ impl LibrarySlot {
         receiver: VALUE,
         arguments: &[VALUE],
     ) -> VALUE {
-        let method = self.library().and_then(|library| library.method(name)).unwrap_or(NIL);
+        let Some(library) = self.library() else { return NIL };
+        let method = library.method(name).unwrap_or(NIL);
+        let is_its_own = receiver == library.receiver.value();
         // A copy of the library's module has our methods, too.
-        forward_to_method(ruby, vm::bound(ruby, method, receiver), arguments)
+        let method = if is_its_own { method } else { vm::bound(ruby, method, receiver) };
+        forward_to_method(ruby, method, arguments)
     }
 
     fn library(&self) -> Option<&'static Library> {
@@ -91,7 +96,7 @@ impl Library {
             originals.is_of_library(gvl, method).then_some(())?;
             methods.push((name, Pinned::new(gvl, method)));
         }
-        Some(Self { methods, originals })
+        Some(Self { receiver: Pinned::new(gvl, receiver), methods, originals })
     }
 
     fn method(&self, name: &CStr) -> Option<VALUE> {

@@ -5,17 +5,17 @@ use std::ffi::CStr;
 use rb_sys::VALUE;
 
 use crate::ruby::call::{ask, send};
-use crate::ruby::constants::kernel;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Symbol};
+use crate::ruby::{Gvl, NIL, RModule, Symbol};
 
 /// Puts `method` in the place of a function of Kernel's, unless a program has put Ruby code there.
 pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Method) {
-    if is_native(gvl, kernel(), c"instance_method", name) {
-        define::private_method(gvl, kernel(), name, method);
+    let kernel = RModule::kernel().value();
+    if is_native(gvl, kernel, c"instance_method", name) {
+        define::private_method(gvl, RModule::kernel(), name, method);
     }
-    if is_native(gvl, kernel(), c"method", name) {
-        define::singleton_method(gvl, kernel(), name, method);
+    if is_native(gvl, kernel, c"method", name) {
+        define::singleton_method(gvl, kernel, name, method);
     }
 }
 
@@ -26,18 +26,19 @@ pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Met
 /// a moment, and RubyGems' method is put back.
 pub(super) fn replace_require(gvl: Gvl, method: Method) {
     replace_kernel_function(gvl, c"require", method);
+    let kernel = RModule::kernel().value();
     let alias = c"gem_original_require";
     let [old, new] = [alias, c"require"].map(|name| Symbol::new(gvl, name).value());
-    if !ask(gvl, kernel(), c"private_method_defined?", &[old])
-        || !is_native(gvl, kernel(), c"instance_method", alias)
+    if !ask(gvl, kernel, c"private_method_defined?", &[old])
+        || !is_native(gvl, kernel, c"instance_method", alias)
     {
         return;
     }
-    let Some(outer) = send(gvl, kernel(), c"instance_method", &[new]) else { return };
-    define::private_method(gvl, kernel(), c"require", method);
-    gvl.protect(|ruby| define::alias(ruby, kernel(), alias, c"require"));
-    send(gvl, kernel(), c"define_method", &[new, outer]);
-    send(gvl, kernel(), c"private", &[new]);
+    let Some(outer) = send(gvl, kernel, c"instance_method", &[new]) else { return };
+    define::private_method(gvl, RModule::kernel(), c"require", method);
+    define::alias(gvl, RModule::kernel(), alias, c"require");
+    send(gvl, kernel, c"define_method", &[new, outer]);
+    send(gvl, kernel, c"private", &[new]);
 }
 
 /// Whether the method is written in C.

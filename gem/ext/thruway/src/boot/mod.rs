@@ -37,14 +37,15 @@ use rb_sys::VALUE;
 use thruway_boot::Boot;
 
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, boolean};
+use crate::ruby::{NIL, Pinned, Protected, RModule, RString, boolean};
 
-pub(crate) fn define(gvl: Gvl, thruway: VALUE) {
+pub(crate) fn define(ruby: Protected, thruway: RModule) {
+    let gvl = ruby.gvl();
     // Another copy of this extension may have been here before: the boot is its.
     if let Some(module) = iseq::started(gvl) {
-        return define::quietly(gvl, || define::constant(gvl, thruway, c"Boot", module));
+        return define::quietly(gvl, || define::constant(ruby, thruway, c"Boot", module));
     }
-    let module = define::module_under(gvl, thruway, c"Boot");
+    let module = define::module_under(ruby, thruway.value(), c"Boot");
     define::singleton_method(gvl, module, c"start", Method::of_1(start));
     define::singleton_method(gvl, module, c"take_over", Method::of_1(take_over));
     define::singleton_method(gvl, module, c"running?", Method::of_0(is_running));

@@ -12,10 +12,9 @@ use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use crate::ruby::call::{self, has_method, is_basic, method_of, send, singleton_class};
-use crate::ruby::constants::{constant_at, global, own_constant};
-use crate::ruby::string::class_name;
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RString, Symbol, is_true};
+use crate::ruby::call::{self, method_of, send};
+use crate::ruby::constants::{global, module_at};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// How the file of a core method begins that is written in Ruby.
 const WRITTEN_IN_RUBY: &[u8] = b"<internal:";
@@ -109,17 +108,17 @@ impl Originals {
     }
 
     fn keep(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
-        let Some(class) = constant_at(gvl, methods.path) else { return Some(()) };
+        let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
         let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
         names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
     }
 
     /// Core methods that are written in Ruby have no mark.
     fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
-        let Some(class) = constant_at(gvl, methods.path) else { return Some(()) };
+        let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
         for name in methods.names.iter().map(|name| Symbol::new(gvl, name)) {
-            if is_basic(gvl, looked_up_in(gvl, class, methods.side), name) {
-                self.classes.array.push(gvl, class);
+            if looked_up_in(gvl, class, methods.side).is_basic(gvl, name) {
+                self.classes.array.push(gvl, class.value());
                 self.basics.push((methods.side, name));
             } else {
                 self.keep_method(gvl, class, methods.side, name)?;
@@ -128,10 +127,10 @@ impl Originals {
         Some(())
     }
 
-    fn keep_method(&mut self, gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> Option<()> {
-        if has_method(gvl, looked_up_in(gvl, class, side), name) {
-            let method = gvl.protect(|ruby| method(ruby, class, side, name))?;
-            self.objects.array.push(gvl, class);
+    fn keep_method(&mut self, gvl: Gvl, class: RModule, side: Side, name: Symbol) -> Option<()> {
+        if looked_up_in(gvl, class, side).has_method(gvl, name) {
+            let method = gvl.protect(|ruby| method(ruby, class.value(), side, name))?;
+            self.objects.array.push(gvl, class.value());
             self.objects.array.push(gvl, method);
             self.methods.push((side, name));
         }
@@ -139,10 +138,10 @@ impl Originals {
     }
 
     fn keep_constants(&mut self, gvl: Gvl, constants: &Constants) {
-        let Some(module) = constant_at(gvl, constants.path) else { return };
+        let Some(module) = module_at(gvl, constants.path) else { return };
         for name in constants.names.iter().map(|name| Symbol::new(gvl, name)) {
-            let value = gvl.protect(|ruby| own_constant(ruby, module, name)).unwrap_or(None);
-            self.values.array.push(gvl, module);
+            let value = gvl.protect(|ruby| module.constant(ruby, name)).unwrap_or(None);
+            self.values.array.push(gvl, module.value());
             self.values.array.push(gvl, value.unwrap_or(NIL));
             self.constants.push((name, value.is_some()));
         }
@@ -155,8 +154,8 @@ impl Originals {
             unsafe { [self.objects, self.classes, self.values].map(|kept| kept.array.elements()) };
         let [objects, classes, values] = all;
         let mut basics = classes.iter().zip(&self.basics);
-        if let Some((class, (side, name))) = basics
-            .find(|(class, (side, name))| !is_basic(gvl, looked_up_in(gvl, **class, *side), *name))
+        if let Some((class, (side, name))) =
+            basics.find(|(class, (side, name))| !is_original_now(gvl, **class, *side, *name))
         {
             return Some(written(gvl, *class, *side, *name));
         }
@@ -190,7 +189,9 @@ impl Originals {
         }
         let mut constants = values.chunks_exact(2).zip(&self.constants);
         constants.all(|(pair, (name, is_there))| {
-            own_constant(ruby, pair[0], *name) == is_there.then_some(pair[1])
+            let now =
+                RModule::of(ruby.gvl(), pair[0]).and_then(|module| module.constant(ruby, *name));
+            now == is_there.then_some(pair[1])
         })
     }
 
@@ -247,23 +248,29 @@ pub(super) fn own_method(gvl: Gvl, object: VALUE, name: &'static CStr) -> Option
 }
 
 /// Whether a method is still Ruby's own.
-pub(super) fn is_original(gvl: Gvl, class: VALUE, side: Side, name: &'static CStr) -> bool {
-    is_basic(gvl, looked_up_in(gvl, class, side), Symbol::new(gvl, name))
+pub(super) fn is_original(gvl: Gvl, class: RModule, side: Side, name: &'static CStr) -> bool {
+    looked_up_in(gvl, class, side).is_basic(gvl, Symbol::new(gvl, name))
+}
+
+/// As [`is_original`], of an object that was kept.
+fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
+    let class = RModule::of(gvl, class);
+    class.is_some_and(|class| looked_up_in(gvl, class, side).is_basic(gvl, name))
 }
 
 /// The method as Ruby's documents write it.
 fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
+    let class = RModule::of(gvl, class).unwrap_or(RModule::object());
     // SAFETY: the Strings are on this stack, and no Ruby code runs while the slices live.
-    let [class, name] =
-        [class_name(gvl, class), name.name(gvl)].map(|text| unsafe { text.bytes() });
+    let [class, name] = [class.name(gvl), name.name(gvl)].map(|text| unsafe { text.bytes() });
     let mark = if side == Side::Own { "." } else { "#" };
     format!("{}{mark}{}", String::from_utf8_lossy(class), String::from_utf8_lossy(name))
 }
 
-fn looked_up_in(gvl: Gvl, class: VALUE, side: Side) -> VALUE {
+fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
     match side {
         Side::Instances => class,
-        Side::Own => singleton_class(gvl, class),
+        Side::Own => class.singleton_class(gvl),
     }
 }
 

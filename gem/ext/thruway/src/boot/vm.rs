@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_int};
 use rb_sys::VALUE;
 
 use crate::ruby::call::{call, call_super, send};
-use crate::ruby::constants::{class, constant, kernel};
-use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
+use crate::ruby::constants::constant;
+use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Symbol};
 
 /// Ruby's own `require`. What it raises goes on.
 pub(super) fn require(_: Protected, receiver: VALUE, name: VALUE) -> VALUE {
@@ -17,7 +17,7 @@ pub(super) fn require(_: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 /// `require`, as a program would call it; `None` if it raised.
 pub(super) fn require_as_program(gvl: Gvl, feature: &'static CStr) -> Option<VALUE> {
     let feature = RString::new(gvl, feature.to_bytes());
-    send(gvl, kernel(), c"require", &[feature.value()])
+    send(gvl, RModule::kernel().value(), c"require", &[feature.value()])
 }
 
 /// Whether Ruby has a feature of that name, which has no NUL, or is loading it. May expand the load path.
@@ -85,12 +85,9 @@ pub(super) fn eval(ruby: Protected, arguments: &[VALUE]) -> VALUE {
     }
 }
 
-/// A Method with that receiver. May raise.
+/// A Method of another receiver as one of that receiver. May raise.
 pub(super) fn bound(ruby: Protected, method: VALUE, receiver: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    if send(gvl, method, c"receiver", &[]) == Some(receiver) {
-        return method;
-    }
     let unbound = call(ruby, method, Symbol::new(gvl, c"unbind"), &[]);
     call(ruby, unbound, Symbol::new(gvl, c"bind"), &[receiver])
 }
@@ -105,13 +102,13 @@ pub(super) fn transcodes(_: Gvl) -> bool {
 
 /// The absolute form of a path, if it is plain: a String, or a Pathname's. Raises nothing.
 pub(super) fn absolute_path_of(gvl: Gvl, path: VALUE) -> Option<RString> {
-    let path = send(gvl, class(gvl, c"File"), c"path", &[path])?;
-    RString::of(gvl, send(gvl, class(gvl, c"File"), c"absolute_path", &[path])?)
+    let path = send(gvl, RModule::named(gvl, c"File").value(), c"path", &[path])?;
+    RString::of(gvl, send(gvl, RModule::named(gvl, c"File").value(), c"absolute_path", &[path])?)
 }
 
 /// `File.join(*paths)`; `None` if it raised.
 pub(super) fn join_paths(gvl: Gvl, paths: &[VALUE]) -> Option<RString> {
-    RString::plain(gvl, send(gvl, class(gvl, c"File"), c"join", paths)?)
+    RString::plain(gvl, send(gvl, RModule::named(gvl, c"File").value(), c"join", paths)?)
 }
 
 /// `ENV[name] = value`
@@ -137,11 +134,11 @@ pub(super) fn description(gvl: Gvl) -> Option<RString> {
 /// The name of the encoding of file names.
 pub(super) fn file_name_encoding(gvl: Gvl) -> Option<RString> {
     let name = RString::new(gvl, b"filesystem").value();
-    let encoding = send(gvl, class(gvl, c"Encoding"), c"find", &[name])?;
+    let encoding = send(gvl, RModule::named(gvl, c"Encoding").value(), c"find", &[name])?;
     RString::of(gvl, send(gvl, encoding, c"to_s", &[])?)
 }
 
 /// `Dir.pwd`.
 pub(super) fn current_folder(gvl: Gvl) -> Option<RString> {
-    RString::of(gvl, send(gvl, class(gvl, c"Dir"), c"pwd", &[])?)
+    RString::of(gvl, send(gvl, RModule::named(gvl, c"Dir").value(), c"pwd", &[])?)
 }

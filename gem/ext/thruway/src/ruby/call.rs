@@ -68,28 +68,10 @@ fn block(_: Protected) -> VALUE {
     unsafe { rb_sys::rb_block_proc() }
 }
 
-/// Whether a method of a class or a module, or what it inherits, is still the one that Ruby came with.
-pub(crate) fn is_basic(_: Gvl, class: VALUE, name: Symbol) -> bool {
-    // SAFETY: it is a class or a module.
-    unsafe { rb_sys::rb_method_basic_definition_p(class, name.id()) != 0 }
-}
-
-/// Whether a class or a module has a method of that name, private ones too.
-pub(crate) fn has_method(_: Gvl, class: VALUE, name: Symbol) -> bool {
-    // SAFETY: it is a class or a module.
-    unsafe { rb_sys::rb_method_boundp(class, name.id(), 0) != 0 }
-}
-
 /// `object.method(name)`, whatever the object has in the place of `method`. Raises NameError.
 pub(crate) fn method_of(_: Protected, object: VALUE, name: Symbol) -> VALUE {
     // SAFETY: what it raises is caught.
     unsafe { rb_sys::rb_obj_method(object, name.value()) }
-}
-
-/// The class of an object's own methods.
-pub(crate) fn singleton_class(_: Gvl, object: VALUE) -> VALUE {
-    // SAFETY: it is a class, a module or another object on the heap.
-    unsafe { rb_sys::rb_singleton_class(object) }
 }
 
 fn count(arguments: &[VALUE]) -> c_int {

@@ -7,6 +7,8 @@ use rb_sys::{VALUE, rb_define_module, rb_define_module_under};
 
 use super::gvl::{Gvl, Protected};
 use super::immediate::NIL;
+use super::module::RModule;
+use super::symbol::Symbol;
 
 /// How Ruby calls any function that it is given as a method.
 type AnyFunction = unsafe extern "C" fn() -> VALUE;
@@ -87,8 +89,12 @@ impl Method {
         where
             F: Fn(Protected, VALUE, &[VALUE]) -> VALUE + Copy + 'static,
         {
-            // SAFETY: Ruby passes as many arguments as it says, which outlive the call.
-            let all = unsafe { std::slice::from_raw_parts(all, count.unsigned_abs() as usize) };
+            // For no arguments it may pass null.
+            let all = match count.unsigned_abs() as usize {
+                0 => &[],
+                // SAFETY: Ruby passes as many arguments as it says, which outlive the call.
+                count => unsafe { std::slice::from_raw_parts(all, count) },
+            };
             // SAFETY: Ruby calls methods with the lock held, and catches.
             F::get()(unsafe { Protected::assume() }, receiver, all)
         }
@@ -99,51 +105,59 @@ impl Method {
     }
 }
 
-/// The module of that name, made if it is not there.
-pub(crate) fn module(_: Gvl, name: &'static CStr) -> VALUE {
-    // SAFETY: the name ends in NUL, and is a constant's.
+/// The module of that name, made if it is not there. Raises TypeError if the name is another object's.
+pub(crate) fn module(_: Protected, name: &'static CStr) -> VALUE {
+    // SAFETY: the name ends in NUL, and is a constant's; what it raises is caught.
     unsafe { rb_define_module(name.as_ptr()) }
 }
 
-/// The module of that name in another one, made if it is not there.
-pub(crate) fn module_under(_: Gvl, outer: VALUE, name: &'static CStr) -> VALUE {
+/// The module of that name in another one, made if it is not there. Raises as [`module`] does.
+pub(crate) fn module_under(_: Protected, outer: VALUE, name: &'static CStr) -> VALUE {
     // SAFETY: as above.
     unsafe { rb_define_module_under(outer, name.as_ptr()) }
 }
 
-pub(crate) fn constant(gvl: Gvl, outer: VALUE, name: &'static CStr, value: VALUE) {
-    // SAFETY: the name is a constant's.
-    unsafe { rb_sys::rb_const_set(outer, super::Symbol::new(gvl, name).id(), value) };
+/// Sets a constant of a module. Raises FrozenError.
+pub(crate) fn constant(ruby: Protected, outer: RModule, name: &'static CStr, value: VALUE) {
+    let name = Symbol::new(ruby.gvl(), name).id();
+    // SAFETY: the name is a constant's; what it raises is caught.
+    unsafe { rb_sys::rb_const_set(outer.value(), name, value) };
 }
 
-/// Defines `receiver.name`.
-pub(crate) fn singleton_method(_: Gvl, receiver: VALUE, name: &'static CStr, method: Method) {
+/// Defines `receiver.name`, unless the receiver takes no methods.
+pub(crate) fn singleton_method(gvl: Gvl, receiver: VALUE, name: &'static CStr, method: Method) {
     let Method { function, arity } = method;
-    // SAFETY: the name ends in NUL, and the function takes what the arity says.
-    unsafe { rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(function), arity) };
+    // SAFETY: the name ends in NUL, and the function takes what the arity says; what it raises is caught.
+    gvl.protect(|_| unsafe {
+        rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(function), arity);
+    });
 }
 
-/// Defines a private method of a class or a module.
-pub(crate) fn private_method(_: Gvl, class: VALUE, name: &'static CStr, method: Method) {
+/// Defines a private method of a class or a module, unless that is frozen.
+pub(crate) fn private_method(gvl: Gvl, class: RModule, name: &'static CStr, method: Method) {
     let Method { function, arity } = method;
     // SAFETY: as above.
-    unsafe { rb_sys::rb_define_private_method(class, name.as_ptr(), Some(function), arity) };
+    gvl.protect(|_| unsafe {
+        rb_sys::rb_define_private_method(class.value(), name.as_ptr(), Some(function), arity);
+    });
 }
 
-/// Defines a private `receiver.name`.
+/// Defines a private `receiver.name`, as [`private_method`] does.
 pub(crate) fn private_singleton_method(
     gvl: Gvl,
-    receiver: VALUE,
+    receiver: RModule,
     name: &'static CStr,
     method: Method,
 ) {
-    private_method(gvl, super::call::singleton_class(gvl, receiver), name, method);
+    private_method(gvl, receiver.singleton_class(gvl), name, method);
 }
 
-/// Gives a method of a class or a module, which has one of that name, another name.
-pub(crate) fn alias(_: Protected, class: VALUE, name: &'static CStr, old: &'static CStr) {
+/// Gives a method of a class or a module another name, if it has one of that name and is not frozen.
+pub(crate) fn alias(gvl: Gvl, class: RModule, name: &'static CStr, old: &'static CStr) {
     // SAFETY: both names end in NUL; what it raises is caught.
-    unsafe { rb_sys::rb_define_alias(class, name.as_ptr(), old.as_ptr()) };
+    gvl.protect(|_| unsafe {
+        rb_sys::rb_define_alias(class.value(), name.as_ptr(), old.as_ptr());
+    });
 }
 
 /// Runs without Ruby's remarks about methods that are defined a second time.

@@ -5,10 +5,10 @@
 //! it unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
 //! A `VALUE` is a live object: on this thread's stack, where the collector finds it, or [`Pinned`]. What it is,
-//! the types say: [`RString`], [`RArray`], [`RHash`] and [`Symbol`] are made from a `VALUE` by a check.
+//! the types say: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are made from a `VALUE` by a check.
 //!
-//! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`encoding`], [`constants`],
-//! [`call`] (calling methods), [`define`] (defining them), [`raise`].
+//! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
+//! [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`raise`].
 
 pub(crate) mod array;
 pub(crate) mod call;
@@ -18,6 +18,7 @@ pub(crate) mod encoding;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;
+pub(crate) mod module;
 pub(crate) mod raise;
 pub(crate) mod string;
 pub(crate) mod symbol;
@@ -27,6 +28,7 @@ pub(crate) use array::RArray;
 pub(crate) use gvl::{Gvl, Protected};
 pub(crate) use hash::RHash;
 pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
+pub(crate) use module::RModule;
 pub(crate) use string::{RString, bytes, utf8_string};
 pub(crate) use symbol::Symbol;
 pub(crate) use value::Pinned;

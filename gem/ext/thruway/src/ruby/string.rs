@@ -91,12 +91,6 @@ impl RString {
     }
 }
 
-/// The name of a class or a module.
-pub(crate) fn class_name(_: Gvl, class: VALUE) -> RString {
-    // SAFETY: it is a class or a module.
-    RString(unsafe { rb_sys::rb_class_name(class) })
-}
-
 /// The name of the Symbol with that number.
 pub(super) fn symbol_name(_: Gvl, id: ID) -> RString {
     // SAFETY: the number is a symbol's.

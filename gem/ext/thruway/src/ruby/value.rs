@@ -1,7 +1,5 @@
 //! Objects of any kind.
 
-use std::ffi::CStr;
-
 use rb_sys::{VALUE, ruby_value_type};
 
 use super::gvl::Gvl;
@@ -61,20 +59,4 @@ pub(crate) fn freeze(_: Gvl, object: VALUE) -> VALUE {
 pub(crate) fn is_internal(_: Gvl, object: VALUE) -> bool {
     // SAFETY: it is a live object on the heap, which begins as every one does; numbers have a class.
     !rb_sys::SPECIAL_CONST_P(object) && unsafe { (*(object as *const rb_sys::RBasic)).klass } == 0
-}
-
-/// A variable of an object that no Ruby code can see.
-pub(crate) fn hidden_variable(_: Gvl, object: VALUE, name: &'static CStr) -> VALUE {
-    // SAFETY: the name ends in NUL; interning a literal cannot raise.
-    let name = unsafe { rb_sys::rb_intern(name.as_ptr()) };
-    // SAFETY: the object is live.
-    unsafe { rb_sys::rb_ivar_get(object, name) }
-}
-
-/// Sets [such a variable](hidden_variable) of a class or a module.
-pub(crate) fn set_hidden_variable(_: Gvl, module: VALUE, name: &'static CStr, value: VALUE) {
-    // SAFETY: the name ends in NUL; interning a literal cannot raise.
-    let name = unsafe { rb_sys::rb_intern(name.as_ptr()) };
-    // SAFETY: modules may have variables.
-    unsafe { rb_sys::rb_ivar_set(module, name, value) };
 }
