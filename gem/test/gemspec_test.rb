@@ -27,7 +27,7 @@ class GemspecTest < Minitest::Test
     #!/bin/sh
     test "$1" = build || exit 0
     mkdir -p "$CARGO_TARGET_DIR/release"
-    cp #{ROOT}/target/debug/libthruway_ext.so "$CARGO_TARGET_DIR/release/"
+    cp "#{ROOT}/target/debug/libthruway_ext.so" "$CARGO_TARGET_DIR/release/"
   SH
 
   def test_an_installed_gem_has_its_extension

@@ -94,6 +94,36 @@ fn a_build_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
+fn what_a_killed_build_left_goes_with_the_next_one() {
+    let program = program();
+    let new = program.pack().with_added_extension("new");
+    let partial = new.with_added_extension("partial");
+    let is_there = |path: &Path| fs::metadata(path).is_ok();
+    program.write("main.rb", "exit 1\n");
+    // As much of a pack as its writer had written.
+    fs::write(&partial, [&b"THRUPACK"[..], &[0; 100]].concat()).unwrap();
+    fs::write(&new, "THRUPACK").unwrap();
+    assert_eq!(build(&program, &program.pack()).status.code(), Some(2));
+    assert!(!is_there(&new) && !is_there(&partial));
+    // A file with a lock has a writer, which is alive.
+    fs::write(&partial, "THRUPACK").unwrap();
+    let writer = fs::File::open(&partial).unwrap();
+    writer.lock().unwrap();
+    assert_eq!(build(&program, &program.pack()).status.code(), Some(2));
+    assert!(is_there(&partial));
+}
+
+#[test]
+fn a_folder_that_the_user_names_is_made_as_the_umask_says() {
+    use std::os::unix::fs::PermissionsExt;
+    let program = program();
+    let shared = program.path("shared/packs");
+    assert!(build(&program, &shared.join("a.pack")).status.success());
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&shared), mode(shared.parent().unwrap()));
+}
+
+#[test]
 fn a_checkout_with_other_times_uses_the_pack_by_its_digests() {
     let program = program();
     build(&program, &program.pack());

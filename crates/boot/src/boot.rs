@@ -1,23 +1,24 @@
 //! One process's boot: a pack, what is known of the disk, and what was learned.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, Stat};
-use thruway_pack::{Builder, Entry, Error, Pack, PackFile, Stamp, Written, check_place};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::code::{CodeFlags, Reason, Sighting, Warnings};
-use crate::folders::{Folders, Probe, now_ns};
+use crate::code::{CodeFlags, Reason, Warnings};
+use crate::files::{Files, FoundFile, cleaned};
+use crate::folders::now_ns;
 use crate::frozen;
 use crate::kind;
 use crate::learned::{self, Compiled, Learned};
-use crate::load_path::{self, LoadPath, Resolution};
 use crate::options::{Options, Trust};
 use crate::path;
 use crate::report::Counts;
@@ -34,8 +35,10 @@ pub struct Boot {
     pub options: Options,
     /// What happened, for the report.
     pub counts: Counts,
+    /// What is known of the disk.
+    pub files: Files,
     identity: Vec<u8>,
-    place: Option<PathBuf>,
+    pack_path: Option<PathBuf>,
     file: Option<&'static PackFile>,
     pack: Option<Pack<'static>>,
     /// Bytes of code that were loaded since their memory was given back.
@@ -43,93 +46,61 @@ pub struct Boot {
     may_write: bool,
     /// What is not as a pack says that was to be frozen.
     thawed_by: Option<&'static [u8]>,
-    /// The effective user.
-    user: AtomicU32,
-    /// Counts the events after which another process may have changed something.
-    news: AtomicU64,
-    folders: Mutex<Folders>,
-    /// Something was changed while another thread had them.
-    has_missed: AtomicBool,
     learned: Mutex<Learned>,
+    /// Of all JSON texts in the pack, once one was asked for.
+    json_digests: OnceLock<HashSet<[u8; 16]>>,
 }
 
-/// What `open` of a path finds.
+/// What the pack has of a document.
 #[derive(Debug, Clone, Copy)]
-pub enum Look {
-    /// A regular file that can be read.
-    File(Sighting),
-    /// Nothing.
-    Missing,
-    /// The disk has to be asked in full.
-    Ask,
-}
-
-/// What is known of a file that is to be read.
-#[derive(Debug, Clone, Copy)]
-pub enum Known {
+pub enum CachedDocument {
     /// What it says.
-    Data(&'static [u8]),
+    Hit(&'static [u8]),
     /// What it says cannot be kept.
-    Unsuited,
+    Uncacheable,
     /// Nothing, and nothing may be learned.
-    Unknown,
+    Unavailable,
     /// Nothing yet; the file has that stamp now.
-    News(Stamp),
+    Miss(Stamp),
 }
 
 impl Boot {
-    /// Opens the pack, if there is a place for one. What kept it from being used is said in one line.
+    /// Opens the pack, if there is a path for one. What kept it from being used is said in one line.
     pub fn start(
         options: Options,
         identity: &[u8],
-        place: Option<PathBuf>,
+        pack_path: Option<PathBuf>,
     ) -> (Self, Option<String>) {
-        let opened = place.as_deref().map(|place| PackFile::open_for(place, identity));
-        let (file, note, may_write) = match opened {
+        let (file, note, may_write) = match pack_path.as_deref() {
             None => (None, None, false),
-            Some(Ok(file)) => (Some(file.leak()), None, true),
-            Some(Err(error)) if error.is_not_found() => {
-                let place = error.path().display();
-                let note = format!("nothing is frozen, since there is no pack at {place}");
-                (None, options.is_frozen().then_some(note), true)
-            }
-            Some(Err(error)) => {
-                let is_left_alone = error.is_other_identity() || error.is_untrusted();
-                let may_write = !is_left_alone && check_place(error.path()).is_ok();
-                let other = PackFile::open(error.path()).ok().filter(|_| error.is_other_identity());
-                let other = other.and_then(|file| difference(file.pack().identity(), identity));
-                let note = other.map_or(error.to_string(), |other| format!("{error}: {other}"));
-                (None, Some(note), may_write)
-            }
+            Some(path) => opened(path, identity, options.is_frozen()),
         };
         let pack = file.map(PackFile::pack);
-        let thawed_by = pack.zip(place.as_deref()).filter(|_| options.trust == Trust::Frozen);
-        let thawed_by = thawed_by.and_then(|(pack, place)| frozen::first_change(&pack, place));
+        let thawed_by = pack.zip(pack_path.as_deref()).filter(|_| options.trust == Trust::Frozen);
+        let thawed_by = thawed_by.and_then(|(pack, path)| frozen::first_change(&pack, path));
         let is_frozen = options.is_frozen() && pack.is_some() && thawed_by.is_none();
         let boot = Self {
             counts: Counts::default(),
+            files: Files::new(pack, is_frozen),
             identity: identity.to_vec(),
-            place,
+            pack_path,
             file,
             pack,
             loaded_bytes: AtomicUsize::new(0),
             // Who asked for a frozen pack wants it to stay as it is.
             may_write: may_write && !options.is_frozen(),
             thawed_by,
-            user: AtomicU32::new(rustix::process::geteuid().as_raw()),
-            news: AtomicU64::new(0),
-            folders: Mutex::new(Folders::new(pack, is_frozen)),
-            has_missed: AtomicBool::new(false),
             learned: Mutex::default(),
+            json_digests: OnceLock::new(),
             options: Options { trust: thawed(options.trust, is_frozen), ..options },
         };
         (boot, note)
     }
 
-    /// The pack's place, if it has one.
+    /// Where the pack is or will be, if anywhere.
     #[must_use]
-    pub fn place(&self) -> Option<&Path> {
-        self.place.as_deref()
+    pub fn pack_path(&self) -> Option<&Path> {
+        self.pack_path.as_deref()
     }
 
     /// The pack, if there is one.
@@ -144,145 +115,6 @@ impl Boot {
         self.may_write
     }
 
-    /// This process was told something by another one, or has waited: what that one had changed before
-    /// must be seen. May be called in a signal handler, and between `vfork` and `exec`.
-    pub fn heard(&self) {
-        self.news.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// What this process has been told so far: what was seen before counts while it stays the same.
-    #[must_use]
-    pub fn news(&self) -> u64 {
-        self.news.load(Ordering::SeqCst)
-    }
-
-    /// Something may have been made, moved, removed or edited by a process of ours: nothing that is known
-    /// counts now, not even what a frozen pack says. May be called where [`heard`](Self::heard) may.
-    pub fn distrust(&self) {
-        self.has_missed.store(true, Ordering::SeqCst);
-        self.heard();
-    }
-
-    /// This process has other rights than before.
-    pub fn rights_changed(&self) {
-        self.user.store(rustix::process::geteuid().as_raw(), Ordering::SeqCst);
-        self.distrust();
-    }
-
-    /// Whether the pack is believed without asking the disk, but for what this process has changed.
-    #[must_use]
-    pub fn is_frozen(&self) -> bool {
-        self.options.is_frozen() && self.folders().is_some_and(|folders| folders.is_frozen())
-    }
-
-    /// This process has written what is at `path`, or changed its rights. That matters to a frozen
-    /// pack only: otherwise a file is looked at each time it is used.
-    pub fn edited(&self, path: &[u8]) {
-        if !self.is_frozen() {
-            return;
-        }
-        let real = real(path);
-        let has_other_names =
-            fs::stat(&real).is_ok_and(|stat| stat.st_nlink > 1 && rights::is_regular(&stat));
-        match self.folders() {
-            Some(mut folders) if !has_other_names => {
-                cleaned(path).iter().for_each(|path| folders.edited(path));
-                folders.edited(real.as_os_str().as_bytes());
-            }
-            _ => self.distrust(),
-        }
-    }
-
-    /// This process has made, moved or removed what is at `path`.
-    pub fn changed(&self, path: &[u8]) {
-        match (self.folders(), cleaned(path)) {
-            (Some(mut folders), Some(path)) => folders.changed(&path),
-            (Some(mut folders), None) => folders.changed_somewhere(),
-            (None, _) => self.has_missed.store(true, Ordering::SeqCst),
-        }
-        self.edited(path);
-    }
-
-    /// The load path with these entries; `None` for one that is not a plain string.
-    pub fn load_path<'a>(&self, entries: impl IntoIterator<Item = Option<&'a [u8]>>) -> LoadPath {
-        match self.folders() {
-            Some(mut folders) => LoadPath::new(&mut folders, entries),
-            None => LoadPath::default(),
-        }
-    }
-
-    /// The path of a feature. What is nowhere is looked for again with fresh eyes, so that a file that
-    /// was made since is found.
-    pub fn resolve(&self, load_path: &LoadPath, name: &[u8]) -> Resolution {
-        let Some(mut folders) = self.folders() else { return Resolution::Unknown };
-        let resolution = load_path.resolve(&mut folders, name);
-        if resolution != Resolution::Nowhere || folders.is_frozen() {
-            return resolution;
-        }
-        folders.afresh(|folders| load_path.resolve(folders, name))
-    }
-
-    /// Whether it is known where in the load path the feature is, or that it is nowhere.
-    #[must_use]
-    pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
-        let Some(mut folders) = self.folders() else { return false };
-        load_path.resolve(&mut folders, name) != Resolution::Unknown
-    }
-
-    /// Whether a gem's folder may hold a feature of that name; `false` is certain.
-    #[must_use]
-    pub fn may_hold(&self, folder: &[u8], name: &[u8]) -> bool {
-        let Some(mut folders) = self.folders().filter(|_| path::is_clean(folder)) else {
-            return true;
-        };
-        let base = folders.id(folder);
-        load_path::may_hold(&mut folders, base, name)
-    }
-
-    /// What is at a path that Ruby is about to open for loading.
-    #[must_use]
-    pub fn look(&self, path: &[u8]) -> Look {
-        if !path::is_clean(path) {
-            return Look::Ask;
-        }
-        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
-        if entry.is_none() && self.probe(path) == Probe::Absent {
-            return Look::Missing;
-        }
-        match entry {
-            None if self.is_frozen() => Look::Ask,
-            Some(known) if self.is_frozen_at(path) && is_readable(&known) => {
-                Look::File(Sighting { stamp: None, entry })
-            }
-            _ => self.look_on_disk(path, entry),
-        }
-    }
-
-    /// The real path of a folder, or of a regular file that is no link; `None` where the disk has to
-    /// be asked in full.
-    #[must_use]
-    pub fn real_path(&self, path: &[u8]) -> Option<Vec<u8>> {
-        if !path::is_clean(path) {
-            return None;
-        }
-        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
-        if entry.is_some() && self.is_frozen_at(path) {
-            return self.real_path_below(path);
-        }
-        let mut folders = self.folders()?;
-        let id = folders.id(path);
-        folders.real_path(id).map(<[u8]>::to_vec)
-    }
-
-    /// The real path of something in a folder, which itself is no link.
-    #[must_use]
-    pub fn real_path_below(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let (folder, name) = path::split(path)?;
-        let mut folders = self.folders()?;
-        let id = folders.id(folder);
-        folders.real_path(id).map(|real| path::join(real, name))
-    }
-
     /// The compiled code of a feature.
     ///
     /// # Errors
@@ -290,11 +122,11 @@ impl Boot {
     pub fn code(
         &self,
         path: &[u8],
-        sighting: &Sighting,
+        file: &FoundFile,
         now: Warnings,
     ) -> Result<&'static [u8], Reason> {
-        let entry = sighting.entry.ok_or(Reason::NotPacked)?;
-        let is_touched = !sighting.is_fresh();
+        let entry = file.entry.ok_or(Reason::NotPacked)?;
+        let is_touched = !file.is_fresh();
         if is_touched && !self.has_same_digest(path, entry.stamp()) {
             return Err(Reason::Stale);
         }
@@ -306,7 +138,7 @@ impl Boot {
             return Err(Reason::Moved);
         }
         let code = entry.data().ok_or(Reason::Damaged)?;
-        if let (true, Some(stamp)) = (is_touched, sighting.stamp) {
+        if let (true, Some(stamp)) = (is_touched, file.stamp) {
             lock(&self.learned).add_touched(path, stamp);
         }
         Ok(code)
@@ -329,11 +161,11 @@ impl Boot {
         silent: Warnings,
         code: Vec<u8>,
     ) {
-        self.counts.stats.add(1);
+        self.files.stats.add(1);
         let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
         let Some(stat) = stat.ok().filter(|stat| Stamp::of(stat) == before) else { return };
-        let Some(real) = self.real_path_below(path) else { return };
-        self.list_folder_of(path);
+        let Some(real) = self.files.real_path_below(path) else { return };
+        self.files.list_folder_of(path);
         let is_real = real == path;
         let has_plain_rights = !rights::has_access_list(path);
         let is_open = has_plain_rights && rights::is_open(&stat);
@@ -348,14 +180,6 @@ impl Boot {
             digest: wants_digest.then(|| digest_of(path, before)).flatten(),
         };
         lock(&self.learned).add(compiled);
-    }
-
-    /// A frozen pack sees by its folder's time that a file was exchanged, if it knows its names.
-    fn list_folder_of(&self, path: &[u8]) {
-        if let (Some((folder, _)), Some(mut folders)) = (path::split(path), self.folders()) {
-            let id = folders.id(folder);
-            folders.names(id);
-        }
     }
 
     /// The compiled code of a script with exactly that source.
@@ -374,35 +198,46 @@ impl Boot {
 
     /// What the YAML file at a path says when it is read in a certain way.
     #[must_use]
-    pub fn yaml(&self, path: &[u8], variant: &[u8]) -> Known {
+    pub fn yaml(&self, path: &[u8], variant: &[u8]) -> CachedDocument {
         if !path::is_clean(path) {
-            return Known::Unknown;
+            return CachedDocument::Unavailable;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
-        let stamp = if self.is_frozen_at(path) { None } else { self.stamp_of_target(path) };
+        let stamp =
+            if self.files.is_frozen_at(path) { None } else { self.files.stamp_of_target(path) };
         if !rights::may_read(path) {
-            return Known::Unknown;
+            return CachedDocument::Unavailable;
         }
         let data = entry.and_then(|entry| entry.data());
         match (entry, data, stamp) {
             (Some(entry), Some(data), stamp) if stamp.is_none_or(|now| now == entry.stamp()) => {
                 if data.is_empty() {
-                    Known::Unsuited
+                    CachedDocument::Uncacheable
                 } else {
-                    Known::Data(data)
+                    CachedDocument::Hit(data)
                 }
             }
-            (_, _, Some(stamp)) if self.may_write && !stamp.is_racy(now_ns()) => Known::News(stamp),
-            _ => Known::Unknown,
+            (_, _, Some(stamp)) if self.may_write && !stamp.is_racy(now_ns()) => {
+                CachedDocument::Miss(stamp)
+            }
+            _ => CachedDocument::Unavailable,
         }
     }
 
     /// Keeps what a YAML file says, or that it cannot be kept, if the file still has that stamp.
     pub fn learn_yaml(&self, path: &[u8], variant: &[u8], stamp: Stamp, data: Option<Vec<u8>>) {
-        if self.stamp_of_target(path) == Some(stamp) {
+        if self.files.stamp_of_target(path) == Some(stamp) {
             let data = data.unwrap_or_default();
             lock(&self.learned).add_document(kind::YAML, name(variant, path), stamp, data);
         }
+    }
+
+    /// Whether the pack may have what a JSON text says; `false` is certain.
+    #[must_use]
+    pub fn knows_json(&self, text: &[u8]) -> bool {
+        let Some(pack) = self.pack else { return false };
+        let digests = self.json_digests.get_or_init(|| learned::json_digests(&pack));
+        !digests.is_empty() && digests.contains(&xxh3_128(text).to_le_bytes())
     }
 
     /// What a JSON text says when it is parsed in a certain way.
@@ -417,18 +252,11 @@ impl Boot {
     /// file and way of parsing is kept.
     pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
         let Some(path) = cleaned(path) else { return };
-        let Some(stamp) = self.stamp_of_target(&path) else { return };
+        let Some(stamp) = self.files.stamp_of_target(&path) else { return };
         if stamp.size == text.len() as u64 && !stamp.is_racy(now_ns()) {
             let digest = xxh3_128(text).to_le_bytes();
             lock(&self.learned).add_json(&path, variant, digest, stamp, document);
         }
-    }
-
-    /// The stamp of the regular file that a path leads to.
-    fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
-        self.counts.stats.add(1);
-        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
-        rights::is_regular(&stat).then(|| Stamp::of(&stat))
     }
 
     /// Writes the next pack, if there is anything new to put into it. It may be called again: what was
@@ -437,8 +265,10 @@ impl Boot {
     /// # Errors
     /// As of [`thruway_pack::replace`].
     pub fn finish(&self) -> Result<Option<Written>, Error> {
-        let Some(place) = self.place.as_deref().filter(|_| self.may_write) else { return Ok(None) };
-        let Some(folders) = self.folders() else { return Ok(None) };
+        let Some(path) = self.pack_path.as_deref().filter(|_| self.may_write) else {
+            return Ok(None);
+        };
+        let Some(folders) = self.files.folders() else { return Ok(None) };
         let mut learned = lock(&self.learned);
         let has_news = !learned.has_been_written() && learned::has_news(&folders);
         if learned.is_empty() && !has_news {
@@ -448,11 +278,11 @@ impl Boot {
         learned.put_into(&mut builder);
         learned::put_folders(&folders, &mut builder);
         // Another process may have replaced the pack since: what it learned is kept too.
-        let newest = PackFile::open_for(place, &self.identity).ok();
+        let newest = PackFile::open_for(path, &self.identity).ok();
         if let Some(pack) = newest.as_ref().map(PackFile::pack) {
             learned.keep(&pack, &mut builder);
         }
-        let written = thruway_pack::replace(place, &builder, now_ns())?;
+        let written = thruway_pack::replace(path, &builder, now_ns())?;
         if matches!(written, Written::Replaced { .. }) {
             learned.forget();
         }
@@ -462,39 +292,11 @@ impl Boot {
     /// What happened, a line a fact.
     #[must_use]
     pub fn report(&self) -> String {
-        let report = self.counts.report(self.folders().map_or(0, |folders| folders.lookups));
+        let report = self.counts.report(self.files.stats.value(), self.files.folder_lookups());
         match self.thawed_by.map(String::from_utf8_lossy) {
             Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
             None => report,
         }
-    }
-
-    fn look_on_disk(&self, path: &[u8], entry: Option<Entry<'static>>) -> Look {
-        self.counts.stats.add(1);
-        match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
-                Look::File(Sighting { stamp: Some(Stamp::of(&stat)), entry })
-            }
-            _ => Look::Ask,
-        }
-    }
-
-    /// Whether this process may read the file with that stat.
-    fn may_read(&self, path: &[u8], stat: &Stat, entry: Option<&Entry<'_>>) -> bool {
-        let user = self.user.load(Ordering::SeqCst);
-        let flags = entry.map(|entry| CodeFlags::from_bits(entry.flags()));
-        let is_certain = flags.is_some_and(|flags| flags.has_plain_rights);
-        is_certain && rights::is_certain(stat, user) || rights::may_read(path)
-    }
-
-    /// Whether the pack is believed about what is at a path, without asking.
-    fn is_frozen_at(&self, path: &[u8]) -> bool {
-        self.options.is_frozen()
-            && self.folders().is_some_and(|mut folders| folders.is_frozen_at(path))
-    }
-
-    fn probe(&self, path: &[u8]) -> Probe {
-        self.folders().map_or(Probe::Unknown, |mut folders| folders.probe_path(path))
     }
 
     /// Whether the file has the content that the code with that stamp was compiled from. A pack may hold
@@ -511,60 +313,41 @@ impl Boot {
     /// Whether the path's real path is the one that the code was compiled with (`__dir__`, and what
     /// `require_relative` starts from).
     fn leads_to_the_same_file(&self, path: &[u8], flags: CodeFlags) -> bool {
-        let Some(real) = self.real_path_below(path) else { return false };
+        let Some(real) = self.files.real_path_below(path) else { return false };
         if flags.is_real {
             return real == path;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::ALIAS, path));
         entry.and_then(|entry| entry.data()) == Some(&real[..])
     }
-
-    /// `None` while another thread has them: after a fork that thread may not exist any more.
-    fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
-        let mut folders = match self.folders.try_lock() {
-            Ok(folders) => folders,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        if self.has_missed.swap(false, Ordering::SeqCst) {
-            folders.changed_somewhere();
-        }
-        folders.mind(self.news());
-        Some(folders)
-    }
-}
-
-/// The path as a clean one, if there is a folder for it.
-fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
-    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
-    if path::is_clean(path.as_os_str().as_bytes()) {
-        return Some(path.into_os_string().into_vec());
-    }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "nothing is opened: only where the folder is counts"
-    )]
-    let folder = path.parent()?.canonicalize().ok()?;
-    Some(path::join(folder.as_os_str().as_bytes(), path.file_name()?.as_bytes()))
-}
-
-/// The path without links, if there is anything.
-fn real(path: &[u8]) -> PathBuf {
-    let path = Path::new(OsStr::from_bytes(path));
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "nothing is opened: only which file was changed counts"
-    )]
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
-}
-
-/// Whether everybody may read the feature's file, or at least this process.
-fn is_readable(feature: &Entry<'_>) -> bool {
-    CodeFlags::from_bits(feature.flags()).is_open || rights::may_read(feature.name())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pack at a path, a note on why it is not used, and whether another one may take its place.
+fn opened(
+    path: &Path,
+    identity: &[u8],
+    wants_frozen: bool,
+) -> (Option<&'static PackFile>, Option<String>, bool) {
+    match PackFile::open_for(path, identity) {
+        Ok(file) => (Some(file.leak()), None, true),
+        Err(error) if error.is_not_found() => {
+            let path = error.path().display();
+            let note = format!("nothing is frozen, since there is no pack at {path}");
+            (None, wants_frozen.then_some(note), true)
+        }
+        Err(error) => {
+            let is_left_alone = error.is_other_identity() || error.is_untrusted();
+            let may_write = !is_left_alone && check_place(error.path()).is_ok();
+            let other = PackFile::open(error.path()).ok().filter(|_| error.is_other_identity());
+            let other = other.and_then(|file| difference(file.pack().identity(), identity));
+            let note = other.map_or(error.to_string(), |other| format!("{error}: {other}"));
+            (None, Some(note), may_write)
+        }
+    }
 }
 
 /// A pack that cannot be believed as it stands is validated instead, by content where it can be.
@@ -632,21 +415,6 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_is_told_makes_it_look_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (boot, _) = Boot::start(Options::default(), b"", None);
-        let name = folder.path().as_os_str().as_bytes().to_vec();
-        let load_path = boot.load_path([Some(&name[..])]);
-        std::fs::write(folder.path().join("there.rb"), "").unwrap();
-        assert!(boot.knows(&load_path, b"there"));
-        std::fs::rename(folder.path().join("there.rb"), folder.path().join("moved.rb")).unwrap();
-        let found = |name: &[u8]| matches!(boot.resolve(&load_path, name), Resolution::Found(_));
-        assert!(found(b"there"), "nobody has said anything");
-        boot.heard();
-        assert!(!found(b"there") && found(b"moved"));
-    }
-
-    #[test]
     fn what_differs_between_two_programs_is_named() {
         let one = b"ruby 3.1\n{:a=>true, :frozen_string_literal=>false}\nUTF-8\nbuild 1";
         assert_eq!(difference(one, one), None);
@@ -664,24 +432,5 @@ mod tests {
             let difference = difference(one, other.as_bytes()).unwrap();
             assert!(difference.ends_with(said), "{difference}");
         }
-    }
-
-    #[test]
-    fn a_change_while_another_thread_has_the_folders_is_minded_later() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("late.rb");
-        let (boot, _) = Boot::start(Options::default(), b"", None);
-        let probe = || {
-            let mut folders = boot.folders().unwrap();
-            let id = folders.id(folder.path().as_os_str().as_bytes());
-            folders.probe(id, b"late.rb")
-        };
-        assert_eq!(probe(), Probe::Absent);
-        std::fs::write(&path, "").unwrap();
-        assert_eq!(probe(), Probe::Absent, "nobody has said anything");
-        let theirs = boot.folders();
-        boot.changed(path.as_os_str().as_bytes());
-        drop(theirs);
-        assert_eq!(probe(), Probe::File);
     }
 }

@@ -1,11 +1,9 @@
 //! Which compiled code stands for which source, and when it may be used.
 
-use thruway_pack::{Entry, Stamp};
-
 /// What Ruby would say while it compiles, as far as it can be switched off.
 ///
 /// Code that was compiled without a warning is used only where no more warnings are wanted now than
-/// were then: otherwise `ruby -w` would be silent about a file because somebody ran it without.
+/// were then: otherwise `ruby -w` would be silent about a file that was compiled without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Warnings {
     /// `$VERBOSE`: nil is 0, false 1, true 2.
@@ -103,27 +101,6 @@ impl Reason {
             Self::CompileOption => "other compile options",
             Self::Lines => "the program keeps the lines of its source",
             Self::Refused => "Ruby did not take the code",
-        }
-    }
-}
-
-/// What is known of a file that Ruby is about to open.
-#[derive(Debug, Clone, Copy)]
-pub struct Sighting {
-    /// The stamp of the file, if it was asked for: always, unless the pack is frozen.
-    pub stamp: Option<Stamp>,
-    /// The feature's entry in the pack, if there is one.
-    pub entry: Option<Entry<'static>>,
-}
-
-impl Sighting {
-    /// Whether the file has the stamp of the entry, or nobody asks for it.
-    #[must_use]
-    pub fn is_fresh(&self) -> bool {
-        match (self.entry, self.stamp) {
-            (Some(entry), Some(stamp)) => entry.stamp() == stamp,
-            (Some(_), None) => true,
-            (None, _) => false,
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::path;
 /// the same names and in them features with their stamps), every document has its stamp, and every path
 /// that ran through links still leads to the same place.
 ///
-/// Names are read where a folder's stamp differs, because whoever puts a pack into a folder changes that
+/// Names are read where a folder's stamp differs, because a pack that is put into a folder changes that
 /// one's. A stamp has a change time, which no program sets, and an inode: what was unpacked over a
 /// release shows, whatever times it has been given. A file that is edited in place does not: its folder
 /// stays as it was.

@@ -1,6 +1,6 @@
 //! What a boot learned, and how it goes into the next pack.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use rustix::fs::{self, AtFlags, CWD, FileType};
 use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
@@ -211,6 +211,12 @@ impl Learned {
             self.documents.contains_key(&(kind::JSON, [variant, path].join(&0)))
         })
     }
+}
+
+/// The digests of all JSON texts that the pack knows.
+pub(crate) fn json_digests(pack: &Pack<'_>) -> HashSet<[u8; DIGEST_BYTES]> {
+    let names = pack.entries().filter(|entry| entry.kind() == kind::JSON);
+    names.filter_map(|entry| entry.name().last_chunk().copied()).collect()
 }
 
 /// Whether a folder is known that the pack does not hold, or not as it is now.

@@ -4,15 +4,16 @@
 //! at that path and what it compiles to; what a `require` does with that is Ruby's business alone.
 //! Nothing here calls Ruby.
 //!
-//! Reading order: [`boot`](mod@boot) (the whole of it), [`folders`] (what is known of the disk),
+//! Reading order: [`boot`](mod@boot) (the whole of it), [`files`] and [`folders`] (what is known of the disk),
 //! [`load_path`] (from a name to a path), [`code`] (from a path to compiled code), [`learned`] (what
-//! goes into the next pack), [`place`] and [`options`].
+//! goes into the next pack), [`cache_path`] and [`options`].
 #![forbid(unsafe_code)]
 
 pub mod boot;
-mod changes;
+pub mod cache_path;
 pub mod code;
 pub mod document;
+pub mod files;
 pub mod folders;
 mod frozen;
 pub mod inspect;
@@ -22,14 +23,14 @@ pub mod listing;
 pub mod load_path;
 pub mod options;
 pub mod path;
-pub mod place;
 pub mod report;
 mod rights;
 
-pub use boot::{Boot, Known, Look, read};
-pub use code::{Reason, Sighting, Warnings};
+pub use boot::{Boot, CachedDocument, read};
+pub use cache_path::Environment;
+pub use code::{Reason, Warnings};
+pub use files::{Files, FoundFile, Lookup};
 pub use folders::now_ns;
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
-pub use place::Surroundings;
-pub use thruway_pack::check_place;
+pub use thruway_pack::{check_place, remove_partial};

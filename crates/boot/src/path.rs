@@ -1,5 +1,9 @@
 //! Absolute paths as bytes, taken apart without touching the disk.
 
+use std::hash::Hasher;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
 /// Whether the path is absolute and spells every component once: no `.`, `..`, empty component or
 /// separator at the end. Only such a path names the same file for us and for the kernel, whatever
 /// links it runs through.
@@ -40,7 +44,21 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 /// 128 bits that stand for the path: two paths that differ have the same ones never in practice.
 #[must_use]
 pub fn mark(path: &[u8]) -> u128 {
-    xxhash_rust::xxh3::xxh3_128(path)
+    xxh3_128(path)
+}
+
+/// Paths hash with XXH3: the table is asked several times a feature, and only about trusted paths.
+#[derive(Debug, Default)]
+pub(crate) struct PathHasher(u64);
+
+impl Hasher for PathHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 ^= xxh3_64(bytes);
+    }
 }
 
 #[cfg(test)]

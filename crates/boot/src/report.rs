@@ -40,8 +40,6 @@ pub struct Counts {
     pub from_pack: Count,
     /// Features that Ruby compiled.
     pub compiled: Count,
-    /// Times a file was asked for its stamp.
-    pub stats: Count,
     reasons: Mutex<BTreeMap<Reason, Vec<Vec<u8>>>>,
     left_parts: Mutex<BTreeSet<(&'static str, String)>>,
 }
@@ -64,9 +62,9 @@ impl Counts {
         }
     }
 
-    /// The report, a line a fact.
+    /// The report, a line a fact; the disk was asked so many times about files and folders.
     #[must_use]
-    pub fn report(&self, folder_lookups: u64) -> String {
+    pub fn report(&self, files: u64, folders: u64) -> String {
         let mut report = format!(
             "thruway: {} features from the pack, {} compiled\n\
              thruway: {} names found without a search, {} searched for by Ruby\n\
@@ -76,8 +74,8 @@ impl Counts {
             self.resolved.value(),
             self.searched.value(),
             self.answered.value(),
-            self.stats.value(),
-            folder_lookups,
+            files,
+            folders,
         );
         if let Ok(reasons) = self.reasons.try_lock() {
             for (reason, names) in reasons.iter() {

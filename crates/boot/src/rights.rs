@@ -16,8 +16,8 @@ pub(crate) fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
-/// Whether the mode alone says that `user` may read, if there is no access list. Nobody's groups and
-/// capabilities are known: root is a user as any other here.
+/// Whether the mode alone says that `user` may read, if there is no access list. Groups and
+/// capabilities are not known here: root counts as any other user.
 pub(crate) fn is_certain(stat: &Stat, user: u32) -> bool {
     let by_owner = stat.st_uid == user && stat.st_mode & 0o400 != 0;
     let by_others = stat.st_uid != user && stat.st_mode & 0o044 == 0o044;

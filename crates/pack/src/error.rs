@@ -54,7 +54,7 @@ impl Error {
         matches!(self.kind, Kind::OtherIdentity)
     }
 
-    /// Whether the file is left alone because somebody else could have written it.
+    /// Whether the file is left alone because another user could have written it.
     #[must_use]
     pub fn is_untrusted(&self) -> bool {
         matches!(self.kind, Kind::OwnedByAnother { .. } | Kind::WritableByOthers { .. })

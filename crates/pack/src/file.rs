@@ -1,7 +1,8 @@
 //! Packs on disk: which files are trusted, and how one is replaced.
 
-use std::fs::File;
-use std::io::{Read, Write};
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
@@ -14,8 +15,11 @@ use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
 /// How much of a pack is written at a time. The page cache keeps what one call wrote together, and brings
-/// all of it into the memory of whoever reads a byte of it: two megabytes, if it may.
+/// all of it into the memory of a process that reads a byte of it: up to two megabytes.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// The rights of a folder that is made for a pack, as of a user's cache (XDG Base Directory).
+const FOLDER_MODE: u32 = 0o700;
 
 /// A pack that stays mapped while this value lives, whatever happens to its name.
 #[derive(Debug)]
@@ -115,13 +119,14 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
     Ok(())
 }
 
-/// Writes a new pack and puts it at `path` in one step; folders on the way are made.
+/// Writes a new pack and puts it at `path` in one step; folders on the way are made. The folder of the
+/// pack is made for this user alone: a pack tells what files say that others may not read.
 ///
 /// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename: a reader
 /// finds the old pack or the new one, whole. The partial file is locked while it is written, so
 /// that of many processes one writes at a time and the others are told [`Written::Busy`]; whatever
-/// a killed process left of it is overwritten by the next. The new file may be read by all and
-/// written by nobody, so that nothing edits it in place while others have it mapped.
+/// a killed process left of it is overwritten by the next. The new file has the mode 0444, so that
+/// nothing edits it in place while others have it mapped.
 ///
 /// # Errors
 /// What is there is no pack ([`check_place`]), the folder may not be written, the disk is full, or a
@@ -132,9 +137,9 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Writte
     let partial = partial(path);
     let failed = |doing| move |error: std::io::Error| Error::system(path, doing, error);
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+        make_folder(folder).map_err(failed("make the folder of"))?;
     }
-    let Some(mut file) = lock(&partial).map_err(failed("write"))? else {
+    let Some(mut file) = lock(&partial, OFlags::CREATE).map_err(failed("write"))? else {
         return Ok(Written::Busy);
     };
     let written = fill(&mut file, &bytes).and_then(|()| std::fs::rename(&partial, path));
@@ -146,7 +151,26 @@ pub fn replace(path: &Path, builder: &Builder<'_>, now_ns: i64) -> Result<Writte
     Ok(Written::Replaced { bytes: bytes.len() })
 }
 
-/// Makes sure that nobody's file is lost if a pack is put at `path`.
+/// Removes what a killed process left of the pack that it was writing for `path`. A file that its writer
+/// still has, or that is not the beginning of a pack, stays.
+///
+/// # Errors
+/// The file cannot be opened, locked or removed.
+pub fn remove_partial(path: &Path) -> Result<(), Error> {
+    let partial = partial(path);
+    let failed = |error: std::io::Error| Error::system(&partial, "remove", error);
+    if check_place(&partial).is_err() {
+        return Ok(());
+    }
+    match lock(&partial, OFlags::empty()) {
+        Ok(Some(_locked)) => std::fs::remove_file(&partial).map_err(failed),
+        Ok(None) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Makes sure that no other file is lost if a pack is put at `path`.
 ///
 /// # Errors
 /// There is something else than a pack of any format, whole or not, or an empty file.
@@ -173,9 +197,25 @@ fn partial(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Makes the folder, for this user alone, and those above it as the umask says.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let make = || DirBuilder::new().mode(FOLDER_MODE).create(folder);
+    let made = match (make(), folder.parent()) {
+        (Err(error), Some(above)) if error.kind() == ErrorKind::NotFound => {
+            std::fs::create_dir_all(above)?;
+            make()
+        }
+        (made, _) => made,
+    };
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
 /// Opens the partial file for this process alone; `None` if another one has it.
-fn lock(partial: &Path) -> std::io::Result<Option<File>> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+fn lock(partial: &Path, create: OFlags) -> std::io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | create;
     let file = fs::openat(CWD, partial, flags, Mode::RUSR | Mode::WUSR)?;
     match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -284,10 +324,41 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_made_for_a_pack_is_its_users_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache/thruway/a.pack");
+        replace(&path, &builder("one"), 0).unwrap();
+        let mode = |folder: &Path| std::fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        let shared = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path.parent().unwrap(), shared).unwrap();
+        replace(&path, &builder("two"), 0).unwrap();
+        assert_eq!(mode(path.parent().unwrap()), 0o755, "what was there is left as it is");
+    }
+
+    #[test]
+    fn what_a_killed_writer_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pack");
+        let is_there = || std::fs::metadata(partial(&path)).is_ok();
+        remove_partial(&path).unwrap();
+        std::fs::write(partial(&path), [&MAGIC[..], &[0; 1000]].concat()).unwrap();
+        let writer = lock(&partial(&path), OFlags::CREATE).unwrap().unwrap();
+        remove_partial(&path).unwrap();
+        assert!(is_there(), "its writer is alive");
+        drop(writer);
+        remove_partial(&path).unwrap();
+        assert!(!is_there());
+        std::fs::write(partial(&path), "somebody's own").unwrap();
+        remove_partial(&path).unwrap();
+        assert!(is_there());
+    }
+
+    #[test]
     fn a_writer_does_not_wait_for_another_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pack");
-        let held = lock(&partial(&path)).unwrap().unwrap();
+        let held = lock(&partial(&path), OFlags::CREATE).unwrap().unwrap();
         assert_eq!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);
         drop(held);
         assert_ne!(replace(&path, &builder("one"), 0).unwrap(), Written::Busy);

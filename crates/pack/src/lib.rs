@@ -1,6 +1,6 @@
 //! The pack: one file that answers many look-ups, written once and only ever mapped.
 //!
-//! A pack holds **entries**. Each has a kind (a number that means something to whoever wrote it), a
+//! A pack holds **entries**. Each has a kind (a number that means something to its writer), a
 //! name, flags, the [`Stamp`] of the file it was made from, and data. What kinds there are, and what
 //! their data says, is not known here: nothing in this crate knows of Ruby.
 //!
@@ -22,6 +22,6 @@ pub mod stamp;
 
 pub use build::{Builder, Item};
 pub use error::Error;
-pub use file::{PackFile, Written, check_place, replace};
+pub use file::{PackFile, Written, check_place, remove_partial, replace};
 pub use pack::{Entry, Pack};
 pub use stamp::Stamp;

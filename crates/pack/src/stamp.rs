@@ -4,7 +4,7 @@ use rustix::fs::Stat;
 
 /// Size, times and inode of a file when an entry was made from it.
 ///
-/// Two equal stamps mean an unchanged file: whoever changes bytes, or puts another file in its
+/// Two equal stamps mean an unchanged file: a change of bytes, or another file in its
 /// place, changes the change time, and programs cannot set that one back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Stamp {

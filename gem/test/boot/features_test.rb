@@ -20,6 +20,81 @@ class FeaturesTest < Minitest::Test
     RUBY
   end
 
+  # A program that changes how a gem is asked, or how the disk is, and what it is asked then.
+  ASKED = {
+    "its own method" => <<~RUBY,
+      class Gem::BasicSpecification
+        private def have_file?(name, _suffixes) = ($asked << name; false)
+      end
+    RUBY
+    "its own method, with the old one" => <<~RUBY,
+      class Gem::BasicSpecification
+        alias old_have_file have_file?
+        private def have_file?(*asked) = ($asked << asked[0]; old_have_file(*asked))
+      end
+    RUBY
+    "a module in front" => <<~RUBY,
+      front = Module.new { private def have_file?(name, *) = ($asked << name; super) }
+      Gem::BasicSpecification.prepend(front)
+    RUBY
+    "the disk" => <<~RUBY
+      class << File
+        prepend(Module.new { def file?(name) = ($asked << name; super) })
+      end
+    RUBY
+  }.freeze
+
+  ASKED.each do |name, change|
+    define_method("test_a_program_changes_how_gems_are_asked_#{name.tr(" ", "_")}") do
+      said = assert_same_program(<<~RUBY)
+        $asked = []
+        #{change}
+        %w[nowhere/at_all /nowhere/at_all].each do |name|
+          require name
+        rescue LoadError => e
+          puts e.message
+        end
+        p $asked.size, $asked.uniq.grep(/nowhere/).first(3)
+        p Gem::BasicSpecification.private_method_defined?(:have_file?)
+        p Gem::BasicSpecification.instance_method(:have_file?).arity
+      RUBY
+      refute_match(/^0$/, said.out)
+    end
+  end
+
+  def test_where_a_feature_would_be_loaded_from
+    assert_same_program(<<~'RUBY', "part.rb" => "PART = 1\n", "other/part.rb" => "")
+      def ask(name)
+        found = $LOAD_PATH.resolve_feature_path(name)
+        p name, found, found&.last&.encoding, found&.last&.frozen?
+      rescue StandardError, LoadError => e
+        p e, e.backtrace
+      end
+
+      names = ["part", "part.rb", "other/part", "set", "etc", "etc.so", "etc.rb", "nowhere", "nowhere.so", "./lib/part",
+               File.expand_path("lib/part"), "/nowhere", "~", "", ".", "..", "lib/../part", "part/", "a\0b",
+               :part, nil, 1, Struct.new(:to_path).new("part"), Class.new(String).new("part"), "p\u00e4rt"]
+      names.each { |name| ask(name) }
+      p require("part")
+      names.each { |name| ask(name) }
+      $LOAD_PATH.unshift(File.expand_path("lib/other"))
+      ask("part")
+      p require("part")
+      File.delete("lib/other/part.rb")
+      ask("part")
+      Thread.new { ask("part") }.join
+      Dir.mkdir("lib/other/part.rb")
+      ask("part")
+      Dir.rmdir("lib/other/part.rb")
+      File.write("lib/other/part.rb", "")
+      ask("part")
+      p $LOAD_PATH.method(:resolve_feature_path).arity
+      def $LOAD_PATH.resolve_feature_path(name) = [:own, name]
+      ask("part")
+      puts $LOADED_FEATURES
+    RUBY
+  end
+
   def test_eight_threads_require_the_same_feature
     said = assert_same_program(<<~RUBY, **counted([1]))
       $loaded = Queue.new

@@ -2,6 +2,7 @@
 
 require "booting"
 require "freshener"
+require "shellwords"
 
 # Random edits between look-ups and during them, plain against each mode.
 # `cargo x prove freshness --cases 100000` tries more of them.
@@ -53,7 +54,7 @@ class FreshnessTest < Minitest::Test
   # Mounts are seen by nobody else.
   def go_through(root, (first, size, mode), words = {})
     folders = FOLDERS.map { |folder| "-I#{folder}" }
-    ruby = [RUBY, "--disable=gems", "-W0", *folders, PROGRAM].join(" ")
+    ruby = [RUBY, "--disable=gems", "-W0", *folders, PROGRAM].shelljoin
     commands = ["build", *(%w[age learn] if words.any?), "between", "look"].map do |step|
       next "sleep 0.04" if step == "age"
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
-use thruway_boot::{Options, Trust, check_place};
+use thruway_boot::{Options, Trust, check_place, remove_partial};
 use thruway_spawn::Command;
 use thruway_sys::signal::HeldSignals;
 
@@ -84,12 +84,15 @@ impl Build {
         [&output, &new]
             .into_iter()
             .try_for_each(|place| check_place(place).map_err(Failure::new))?;
-        remove(&new)?;
+        clear(&new)?;
+        if let Some(folder) = output.parent() {
+            make_folder(folder)?;
+        }
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
         let status = status(&accelerated(command(&self.command), &options));
         if !matches!(&status, Ok(status) if status.success()) {
-            remove(&new)?;
+            clear(&new)?;
         }
         let status = status?;
         if !status.success() {
@@ -128,6 +131,19 @@ fn status(command: &Command) -> Result<ExitStatus, Failure> {
             }
         }
     }
+}
+
+/// Makes the folder that the user names, as the umask says: another user may read its pack.
+fn make_folder(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::new(format_args!("cannot make the folder {}: {error}", folder.display()))
+    })
+}
+
+/// Removes the new pack of a build that failed, and what a killed Ruby wrote of it.
+fn clear(new: &Path) -> Result<(), Failure> {
+    remove_partial(new).map_err(Failure::new)?;
+    remove(new)
 }
 
 /// Removes a file that may not be there.

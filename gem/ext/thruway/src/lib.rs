@@ -2,7 +2,7 @@
 //!
 //! Each module joins one part of the workspace to Ruby. Two rules hold everywhere: no value with a
 //! destructor lives across a call that can raise (Ruby unwinds by `longjmp`), and Ruby objects are
-//! reached only with the interpreter lock held.
+//! reached only with the interpreter lock held. [`ruby`] has a proof for each.
 #![expect(unsafe_code, reason = "Ruby's C API: see ARCHITECTURE.md")]
 
 mod boot;
@@ -10,12 +10,29 @@ mod names;
 mod ruby;
 mod server;
 
+use ruby::{Protected, RModule, define, raise};
+
 /// Called once by Ruby when the extension is loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_thruway() {
-    ruby::require_own_version();
-    let thruway = ruby::define_module(c"Thruway");
-    boot::define(thruway);
-    names::define(thruway);
-    server::define(thruway);
+    // SAFETY: `require` calls it with the lock held, and catches.
+    let ruby = unsafe { Protected::assume() };
+    require_own_version(ruby);
+    let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
+    boot::define(ruby, thruway);
+    names::define(ruby.gvl(), thruway.value());
+    server::define(thruway.value());
+}
+
+/// Raises LoadError in a Ruby that this extension was not built for. Nothing else would keep it from being
+/// loaded there, and objects have other forms in each version.
+fn require_own_version(ruby: Protected) {
+    let built_for = [rb_sys::RUBY_API_VERSION_MAJOR, rb_sys::RUBY_API_VERSION_MINOR];
+    // SAFETY: a constant of libruby's.
+    let [major, minor, _] = unsafe { rb_sys::ruby_api_version };
+    if [major, minor].map(i32::unsigned_abs) != built_for {
+        let message =
+            c"thruway was built for another version of Ruby; build or install it with this one";
+        raise::load_error(ruby, message);
+    }
 }

@@ -1,13 +1,13 @@
-//! libruby's calls for memory, counted for the [collector] while it waits.
+//! libruby's calls for memory, counted for the [collector](super::collector) while it waits.
 
 use std::ffi::{c_int, c_void};
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use libc::{off_t, size_t};
 use thruway_sys::imports::Object;
 
-use super::collector;
 use super::import::{Import, imports, replace};
 
 imports! { ALLOCATIONS:
@@ -18,16 +18,27 @@ imports! { ALLOCATIONS:
     MMAP c"mmap" mmap;
 }
 
-/// Tells the collector of all memory that libruby asks for.
+/// What is told of the number of bytes.
+static TOLD: OnceLock<fn(usize)> = OnceLock::new();
+
+/// Calls `told` with the size of all memory that libruby asks for.
 ///
 /// # Errors
 /// libruby is not found, or as of [`replace`].
-pub(super) fn watch(libruby: *const ()) -> io::Result<()> {
+pub(super) fn watch(libruby: *const (), told: fn(usize)) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
+    TOLD.get_or_init(|| told);
     replace(&object, ALLOCATIONS)
 }
 
-/// Asks for memory are nobody's business any more.
+/// libruby asks for so many bytes.
+fn asked_for(bytes: usize) {
+    if let Some(told) = TOLD.get() {
+        told(bytes);
+    }
+}
+
+/// Puts libc's functions back.
 pub(super) fn forget(libruby: *const ()) {
     let Some(object) = Object::containing(libruby) else { return };
     for import in ALLOCATIONS {
@@ -47,7 +58,7 @@ type Memalign = unsafe extern "C" fn(*mut *mut c_void, size_t, size_t) -> c_int;
 type Mmap = unsafe extern "C" fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void;
 
 unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
-    collector::allocated(size);
+    asked_for(size);
     // SAFETY: the type is malloc's.
     let malloc = unsafe { MALLOC.function::<Malloc>() };
     // SAFETY: handed on as it came.
@@ -55,7 +66,7 @@ unsafe extern "C" fn malloc(size: size_t) -> *mut c_void {
 }
 
 unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
-    collector::allocated(count.saturating_mul(size));
+    asked_for(count.saturating_mul(size));
     // SAFETY: the type is calloc's.
     let calloc = unsafe { CALLOC.function::<Calloc>() };
     // SAFETY: handed on as it came.
@@ -63,7 +74,7 @@ unsafe extern "C" fn calloc(count: size_t, size: size_t) -> *mut c_void {
 }
 
 unsafe extern "C" fn realloc(place: *mut c_void, size: size_t) -> *mut c_void {
-    collector::allocated(size);
+    asked_for(size);
     // SAFETY: the type is realloc's.
     let realloc = unsafe { REALLOC.function::<Realloc>() };
     // SAFETY: handed on as it came.
@@ -76,7 +87,7 @@ unsafe extern "C" fn posix_memalign(
     alignment: size_t,
     size: size_t,
 ) -> c_int {
-    collector::allocated(size);
+    asked_for(size);
     // SAFETY: the type is posix_memalign's.
     let posix_memalign = unsafe { MEMALIGN.function::<Memalign>() };
     // SAFETY: handed on as it came.
@@ -92,7 +103,7 @@ unsafe extern "C" fn mmap(
     descriptor: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    collector::allocated(size);
+    asked_for(size);
     // SAFETY: the type is mmap's.
     let mmap = unsafe { MMAP.function::<Mmap>() };
     // SAFETY: handed on as it came.

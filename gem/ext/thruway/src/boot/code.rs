@@ -10,12 +10,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Look, Reason, Sighting, Warnings};
+use thruway_boot::{Boot, FoundFile, Lookup, Reason, Warnings};
 use thruway_pack::Stamp;
 
 use super::search::{self, PathMark};
-use super::vm::{self, NIL};
-use super::{interpose, iseq};
+use super::{current, interpose, iseq};
+use crate::ruby::define::Method;
+use crate::ruby::{Gvl, NIL, Protected, RString};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -40,35 +41,38 @@ thread_local! {
     static COMPILING: Cell<Option<Compiling>> = const { Cell::new(None) };
 }
 
-pub(super) fn install() {
-    iseq::supply_code(load_iseq);
-    iseq::watch_compile_options(options_changed);
-    lines_changed();
-    iseq::watch_kept_lines(lines_changed);
-    categories_changed();
-    iseq::watch_warning_categories(categories_changed);
+pub(super) fn install(gvl: Gvl) {
+    iseq::supply_code(gvl, Method::of_1(load_iseq));
+    iseq::watch_compile_options(gvl, options_changed);
+    lines_changed(gvl);
+    iseq::watch_kept_lines(gvl, lines_changed);
+    categories_changed(gvl);
+    iseq::watch_warning_categories(gvl, categories_changed);
 }
 
 /// Called by Ruby for every file that it is about to compile.
-unsafe extern "C" fn load_iseq(_class: VALUE, path: VALUE) -> VALUE {
+fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
     let seen = search::seen();
     search::end();
-    let Some(boot) = super::serving() else { return NIL };
+    let (Some(boot), Some(path)) = (current::serving(gvl), RString::plain(gvl, path)) else {
+        return NIL;
+    };
     // SAFETY: Ruby passes a frozen String that stays on its stack.
-    let Some(bytes) = (unsafe { vm::plain_bytes(path) }) else { return NIL };
+    let bytes = unsafe { path.bytes() };
     let mark = PathMark::of(bytes);
-    let sighting = match seen {
-        Some((seen, sighting)) if seen == mark => sighting,
-        _ => match boot.look(bytes) {
-            Look::File(sighting) => sighting,
-            Look::Missing | Look::Ask => return left(boot, bytes, Reason::NotRegular),
+    let file = match seen {
+        Some((seen, file)) if seen == mark => file,
+        _ => match boot.files.look_up(bytes) {
+            Lookup::File(file) => file,
+            Lookup::Missing | Lookup::Ask => return left(boot, bytes, Reason::NotRegular),
         },
     };
-    let warnings = warnings();
-    match code(boot, bytes, &sighting, warnings) {
+    let warnings = warnings(gvl);
+    match code(gvl, boot, bytes, &file, warnings) {
         Ok(code) => code,
         Err(reason) => {
-            watch(boot, mark, &sighting, warnings, reason);
+            watch(gvl, boot, mark, &file, warnings, reason);
             left(boot, bytes, reason)
         }
     }
@@ -80,49 +84,57 @@ fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {
 }
 
 fn code(
+    gvl: Gvl,
     boot: &Boot,
     path: &[u8],
-    sighting: &Sighting,
+    file: &FoundFile,
     warnings: Warnings,
 ) -> Result<VALUE, Reason> {
-    if let Some(reason) = compiled_otherwise() {
+    if let Some(reason) = compiled_otherwise(gvl) {
         return Err(reason);
     }
-    let bytes = boot.code(path, sighting, warnings)?;
-    let code = iseq::load_code(bytes).ok_or(Reason::Refused)?;
+    let bytes = boot.code(path, file, warnings)?;
+    let code = iseq::load_code(gvl, bytes).ok_or(Reason::Refused)?;
     boot.loaded(bytes);
     boot.counts.from_pack.add(1);
     Ok(code)
 }
 
 /// Why code would not be compiled now as it was for the pack.
-fn compiled_otherwise() -> Option<Reason> {
-    if iseq::measures_coverage() {
+fn compiled_otherwise(gvl: Gvl) -> Option<Reason> {
+    if iseq::measures_coverage(gvl) {
         return Some(Reason::Coverage);
     }
-    if KEEPS_LINES.load(Ordering::Relaxed) || iseq::collects_lines() {
+    if KEEPS_LINES.load(Ordering::Relaxed) || iseq::collects_lines(gvl) {
         return Some(Reason::Lines);
     }
     (!HAS_SAME_OPTIONS.load(Ordering::Relaxed)).then_some(Reason::CompileOption)
 }
 
 /// Whether code would be compiled now in another way than it was for the pack.
-pub(super) fn is_compiled_otherwise() -> bool {
-    compiled_otherwise().is_some()
+pub(super) fn is_compiled_otherwise(gvl: Gvl) -> bool {
+    compiled_otherwise(gvl).is_some()
 }
 
 /// Remembers what is about to be compiled, if it can be learned.
-fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, reason: Reason) {
+fn watch(
+    gvl: Gvl,
+    boot: &Boot,
+    path: PathMark,
+    file: &FoundFile,
+    warnings: Warnings,
+    reason: Reason,
+) {
     let depends_on_the_run =
         matches!(reason, Reason::Coverage | Reason::CompileOption | Reason::Lines);
-    let (Some(stamp), true) = (sighting.stamp, boot.is_learning()) else { return };
+    let (Some(stamp), true) = (file.stamp, boot.is_learning()) else { return };
     let stamp = (stamp, thruway_boot::now_ns());
-    if depends_on_the_run || !iseq::warns_on_stderr() || !iseq::is_sole_supplier() {
+    if depends_on_the_run || !iseq::warns_on_stderr(gvl) || !iseq::is_sole_supplier(gvl) {
         return;
     }
     HOOK.get_or_init(|| {
         interpose::count_writes();
-        iseq::on_script_compiled(compiled);
+        iseq::on_script_compiled(gvl, compiled);
     });
     let writes = interpose::writes();
     COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
@@ -131,16 +143,19 @@ fn watch(boot: &Boot, path: PathMark, sighting: &Sighting, warnings: Warnings, r
 /// Called by Ruby after it compiled anything.
 unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     let Some(compiling) = COMPILING.take() else { return };
+    // SAFETY: Ruby calls its hooks with the lock held.
+    let gvl = unsafe { Gvl::assume() };
     // Something was said: a warning, most likely, which a later boot has to give again.
-    if interpose::writes() != Some(compiling.writes) || !iseq::is_by_ruby() {
+    if interpose::writes() != Some(compiling.writes) || !iseq::is_by_ruby(gvl) {
         return;
     }
-    let (Some(boot), Some((path, code))) = (super::boot(), iseq::compiled_code(trace_point)) else {
+    let (Some(boot), Some((path, code))) = (current::boot(), iseq::compiled_code(gvl, trace_point))
+    else {
         return;
     };
-    let Some(code) = binary_of(code, path) else { return };
+    let Some(code) = binary_of(gvl, code, path) else { return };
     // SAFETY: both Strings are on this stack, and no Ruby code runs while the slices live.
-    let (path, code) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(code) });
+    let [path, code] = [path, code].map(|string| unsafe { string.bytes() });
     if PathMark::of(path) == compiling.path {
         boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
     }
@@ -148,24 +163,24 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
 
 /// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby
 /// raises the error later.
-fn binary_of(code: VALUE, path: VALUE) -> Option<VALUE> {
-    let is_sound = iseq::has_lines(code) || iseq::compiles(path);
-    if is_sound { iseq::to_binary(code) } else { None }
+fn binary_of(gvl: Gvl, code: VALUE, path: RString) -> Option<RString> {
+    let is_sound = iseq::has_lines(gvl, code) || iseq::compiles(gvl, path);
+    if is_sound { iseq::to_binary(gvl, code) } else { None }
 }
 
 /// What Ruby would say while it compiles.
-fn warnings() -> Warnings {
-    Warnings { level: iseq::verbosity(), categories: CATEGORIES.load(Ordering::Relaxed) }
+fn warnings(gvl: Gvl) -> Warnings {
+    Warnings { level: iseq::verbosity(gvl), categories: CATEGORIES.load(Ordering::Relaxed) }
 }
 
-fn options_changed() {
-    HAS_SAME_OPTIONS.store(iseq::has_same_compile_options(), Ordering::Relaxed);
+fn options_changed(gvl: Gvl) {
+    HAS_SAME_OPTIONS.store(iseq::has_same_compile_options(gvl), Ordering::Relaxed);
 }
 
-fn lines_changed() {
-    KEEPS_LINES.store(iseq::keeps_lines(), Ordering::Relaxed);
+fn lines_changed(gvl: Gvl) {
+    KEEPS_LINES.store(iseq::keeps_lines(gvl), Ordering::Relaxed);
 }
 
-fn categories_changed() {
-    CATEGORIES.store(iseq::warning_categories(), Ordering::Relaxed);
+fn categories_changed(gvl: Gvl) {
+    CATEGORIES.store(iseq::warning_categories(gvl), Ordering::Relaxed);
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use rb_sys::VALUE;
 
-use super::method::{define_singleton_method_0, quietly};
-use super::{allocations, vm};
+use super::allocations;
+use crate::ruby::define::{Method, quietly, singleton_method};
+use crate::ruby::{FALSE, Gvl, Protected, RModule, is_true};
 
 /// How many bytes may still be asked for.
 static LEFT: AtomicI64 = AtomicI64::new(0);
@@ -18,25 +19,25 @@ static LEFT: AtomicI64 = AtomicI64::new(0);
 static IS_WAITING: AtomicBool = AtomicBool::new(false);
 
 /// Switches the collector off until the program has asked for that many megabytes.
-pub(super) fn wait_for(megabytes: u32) {
+pub(super) fn wait_for(gvl: Gvl, megabytes: u32) {
     // SAFETY: the lock is held.
-    if vm::is_true(unsafe { rb_sys::rb_gc_disable() }) {
+    if is_true(unsafe { rb_sys::rb_gc_disable() }) {
         return;
     }
     LEFT.store(i64::from(megabytes) * 1_000_000, Ordering::Relaxed);
     IS_WAITING.store(true, Ordering::Relaxed);
-    if allocations::watch(rb_sys::rb_f_require as *const ()).is_err() {
+    if allocations::watch(rb_sys::rb_f_require as *const (), allocated).is_err() {
         return resume();
     }
-    let collector = vm::class(c"GC");
-    quietly(|| {
-        define_singleton_method_0(collector, c"enable", enable);
-        define_singleton_method_0(collector, c"disable", disable);
+    let collector = RModule::named(gvl, c"GC").value();
+    quietly(gvl, || {
+        singleton_method(gvl, collector, c"enable", Method::of_0(enable));
+        singleton_method(gvl, collector, c"disable", Method::of_0(disable));
     });
 }
 
 /// Ruby asks for memory.
-pub(super) fn allocated(bytes: usize) {
+fn allocated(bytes: usize) {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     if LEFT.fetch_sub(bytes, Ordering::Relaxed) <= bytes {
         resume();
@@ -60,17 +61,17 @@ fn stop() -> bool {
 }
 
 /// `GC.enable`: whether the program had switched it off.
-unsafe extern "C" fn enable(_collector: VALUE) -> VALUE {
+fn enable(_ruby: Protected, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: the lock is held.
     let was_off = unsafe { rb_sys::rb_gc_enable() };
-    if was_waiting { vm::FALSE } else { was_off }
+    if was_waiting { FALSE } else { was_off }
 }
 
 /// `GC.disable`: whether the program had switched it off before.
-unsafe extern "C" fn disable(_collector: VALUE) -> VALUE {
+fn disable(_ruby: Protected, _collector: VALUE) -> VALUE {
     let was_waiting = stop();
     // SAFETY: as above.
     let was_off = unsafe { rb_sys::rb_gc_disable() };
-    if was_waiting { vm::FALSE } else { was_off }
+    if was_waiting { FALSE } else { was_off }
 }

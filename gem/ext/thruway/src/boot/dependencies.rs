@@ -108,8 +108,8 @@ const PSYCH_CORE: &[Methods] = &[
         c"default" c"default_proc" c"dup" c"each" c"empty?" c"fetch" c"freeze" c"initialize_copy"
         c"inspect" c"key?" c"merge!"),
     methods!(Own c"Hash": c"new"),
-    methods!(Instances c"String": c"+" c"-@" c"==" c"===" c"=~" c"[]" c"empty?" c"freeze" c"gsub"
-        c"hash" c"length" c"match" c"match?" c"split" c"sub" c"to_f" c"to_i" c"to_s" c"to_sym"),
+    methods!(Instances c"String": c"+" c"-@" c"==" c"===" c"=~" c"[]" c"delete" c"empty?" c"freeze"
+        c"gsub" c"hash" c"length" c"match" c"match?" c"split" c"sub" c"to_f" c"to_i" c"to_s" c"to_sym"),
     methods!(Instances c"Symbol": c"==" c"hash" c"inspect" c"to_proc" c"to_s"),
     methods!(Instances c"Regexp": c"===" c"=~" c"match" c"match?"),
     methods!(Instances c"Integer": c"*" c"**" c"+" c"-" c">" c"abs" c"div" c"hash"),

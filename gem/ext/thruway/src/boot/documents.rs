@@ -5,55 +5,49 @@
 //! digest, and is kept as long as the file that it most likely came from. Nothing is answered or
 //! learned while a method [between](super::dependencies) the call and its result is not the library's own.
 
-use std::cell::Cell;
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Known, Part};
+use thruway_boot::{Boot, CachedDocument, Part};
 
 use super::dependencies::{JSON, YAML};
-use super::library::Place;
+use super::library::LibrarySlot;
 use super::objects::{decode, encode};
-use super::vm::{self, NIL};
-use super::{interpose, method, values};
+use super::{current, json_files, values, vm};
+use crate::ruby::call::{ask, has_keywords, send};
+use crate::ruby::constants::constant_at;
+use crate::ruby::define::Method;
+use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol};
 
 /// Smaller texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
 
-/// Longest path of a JSON file that is remembered, with the NUL that ends it.
-const PATH_BYTES: usize = 512;
-
-static PSYCH: Place = Place::new();
-static JSON_LIBRARY: Place = Place::new();
-
-thread_local! {
-    /// The JSON file that this thread opened last.
-    static OPENED: Cell<Option<[u8; PATH_BYTES]>> = const { Cell::new(None) };
-}
+static PSYCH: LibrarySlot = LibrarySlot::new();
+static JSON_LIBRARY: LibrarySlot = LibrarySlot::new();
 
 /// Psych is there.
-pub(super) fn install_yaml() {
-    let methods: [(_, method::Variadic); 3] = [
-        (c"load_file", load_file),
-        (c"safe_load_file", safe_load_file),
-        (c"unsafe_load_file", unsafe_load_file),
+pub(super) fn install_yaml(gvl: Gvl) {
+    let methods = [
+        (c"load_file", Method::of_any(load_file)),
+        (c"safe_load_file", Method::of_any(safe_load_file)),
+        (c"unsafe_load_file", Method::of_any(unsafe_load_file)),
     ];
-    if super::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
-        PSYCH.take(&[c"Psych"], &methods, &YAML);
+    if current::boot().is_some_and(|boot| boot.options.has(Part::Yaml)) {
+        PSYCH.take(gvl, &[c"Psych"], &methods, &YAML);
     }
 }
 
 /// JSON is there.
-pub(super) fn install_json() {
-    if super::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
-        JSON_LIBRARY.take(&[c"JSON"], &[(c"parse", parse)], &JSON);
-        interpose::note_json_files();
+pub(super) fn install_json(gvl: Gvl) {
+    if current::boot().is_some_and(|boot| boot.options.has(Part::Json)) {
+        JSON_LIBRARY.take(gvl, &[c"JSON"], &[(c"parse", Method::of_any(parse))], &JSON);
+        json_files::note();
     }
 }
 
 /// Whether everything between a call and its result is the library's own.
-fn is_original(boot: &Boot, part: Part, library: &Place) -> bool {
-    match library.first_change() {
+fn is_original(gvl: Gvl, boot: &Boot, part: Part, library: &LibrarySlot) -> bool {
+    match library.first_change(gvl) {
         None => true,
         Some(change) => {
             boot.counts.left_part(part, change);
@@ -62,41 +56,37 @@ fn is_original(boot: &Boot, part: Part, library: &Place) -> bool {
     }
 }
 
-unsafe extern "C" fn load_file(count: c_int, arguments: *const VALUE, psych: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    load(c"load_file", psych, unsafe { vm::arguments(count, arguments) })
+fn load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+    load(ruby, c"load_file", psych, arguments)
 }
 
-unsafe extern "C" fn safe_load_file(count: c_int, arguments: *const VALUE, psych: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    load(c"safe_load_file", psych, unsafe { vm::arguments(count, arguments) })
+fn safe_load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+    load(ruby, c"safe_load_file", psych, arguments)
 }
 
-unsafe extern "C" fn unsafe_load_file(
-    count: c_int,
-    arguments: *const VALUE,
-    psych: VALUE,
-) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    load(c"unsafe_load_file", psych, unsafe { vm::arguments(count, arguments) })
+fn unsafe_load_file(ruby: Protected, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+    load(ruby, c"unsafe_load_file", psych, arguments)
 }
 
-fn load(method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
-    let Some((boot, path, variant)) = yaml_request(method, arguments) else {
-        return PSYCH.call(method, psych, arguments);
+fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
+    let gvl = ruby.gvl();
+    let load_by_library = || PSYCH.call(ruby, method, psych, arguments);
+    let Some((boot, path, variant)) = yaml_request(ruby, method, arguments) else {
+        return load_by_library();
     };
-    // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
-    let (name, how) = (unsafe { crate::ruby::bytes(path) }, unsafe { crate::ruby::bytes(variant) });
+    // SAFETY: both stay on this stack, and were made here.
+    let [name, how] = [path, variant].map(|string| unsafe { string.bytes() });
     match boot.yaml(name, how) {
-        Known::Data(data) => decode(data).unwrap_or_else(|| PSYCH.call(method, psych, arguments)),
-        Known::Unsuited | Known::Unknown => PSYCH.call(method, psych, arguments),
-        Known::News(stamp) => {
-            let object = PSYCH.call(method, psych, arguments);
+        CachedDocument::Hit(data) => decode(gvl, data).unwrap_or_else(load_by_library),
+        CachedDocument::Uncacheable | CachedDocument::Unavailable => load_by_library(),
+        CachedDocument::Miss(stamp) => {
+            let object = load_by_library();
             // A pseudo file (`/proc`) is of another size than it says, and changes within its stamp.
             let text = thruway_boot::read(name).filter(|text| text.len() as u64 == stamp.size);
-            let is_original = is_original(boot, Part::Yaml, &PSYCH) && values::makes_dates_itself();
+            let is_original =
+                is_original(gvl, boot, Part::Yaml, &PSYCH) && values::makes_dates_itself(gvl);
             if let (Some(text), true) = (text, is_original) {
-                let data = if is_plain_yaml(&text) { encode(object) } else { None };
+                let data = if is_plain_yaml(&text) { encode(gvl, object) } else { None };
                 boot.learn_yaml(name, how, stamp, data);
             }
             object
@@ -105,36 +95,42 @@ fn load(method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VALUE {
 }
 
 /// The boot, the file's path, and everything else that the result depends on.
-fn yaml_request(method: &CStr, arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
-    let boot = super::serving()?;
+fn yaml_request(
+    ruby: Protected,
+    method: &CStr,
+    arguments: &[VALUE],
+) -> Option<(&'static Boot, RString, RString)> {
+    let gvl = ruby.gvl();
+    let boot = current::serving(gvl)?;
     let (path, options) = match *arguments {
         [path] => (path, None),
-        [path, options] if vm::has_keywords() => (path, Some(options)),
+        [path, options] if has_keywords(ruby) => (path, Some(options)),
         _ => return None,
     };
-    if vm::transcodes() || options.is_some_and(|options| !values::is_printable_hash(options)) {
+    let is_plain = options.is_none_or(|options| values::is_printable_hash(gvl, options));
+    if vm::transcodes(gvl) || !is_plain {
         return None;
     }
-    if !is_original(boot, Part::Yaml, &PSYCH)
-        || has_tag_for_untagged()
-        || !values::makes_dates_itself()
+    if !is_original(gvl, boot, Part::Yaml, &PSYCH)
+        || has_tag_for_untagged(gvl)
+        || !values::makes_dates_itself(gvl)
     {
         return None;
     }
-    let path = vm::absolute_path_of(path)?;
-    let version = vm::send(vm::constant_at(&[c"Psych", c"VERSION"])?, c"to_s", &[])?;
+    let path = vm::absolute_path_of(gvl, path)?;
+    let version = constant_at(gvl, &[c"Psych", c"VERSION"])?;
     let options = match options {
-        Some(options) => vm::send(options, c"inspect", &[])?,
-        None => crate::ruby::utf8_string(b"{}"),
+        Some(options) => string(gvl, options, c"inspect")?,
+        None => RString::new(gvl, b"{}"),
     };
-    Some((boot, path, variant(method, version, options)))
+    Some((boot, path, variant(gvl, method, string(gvl, version, c"to_s")?, options)))
 }
 
 /// Whether `Psych.add_tag(nil, …)` was called: it is about everything that has no tag.
-fn has_tag_for_untagged() -> bool {
-    let tags = vm::constant_at(&[c"Psych"]).and_then(|psych| vm::send(psych, c"load_tags", &[]));
+fn has_tag_for_untagged(gvl: Gvl) -> bool {
+    let tags = constant_at(gvl, &[c"Psych"]).and_then(|psych| send(gvl, psych, c"load_tags", &[]));
     tags.is_none_or(|tags| {
-        values::plain_hash_length(tags).is_none() || vm::ask(tags, c"key?", &[NIL])
+        values::plain_hash(gvl, tags).is_none() || ask(gvl, tags, c"key?", &[NIL])
     })
 }
 
@@ -149,80 +145,86 @@ fn is_plain_yaml(text: &[u8]) -> bool {
 }
 
 /// `JSON.parse(source, opts = {})`
-unsafe extern "C" fn parse(count: c_int, arguments: *const VALUE, json: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    let arguments = unsafe { vm::arguments(count, arguments) };
-    let Some((boot, source, variant)) = json_request(arguments) else {
-        return JSON_LIBRARY.call(c"parse", json, arguments);
+fn parse(ruby: Protected, json: VALUE, arguments: &[VALUE]) -> VALUE {
+    let gvl = ruby.gvl();
+    let parse_by_library = || JSON_LIBRARY.call(ruby, c"parse", json, arguments);
+    let Some((boot, source, options)) = json_request(gvl, arguments) else {
+        return parse_by_library();
     };
-    // SAFETY: both stay on this stack, and no Ruby code runs while the slices live.
-    let (text, how) =
-        (unsafe { crate::ruby::bytes(source) }, unsafe { crate::ruby::bytes(variant) });
-    // Most texts are not in the pack: only for one that is, everything between is compared.
-    if let Some(data) = boot.json(text, how)
-        && is_original(boot, Part::Json, &JSON_LIBRARY)
-        && let Some(object) = decode(data)
-    {
+    // SAFETY: it stays on the caller's stack, and no Ruby code that runs here changes it.
+    let text = unsafe { source.bytes() };
+    let opened = json_files::take().filter(|_| boot.is_learning());
+    // Most texts are not in the pack, and come from no file: nothing else is asked about them.
+    if opened.is_none() && !boot.knows_json(text) {
+        return parse_by_library();
+    }
+    let Some(variant) = json_variant(gvl, options) else { return parse_by_library() };
+    // SAFETY: as above.
+    let how = unsafe { variant.bytes() };
+    if !is_original(gvl, boot, Part::Json, &JSON_LIBRARY) {
+        return parse_by_library();
+    }
+    if let Some(object) = boot.json(text, how).and_then(|data| decode(gvl, data)) {
         return object;
     }
-    let opened = OPENED.take().filter(|_| boot.is_learning());
-    let opened = opened.filter(|_| is_original(boot, Part::Json, &JSON_LIBRARY));
-    let object = JSON_LIBRARY.call(c"parse", json, arguments);
+    let object = parse_by_library();
     if let Some(opened) = opened
-        && is_original(boot, Part::Json, &JSON_LIBRARY)
-        && let Some(data) = encode(object)
+        && is_original(gvl, boot, Part::Json, &JSON_LIBRARY)
+        && let Some(data) = encode(gvl, object)
     {
-        let length = opened.iter().position(|byte| *byte == 0).unwrap_or(0);
-        boot.learn_json(&opened[..length], text, how, &data);
+        boot.learn_json(opened.bytes(), text, how, &data);
     }
     object
 }
 
-fn json_request(arguments: &[VALUE]) -> Option<(&'static Boot, VALUE, VALUE)> {
-    let boot = super::serving()?;
+/// The boot, the text, and the options, nil for none.
+fn json_request(gvl: Gvl, arguments: &[VALUE]) -> Option<(&'static Boot, RString, VALUE)> {
     let (source, options) = match *arguments {
         [source] => (source, NIL),
         [source, options] => (source, options),
         _ => return None,
     };
+    let source = RString::utf8(gvl, source)?;
     // SAFETY: the source stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let text = unsafe { values::utf8_text(source) }?;
-    let is_plain = options == NIL || values::is_printable_hash(options);
-    if text.len() < JSON_BYTES_MIN || !is_plain || makes_objects(options) {
-        return None;
-    }
-    let options = vm::send(options, c"inspect", &[])?;
-    let version = vm::constant_at(&[c"JSON", c"VERSION"])?;
-    Some((boot, source, variant(c"parse", version, options)))
+    let length = unsafe { source.bytes() }.len();
+    if length < JSON_BYTES_MIN { None } else { Some((current::serving(gvl)?, source, options)) }
 }
 
-/// Whether classes of the program's may take part in what JSON makes.
-fn makes_objects(options: VALUE) -> bool {
+/// How a text is read with those options; `None` if classes of the program's may take part.
+fn json_variant(gvl: Gvl, options: VALUE) -> Option<RString> {
+    let hash = RHash::of(gvl, options);
+    let is_plain = hash.is_some_and(|_| values::is_printable_hash(gvl, options));
+    if options != NIL && (!is_plain || makes_objects(gvl, options)) {
+        return None;
+    }
+    let options = string(gvl, options, c"inspect")?;
+    let version = RString::of(gvl, constant_at(gvl, &[c"JSON", c"VERSION"])?)?;
+    Some(variant(gvl, c"parse", version, options))
+}
+
+/// Whether classes of the program's may take part in what JSON makes with those options.
+fn makes_objects(gvl: Gvl, options: VALUE) -> bool {
     const CLASSES: [&CStr; 4] =
         [c"object_class", c"array_class", c"decimal_class", c"match_string"];
-    let option = |name| {
-        let value =
-            if options == NIL { Some(NIL) } else { vm::send(options, c"[]", &[vm::symbol(name)]) };
-        value.unwrap_or(NIL)
+    let option = |name| send(gvl, options, c"[]", &[Symbol::new(gvl, name).value()]).unwrap_or(NIL);
+    let is_plain = |value| {
+        value == NIL
+            || [c"Hash", c"Array"].iter().any(|name| RModule::named(gvl, name).value() == value)
     };
-    let is_plain = |class| class == NIL || [c"Hash", c"Array"].map(vm::class).contains(&class);
-    vm::is_true(option(c"create_additions")) || !CLASSES.map(option).into_iter().all(is_plain)
+    // Without the option it is off; JSON takes nil for "on, and to be warned of", from 2.8 on.
+    let name = Symbol::new(gvl, c"create_additions").value();
+    let is_asked = ask(gvl, options, c"key?", &[name]) && option(c"create_additions") != FALSE;
+    is_asked || !CLASSES.map(option).into_iter().all(is_plain)
+}
+
+/// A String that a method of no argument gives.
+fn string(gvl: Gvl, object: VALUE, method: &'static CStr) -> Option<RString> {
+    RString::of(gvl, send(gvl, object, method, &[])?)
 }
 
 /// How a file is read, as one String.
-fn variant(method: &CStr, version: VALUE, options: VALUE) -> VALUE {
-    // SAFETY: the String stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let version = unsafe { crate::ruby::bytes(version) };
-    // SAFETY: as above.
-    let options = unsafe { crate::ruby::bytes(options) };
-    crate::ruby::utf8_string(&[method.to_bytes(), version, options].join(&b' '))
-}
-
-/// libruby opens a file; one whose name ends in `.json` is remembered.
-pub(super) fn opened(path: &[u8]) {
-    if path.ends_with(b".json") && path.len() < PATH_BYTES {
-        let mut kept = [0; PATH_BYTES];
-        kept[..path.len()].copy_from_slice(path);
-        OPENED.set(Some(kept));
-    }
+fn variant(gvl: Gvl, method: &CStr, version: RString, options: RString) -> RString {
+    // SAFETY: the Strings stay on the caller's stack, and no Ruby code runs while the slices live.
+    let [version, options] = [version, options].map(|string| unsafe { string.bytes() });
+    RString::new(gvl, &[method.to_bytes(), version, options].join(&b' '))
 }

@@ -5,16 +5,19 @@
 //! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
 //! the one that was compiled; so nothing has to be asked of the disk.
 
-use std::ffi::c_int;
-use std::sync::{Mutex, OnceLock};
+use std::ffi::CStr;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rb_sys::VALUE;
 use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
 use super::originals::{self, Side};
-use super::vm::{self, Kept};
-use super::{code, interpose, iseq, method, values};
+use super::{code, current, interpose, iseq, values, vm};
+use crate::ruby::call::{ask, call, call_super, send};
+use crate::ruby::constants::module_at;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
 /// they are evaluated.
@@ -23,68 +26,110 @@ const WRITTEN_BY_RUBYGEMS: &[u8] = b"# -*- encoding: utf-8 -*-\n# stub: ";
 /// What is known of gems. Nothing is kept in a gem itself, where `Marshal` would see it.
 struct Gems {
     /// An `ObjectSpace::WeakMap` from each gem that was asked to a place in `folders`.
-    numbers: Kept,
+    numbers: Pinned,
     /// Lists of folders; gems that come again after `Gem.refresh` have the lists of those before.
     folders: Mutex<Vec<Vec<Vec<u8>>>>,
 }
 
 static GEMS: OnceLock<Gems> = OnceLock::new();
 
+const HAVE_FILE: &CStr = c"have_file?";
+/// RubyGems' own method, which may be loaded a second time.
+static OWN_HAVE_FILE: Mutex<Option<Pinned>> = Mutex::new(None);
+
 /// `Gem::Specification` is there. Its `load` calls `eval` on itself.
-pub(super) fn install() {
-    let wanted = super::boot().is_some_and(|boot| boot.options.has(Part::Gems));
-    if let (true, Some(class)) = (wanted, vm::constant_at(&[c"Gem", c"Specification"])) {
-        method::define_private_singleton_method(class, c"eval", eval);
-        if let Some(gems) = Gems::new() {
-            GEMS.get_or_init(|| gems);
-            method::prepend_private(&[c"Gem", c"BasicSpecification"], c"have_file?", have_file);
-        }
+pub(super) fn install(gvl: Gvl) {
+    let wanted = current::boot().is_some_and(|boot| boot.options.has(Part::Gems));
+    let specification = module_at(gvl, &[c"Gem", c"Specification"]);
+    if let (true, Some(specification)) = (wanted, specification) {
+        define::private_singleton_method(gvl, specification, c"eval", Method::of_any(eval));
+        stand_for_have_file(gvl);
     }
+}
+
+/// Puts ours in the place of RubyGems' own method: a program that defines its own has that then.
+fn stand_for_have_file(gvl: Gvl) {
+    let name = Symbol::new(gvl, HAVE_FILE).value();
+    let Some(class) = module_at(gvl, &[c"Gem", c"BasicSpecification"]) else { return };
+    let Some(own) = send(gvl, class.value(), c"instance_method", &[name]) else { return };
+    if send(gvl, own, c"owner", &[]) != Some(class.value()) || !is_of_rubygems(gvl, own) {
+        return;
+    }
+    let Some(gems) = Gems::new(gvl) else { return };
+    GEMS.get_or_init(|| gems);
+    *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Pinned::new(gvl, own));
+    let have_file = Method::of_2(have_file);
+    define::quietly(gvl, || define::private_method(gvl, class, HAVE_FILE, have_file));
+}
+
+/// Whether the method is written in the file of RubyGems that has it. Ours is not.
+fn is_of_rubygems(gvl: Gvl, method: VALUE) -> bool {
+    let location = send(gvl, method, c"source_location", &[]);
+    let file = location.and_then(|location| originals::source_file(gvl, location));
+    // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
+    let file = file.map(|file| unsafe { file.bytes() });
+    file.is_some_and(|file| file.ends_with(b"/rubygems/basic_specification.rb"))
 }
 
 /// `have_file?(name, suffixes)`: RubyGems asks it of every gem when a feature is not in the load path.
-unsafe extern "C" fn have_file(count: c_int, arguments: *const VALUE, gem: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    let arguments = unsafe { vm::arguments(count, arguments) };
-    if may_have_file(gem, arguments).unwrap_or(true) {
-        vm::call_super(arguments)
-    } else {
-        vm::boolean(false)
+fn have_file(ruby: Protected, gem: VALUE, name: VALUE, suffixes: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    if !may_have_file(gvl, gem, name, suffixes).unwrap_or(true) {
+        return FALSE;
     }
+    let own = *OWN_HAVE_FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = own.map_or(NIL, Pinned::value);
+    call(ruby, own, Symbol::new(gvl, c"bind_call"), &[gem, name, suffixes])
 }
 
 /// Whether the gem may hold such a file; `None` if it is not known.
-fn may_have_file(gem: VALUE, arguments: &[VALUE]) -> Option<bool> {
-    let (boot, [name, suffixes]) = (super::serving()?, arguments) else { return None };
-    let number = GEMS.get()?.number(gem)?;
-    // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let name = unsafe { vm::plain_bytes(*name) }?;
-    let is_usual = |suffix: &VALUE| {
-        // SAFETY: as above: the Array holds the String.
-        let suffix = unsafe { vm::plain_bytes(*suffix) };
-        suffix.is_some_and(|suffix| matches!(suffix, b"" | b".rb" | b".so"))
-    };
-    // SAFETY: RubyGems passes an Array of its own, which is not changed meanwhile.
-    if !unsafe { vm::elements(*suffixes) }.iter().all(is_usual) {
+fn may_have_file(gvl: Gvl, gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<bool> {
+    let boot = current::serving(gvl)?;
+    let number = GEMS.get()?.number(gvl, gem)?;
+    let name = RString::plain(gvl, name)?;
+    // SAFETY: the name stays on the caller's stack, and no Ruby code that runs here changes it.
+    let name = unsafe { name.bytes() };
+    // An absolute name, too, is looked for below the gem.
+    let name = name.strip_prefix(b"/").unwrap_or(name);
+    if name.is_empty() || !are_usual(gvl, suffixes)? || !asks_the_disk(gvl) {
         return None;
     }
     let known = GEMS.get()?.folders.try_lock().ok()?;
-    Some(known.get(number)?.iter().any(|folder| boot.may_hold(folder, name)))
+    Some(known.get(number)?.iter().any(|folder| boot.files.may_hold(folder, name)))
+}
+
+/// Whether the suffixes are among those that `require` tries.
+fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
+    let is_usual = |suffix: &VALUE| {
+        RString::plain(gvl, *suffix).is_some_and(|suffix| {
+            // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
+            matches!(unsafe { suffix.bytes() }, b"" | b".rb" | b".so")
+        })
+    };
+    // SAFETY: it stays on the caller's stack, and no Ruby code runs while the slice lives.
+    Some(unsafe { RArray::of(gvl, suffixes)?.elements() }.iter().all(is_usual))
+}
+
+/// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.
+fn asks_the_disk(gvl: Gvl) -> bool {
+    let file = RModule::named(gvl, c"File");
+    let is_original = |name: &&'static CStr| originals::is_original(gvl, file, Side::Own, name);
+    [c"file?", c"join"].iter().all(is_original)
 }
 
 impl Gems {
-    fn new() -> Option<Self> {
-        let map = vm::send(vm::class(c"ObjectSpace::WeakMap"), c"new", &[])?;
-        Some(Self { numbers: vm::kept(map), folders: Mutex::default() })
+    fn new(gvl: Gvl) -> Option<Self> {
+        let map = send(gvl, RModule::named(gvl, c"ObjectSpace::WeakMap").value(), c"new", &[])?;
+        Some(Self { numbers: Pinned::new(gvl, map), folders: Mutex::default() })
     }
 
     /// The number of the list of the gem's folders.
-    fn number(&self, gem: VALUE) -> Option<usize> {
-        let known = vm::send(self.numbers.value(), c"[]", &[gem])?;
-        if let Some(Token::Integer(number)) = values::simple_token(known) {
+    fn number(&self, gvl: Gvl, gem: VALUE) -> Option<usize> {
+        let known = send(gvl, self.numbers.value(), c"[]", &[gem])?;
+        if let Some(Token::Integer(number)) = values::simple_token(gvl, known) {
             return usize::try_from(number).ok();
         }
-        let folders = folders_of(gem)?;
+        let folders = folders_of(gvl, gem)?;
         let number = {
             let mut known = self.folders.try_lock().ok()?;
             known.iter().position(|other| *other == folders).unwrap_or_else(|| {
@@ -92,86 +137,85 @@ impl Gems {
                 known.len() - 1
             })
         };
-        let value = values::simple_object(Token::Integer(number.try_into().ok()?))?;
-        vm::send(self.numbers.value(), c"[]=", &[gem, value])?;
+        let value = values::simple_object(gvl, Token::Integer(number.try_into().ok()?))?;
+        send(gvl, self.numbers.value(), c"[]=", &[gem, value])?;
         Some(number)
     }
 }
 
 /// The folders in which the gem's features are.
-fn folders_of(gem: VALUE) -> Option<Vec<Vec<u8>>> {
-    let (gems, own) = (vm::send(gem, c"gems_dir", &[])?, vm::send(gem, c"full_name", &[])?);
-    let paths = vm::send(gem, c"raw_require_paths", &[])?;
+fn folders_of(gvl: Gvl, gem: VALUE) -> Option<Vec<Vec<u8>>> {
+    let gems = send(gvl, gem, c"gems_dir", &[])?;
+    let own = send(gvl, gem, c"full_name", &[])?;
+    let paths = RArray::of(gvl, send(gvl, gem, c"raw_require_paths", &[])?)?;
     let mut folders = Vec::new();
-    for path in (0..).map_while(|place| values::element(paths, place)) {
-        let folder = vm::join_paths(&[gems, own, path])?;
-        // SAFETY: the String is on this stack, and nobody changes it.
-        folders.push(unsafe { vm::plain_bytes(folder) }?.to_vec());
+    for path in (0..).map_while(|place| paths.get(gvl, place)) {
+        let folder = vm::join_paths(gvl, &[gems, own, path])?;
+        // SAFETY: the String is on this stack, and no code has a reference to it.
+        folders.push(unsafe { folder.bytes() }.to_vec());
     }
-    if vm::ask(gem, c"have_extensions?", &[]) {
-        let folder = vm::send(gem, c"extension_dir", &[])?;
+    if ask(gvl, gem, c"have_extensions?", &[]) {
+        let folder = RString::plain(gvl, send(gvl, gem, c"extension_dir", &[])?)?;
         // SAFETY: as above.
-        folders.push(unsafe { vm::plain_bytes(folder) }?.to_vec());
+        folders.push(unsafe { folder.bytes() }.to_vec());
     }
     Some(folders)
 }
 
-unsafe extern "C" fn eval(count: c_int, arguments: *const VALUE, _class: VALUE) -> VALUE {
-    // SAFETY: Ruby passes as many arguments as it says.
-    let arguments = unsafe { vm::arguments(count, arguments) };
-    if !is_evaluated_by_ruby() {
-        return vm::call_super(arguments);
+fn eval(ruby: Protected, _class: VALUE, arguments: &[VALUE]) -> VALUE {
+    let gvl = ruby.gvl();
+    if !is_evaluated_by_ruby(gvl) {
+        return call_super(ruby, arguments);
     }
     if let [source, _binding, path] = *arguments
-        && let Some(code) = compiled(source, path)
+        && let Some(code) = compiled(gvl, source, path)
     {
-        return iseq::evaluate(code);
+        return iseq::evaluate(ruby, code);
     }
-    vm::eval(arguments)
+    vm::eval(ruby, arguments)
 }
 
 /// Whether `eval` would be Kernel's, if it were not for ours, and evaluates code.
-fn is_evaluated_by_ruby() -> bool {
-    let class = vm::constant_at(&[c"Gem", c"BasicSpecification"]);
-    let is_eval = |class| originals::is_basic(class, Side::Own, vm::id(c"eval"));
-    let is_binding = originals::is_basic(vm::class(c"Binding"), Side::Instances, vm::id(c"eval"));
-    class.is_some_and(is_eval) && is_binding
+fn is_evaluated_by_ruby(gvl: Gvl) -> bool {
+    let is_original = |class, side| originals::is_original(gvl, class, side, c"eval");
+    module_at(gvl, &[c"Gem", c"BasicSpecification"])
+        .is_some_and(|class| is_original(class, Side::Own))
+        && is_original(RModule::named(gvl, c"Binding"), Side::Instances)
 }
 
 /// The code of a gemspec with that source, from the pack; or from now on in the next one.
-fn compiled(source: VALUE, path: VALUE) -> Option<VALUE> {
-    let boot = super::serving()?;
-    // SAFETY: both stay on the caller's stack, and no Ruby code runs while the slices live.
-    let (text, name) = (unsafe { vm::plain_bytes(source) }?, unsafe { vm::plain_bytes(path) }?);
+fn compiled(gvl: Gvl, source: VALUE, path: VALUE) -> Option<VALUE> {
+    let boot = current::serving(gvl)?;
+    let (source, path) = (RString::plain(gvl, source)?, RString::plain(gvl, path)?);
+    // SAFETY: both stay on the caller's stack, and no Ruby code that runs here changes them.
+    let [text, name] = [source, path].map(|string| unsafe { string.bytes() });
     if !text.starts_with(WRITTEN_BY_RUBYGEMS)
-        || code::is_compiled_otherwise()
-        || !iseq::is_by_ruby()
+        || code::is_compiled_otherwise(gvl)
+        || !iseq::is_by_ruby(gvl)
     {
         return None;
     }
     match boot.script(name, text) {
-        Some(code) => iseq::load_code(code),
-        None => learn(boot, source, path),
+        Some(code) => iseq::load_code(gvl, code),
+        None => learn(gvl, boot, source, path),
     }
 }
 
 /// Compiles the gemspec for the next pack, if it says nothing of where it is evaluated, and if Ruby has
 /// nothing to say about it.
-fn learn(boot: &Boot, source: VALUE, path: VALUE) -> Option<VALUE> {
-    if !boot.is_learning() || !iseq::warns_on_stderr() {
+fn learn(gvl: Gvl, boot: &Boot, source: RString, path: RString) -> Option<VALUE> {
+    if !boot.is_learning() || !iseq::warns_on_stderr(gvl) {
         return None;
     }
     interpose::count_writes();
     let writes = interpose::writes()?;
-    let code = iseq::compile(source, path)?;
-    if interpose::writes() != Some(writes) || iseq::refers_to_self(code) {
+    let code = iseq::compile(gvl, source, path)?;
+    if interpose::writes() != Some(writes) || iseq::refers_to_self(gvl, code) {
         return None;
     }
-    let binary = iseq::to_binary(code)?;
+    let binary = iseq::to_binary(gvl, code)?;
     // SAFETY: all stay on this stack, and no Ruby code runs while the slices live.
-    let (text, binary) = (unsafe { vm::plain_bytes(source) }?, unsafe { vm::plain_bytes(binary) }?);
-    // SAFETY: as above.
-    let name = unsafe { vm::plain_bytes(path) }?;
+    let [text, name, binary] = [source, path, binary].map(|string| unsafe { string.bytes() });
     boot.learn_script(name, text, binary);
     None
 }

@@ -11,12 +11,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{FILE, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, uid_t};
-use thruway_boot::{Look, Part, path};
+use thruway_boot::{Lookup, Part, path};
 use thruway_sys::imports::Object;
 
+use super::errno::{errno, set_errno};
 use super::import::{Import, imports, replace};
 use super::search::{self, PathMark, Phase};
-use super::{load_path, outside};
+use super::{current, json_files, load_path, outside};
+use crate::ruby::Gvl;
 
 /// What `rb_file_load_ok` opens candidates with, and nothing else in libruby does during a search.
 const CANDIDATE: c_int = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -30,9 +32,6 @@ pub(super) const FAKE_DESCRIPTOR: c_int = 255;
 static WRITES: AtomicU64 = AtomicU64::new(0);
 /// Whether they are counted.
 static COUNTS_WRITES: AtomicBool = AtomicBool::new(false);
-
-/// Whether `documents` wants to know which JSON files are opened.
-static NOTES_JSON_FILES: AtomicBool = AtomicBool::new(false);
 
 imports! { IMPORTS:
     OPEN c"open" open;
@@ -66,7 +65,7 @@ imports! { IMPORTS:
 pub(super) fn install(libruby: *const ()) -> io::Result<()> {
     let object = Object::containing(libruby).ok_or(io::ErrorKind::NotFound)?;
     let has = |import: &Import| !object.slots(import.name).is_empty();
-    // A candidate's descriptor is made up, so whoever uses it must be answered too.
+    // A candidate's descriptor is made up, so every call on it must be answered too.
     if ![&OPEN, &FSTAT, &CLOSE].into_iter().all(has) {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -77,11 +76,6 @@ pub(super) fn install(libruby: *const ()) -> io::Result<()> {
 /// Begins to count what libruby writes.
 pub(super) fn count_writes() {
     COUNTS_WRITES.store(true, Ordering::Relaxed);
-}
-
-/// Begins to tell `documents` of every JSON file that is opened.
-pub(super) fn note_json_files() {
-    NOTES_JSON_FILES.store(true, Ordering::Relaxed);
 }
 
 /// How often libruby wrote since counting began; `None` if it cannot be seen.
@@ -116,9 +110,9 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
             return answer;
         }
     }
-    if NOTES_JSON_FILES.load(Ordering::Relaxed) {
+    if json_files::are_noted() {
         // SAFETY: as above.
-        super::documents::opened(unsafe { bytes(path) });
+        json_files::opened(unsafe { bytes(path) });
     }
     // SAFETY: the type is open's.
     let open = unsafe { OPEN.function::<Open>() };
@@ -137,25 +131,27 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
 
 /// What Ruby gets for a candidate: a descriptor that stands for the file, or "not found".
 fn open_candidate(path: &[u8]) -> Option<c_int> {
-    let boot = super::boot().filter(|boot| boot.options.has(Part::Lookups))?;
+    let boot = current::boot().filter(|boot| boot.options.has(Part::Lookups))?;
     if search::phase() != Phase::Opening {
-        let is_missing = is_encoding(path) && matches!(boot.look(path), Look::Missing);
+        let is_missing = is_encoding(path) && matches!(boot.files.look_up(path), Lookup::Missing);
         return is_missing.then(not_found);
     }
     let mark = PathMark::of(path);
     let look = match search::seen() {
-        Some((seen, sighting)) if seen == mark => Look::File(sighting),
-        _ => boot.look(path),
+        Some((seen, file)) if seen == mark => Lookup::File(file),
+        _ => boot.files.look_up(path),
     };
     match look {
-        Look::File(sighting) => {
-            search::see(mark, sighting);
+        Lookup::File(file) => {
+            search::see(mark, file);
             search::advance(Phase::Opened);
             answered(Some(FAKE_DESCRIPTOR))
         }
         // What was not there when its folder was looked at may be there now.
-        Look::Missing if search::current().is_settled || boot.is_frozen() => Some(not_found()),
-        Look::Missing | Look::Ask => None,
+        Lookup::Missing if search::current().is_settled || boot.files.is_frozen() => {
+            Some(not_found())
+        }
+        Lookup::Missing | Lookup::Ask => None,
     }
 }
 
@@ -165,7 +161,7 @@ fn not_found() -> c_int {
 }
 
 /// Whether Ruby is looking for one of its encodings, which it does in every folder of the load path,
-/// and without `require`. Nobody makes one while a program runs.
+/// and without `require`. None is made while a program runs.
 fn is_encoding(path: &[u8]) -> bool {
     let folder = path::split(path).filter(|_| path.ends_with(b".so")).map(|(folder, _)| folder);
     folder.is_some_and(|folder| folder.ends_with(b"/enc") || folder.ends_with(b"/enc/trans"))
@@ -212,25 +208,32 @@ unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut 
     let realpath = unsafe { REALPATH.function::<Realpath>() };
     // SAFETY: handed on as it came.
     let answer = unsafe { realpath(path, result) };
-    if let Some(boot) = super::serving().filter(|_| search::phase() == Phase::Idle) {
-        let errno = errno();
+    if search::phase() == Phase::Idle {
         // SAFETY: callers of realpath pass a path.
-        let path = unsafe { bytes(path) };
-        // SAFETY: libruby holds the interpreter lock meanwhile.
-        unsafe { load_path::expanded(boot, path) };
-        set_errno(errno);
+        expanded(unsafe { bytes(path) });
     }
     answer
+}
+
+/// Perhaps Ruby expands its load path now.
+fn expanded(path: &[u8]) {
+    // SAFETY: libruby holds the interpreter lock meanwhile.
+    let gvl = unsafe { Gvl::assume() };
+    if let Some(boot) = current::serving(gvl) {
+        let errno = errno();
+        load_path::expanded(gvl, boot, path);
+        set_errno(errno);
+    }
 }
 
 /// The real path of a folder of the load path, or of the file that was found.
 fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
     let mut search = search::current();
     let mark = PathMark::of(path);
-    let boot = super::boot()?;
+    let boot = current::boot()?;
     let real_path = match (search::phase(), search::seen()) {
-        (Phase::Opening, _) => boot.real_path(path)?,
-        (Phase::Found, Some((seen, _))) if seen == mark => boot.real_path_below(path)?,
+        (Phase::Opening, _) => boot.files.real_path(path)?,
+        (Phase::Found, Some((seen, _))) if seen == mark => boot.files.real_path_below(path)?,
         _ => return None,
     };
     search.real_path = Some(PathMark::of(&real_path));
@@ -338,28 +341,28 @@ unsafe extern "C" fn fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_i
 
 /// This process made, moved or removed something.
 fn changed(path: &[u8]) {
-    if let Some(boot) = super::boot() {
+    if let Some(boot) = current::boot() {
         let errno = errno();
-        boot.changed(path);
+        boot.files.changed(path);
         search::forget();
         set_errno(errno);
     }
 }
 
-/// This process wrote to a file that was there, or changed who may read it.
+/// This process wrote to a file that was there, or changed its rights.
 fn edited(path: &[u8]) {
-    if let Some(boot) = super::boot() {
+    if let Some(boot) = current::boot() {
         let errno = errno();
-        boot.edited(path);
+        boot.files.edited(path);
         search::forget();
         set_errno(errno);
     }
 }
 
-/// Other users may read a file now, or fewer; which one, nobody says.
+/// The rights of an unknown file have changed.
 fn rights_changed_somewhere() {
-    if let Some(boot) = super::boot().filter(|boot| boot.options.is_frozen()) {
-        boot.distrust();
+    if let Some(boot) = current::boot().filter(|boot| boot.options.is_frozen()) {
+        boot.files.invalidate_pack();
     }
 }
 
@@ -370,7 +373,7 @@ fn wrote() {
 }
 
 fn answered<T>(answer: T) -> T {
-    if let Some(boot) = super::boot() {
+    if let Some(boot) = current::boot() {
         boot.counts.answered.add(1);
     }
     answer
@@ -410,19 +413,4 @@ fn allocated(path: &[u8]) -> *mut c_char {
     // SAFETY: as above.
     unsafe { copy.wrapping_add(path.len()).write(0) };
     copy.cast()
-}
-
-pub(super) fn errno() -> c_int {
-    // SAFETY: the place is this thread's own, and valid while it runs.
-    unsafe { errno_place().read() }
-}
-
-pub(super) fn set_errno(errno: c_int) {
-    // SAFETY: the place is this thread's own, and valid while it runs.
-    unsafe { errno_place().write(errno) };
-}
-
-fn errno_place() -> *mut c_int {
-    // SAFETY: may be called at any time.
-    unsafe { libc::__errno_location() }
 }

@@ -1,16 +1,17 @@
 //! Compiled code, and what its compiler goes by: options, warnings, coverage.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use super::method::{Method1, define_singleton_method_1, quietly};
 use super::originals::{self, Methods, Originals, Side};
-use super::vm::{
-    Kept, NIL, ask, class, elements, global, id, is_at_least, is_true, kept, send, symbol,
-};
+use super::vm::is_at_least;
+use crate::ruby::call::{ask, call, call_method, send};
+use crate::ruby::constants::{constant, global};
+use crate::ruby::define::{Method, quietly, singleton_method};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// A hook that Ruby calls for a trace point.
 pub(super) type Hook = unsafe extern "C" fn(VALUE, *mut c_void);
@@ -20,16 +21,16 @@ unsafe extern "C" {
     fn rb_get_coverages() -> VALUE;
 }
 
-/// A setter of Ruby's that is watched: the Method itself, and whom to tell that it was called.
+/// A setter of Ruby's that is watched: the Method itself, and what to call after it.
 struct Watched {
-    setter: OnceLock<Kept>,
-    told: OnceLock<fn()>,
+    setter: OnceLock<Pinned>,
+    told: OnceLock<fn(Gvl)>,
 }
 
 /// `METHODS` as they were when the boot began.
 static ORIGINALS: OnceLock<Option<Originals>> = OnceLock::new();
 /// `RubyVM::InstructionSequence.load_iseq`, which is ours.
-static LOADER: OnceLock<Kept> = OnceLock::new();
+static LOADER: OnceLock<Pinned> = OnceLock::new();
 /// `RubyVM::InstructionSequence.compile_option=`
 static COMPILE_OPTION: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `RubyVM.keep_script_lines=`
@@ -37,7 +38,7 @@ static KEPT_LINES: Watched = Watched { setter: OnceLock::new(), told: OnceLock::
 /// `Warning.[]=`
 static WARNING_CATEGORY: Watched = Watched { setter: OnceLock::new(), told: OnceLock::new() };
 /// `RubyVM::InstructionSequence.compile_option.inspect` at the start.
-static COMPILE_OPTIONS: OnceLock<Option<Kept>> = OnceLock::new();
+static COMPILE_OPTIONS: OnceLock<Option<Pinned>> = OnceLock::new();
 
 /// What code is made, written and read by.
 const METHODS: [Methods; 3] = [
@@ -59,124 +60,119 @@ const METHODS: [Methods; 3] = [
 ];
 
 /// Whether code is made, written and read by Ruby's own methods.
-pub(super) fn is_by_ruby() -> bool {
-    let originals = ORIGINALS.get_or_init(|| Originals::of_core(&METHODS));
-    originals.as_ref().is_some_and(|originals| originals.first_change().is_none())
+pub(super) fn is_by_ruby(gvl: Gvl) -> bool {
+    let originals = ORIGINALS.get_or_init(|| Originals::of_core(gvl, &METHODS));
+    originals.as_ref().is_some_and(|originals| originals.first_change(gvl).is_none())
 }
 
 /// `RubyVM::InstructionSequence`.
-pub(super) fn instruction_sequence() -> VALUE {
-    class(c"RubyVM::InstructionSequence")
+fn instruction_sequence(gvl: Gvl) -> RModule {
+    RModule::named(gvl, c"RubyVM::InstructionSequence")
 }
 
 /// Makes `load` supply the code of each file, unless something else does already.
-pub(super) fn supply_code(load: Method1) {
-    let (class, name) = (instruction_sequence(), c"load_iseq");
-    if !ask(class, c"respond_to?", &[symbol(name)]) {
-        define_singleton_method_1(class, name, load);
-        if let Some(method) = originals::own_method(class, name) {
-            LOADER.get_or_init(|| kept(method));
+pub(super) fn supply_code(gvl: Gvl, load: Method) {
+    let (class, name) = (instruction_sequence(gvl).value(), c"load_iseq");
+    if !ask(gvl, class, c"respond_to?", &[Symbol::new(gvl, name).value()]) {
+        singleton_method(gvl, class, name, load);
+        if let Some(method) = originals::own_method(gvl, class, name) {
+            LOADER.get_or_init(|| Pinned::new(gvl, method));
         }
     }
 }
 
 /// Whether Ruby compiles what our supplier does not have: what a program has put in its place, or in front
 /// of it, may compile something else.
-pub(super) fn is_sole_supplier() -> bool {
-    let now = originals::own_method(instruction_sequence(), c"load_iseq");
-    LOADER.get().zip(now).is_some_and(|(own, now)| ask(own.value(), c"==", &[now]))
+pub(super) fn is_sole_supplier(gvl: Gvl) -> bool {
+    let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq");
+    LOADER.get().zip(now).is_some_and(|(own, now)| ask(gvl, own.value(), c"==", &[now]))
 }
 
 /// The code as an object that can be run. Ruby reads the bytes in place, and only here.
-pub(super) fn load_code(code: &'static [u8]) -> Option<VALUE> {
-    let load = c"load_from_binary";
-    if !originals::is_basic(instruction_sequence(), Side::Own, id(load)) {
+pub(super) fn load_code(gvl: Gvl, code: &'static [u8]) -> Option<VALUE> {
+    let (load, class) = (c"load_from_binary", instruction_sequence(gvl));
+    if !originals::is_original(gvl, class, Side::Own, load) {
         return None;
     }
-    let length = code.len().try_into().ok()?;
-    // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
-    let string = unsafe { rb_sys::rb_str_new_static(code.as_ptr().cast::<c_char>(), length) };
-    send(instruction_sequence(), load, &[string])
+    send(gvl, class.value(), load, &[RString::of_static(gvl, code).value()])
 }
 
 /// Code that was compiled from `source` as the file at `path`; `None` for a syntax error.
-pub(super) fn compile(source: VALUE, path: VALUE) -> Option<VALUE> {
+pub(super) fn compile(gvl: Gvl, source: RString, path: RString) -> Option<VALUE> {
     const FIRST_LINE: VALUE = 3; // the number 1
-    send(instruction_sequence(), c"compile", &[source, path, path, FIRST_LINE])
+    let arguments = [source.value(), path.value(), path.value(), FIRST_LINE];
+    send(gvl, instruction_sequence(gvl).value(), c"compile", &arguments)
 }
 
 /// The binary form of code.
-pub(super) fn to_binary(code: VALUE) -> Option<VALUE> {
-    send(code, c"to_binary", &[])
+pub(super) fn to_binary(gvl: Gvl, code: VALUE) -> Option<RString> {
+    RString::plain(gvl, send(gvl, code, c"to_binary", &[])?)
 }
 
 /// Whether code does anything: the empty file and nothing but comments have no lines.
-pub(super) fn has_lines(code: VALUE) -> bool {
-    let lines = send(code, c"trace_points", &[]);
-    // SAFETY: the Array is on this stack, and no Ruby code runs while the slice lives.
-    lines.is_some_and(|lines| !unsafe { elements(lines) }.is_empty())
+pub(super) fn has_lines(gvl: Gvl, code: VALUE) -> bool {
+    let lines = send(gvl, code, c"trace_points", &[]).and_then(|lines| RArray::of(gvl, lines));
+    lines.is_some_and(|lines| lines.get(gvl, 0).is_some())
 }
 
 /// Whether the file at that path has no syntax error.
-pub(super) fn compiles(path: VALUE) -> bool {
+pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
     let mut compiles = false;
-    quietly(|| compiles = send(instruction_sequence(), c"compile_file", &[path]).is_some());
+    let compile =
+        || send(gvl, instruction_sequence(gvl).value(), c"compile_file", &[path.value()]).is_some();
+    quietly(gvl, || compiles = compile());
     compiles
 }
 
 /// Whether code uses `self`, or may use a local variable of where it is evaluated: a name that is not
 /// known when it is compiled becomes a call of `self`'s method.
-pub(super) fn refers_to_self(code: VALUE) -> bool {
-    let text = send(code, c"disasm", &[]);
+pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
+    let text = send(gvl, code, c"disasm", &[]).and_then(|text| RString::of(gvl, text));
     // SAFETY: the String is on this stack, and no Ruby code runs while the slice lives.
-    let text = text.map(|text| unsafe { crate::ruby::bytes(text) });
+    let text = text.map(|text| unsafe { text.bytes() });
     text.is_none_or(|text| text.windows(7).any(|word| word == b"putself"))
 }
 
 /// Runs code at the top, and answers with its value. What it raises goes on.
-pub(super) fn evaluate(code: VALUE) -> VALUE {
-    // SAFETY: it is code; nothing with a destructor lives in our callers.
-    unsafe { rb_sys::rb_funcallv(code, id(c"eval"), 0, std::ptr::null()) }
+pub(super) fn evaluate(ruby: Protected, code: VALUE) -> VALUE {
+    call(ruby, code, Symbol::new(ruby.gvl(), c"eval"), &[])
 }
 
 /// The path and the code of what a `script_compiled` event tells of; `None` for `eval`.
-pub(super) fn compiled_code(trace_point: VALUE) -> Option<(VALUE, VALUE)> {
-    if ask(trace_point, c"eval_script", &[]) {
+pub(super) fn compiled_code(gvl: Gvl, trace_point: VALUE) -> Option<(RString, VALUE)> {
+    if ask(gvl, trace_point, c"eval_script", &[]) {
         return None;
     }
-    let code = send(trace_point, c"instruction_sequence", &[])?;
-    Some((send(code, c"path", &[])?, code))
+    let code = send(gvl, trace_point, c"instruction_sequence", &[])?;
+    Some((RString::of(gvl, send(gvl, code, c"path", &[])?)?, code))
 }
 
 /// Calls `hook` after every file that Ruby compiles from now on.
-pub(super) fn on_script_compiled(hook: Hook) {
+pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) {
     let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
     // SAFETY: the hook has the type that Ruby calls, and needs no data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
     // SAFETY: it is a TracePoint.
-    unsafe { rb_sys::rb_tracepoint_enable(kept(trace_point).value()) };
+    unsafe { rb_sys::rb_tracepoint_enable(Pinned::new(gvl, trace_point).value()) };
 }
 
-pub(super) fn measures_coverage() -> bool {
+pub(super) fn measures_coverage(_: Gvl) -> bool {
     // SAFETY: the lock is held.
     is_true(unsafe { rb_get_coverages() })
 }
 
 /// Whether code is to remember its source.
-pub(super) fn keeps_lines() -> bool {
-    ask(class(c"RubyVM"), c"keep_script_lines", &[])
+pub(super) fn keeps_lines(gvl: Gvl) -> bool {
+    ask(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines", &[])
 }
 
 /// Whether Ruby puts the lines of what it compiles into the Hash `SCRIPT_LINES__`.
-pub(super) fn collects_lines() -> bool {
-    // SAFETY: set when Ruby starts, and never again.
-    let object = unsafe { rb_sys::rb_cObject };
-    // SAFETY: the number is a symbol's.
-    unsafe { rb_sys::rb_const_defined_at(object, id(c"SCRIPT_LINES__")) != 0 }
+pub(super) fn collects_lines(gvl: Gvl) -> bool {
+    RModule::object().has_constant(gvl, Symbol::new(gvl, c"SCRIPT_LINES__"))
 }
 
 /// What `$VERBOSE` says: nil is 0, false 1, true 2.
-pub(super) fn verbosity() -> u8 {
+pub(super) fn verbosity(_: Gvl) -> u8 {
     // SAFETY: may be called at any time.
     let place = unsafe { rb_sys::rb_ruby_verbose_ptr() };
     // SAFETY: the place is valid for the whole process.
@@ -185,115 +181,97 @@ pub(super) fn verbosity() -> u8 {
 }
 
 /// The categories of warnings that are on, one bit each.
-pub(super) fn warning_categories() -> u8 {
+pub(super) fn warning_categories(gvl: Gvl) -> u8 {
     const CATEGORIES: [&CStr; 3] = [c"deprecated", c"experimental", c"performance"];
-    let is_on = |category: &CStr| ask(class(c"Warning"), c"[]", &[symbol(category)]);
-    let known = if is_at_least(b"3.3") { 3 } else { 2 };
+    let warning = RModule::named(gvl, c"Warning").value();
+    let is_on = |name| ask(gvl, warning, c"[]", &[Symbol::new(gvl, name).value()]);
+    let known = if is_at_least(gvl, b"3.3") { 3 } else { 2 };
     let bits = CATEGORIES[..known].iter().enumerate();
     bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
 }
 
-/// Whether a warning becomes a write of libruby's: nobody handles warnings in another way, and
-/// `$stderr` is the one that Ruby began with.
-pub(super) fn warns_on_stderr() -> bool {
-    let warning = class(c"Warning");
-    // SAFETY: it is an object.
-    let singleton = unsafe { rb_sys::rb_singleton_class(warning) };
-    // SAFETY: the number is a symbol's.
-    let is_basic = unsafe { rb_sys::rb_method_basic_definition_p(singleton, id(c"warn")) } != 0;
-    // SAFETY: set when Ruby starts; `STDERR` is a constant that is there from the start.
-    let object = unsafe { rb_sys::rb_cObject };
-    // SAFETY: as above.
-    let stderr = unsafe { rb_sys::rb_const_get(object, id(c"STDERR")) };
-    is_basic && global(c"$stderr") == stderr
+/// Whether a warning becomes a write of libruby's: `Warning.warn` is Ruby's own, and `$stderr` is the one that Ruby
+/// began with.
+pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
+    let warning = RModule::named(gvl, c"Warning");
+    originals::is_original(gvl, warning, Side::Own, c"warn")
+        && constant(gvl, c"STDERR") == Some(global(gvl, c"$stderr"))
 }
 
 /// Marks this Ruby as one whose boot has started, with the module `Boot` that belongs to it. The mark is
 /// a variable that no Ruby code can see.
-pub(super) fn mark_as_started(boot: VALUE) {
-    // SAFETY: the class is live, and it is not frozen.
-    unsafe { rb_sys::rb_ivar_set(instruction_sequence(), id(c"thruway"), boot) };
+pub(super) fn mark_as_started(gvl: Gvl, boot: VALUE) {
+    instruction_sequence(gvl).set_hidden_variable(gvl, c"thruway", boot);
 }
 
 /// The module `Boot` of the copy of this extension whose boot has started here.
-pub(super) fn started() -> Option<VALUE> {
-    // SAFETY: the class is live.
-    let boot = unsafe { rb_sys::rb_ivar_get(instruction_sequence(), id(c"thruway")) };
+pub(super) fn started(gvl: Gvl) -> Option<VALUE> {
+    let boot = instruction_sequence(gvl).hidden_variable(gvl, c"thruway");
     is_true(boot).then_some(boot)
 }
 
 /// Calls `told` after `RubyVM::InstructionSequence.compile_option=`.
-pub(super) fn watch_compile_options(told: fn()) {
-    COMPILE_OPTIONS.get_or_init(|| compile_options().map(kept));
-    let class = instruction_sequence();
-    if COMPILE_OPTION.watch(class, c"compile_option=", told) {
-        quietly(|| define_singleton_method_1(class, c"compile_option=", set_compile_option));
-    }
+pub(super) fn watch_compile_options(gvl: Gvl, told: fn(Gvl)) {
+    let options = || compile_options(gvl).map(|text| Pinned::new(gvl, text.value()));
+    COMPILE_OPTIONS.get_or_init(options);
+    let set = Method::of_1(set_compile_option);
+    COMPILE_OPTION.watch(gvl, instruction_sequence(gvl).value(), c"compile_option=", set, told);
 }
 
 /// Calls `told` after `RubyVM.keep_script_lines=`.
-pub(super) fn watch_kept_lines(told: fn()) {
-    let vm = class(c"RubyVM");
-    if KEPT_LINES.watch(vm, c"keep_script_lines=", told) {
-        quietly(|| define_singleton_method_1(vm, c"keep_script_lines=", set_kept_lines));
-    }
+pub(super) fn watch_kept_lines(gvl: Gvl, told: fn(Gvl)) {
+    let set = Method::of_1(set_kept_lines);
+    KEPT_LINES.watch(gvl, RModule::named(gvl, c"RubyVM").value(), c"keep_script_lines=", set, told);
 }
 
 /// Calls `told` after `Warning.[]=`.
-pub(super) fn watch_warning_categories(told: fn()) {
-    let warning = class(c"Warning");
-    if WARNING_CATEGORY.watch(warning, c"[]=", told) {
-        let define = crate::ruby::define_singleton_method_2;
-        quietly(|| define(warning, c"[]=", set_warning_category));
-    }
+pub(super) fn watch_warning_categories(gvl: Gvl, told: fn(Gvl)) {
+    let set = Method::of_2(set_warning_category);
+    WARNING_CATEGORY.watch(gvl, RModule::named(gvl, c"Warning").value(), c"[]=", set, told);
 }
 
 /// Whether the compile options are as they were when they began to be watched.
-pub(super) fn has_same_compile_options() -> bool {
+pub(super) fn has_same_compile_options(gvl: Gvl) -> bool {
     let before = COMPILE_OPTIONS.get().copied().flatten();
-    match (compile_options(), before) {
-        (Some(now), Some(before)) => ask(now, c"==", &[before.value()]),
+    match (compile_options(gvl), before) {
+        (Some(now), Some(before)) => ask(gvl, now.value(), c"==", &[before.value()]),
         _ => false,
     }
 }
 
 /// `RubyVM::InstructionSequence.compile_option.inspect`.
-pub(super) fn compile_options() -> Option<VALUE> {
-    send(send(instruction_sequence(), c"compile_option", &[])?, c"inspect", &[])
+pub(super) fn compile_options(gvl: Gvl) -> Option<RString> {
+    let options = send(gvl, instruction_sequence(gvl).value(), c"compile_option", &[])?;
+    RString::of(gvl, send(gvl, options, c"inspect", &[])?)
 }
 
-unsafe extern "C" fn set_compile_option(_class: VALUE, options: VALUE) -> VALUE {
-    // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
-    unsafe { COMPILE_OPTION.call(&[options]) }
+fn set_compile_option(ruby: Protected, _class: VALUE, options: VALUE) -> VALUE {
+    COMPILE_OPTION.call(ruby, &[options])
 }
 
-unsafe extern "C" fn set_kept_lines(_class: VALUE, is_on: VALUE) -> VALUE {
-    // SAFETY: the setter takes one argument, and nothing with a destructor lives here if it raises.
-    unsafe { KEPT_LINES.call(&[is_on]) }
+fn set_kept_lines(ruby: Protected, _class: VALUE, is_on: VALUE) -> VALUE {
+    KEPT_LINES.call(ruby, &[is_on])
 }
 
-unsafe extern "C" fn set_warning_category(_class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
-    // SAFETY: the setter takes two arguments, and nothing with a destructor lives here if it raises.
-    unsafe { WARNING_CATEGORY.call(&[category, is_on]) }
+fn set_warning_category(ruby: Protected, _class: VALUE, category: VALUE, is_on: VALUE) -> VALUE {
+    WARNING_CATEGORY.call(ruby, &[category, is_on])
 }
 
 impl Watched {
-    /// Puts the setter aside; whoever asks defines another one that calls it.
-    fn watch(&self, receiver: VALUE, name: &CStr, told: fn()) -> bool {
-        let Some(setter) = send(receiver, c"method", &[symbol(name)]) else { return false };
-        self.told.set(told).is_ok() && self.setter.set(kept(setter)).is_ok()
+    /// Puts ours in the place of the setter, which it [calls](Self::call).
+    fn watch(&self, gvl: Gvl, receiver: VALUE, name: &'static CStr, ours: Method, told: fn(Gvl)) {
+        let symbol = Symbol::new(gvl, name).value();
+        let Some(setter) = send(gvl, receiver, c"method", &[symbol]) else { return };
+        if self.told.set(told).is_ok() && self.setter.set(Pinned::new(gvl, setter)).is_ok() {
+            quietly(gvl, || singleton_method(gvl, receiver, name, ours));
+        }
     }
 
     /// Calls the setter, and tells of it.
-    ///
-    /// # Safety
-    /// The setter takes that many arguments, and no value with a destructor is alive in the caller.
-    unsafe fn call(&self, arguments: &[VALUE]) -> VALUE {
+    fn call(&self, ruby: Protected, arguments: &[VALUE]) -> VALUE {
         let (Some(setter), Some(told)) = (self.setter.get(), self.told.get()) else { return NIL };
-        let count = arguments.len() as c_int;
-        // SAFETY: as this function's own.
-        let result = unsafe { rb_sys::rb_method_call(count, arguments.as_ptr(), setter.value()) };
-        told();
+        let result = call_method(ruby, setter.value(), arguments);
+        told(ruby.gvl());
         result
     }
 }

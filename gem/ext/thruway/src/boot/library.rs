@@ -4,29 +4,33 @@
 //! simpler, but a program that gives `load_file` another name and then defines its own would call itself
 //! for ever.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
 
 use rb_sys::VALUE;
 
-use super::method::{self, Variadic};
 use super::originals::{self, Dependencies, Originals};
-use super::vm::{self, Kept};
+use super::vm;
+use crate::ruby::call::forward_to_method;
+use crate::ruby::constants::constant_at;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Pinned, Protected};
 
 /// What ours stand for, and what the results depend on.
 struct Library {
-    /// The library's methods, as `names` says.
-    methods: Kept,
-    names: Vec<&'static CStr>,
+    /// What has the methods.
+    receiver: Pinned,
+    /// The library's methods, by their names.
+    methods: Vec<(&'static CStr, Pinned)>,
     originals: Originals,
 }
 
 /// A place for a library, which may be loaded a second time: a gem of it after the one that is Ruby's.
-pub(super) struct Place {
+pub(super) struct LibrarySlot {
     library: Mutex<Option<&'static Library>>,
 }
 
-impl Place {
+impl LibrarySlot {
     pub(super) const fn new() -> Self {
         Self { library: Mutex::new(None) }
     }
@@ -35,37 +39,42 @@ impl Place {
     /// been loaded; what is not its own is left as it is.
     pub(super) fn take(
         &self,
-        path: &[&CStr],
-        methods: &[(&'static CStr, Variadic)],
+        gvl: Gvl,
+        path: &[&'static CStr],
+        methods: &[(&'static CStr, Method)],
         dependencies: &Dependencies,
     ) {
-        let Some(receiver) = vm::constant_at(path) else { return };
-        let names = methods.iter().map(|(name, _)| *name).collect();
-        let Some(library) = Library::new(receiver, names, dependencies) else { return };
+        let Some(receiver) = constant_at(gvl, path) else { return };
+        let names = methods.iter().map(|(name, _)| *name);
+        let Some(library) = Library::new(gvl, receiver, names, dependencies) else { return };
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(Box::leak(Box::new(library)));
-        method::quietly(|| {
-            let define = method::define_singleton_method;
-            methods.iter().for_each(|(name, method)| define(receiver, name, *method));
+        define::quietly(gvl, || {
+            for (name, method) in methods {
+                define::singleton_method(gvl, receiver, name, *method);
+            }
         });
     }
 
     /// What is not the library's own between ours and a result, in words; `None` if everything is.
-    pub(super) fn first_change(&self) -> Option<String> {
-        self.library()?.originals.first_change()
+    pub(super) fn first_change(&self, gvl: Gvl) -> Option<String> {
+        self.library()?.originals.first_change(gvl)
     }
 
     /// Calls the library's own method as ours was called. What it raises goes on.
-    pub(super) fn call(&self, name: &CStr, receiver: VALUE, arguments: &[VALUE]) -> VALUE {
-        let method = self.library().and_then(|library| library.method(name)).unwrap_or(vm::NIL);
+    pub(super) fn call(
+        &self,
+        ruby: Protected,
+        name: &CStr,
+        receiver: VALUE,
+        arguments: &[VALUE],
+    ) -> VALUE {
+        let Some(library) = self.library() else { return NIL };
+        let method = library.method(name).unwrap_or(NIL);
+        let is_its_own = receiver == library.receiver.value();
         // A copy of the library's module has our methods, too.
-        let method = vm::bound(method, receiver);
-        let (count, block) = (arguments.len() as c_int, vm::block());
-        let keywords = c_int::from(vm::has_keywords());
-        // SAFETY: the pointer is valid for that many; nothing with a destructor lives in our callers.
-        unsafe {
-            rb_sys::rb_method_call_with_block_kw(count, arguments.as_ptr(), method, block, keywords)
-        }
+        let method = if is_its_own { method } else { vm::bound(ruby, method, receiver) };
+        forward_to_method(ruby, method, arguments)
     }
 
     fn library(&self) -> Option<&'static Library> {
@@ -75,23 +84,23 @@ impl Place {
 
 impl Library {
     fn new(
+        gvl: Gvl,
         receiver: VALUE,
-        names: Vec<&'static CStr>,
+        names: impl Iterator<Item = &'static CStr>,
         dependencies: &Dependencies,
     ) -> Option<Self> {
-        let originals = Originals::of(dependencies)?;
-        let methods = vm::kept_array();
-        for name in &names {
-            let method = originals::own_method(receiver, name)?;
-            vm::push(methods.value(), method);
-            originals.is_of_library(method).then_some(())?;
+        let originals = Originals::of(gvl, dependencies)?;
+        let mut methods = Vec::new();
+        for name in names {
+            let method = originals::own_method(gvl, receiver, name)?;
+            originals.is_of_library(gvl, method).then_some(())?;
+            methods.push((name, Pinned::new(gvl, method)));
         }
-        Some(Self { methods, names, originals })
+        Some(Self { receiver: Pinned::new(gvl, receiver), methods, originals })
     }
 
     fn method(&self, name: &CStr) -> Option<VALUE> {
-        let place = self.names.iter().position(|known| *known == name)?;
-        // SAFETY: the Array is ours alone, and does not change any more.
-        unsafe { vm::elements(self.methods.value()) }.get(place).copied()
+        let method = self.methods.iter().find(|(known, _)| *known == name);
+        method.map(|(_, method)| method.value())
     }
 }

@@ -6,14 +6,15 @@ use std::sync::OnceLock;
 use rb_sys::VALUE;
 use thruway_boot::{Boot, LoadPath};
 
-use super::vm;
+use crate::ruby::constants::global;
+use crate::ruby::{Gvl, Pinned, RArray, RString};
 
 /// What was built last, and from what.
 struct Built {
     /// `$LOAD_PATH` itself: Ruby never puts another array in its place.
-    array: VALUE,
+    array: RArray,
     /// A copy of it, which keeps its entries alive, so that none can be mistaken for a later one.
-    copy: VALUE,
+    copy: RArray,
     load_path: LoadPath,
 }
 
@@ -27,51 +28,65 @@ unsafe impl Send for Guarded {}
 
 static BUILT: OnceLock<Guarded> = OnceLock::new();
 
-/// Calls `with` with the load path as it is now.
+/// Calls `with` with the load path as it is now; `None` if `$LOAD_PATH` is no Array.
 ///
 /// Ruby has expanded it before, and thereby frozen its strings, so equal entries are unchanged ones.
 ///
 /// # Safety
-/// The interpreter lock is held, and `with` calls nothing of Ruby's.
-pub(super) unsafe fn current<T>(boot: &Boot, with: impl FnOnce(&LoadPath) -> T) -> T {
-    let built = BUILT.get_or_init(|| Guarded(UnsafeCell::new(Built::new())));
-    // SAFETY: the lock is held, and nobody gets at this while it is: `with` does not call Ruby.
-    let built = unsafe { &mut *built.0.get() };
-    built.refresh(boot);
-    with(&built.load_path)
+/// `with` calls nothing of Ruby's.
+pub(super) unsafe fn current<T>(
+    gvl: Gvl,
+    boot: &Boot,
+    with: impl FnOnce(&LoadPath) -> T,
+) -> Option<T> {
+    if BUILT.get().is_none() {
+        let built = Built::new(gvl)?;
+        BUILT.get_or_init(|| Guarded(UnsafeCell::new(built)));
+    }
+    // SAFETY: the lock is held, and `with` does not call Ruby, so that there is no other reference.
+    let built = unsafe { &mut *BUILT.get()?.0.get() };
+    built.refresh(gvl, boot);
+    Some(with(&built.load_path))
 }
 
 /// libruby has asked for the real path of something: perhaps because it expands its load path now.
-///
-/// # Safety
-/// The interpreter lock is held.
-pub(super) unsafe fn expanded(boot: &Boot, path: &[u8]) {
-    // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
-    let entries = unsafe { vm::elements(vm::global(c"$LOAD_PATH")) };
-    // SAFETY: as above, for the Strings.
-    if entries.iter().any(|entry| unsafe { vm::plain_bytes(*entry) } == Some(path)) {
-        // SAFETY: as this function's own.
-        unsafe { current(boot, |_| ()) };
+pub(super) fn expanded(gvl: Gvl, boot: &Boot, path: &[u8]) {
+    let Some(entries) = RArray::of(gvl, global(gvl, c"$LOAD_PATH")) else { return };
+    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
+    let mut entries = unsafe { entries.elements() }.iter();
+    let is_entry = |entry: &VALUE| {
+        // SAFETY: as above, for the Strings.
+        RString::plain(gvl, *entry).is_some_and(|entry| unsafe { entry.bytes() } == path)
+    };
+    if entries.any(is_entry) {
+        // SAFETY: the closure does nothing.
+        unsafe { current(gvl, boot, |_| ()) };
     }
 }
 
 impl Built {
-    fn new() -> Self {
-        let array = vm::kept(vm::global(c"$LOAD_PATH")).value();
-        Self { array, copy: vm::kept_array().value(), load_path: LoadPath::default() }
+    fn new(gvl: Gvl) -> Option<Self> {
+        let array = RArray::of(gvl, global(gvl, c"$LOAD_PATH"))?;
+        let copy = RArray::with_room(gvl, 0);
+        for array in [array, copy] {
+            Pinned::new(gvl, array.value());
+        }
+        Some(Self { array, copy, load_path: LoadPath::default() })
     }
 
     /// Ruby expands its load path again when this array was changed, if only to what it was: when it no
     /// longer shares its memory with a copy. So does this, or a link would lead elsewhere for one of them.
-    fn refresh(&mut self, boot: &Boot) {
-        if vm::share_memory(self.copy, self.array) {
+    fn refresh(&mut self, gvl: Gvl, boot: &Boot) {
+        if self.copy.shares_memory_with(gvl, self.array) {
             return;
         }
-        // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
-        let now = unsafe { vm::elements(self.array) };
-        // SAFETY: as above; the Strings are frozen.
-        let entries = now.iter().map(|entry| unsafe { vm::plain_bytes(*entry) });
-        self.load_path = boot.load_path(entries);
-        vm::replace_elements(self.copy, self.array);
+        // SAFETY: it is pinned, and no Ruby code runs while the slice lives.
+        let now = unsafe { self.array.elements() };
+        let entries = now.iter().map(|entry| {
+            // SAFETY: as above; the Strings are frozen.
+            RString::plain(gvl, *entry).map(|entry| unsafe { entry.bytes() })
+        });
+        self.load_path = boot.files.load_path(entries);
+        self.copy.share(gvl, self.array);
     }
 }

@@ -1,13 +1,12 @@
 //! Ruby objects as tokens of a [document](thruway_boot::document), and back.
 
-use std::collections::HashMap;
-use std::ffi::{c_int, c_long};
-
 use rb_sys::VALUE;
+use std::collections::HashMap;
 use thruway_boot::document::{Reader, Token, Writer};
 
 use super::values;
-use super::vm::{self, NIL};
+use crate::ruby::value::{freeze, is_frozen};
+use crate::ruby::{Gvl, NIL, RArray, RHash, RString};
 
 /// Deepest nesting of lists and maps; a program's stack has to hold as many calls.
 const DEPTH_MAX: usize = 200;
@@ -16,8 +15,8 @@ const PAIRS: usize = 32;
 
 /// The tokens of an object and all that it holds; `None` if one of them is of a class whose objects
 /// cannot be told apart from copies of them.
-pub(super) fn encode(object: VALUE) -> Option<Vec<u8>> {
-    let mut encoder = Encoder { writer: Writer::default(), seen: HashMap::new(), depth: 0 };
+pub(super) fn encode(gvl: Gvl, object: VALUE) -> Option<Vec<u8>> {
+    let mut encoder = Encoder { gvl, writer: Writer::default(), seen: HashMap::new(), depth: 0 };
     encoder.put(object)?;
     Some(encoder.writer.into_bytes())
 }
@@ -25,14 +24,15 @@ pub(super) fn encode(object: VALUE) -> Option<Vec<u8>> {
 /// The object that the tokens stand for; `None` if they stand for none.
 ///
 /// Ruby may raise NoMemoryError only.
-pub(super) fn decode(bytes: &[u8]) -> Option<VALUE> {
-    let objects = values::new_array_for(0);
-    let mut decoder = Decoder { reader: Reader::new(bytes), objects, depth: 0 };
+pub(super) fn decode(gvl: Gvl, bytes: &[u8]) -> Option<VALUE> {
+    let objects = RArray::with_room(gvl, 0);
+    let mut decoder = Decoder { gvl, reader: Reader::new(bytes), objects, depth: 0 };
     let object = decoder.object()?;
     decoder.reader.is_at_end().then_some(object)
 }
 
 struct Encoder {
+    gvl: Gvl,
     writer: Writer,
     /// The number of every object that may stand in two places.
     seen: HashMap<VALUE, usize>,
@@ -41,7 +41,7 @@ struct Encoder {
 
 impl Encoder {
     fn put(&mut self, object: VALUE) -> Option<()> {
-        if let Some(token) = values::simple_token(object) {
+        if let Some(token) = values::simple_token(self.gvl, object) {
             self.writer.put(token);
             return Some(());
         }
@@ -58,48 +58,41 @@ impl Encoder {
     }
 
     fn put_object(&mut self, object: VALUE) -> Option<()> {
-        let is_frozen = values::is_frozen(object);
+        let (gvl, is_frozen) = (self.gvl, is_frozen(self.gvl, object));
         // SAFETY: the object is held by the one that is encoded, and no Ruby code changes it.
-        if let Some(text) = unsafe { values::utf8_text(object) } {
+        if let Some(text) = unsafe { values::utf8_text(gvl, object) } {
             self.writer.put(if is_frozen { Token::FrozenText(text) } else { Token::Text(text) });
             return Some(());
         }
-        // SAFETY: as above.
-        if let Some(list) = unsafe { values::plain_elements(object) } {
+        if let Some(list) = RArray::exactly(gvl, object) {
+            // SAFETY: as above.
+            let list = unsafe { list.elements() };
             self.writer.put(Token::List { length: list.len(), is_frozen });
             return list.iter().try_for_each(|element| self.put(*element));
         }
-        if let Some(length) = values::plain_hash_length(object) {
-            self.writer.put(Token::Map { length, is_frozen });
-            return self.put_pairs(object);
+        if let Some(hash) = values::plain_hash(gvl, object) {
+            self.writer.put(Token::Map { length: hash.len(gvl), is_frozen });
+            return self.put_pairs(hash);
         }
-        let (day, start) = values::date(object)?;
+        let (day, start) = values::date(gvl, object)?;
         self.writer.put(Token::Date { day, start });
         Some(())
     }
 
-    fn put_pairs(&mut self, hash: VALUE) -> Option<()> {
-        struct Pairs<'a> {
-            encoder: &'a mut Encoder,
-            done: Option<()>,
-        }
-        unsafe extern "C" fn pair(key: VALUE, value: VALUE, pairs: VALUE) -> c_int {
-            // SAFETY: `put_pairs` passes the address of its own local, which outlives the call.
-            let pairs = unsafe { &mut *(pairs as *mut Pairs<'_>) };
-            pairs.done = pairs.encoder.put_key(key).and_then(|()| pairs.encoder.put(value));
-            c_int::from(pairs.done.is_none())
-        }
-        let mut pairs = Pairs { encoder: self, done: Some(()) };
-        // SAFETY: it is a Hash; `pair` runs no Ruby code, so it is not changed meanwhile.
-        unsafe { rb_sys::rb_hash_foreach(hash, Some(pair), &raw mut pairs as VALUE) };
-        pairs.done
+    fn put_pairs(&mut self, hash: RHash) -> Option<()> {
+        let mut done = Some(());
+        hash.each(self.gvl, |key, value| {
+            done = self.put_key(key).and_then(|()| self.put(value));
+            done.is_some()
+        });
+        done
     }
 
     /// A Hash keeps a frozen copy of a text that is its key, the same one for all equal texts; so keys
     /// are not counted.
     fn put_key(&mut self, key: VALUE) -> Option<()> {
         // SAFETY: the key is held by the Hash that is encoded, and no Ruby code changes it.
-        match unsafe { values::utf8_text(key) } {
+        match unsafe { values::utf8_text(self.gvl, key) } {
             Some(text) => {
                 self.writer.put(Token::FrozenText(text));
                 Some(())
@@ -110,9 +103,10 @@ impl Encoder {
 }
 
 struct Decoder<'a> {
+    gvl: Gvl,
     reader: Reader<'a>,
     /// An Array of the objects that may stand in two places, in the order of their numbers.
-    objects: VALUE,
+    objects: RArray,
     depth: usize,
 }
 
@@ -120,24 +114,26 @@ impl Decoder<'_> {
     fn object(&mut self) -> Option<VALUE> {
         let token = self.reader.next()?;
         match token {
-            Token::Text(text) => Some(self.numbered(crate::ruby::utf8_string(text))),
-            Token::FrozenText(text) => Some(self.numbered(values::interned(text))),
-            Token::Date { day, start } => {
-                values::new_date(day, start).map(|date| self.numbered(date))
+            Token::Text(text) => Some(self.numbered(RString::new(self.gvl, text).value())),
+            Token::FrozenText(text) => {
+                Some(self.numbered(RString::interned(self.gvl, text).value()))
             }
-            Token::Again(number) => values::element(self.objects, number),
+            Token::Date { day, start } => {
+                values::new_date(self.gvl, day, start).map(|date| self.numbered(date))
+            }
+            Token::Again(number) => self.objects.get(self.gvl, number),
             Token::List { length, is_frozen } => {
                 self.nested(|decoder| decoder.list(length, is_frozen))
             }
             Token::Map { length, is_frozen } => {
                 self.nested(|decoder| decoder.map(length, is_frozen))
             }
-            simple => values::simple_object(simple),
+            simple => values::simple_object(self.gvl, simple),
         }
     }
 
     fn numbered(&mut self, object: VALUE) -> VALUE {
-        vm::push(self.objects, object);
+        self.objects.push(self.gvl, object);
         object
     }
 
@@ -149,18 +145,18 @@ impl Decoder<'_> {
     }
 
     fn list(&mut self, length: usize, is_frozen: bool) -> Option<VALUE> {
-        let list = values::new_array_for(length);
-        self.numbered(list);
+        let list = RArray::with_room(self.gvl, length);
+        self.numbered(list.value());
         for _ in 0..length {
             let element = self.object()?;
-            vm::push(list, element);
+            list.push(self.gvl, element);
         }
-        Some(values::frozen_if(list, is_frozen))
+        Some(self.frozen_if(list.value(), is_frozen))
     }
 
     fn map(&mut self, length: usize, is_frozen: bool) -> Option<VALUE> {
-        let map = values::new_hash();
-        self.numbered(map);
+        let map = RHash::new(self.gvl);
+        self.numbered(map.value());
         let mut left = length;
         while left > 0 {
             let mut pairs = [NIL; PAIRS * 2];
@@ -169,20 +165,21 @@ impl Decoder<'_> {
                 pair[0] = self.key()?;
                 pair[1] = self.object()?;
             }
-            // SAFETY: the pointer is valid for that many; the keys are frozen texts or simple.
-            unsafe {
-                rb_sys::rb_hash_bulk_insert((count * 2) as c_long, pairs.as_ptr(), map);
-            }
+            map.insert(self.gvl, &pairs[..count * 2]);
             left -= count;
         }
-        Some(values::frozen_if(map, is_frozen))
+        Some(self.frozen_if(map.value(), is_frozen))
+    }
+
+    fn frozen_if(&self, object: VALUE, is_frozen: bool) -> VALUE {
+        if is_frozen { freeze(self.gvl, object) } else { object }
     }
 
     fn key(&mut self) -> Option<VALUE> {
         let mut ahead = self.reader.clone();
         if let Some(Token::FrozenText(text)) = ahead.next() {
             self.reader = ahead;
-            return Some(values::interned(text));
+            return Some(RString::interned(self.gvl, text).value());
         }
         self.object()
     }

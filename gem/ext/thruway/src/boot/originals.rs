@@ -2,7 +2,7 @@
 //!
 //! What a program has put in their place may answer anything; so nothing is learned, and nothing is
 //! answered, while one of them is another method. All of them are compared at each call: a program may
-//! change a method at any time, and Ruby tells nobody.
+//! change a method at any time, and Ruby has no hook for it.
 //!
 //! Core methods carry a mark of Ruby's (`rb_method_basic_definition_p`). Those of a library are compared
 //! with what was there when it had just been loaded, and that has to come from the library's own files.
@@ -10,10 +10,11 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use rb_sys::{ID, VALUE};
+use rb_sys::VALUE;
 
-use super::values;
-use super::vm::{self, Kept, NIL};
+use crate::ruby::call::{self, method_of, send};
+use crate::ruby::constants::{global, module_at};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, is_true};
 
 /// How the file of a core method begins that is written in Ruby.
 const WRITTEN_IN_RUBY: &[u8] = b"<internal:";
@@ -52,148 +53,160 @@ pub(super) struct Constants {
 /// The state of a library when it had just been loaded.
 pub(super) struct Originals {
     /// Classes and methods in turn, as `methods` says.
-    objects: Kept,
-    methods: Vec<(Side, ID)>,
+    objects: PinnedArray,
+    methods: Vec<(Side, Symbol)>,
     /// Classes, as `basics` says.
-    classes: Kept,
-    basics: Vec<(Side, ID)>,
+    classes: PinnedArray,
+    basics: Vec<(Side, Symbol)>,
     /// Modules and values in turn, as `constants` says; a constant that is not there has no value.
-    values: Kept,
-    constants: Vec<(ID, bool)>,
+    values: PinnedArray,
+    constants: Vec<(Symbol, bool)>,
     /// The library's main file.
     feature: Vec<u8>,
     /// Where its other files are, with a slash at the end.
     folder: Vec<u8>,
     are_genuine: OnceLock<bool>,
     /// `==`
-    equal: ID,
+    equal: Symbol,
 }
 
 impl Originals {
     /// Takes the library as it is now; `None` if it is not there.
-    pub(super) fn of(dependencies: &Dependencies) -> Option<Self> {
-        let feature = feature(dependencies.feature)?;
+    pub(super) fn of(gvl: Gvl, dependencies: &Dependencies) -> Option<Self> {
+        let feature = feature(gvl, dependencies.feature)?;
         let folder = feature.strip_suffix(dependencies.folder_ends_at)?;
-        let mut originals = Self::new([folder, b"/"].concat(), feature);
-        dependencies.library.iter().try_for_each(|methods| originals.keep(methods))?;
-        dependencies.core.iter().try_for_each(|methods| originals.keep_core(methods))?;
-        dependencies.constants.iter().for_each(|constants| originals.keep_constants(constants));
+        let mut originals = Self::new(gvl, [folder, b"/"].concat(), feature);
+        dependencies.library.iter().try_for_each(|methods| originals.keep(gvl, methods))?;
+        dependencies.core.iter().try_for_each(|methods| originals.keep_core(gvl, methods))?;
+        dependencies
+            .constants
+            .iter()
+            .for_each(|constants| originals.keep_constants(gvl, constants));
         Some(originals)
     }
 
     /// Takes core methods as they are now.
-    pub(super) fn of_core(methods: &[Methods]) -> Option<Self> {
-        let mut originals = Self::new(WRITTEN_IN_RUBY.to_vec(), WRITTEN_IN_RUBY.to_vec());
-        methods.iter().try_for_each(|methods| originals.keep_core(methods))?;
+    pub(super) fn of_core(gvl: Gvl, methods: &[Methods]) -> Option<Self> {
+        let mut originals = Self::new(gvl, WRITTEN_IN_RUBY.to_vec(), WRITTEN_IN_RUBY.to_vec());
+        methods.iter().try_for_each(|methods| originals.keep_core(gvl, methods))?;
         Some(originals)
     }
 
-    fn new(folder: Vec<u8>, feature: Vec<u8>) -> Self {
+    fn new(gvl: Gvl, folder: Vec<u8>, feature: Vec<u8>) -> Self {
         Self {
-            objects: vm::kept_array(),
+            objects: PinnedArray::new(gvl),
             methods: Vec::new(),
-            classes: vm::kept_array(),
+            classes: PinnedArray::new(gvl),
             basics: Vec::new(),
-            values: vm::kept_array(),
+            values: PinnedArray::new(gvl),
             constants: Vec::new(),
             folder,
             feature,
             are_genuine: OnceLock::new(),
-            equal: vm::id(c"=="),
+            equal: Symbol::new(gvl, c"=="),
         }
     }
 
-    fn keep(&mut self, methods: &Methods) -> Option<()> {
-        let Some(class) = vm::constant_at(methods.path) else { return Some(()) };
-        let names = methods.names.iter().map(|name| vm::id(name));
-        names.into_iter().try_for_each(|name| self.keep_method(class, methods.side, name))
+    fn keep(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
+        let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
+        let names = methods.names.iter().map(|name| Symbol::new(gvl, name));
+        names.into_iter().try_for_each(|name| self.keep_method(gvl, class, methods.side, name))
     }
 
     /// Core methods that are written in Ruby have no mark.
-    fn keep_core(&mut self, methods: &Methods) -> Option<()> {
-        let Some(class) = vm::constant_at(methods.path) else { return Some(()) };
-        for name in methods.names.iter().map(|name| vm::id(name)) {
-            if is_basic(class, methods.side, name) {
-                vm::push(self.classes.value(), class);
+    fn keep_core(&mut self, gvl: Gvl, methods: &Methods) -> Option<()> {
+        let Some(class) = module_at(gvl, methods.path) else { return Some(()) };
+        for name in methods.names.iter().map(|name| Symbol::new(gvl, name)) {
+            if looked_up_in(gvl, class, methods.side).is_basic(gvl, name) {
+                self.classes.array.push(gvl, class.value());
                 self.basics.push((methods.side, name));
             } else {
-                self.keep_method(class, methods.side, name)?;
+                self.keep_method(gvl, class, methods.side, name)?;
             }
         }
         Some(())
     }
 
-    fn keep_method(&mut self, class: VALUE, side: Side, name: ID) -> Option<()> {
-        if is_defined(class, side, name) {
-            let method = vm::protect(|| method(class, side, name))?;
-            vm::push(self.objects.value(), class);
-            vm::push(self.objects.value(), method);
+    fn keep_method(&mut self, gvl: Gvl, class: RModule, side: Side, name: Symbol) -> Option<()> {
+        if looked_up_in(gvl, class, side).has_method(gvl, name) {
+            let method = gvl.protect(|ruby| method(ruby, class.value(), side, name))?;
+            self.objects.array.push(gvl, class.value());
+            self.objects.array.push(gvl, method);
             self.methods.push((side, name));
         }
         Some(())
     }
 
-    fn keep_constants(&mut self, constants: &Constants) {
-        let Some(module) = vm::constant_at(constants.path) else { return };
-        for name in constants.names.iter().map(|name| vm::id(name)) {
-            let value = vm::protect(|| constant(module, name)).unwrap_or(None);
-            vm::push(self.values.value(), module);
-            vm::push(self.values.value(), value.unwrap_or(NIL));
+    fn keep_constants(&mut self, gvl: Gvl, constants: &Constants) {
+        let Some(module) = module_at(gvl, constants.path) else { return };
+        for name in constants.names.iter().map(|name| Symbol::new(gvl, name)) {
+            let value = gvl.protect(|ruby| module.constant(ruby, name)).unwrap_or(None);
+            self.values.array.push(gvl, module.value());
+            self.values.array.push(gvl, value.unwrap_or(NIL));
             self.constants.push((name, value.is_some()));
         }
     }
 
     /// What is not as it was, or never was the library's own, as Ruby writes it; `None` if all is.
-    pub(super) fn first_change(&self) -> Option<String> {
+    pub(super) fn first_change(&self, gvl: Gvl) -> Option<String> {
         // SAFETY: the Arrays are ours alone, and do not change any more.
-        let all = unsafe {
-            [self.objects, self.classes, self.values].map(|array| vm::elements(array.value()))
-        };
+        let all =
+            unsafe { [self.objects, self.classes, self.values].map(|kept| kept.array.elements()) };
         let [objects, classes, values] = all;
         let mut basics = classes.iter().zip(&self.basics);
         if let Some((class, (side, name))) =
-            basics.find(|(class, (side, name))| !is_basic(**class, *side, *name))
+            basics.find(|(class, (side, name))| !is_original_now(gvl, **class, *side, *name))
         {
-            return Some(written(*class, *side, *name));
+            return Some(written(gvl, *class, *side, *name));
         }
         let mut place = 0;
-        let is_same = vm::protect(|| self.has_same(objects, values, &mut place));
+        let is_same = gvl.protect(|ruby| self.has_same(ruby, objects, values, &mut place));
         if is_same != Some(true) {
             let changed = objects.chunks_exact(2).zip(&self.methods).nth(place);
             return Some(match changed {
-                Some((pair, (side, name))) => written(pair[0], *side, *name),
+                Some((pair, (side, name))) => written(gvl, pair[0], *side, *name),
                 None => "one of its constants".to_owned(),
             });
         }
-        let is_genuine = *self.are_genuine.get_or_init(|| self.is_genuine(objects));
+        let is_genuine = *self.are_genuine.get_or_init(|| self.is_genuine(gvl, objects));
         (!is_genuine).then(|| "a method that was there before".to_owned())
     }
 
     /// Compares all methods, the one at `place` now, and then all constants. May raise.
-    fn has_same(&self, objects: &[VALUE], values: &[VALUE], place: &mut usize) -> bool {
+    fn has_same(
+        &self,
+        ruby: Protected,
+        objects: &[VALUE],
+        values: &[VALUE],
+        place: &mut usize,
+    ) -> bool {
         for (pair, (side, name)) in objects.chunks_exact(2).zip(&self.methods) {
-            if !vm::is_true(vm::call(pair[1], self.equal, &[method(pair[0], *side, *name)])) {
+            let now = method(ruby, pair[0], *side, *name);
+            if !is_true(call::call(ruby, pair[1], self.equal, &[now])) {
                 return false;
             }
             *place += 1;
         }
         let mut constants = values.chunks_exact(2).zip(&self.constants);
-        constants
-            .all(|(pair, (name, is_there))| constant(pair[0], *name) == is_there.then_some(pair[1]))
+        constants.all(|(pair, (name, is_there))| {
+            let now =
+                RModule::of(ruby.gvl(), pair[0]).and_then(|module| module.constant(ruby, *name));
+            now == is_there.then_some(pair[1])
+        })
     }
 
     /// Whether each method was written in C or in the library's files, under its own name.
-    fn is_genuine(&self, objects: &[VALUE]) -> bool {
-        objects.chunks_exact(2).all(|pair| self.is_of_library(pair[1]))
+    fn is_genuine(&self, gvl: Gvl, objects: &[VALUE]) -> bool {
+        objects.chunks_exact(2).all(|pair| self.is_of_library(gvl, pair[1]))
     }
 
-    pub(super) fn is_of_library(&self, method: VALUE) -> bool {
-        let is_alias = vm::send(method, c"name", &[]) != vm::send(method, c"original_name", &[]);
-        let is_own = match vm::send(method, c"source_location", &[]) {
+    pub(super) fn is_of_library(&self, gvl: Gvl, method: VALUE) -> bool {
+        let is_alias = send(gvl, method, c"name", &[]) != send(gvl, method, c"original_name", &[]);
+        let is_own = match send(gvl, method, c"source_location", &[]) {
             Some(NIL) => true,
-            Some(location) => values::element(location, 0).is_some_and(|file| {
+            Some(location) => source_file(gvl, location).is_some_and(|file| {
                 // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
-                unsafe { vm::plain_bytes(file) }.is_some_and(|file| self.is_file_of_library(file))
+                self.is_file_of_library(unsafe { file.bytes() })
             }),
             None => false,
         };
@@ -210,68 +223,75 @@ impl Originals {
     }
 }
 
+/// An Array that lives as long as the process.
+#[derive(Debug, Clone, Copy)]
+struct PinnedArray {
+    array: RArray,
+}
+
+impl PinnedArray {
+    fn new(gvl: Gvl) -> Self {
+        let array = RArray::with_room(gvl, 0);
+        Pinned::new(gvl, array.value());
+        Self { array }
+    }
+}
+
+/// The file of what `source_location` gives.
+pub(super) fn source_file(gvl: Gvl, location: VALUE) -> Option<RString> {
+    RString::plain(gvl, RArray::of(gvl, location)?.get(gvl, 0)?)
+}
+
 /// An object's own method; `None` if there is none of that name.
-pub(super) fn own_method(object: VALUE, name: &CStr) -> Option<VALUE> {
-    let name = vm::id(name);
-    vm::protect(|| method(object, Side::Own, name))
+pub(super) fn own_method(gvl: Gvl, object: VALUE, name: &'static CStr) -> Option<VALUE> {
+    gvl.protect(|ruby| method_of(ruby, object, Symbol::new(gvl, name)))
 }
 
 /// Whether a method is still Ruby's own.
-pub(super) fn is_basic(class: VALUE, side: Side, name: ID) -> bool {
-    // SAFETY: it is a class or a module, and the number is a symbol's.
-    unsafe { rb_sys::rb_method_basic_definition_p(looked_up_in(class, side), name) != 0 }
+pub(super) fn is_original(gvl: Gvl, class: RModule, side: Side, name: &'static CStr) -> bool {
+    looked_up_in(gvl, class, side).is_basic(gvl, Symbol::new(gvl, name))
+}
+
+/// As [`is_original`], of an object that was kept.
+fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
+    let class = RModule::of(gvl, class);
+    class.is_some_and(|class| looked_up_in(gvl, class, side).is_basic(gvl, name))
 }
 
 /// The method as Ruby's documents write it.
-fn written(class: VALUE, side: Side, name: ID) -> String {
-    // SAFETY: it is a class or a module.
-    let class = unsafe { rb_sys::rb_class_name(class) };
-    // SAFETY: the number is a symbol's.
-    let name = unsafe { rb_sys::rb_id2str(name) };
-    // SAFETY: both are Strings on this stack, and no Ruby code runs while the slices live.
-    let [class, name] = [class, name].map(|string| unsafe { crate::ruby::bytes(string) });
+fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
+    let class = RModule::of(gvl, class).unwrap_or(RModule::object());
+    // SAFETY: the Strings are on this stack, and no Ruby code runs while the slices live.
+    let [class, name] = [class.name(gvl), name.name(gvl)].map(|text| unsafe { text.bytes() });
     let mark = if side == Side::Own { "." } else { "#" };
     format!("{}{mark}{}", String::from_utf8_lossy(class), String::from_utf8_lossy(name))
 }
 
-fn is_defined(class: VALUE, side: Side, name: ID) -> bool {
-    // SAFETY: as above.
-    unsafe { rb_sys::rb_method_boundp(looked_up_in(class, side), name, 0) != 0 }
-}
-
-fn looked_up_in(class: VALUE, side: Side) -> VALUE {
+fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
     match side {
         Side::Instances => class,
-        // SAFETY: it is a class or a module.
-        Side::Own => unsafe { rb_sys::rb_singleton_class(class) },
+        Side::Own => class.singleton_class(gvl),
     }
 }
 
 /// Raises NameError if there is none.
-fn method(class: VALUE, side: Side, name: ID) -> VALUE {
-    // SAFETY: the number is a symbol's.
-    let symbol = unsafe { rb_sys::rb_id2sym(name) };
+fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
     match side {
-        // SAFETY: `protect` catches what it raises.
-        Side::Own => unsafe { rb_sys::rb_obj_method(class, symbol) },
-        Side::Instances => vm::call(class, vm::id(c"instance_method"), &[symbol]),
+        Side::Own => method_of(ruby, class, name),
+        Side::Instances => {
+            let finder = Symbol::new(ruby.gvl(), c"instance_method");
+            call::call(ruby, class, finder, &[name.value()])
+        }
     }
 }
 
-/// A constant of the module itself. May raise.
-fn constant(module: VALUE, name: ID) -> Option<VALUE> {
-    // SAFETY: it is a module, and the number is a symbol's.
-    let is_defined = unsafe { rb_sys::rb_const_defined_at(module, name) } != 0;
-    // SAFETY: as above; `protect` catches what it raises.
-    is_defined.then(|| unsafe { rb_sys::rb_const_get_at(module, name) })
-}
-
 /// The last feature whose path ends like that.
-fn feature(end: &[u8]) -> Option<Vec<u8>> {
-    // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
-    let features = unsafe { vm::elements(vm::global(c"$LOADED_FEATURES")) };
+fn feature(gvl: Gvl, end: &[u8]) -> Option<Vec<u8>> {
+    let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"))?;
+    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
+    let features = unsafe { features.elements() }.iter().rev();
     // SAFETY: as above, for the Strings.
-    let mut paths =
-        features.iter().rev().filter_map(|feature| unsafe { vm::plain_bytes(*feature) });
+    let mut paths = features
+        .filter_map(|feature| RString::plain(gvl, *feature).map(|path| unsafe { path.bytes() }));
     paths.find(|path| path.ends_with(end)).map(<[u8]>::to_vec)
 }

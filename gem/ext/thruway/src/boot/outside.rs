@@ -1,10 +1,9 @@
-//! What tells this process of the outside: libruby's own calls into libc by which another process may say
-//! that it has changed something.
+//! libruby's calls into libc by which this process may learn that another one has changed something.
 //!
-//! Nobody can tell a change that this process has heard nothing of from one that is still to come. So what is known
-//! of folders counts until this process reads from something that is no file, waits, or starts a child
-//! or sees it end. What a library of C hears by itself, and what comes through files, is not seen here: for
-//! that, a folder is believed for some seconds at most (`PAUSE_MAX`).
+//! A change of which this process has learned nothing cannot be told from one that is still to come. So what is
+//! known of folders counts until this process reads from something that is no file, waits, starts a child or sees
+//! one end. What a C library reads by itself, and what comes through files, is not seen here: for that, a folder
+//! counts for some seconds at most (`PAUSE_MAX`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,6 +12,8 @@ use std::time::{Duration, Instant};
 use libc::{fd_set, gid_t, nfds_t, pid_t, pollfd, pthread_cond_t, pthread_mutex_t};
 use libc::{sigset_t, size_t, ssize_t, stat, timespec, timeval, uid_t};
 
+use super::current;
+use super::errno::{errno, set_errno};
 use super::import::{Import, imports};
 
 /// Threads that hand on the interpreter wait for less: it is taken from them after 100 ms.
@@ -75,19 +76,19 @@ imports! { OUTSIDE:
 pub(super) static IMPORTS: &[&Import] = OUTSIDE;
 
 after! {
-    POLL poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, |_| heard();
+    POLL poll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, |_| may_have_changed();
     PPOLL ppoll(all: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t)
-        -> c_int, |_| heard();
+        -> c_int, |_| may_have_changed();
     SELECT select(count: c_int, read: *mut fd_set, write: *mut fd_set, other: *mut fd_set,
-        timeout: *mut timeval) -> c_int, |_| heard();
-    SLEEP sleep(seconds: c_uint) -> c_uint, |_| heard();
-    NANOSLEEP nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int, |_| heard();
-    FLOCK flock(descriptor: c_int, operation: c_int) -> c_int, |_| heard();
+        timeout: *mut timeval) -> c_int, |_| may_have_changed();
+    SLEEP sleep(seconds: c_uint) -> c_uint, |_| may_have_changed();
+    NANOSLEEP nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int, |_| may_have_changed();
+    FLOCK flock(descriptor: c_int, operation: c_int) -> c_int, |_| may_have_changed();
     // The child is another process; what this one starts may change anything.
-    FORK fork() -> pid_t, |child| if child > 0 { distrust() } else { heard() };
+    FORK fork() -> pid_t, |child| if child > 0 { invalidate_pack() } else { may_have_changed() };
     WAITPID waitpid(child: pid_t, status: *mut c_int, options: c_int) -> pid_t,
-        |ended| if ended > 0 { distrust() } else { heard() };
-    CHROOT chroot(path: *const c_char) -> c_int, |_| distrust();
+        |ended| if ended > 0 { invalidate_pack() } else { may_have_changed() };
+    CHROOT chroot(path: *const c_char) -> c_int, |_| invalidate_pack();
     SETUID setuid(user: uid_t) -> c_int, rights_changed;
     SETEUID seteuid(user: uid_t) -> c_int, rights_changed;
     SETREUID setreuid(real: uid_t, effective: uid_t) -> c_int, rights_changed;
@@ -133,7 +134,7 @@ unsafe extern "C" fn timed_wait(
 /// said itself; so only time tells anything, such as that of a program that sleeps until a file is there.
 fn waited_since(before: Instant) {
     if before.elapsed() >= WAITED_MIN {
-        heard();
+        may_have_changed();
     }
 }
 
@@ -144,7 +145,7 @@ unsafe extern "C" fn read(descriptor: c_int, data: *mut c_void, length: size_t) 
     // SAFETY: handed on as it came.
     let result = unsafe { read(descriptor, data, length) };
     if result >= 0 && !is_file(descriptor) {
-        heard();
+        may_have_changed();
     }
     result
 }
@@ -153,7 +154,7 @@ unsafe extern "C" fn read(descriptor: c_int, data: *mut c_void, length: size_t) 
 /// other function is called in both.
 unsafe extern "C" fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int {
     type Execv = unsafe extern "C" fn(*const c_char, *const *const c_char) -> c_int;
-    distrust();
+    invalidate_pack();
     // SAFETY: the type is execv's.
     let execv = unsafe { EXECV.function::<Execv>() };
     // SAFETY: handed on as it came.
@@ -168,7 +169,7 @@ unsafe extern "C" fn execve(
 ) -> c_int {
     type Execve =
         unsafe extern "C" fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
-    distrust();
+    invalidate_pack();
     // SAFETY: the type is execve's.
     let execve = unsafe { EXECVE.function::<Execve>() };
     // SAFETY: handed on as it came.
@@ -203,34 +204,34 @@ fn is_file(descriptor: c_int) -> bool {
 
 /// Asks by the call that has no name to look up; libc's `fstat` is a `newfstatat` of an empty one.
 fn ask(descriptor: c_int) -> bool {
-    let errno = super::interpose::errno();
+    let errno = errno();
     // SAFETY: a stat is plain numbers, for which zero is valid.
     let mut result = unsafe { std::mem::zeroed::<stat>() };
     // SAFETY: the place is valid for a stat, which is the kernel's own on the platforms that we know.
     let answer = unsafe { libc::syscall(libc::SYS_fstat, descriptor, &raw mut result) };
-    super::interpose::set_errno(errno);
+    set_errno(errno);
     let is_file = answer == 0 && result.st_mode & libc::S_IFMT == libc::S_IFREG;
     seen(descriptor, is_file);
     is_file
 }
 
 /// Nothing that another process has changed until now may be overlooked.
-fn heard() {
-    if let Some(boot) = super::boot() {
-        boot.heard();
+fn may_have_changed() {
+    if let Some(boot) = current::boot() {
+        boot.files.invalidate();
     }
 }
 
-fn distrust() {
-    if let Some(boot) = super::boot() {
-        boot.distrust();
+fn invalidate_pack() {
+    if let Some(boot) = current::boot() {
+        boot.files.invalidate_pack();
     }
 }
 
 fn rights_changed(_: c_int) {
-    let errno = super::interpose::errno();
-    if let Some(boot) = super::boot() {
-        boot.rights_changed();
+    let errno = errno();
+    if let Some(boot) = current::boot() {
+        boot.files.rights_changed();
     }
-    super::interpose::set_errno(errno);
+    set_errno(errno);
 }

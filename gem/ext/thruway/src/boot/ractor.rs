@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use rb_sys::rb_ractor_local_key_t;
 
-use super::vm::TRUE;
+use crate::ruby::{Gvl, TRUE};
 
 /// What only the main Ractor has a value for.
 struct Mark(rb_ractor_local_key_t);
@@ -19,7 +19,7 @@ static MARK: OnceLock<Mark> = OnceLock::new();
 
 /// The Ractor that is running is the main one: no other can load an extension that does not say that it
 /// may.
-pub(super) fn mark_main() {
+pub(super) fn mark_main(_: Gvl) {
     MARK.get_or_init(|| {
         // SAFETY: the lock is held.
         let key = unsafe { rb_sys::rb_ractor_local_storage_value_newkey() };
@@ -30,7 +30,7 @@ pub(super) fn mark_main() {
 }
 
 /// Whether the main Ractor is running.
-pub(super) fn is_main() -> bool {
+pub(super) fn is_main(_: Gvl) -> bool {
     MARK.get().is_some_and(|mark| {
         // SAFETY: the key is one that was made, and Ruby code is running.
         unsafe { rb_sys::rb_ractor_local_storage_value(mark.0) == TRUE }

@@ -1,130 +1,134 @@
 //! `Kernel#require` and `require_relative`: the name becomes a path, and Ruby does the rest.
 
 use rb_sys::VALUE;
-use thruway_boot::{Boot, Look, Part, Resolution};
+use thruway_boot::{Boot, Lookup, Part, Resolution};
 
-use super::documents;
-use super::gems;
-use super::load_path;
-use super::method;
-use super::ractor;
 use super::search::{self, PathMark, Search};
-use super::take_over;
-use super::vm;
+use super::{current, documents, gems, load_path, method, ractor, take_over, vm};
+use crate::ruby::constants::global;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, Protected, RArray, RString, TRUE, raise};
 
 /// Longest path that is handed to Ruby; Linux opens none that is longer.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// Puts our methods in the place of Ruby's own. Whatever RubyGems, Bundler or Zeitwerk have put on top
 /// of those stays on top.
-pub(super) fn install() {
-    method::quietly(|| {
-        method::replace_require(require);
-        method::replace_kernel_function(c"require_relative", require_relative);
+pub(super) fn install(gvl: Gvl) {
+    define::quietly(gvl, || {
+        method::replace_require(gvl, Method::of_1(require));
+        let require_relative = Method::of_1(require_relative);
+        method::replace_kernel_function(gvl, c"require_relative", require_relative);
     });
 }
 
 /// As `Kernel#require`, whose whole work is done by Ruby's own function.
-unsafe extern "C" fn require(receiver: VALUE, name: VALUE) -> VALUE {
-    search_for(receiver, name)
+fn require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+    if ractor::is_main(ruby.gvl()) {
+        searching(ruby, |ruby| find_and_require(ruby, receiver, name))
+    } else {
+        vm::require(ruby, receiver, name)
+    }
 }
 
 /// As `Kernel#require_relative`: the name starts at the real path of the file that calls.
-unsafe extern "C" fn require_relative(receiver: VALUE, name: VALUE) -> VALUE {
-    let Some(file) = vm::calling_file() else {
-        vm::raise_load_error(c"cannot infer basepath");
+fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+    let Some(file) = vm::calling_file(ruby.gvl()) else {
+        raise::load_error(ruby, c"cannot infer basepath");
     };
-    let folder = vm::dirname(file);
-    // SAFETY: may raise; nothing with a destructor lives here.
-    let path = unsafe { vm::absolute_path(name, folder) };
-    search_for(receiver, path)
+    let path = vm::absolute_path(ruby, name, vm::dirname(ruby, file));
+    require(ruby, receiver, path)
 }
 
-fn search_for(receiver: VALUE, name: VALUE) -> VALUE {
-    if !ractor::is_main() {
-        // SAFETY: this is what the method that we stand for does with them.
-        return unsafe { rb_sys::rb_f_require(receiver, name) };
-    }
-    let arguments = [receiver, name];
+/// Calls `body` while Ruby's look-ups on this thread are answered. What it raises goes on.
+pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
     if answers().is_some() {
         search::begin();
     }
-    // SAFETY: `find_and_require` gets back the arguments' address; they outlive the call.
-    unsafe { vm::ensure(find_and_require, &raw const arguments as VALUE, end) }
+    ruby.ensure(body, search::end)
 }
 
 /// The boot, if it answers look-ups.
 fn answers() -> Option<&'static Boot> {
-    super::boot().filter(|boot| boot.options.has(Part::Lookups))
+    current::boot().filter(|boot| boot.options.has(Part::Lookups))
 }
 
-unsafe extern "C" fn find_and_require(arguments: VALUE) -> VALUE {
-    // SAFETY: `search_for` passes the address of its own local.
-    let [receiver, name] = unsafe { *(arguments as *const [VALUE; 2]) };
+fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    let plain = RString::plain(gvl, name);
     // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
-    if unsafe { vm::plain_bytes(name) }.is_some_and(take_over::is_awaited) {
-        return take_over::finish();
+    if plain.is_some_and(|name| take_over::is_awaited(unsafe { name.bytes() })) {
+        return take_over::finish(ruby);
     }
-    let feature = path_of(name);
-    // SAFETY: this is what the method that we stand for does with them.
-    let is_new = unsafe { rb_sys::rb_f_require(receiver, feature) };
-    if is_new == vm::boolean(true) {
-        loaded();
+    let feature = plain.map_or(name, |name| path_of(ruby, name).value());
+    let is_new = vm::require(ruby, receiver, feature);
+    if is_new == TRUE {
+        loaded(gvl);
     }
     is_new
 }
 
-/// A feature that is met with more than its code.
-struct Met {
+/// What is done when a feature has been loaded.
+struct OnLoadHook {
     /// How its path ends.
     end: &'static [u8],
-    install: fn(),
+    install: fn(Gvl),
 }
 
-const MET: [Met; 3] = [
-    Met { end: b"/rubygems/specification.rb", install: gems::install },
-    Met { end: b"/psych.rb", install: documents::install_yaml },
-    Met { end: b"/json/ext.rb", install: documents::install_json },
+const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
+    OnLoadHook { end: b"/rubygems/specification.rb", install: gems::install },
+    OnLoadHook { end: b"/psych.rb", install: documents::install_yaml },
+    OnLoadHook { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
 /// A feature has been loaded: the last one that Ruby knows.
-fn loaded() {
-    // SAFETY: it is an Array, and no Ruby code runs while the slice lives.
-    let features = unsafe { vm::elements(vm::global(c"$LOADED_FEATURES")) };
-    // SAFETY: as above, for the String.
-    let feature = features.last().and_then(|last| unsafe { vm::plain_bytes(*last) });
-    for met in MET {
-        if feature.is_some_and(|path| path.ends_with(met.end)) {
-            (met.install)();
+fn loaded(gvl: Gvl) {
+    let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
+    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
+    let last = features.and_then(|features| unsafe { features.elements() }.last().copied());
+    let Some(feature) = last.and_then(|last| RString::plain(gvl, last)) else { return };
+    for hook in ON_LOAD_HOOKS {
+        // SAFETY: as above, for the String.
+        if unsafe { feature.bytes() }.ends_with(hook.end) {
+            (hook.install)(gvl);
         }
     }
 }
 
-unsafe extern "C" fn end(_: VALUE) -> VALUE {
-    search::end();
-    vm::NIL
-}
-
 /// The path of the feature's file, if it is known; else the name as it came.
-fn path_of(name: VALUE) -> VALUE {
-    // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
-    let Some(bytes) = (unsafe { vm::plain_bytes(name) }) else { return name };
-    if matches!(bytes.first(), None | Some(b'/' | b'.' | b'~')) || bytes.contains(&0) {
-        return name;
-    }
-    let Some(boot) = answers() else { return name };
+fn path_of(ruby: Protected, name: RString) -> RString {
+    let gvl = ruby.gvl();
+    let Some((boot, bytes)) = searched(&name) else { return name };
     // What is loaded already, or being loaded, is Ruby's to find: by this name it may be another file
     // than the first one in the load path.
-    if vm::is_provided(name) {
-        // SAFETY: `require` is called with the interpreter lock held; this does not call Ruby.
-        settle(unsafe { load_path::current(boot, |load_path| boot.knows(load_path, bytes)) });
+    if vm::is_provided(ruby, name) {
+        // SAFETY: the closure does not call Ruby.
+        let knows = unsafe {
+            load_path::current(gvl, boot, |load_path| boot.files.knows(load_path, bytes))
+        };
+        settle(knows == Some(true));
         return name;
     }
+    path_in_load_path(gvl, name)
+}
+
+/// The path of the first file in the load path that has the feature, if it is known; else the name as it
+/// came.
+pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
+    let Some((boot, bytes)) = searched(&name) else { return name };
     let mut path = [0; PATH_BYTES_MAX];
-    match found(boot, bytes, &mut path) {
-        Some(length) => vm::string_like(name, &path[..length]),
+    match found(gvl, boot, bytes, &mut path) {
+        Some(length) => RString::like(gvl, name, &path[..length]),
         None => name,
     }
+}
+
+/// The boot and the name, if Ruby looks for it in the load path and the boot answers look-ups.
+fn searched(name: &RString) -> Option<(&'static Boot, &[u8])> {
+    // SAFETY: the name stays on the caller's stack; Ruby never changes the name of a feature.
+    let bytes = unsafe { name.bytes() };
+    let is_elsewhere = matches!(bytes.first(), None | Some(b'/' | b'.' | b'~'));
+    if is_elsewhere || bytes.contains(&0) { None } else { Some((answers()?, bytes)) }
 }
 
 /// What was seen of the load path counts for this search.
@@ -133,21 +137,23 @@ fn settle(is_settled: bool) {
 }
 
 /// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
-fn found(boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
-    // SAFETY: `require` is called with the interpreter lock held; `resolve` does not call Ruby.
-    let resolution = unsafe { load_path::current(boot, |load_path| boot.resolve(load_path, name)) };
+fn found(gvl: Gvl, boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
+    let resolve = |load_path: &_| boot.files.resolve(load_path, name);
+    // SAFETY: the closure does not call Ruby.
+    let resolution = unsafe { load_path::current(gvl, boot, resolve) };
+    let resolution = resolution.unwrap_or(Resolution::Unknown);
     settle(resolution != Resolution::Unknown);
     let Resolution::Found(found) = resolution else {
         boot.counts.searched.add(1);
         return None;
     };
-    let Look::File(sighting) = boot.look(&found) else {
+    let Lookup::File(file) = boot.files.look_up(&found) else {
         // It was there when its folder was looked at: what is known of folders is not so any more.
-        boot.heard();
+        boot.files.invalidate();
         settle(false);
         return None;
     };
-    search::see(PathMark::of(&found), sighting);
+    search::see(PathMark::of(&found), file);
     path.get_mut(..found.len())?.copy_from_slice(&found);
     boot.counts.resolved.add(1);
     Some(found.len())

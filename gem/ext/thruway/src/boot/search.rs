@@ -6,13 +6,15 @@
 
 use std::cell::Cell;
 
-use thruway_boot::{Boot, Sighting};
+use thruway_boot::FoundFile;
+
+use super::current;
 
 /// What a search has seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Search {
     /// The file that was seen last, by which path, and what this process had been told by then.
-    pub(super) seen: Option<(PathMark, Sighting, u64)>,
+    pub(super) seen: Option<(PathMark, FoundFile, u64)>,
     /// The last real path that was answered.
     pub(super) real_path: Option<PathMark>,
     /// Whether the load path has been looked through for the name: what was not there is missing.
@@ -65,15 +67,15 @@ pub(super) fn end() {
 
 /// The file that this thread's search saw last. It counts no more if this process has been told anything
 /// since: a search may wait for another thread to load the feature.
-pub(super) fn seen() -> Option<(PathMark, Sighting)> {
-    let (mark, sighting, news) = SEARCH.get().seen?;
-    super::boot().is_some_and(|boot| boot.news() == news).then_some((mark, sighting))
+pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
+    let (mark, file, epoch) = SEARCH.get().seen?;
+    current::boot().is_some_and(|boot| boot.files.epoch() == epoch).then_some((mark, file))
 }
 
 /// The search has seen a file by that path.
-pub(super) fn see(path: PathMark, sighting: Sighting) {
-    let news = super::boot().map_or(0, Boot::news);
-    set(Search { seen: Some((path, sighting, news)), ..current() });
+pub(super) fn see(path: PathMark, file: FoundFile) {
+    let epoch = current::boot().map_or(0, |boot| boot.files.epoch());
+    set(Search { seen: Some((path, file, epoch)), ..current() });
 }
 
 /// This process has changed something: what was seen may be that.

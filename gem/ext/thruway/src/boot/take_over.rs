@@ -4,19 +4,15 @@ use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use super::vm::{self, Kept};
+use crate::ruby::call::call;
+use crate::ruby::{Gvl, Pinned, Protected, RString, Symbol, TRUE};
 
 /// Takes our names out of `$LOADED_FEATURES`.
-static CLEAN: OnceLock<Kept> = OnceLock::new();
+static CLEAN: OnceLock<Pinned> = OnceLock::new();
 
-/// `Thruway::Boot.take_over(clean)`: starts the boot, and keeps the Proc for [`finish`]. Answers whether
-/// it is the first time.
-pub(super) unsafe extern "C" fn take_over(module: VALUE, clean: VALUE) -> VALUE {
-    let Some(folder) = vm::current_folder() else { return vm::boolean(false) };
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    let folder = unsafe { crate::ruby::bytes(folder) };
-    super::start_in(module, folder);
-    vm::boolean(CLEAN.set(vm::kept(clean)).is_ok())
+/// Keeps the Proc for [`finish`]. Answers whether it is the first.
+pub(super) fn keep(clean: Pinned) -> bool {
+    CLEAN.set(clean).is_ok()
 }
 
 /// Whether `name` is the file that took over, by the name that `RUBYOPT` has for it.
@@ -26,16 +22,16 @@ pub(super) fn is_awaited(name: &[u8]) -> bool {
 }
 
 /// Whether a feature is the file of ours that Ruby has found for RubyGems.
-pub(super) fn is_in_the_place_of_rubygems(feature: VALUE) -> bool {
+pub(super) fn is_in_the_place_of_rubygems(gvl: Gvl, feature: VALUE) -> bool {
+    let path = RString::plain(gvl, feature);
     // SAFETY: the feature stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let path = unsafe { vm::plain_bytes(feature) };
-    path.is_some_and(|path| path.ends_with(b"/thruway/first/rubygems.rb"))
+    path.is_some_and(|path| unsafe { path.bytes() }.ends_with(b"/thruway/first/rubygems.rb"))
 }
 
 /// Ruby requires that file again: its features become what they would be without us.
-pub(super) fn finish() -> VALUE {
+pub(super) fn finish(ruby: Protected) -> VALUE {
     if let Some(clean) = CLEAN.get() {
-        vm::call_proc(clean.value());
+        call(ruby, clean.value(), Symbol::new(ruby.gvl(), c"call"), &[]);
     }
-    vm::boolean(true)
+    TRUE
 }

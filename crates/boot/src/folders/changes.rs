@@ -3,23 +3,22 @@
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use crate::folders::PathHasher;
-use crate::path;
+use crate::path::{self, PathHasher};
 
 /// Most paths that are kept; one more, and everything counts as changed.
 const PATHS_MAX: usize = 1 << 12;
 
 /// The paths that were made, moved or removed.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(super) struct Changes {
     paths: HashSet<Box<[u8]>, BuildHasherDefault<PathHasher>>,
-    /// Nobody knows what else.
+    /// Anything else may have changed, too.
     are_all: bool,
 }
 
 impl Changes {
     /// Something has happened to what is at `path`.
-    pub(crate) fn add(&mut self, path: &[u8]) {
+    pub(super) fn add(&mut self, path: &[u8]) {
         if self.paths.len() < PATHS_MAX {
             self.paths.insert(path.into());
         } else {
@@ -27,23 +26,23 @@ impl Changes {
         }
     }
 
-    /// Something has happened, and nobody knows where.
-    pub(crate) fn add_all(&mut self) {
+    /// Something has happened in an unknown place.
+    pub(super) fn add_all(&mut self) {
         self.are_all = true;
     }
 
     /// Whether nothing has happened.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.are_all && self.paths.is_empty()
     }
 
     /// Whether anything may have happened, anywhere.
-    pub(crate) fn are_all(&self) -> bool {
+    pub(super) fn are_all(&self) -> bool {
         self.are_all
     }
 
     /// Whether something has happened to what is at `path`, or to a folder above it.
-    pub(crate) fn concern(&self, path: &[u8]) -> bool {
+    pub(super) fn concern(&self, path: &[u8]) -> bool {
         let mut above =
             std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));
         self.are_all || !self.paths.is_empty() && above.any(|path| self.paths.contains(path))

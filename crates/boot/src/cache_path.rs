@@ -11,10 +11,10 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What marks the folder of an application.
 const MARKS: [&str; 3] = ["Gemfile", "gems.rb", "config.ru"];
 
-/// What the place depends on, besides the disk.
+/// What the path depends on, besides the disk.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
-    /// `BUNDLE_GEMFILE`: whoever starts Ruby knows where the application is.
+pub struct Environment {
+    /// `BUNDLE_GEMFILE`, which names the application.
     pub gemfile: Option<PathBuf>,
     /// `XDG_CACHE_HOME`, where it is absolute.
     pub cache_home: Option<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Surroundings {
     pub home: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process, taken from `variable`.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -51,7 +51,7 @@ impl Surroundings {
     /// if that is this user's. The identity is part of the name, so that two versions of Ruby
     /// do not take turns at replacing one file. `None` without a folder to keep it in.
     #[must_use]
-    pub fn pack(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
+    pub fn cache_path(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
         let program = xxh3_64(identity);
         let own = folder.join("tmp");
         if std::fs::metadata(&own).is_ok_and(|stat| stat.is_dir() && !is_shared(&stat)) {
@@ -92,28 +92,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("app/models");
         std::fs::create_dir_all(&deep).unwrap();
-        let surroundings = Surroundings::default();
-        assert_eq!(surroundings.application(&deep), deep);
+        let environment = Environment::default();
+        assert_eq!(environment.application(&deep), deep);
         std::fs::write(folder.path().join("Gemfile"), "").unwrap();
-        assert_eq!(surroundings.application(&deep), folder.path());
+        assert_eq!(environment.application(&deep), folder.path());
         let gemfile = Some("/other/Gemfile".into());
-        let surroundings = Surroundings { gemfile, ..Surroundings::default() };
-        assert_eq!(surroundings.application(&deep), Path::new("/other"));
+        let environment = Environment { gemfile, ..Environment::default() };
+        assert_eq!(environment.application(&deep), Path::new("/other"));
     }
 
     #[test]
     fn the_pack_is_kept_with_the_application_or_in_the_cache() {
         let folder = tempfile::tempdir().unwrap();
-        let none = Surroundings::default();
-        assert_eq!(none.pack(folder.path(), b"a"), None);
+        let none = Environment::default();
+        assert_eq!(none.cache_path(folder.path(), b"a"), None);
         let user = tempfile::tempdir().unwrap();
-        let home = Surroundings { home: Some(user.path().into()), ..Surroundings::default() };
-        let pack = home.pack(folder.path(), b"a").unwrap();
+        let home = Environment { home: Some(user.path().into()), ..Environment::default() };
+        let pack = home.cache_path(folder.path(), b"a").unwrap();
         assert!(pack.starts_with(user.path().join(".cache/thruway")), "{pack:?}");
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        let pack = home.pack(folder.path(), b"a").unwrap();
+        let pack = home.cache_path(folder.path(), b"a").unwrap();
         assert!(pack.starts_with(folder.path().join("tmp/cache/thruway")), "{pack:?}");
-        assert_ne!(home.pack(folder.path(), b"b").unwrap(), pack);
+        assert_ne!(home.cache_path(folder.path(), b"b").unwrap(), pack);
     }
 
     #[test]
@@ -122,15 +122,15 @@ mod tests {
         let tmp = folder.path().join("tmp");
         std::fs::create_dir(&tmp).unwrap();
         std::fs::set_permissions(&tmp, Permissions::from_mode(0o1777)).unwrap();
-        let home = Surroundings { home: Some(user.path().into()), ..Surroundings::default() };
-        let pack = home.pack(folder.path(), b"a").unwrap();
+        let home = Environment { home: Some(user.path().into()), ..Environment::default() };
+        let pack = home.cache_path(folder.path(), b"a").unwrap();
         assert!(pack.starts_with(user.path()), "{pack:?}");
-        assert!(home.pack(Path::new("/"), b"a").unwrap().starts_with(user.path()));
+        assert!(home.cache_path(Path::new("/"), b"a").unwrap().starts_with(user.path()));
     }
 
     #[test]
     fn a_relative_environment_is_left_out() {
-        let surroundings = Surroundings::from_environment(|name| Some(format!("./{name}").into()));
-        assert!(surroundings.home.is_none() && surroundings.gemfile.is_none());
+        let environment = Environment::from_environment(|name| Some(format!("./{name}").into()));
+        assert!(environment.home.is_none() && environment.gemfile.is_none());
     }
 }

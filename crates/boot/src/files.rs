@@ -1,0 +1,348 @@
+//! What is at a path: from the pack where that is believed, else from the disk.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use rustix::fs::{self, AtFlags, CWD, Stat};
+use thruway_pack::{Entry, Pack, Stamp};
+
+use crate::code::CodeFlags;
+use crate::folders::{Folders, Probe};
+use crate::kind;
+use crate::load_path::{self, LoadPath, Resolution};
+use crate::path;
+use crate::report::Count;
+use crate::rights;
+
+/// What is known of files and folders. All methods may be called from any thread.
+#[derive(Debug)]
+pub struct Files {
+    pack: Option<Pack<'static>>,
+    is_frozen: bool,
+    /// The effective user.
+    user: AtomicU32,
+    /// Counts the events after which another process may have changed something.
+    epoch: AtomicU64,
+    folders: Mutex<Folders>,
+    /// Something was changed while another thread had them.
+    has_missed: AtomicBool,
+    /// Times a file was asked for its stamp.
+    pub(crate) stats: Count,
+}
+
+/// What `open` of a path finds.
+#[derive(Debug, Clone, Copy)]
+pub enum Lookup {
+    /// A regular file that can be read.
+    File(FoundFile),
+    /// Nothing.
+    Missing,
+    /// The disk has to be asked in full.
+    Ask,
+}
+
+/// What is known of a file that Ruby is about to open.
+#[derive(Debug, Clone, Copy)]
+pub struct FoundFile {
+    /// The stamp of the file, if it was asked for: always, unless the pack is frozen.
+    pub stamp: Option<Stamp>,
+    /// The feature's entry in the pack, if there is one.
+    pub entry: Option<Entry<'static>>,
+}
+
+impl FoundFile {
+    /// Whether the file has the stamp of the entry, or is not compared.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        match (self.entry, self.stamp) {
+            (Some(entry), Some(stamp)) => entry.stamp() == stamp,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+}
+
+impl Files {
+    pub(crate) fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
+        Self {
+            pack,
+            is_frozen,
+            user: AtomicU32::new(rustix::process::geteuid().as_raw()),
+            epoch: AtomicU64::new(0),
+            folders: Mutex::new(Folders::new(pack, is_frozen)),
+            has_missed: AtomicBool::new(false),
+            stats: Count::default(),
+        }
+    }
+
+    /// This process was told something by another one, or has waited: what that one had changed before
+    /// must be seen. May be called in a signal handler, and between `vfork` and `exec`.
+    pub fn invalidate(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// What this process has been told so far: what was seen before counts while it stays the same.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Something may have been made, moved, removed or edited by a process of ours: nothing that is known
+    /// counts now, not even what a frozen pack says. May be called where [`invalidate`](Self::invalidate) may.
+    pub fn invalidate_pack(&self) {
+        self.has_missed.store(true, Ordering::SeqCst);
+        self.invalidate();
+    }
+
+    /// This process has other rights than before.
+    pub fn rights_changed(&self) {
+        self.user.store(rustix::process::geteuid().as_raw(), Ordering::SeqCst);
+        self.invalidate_pack();
+    }
+
+    /// Whether the pack is believed without asking the disk, but for what this process has changed.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.is_frozen && self.folders().is_some_and(|folders| folders.is_frozen())
+    }
+
+    /// This process has written what is at `path`, or changed its rights. That matters to a frozen
+    /// pack only: otherwise a file is looked at each time it is used.
+    pub fn edited(&self, path: &[u8]) {
+        if !self.is_frozen() {
+            return;
+        }
+        let real = real(path);
+        let has_other_names =
+            fs::stat(&real).is_ok_and(|stat| stat.st_nlink > 1 && rights::is_regular(&stat));
+        match self.folders() {
+            Some(mut folders) if !has_other_names => {
+                cleaned(path).iter().for_each(|path| folders.edited(path));
+                folders.edited(real.as_os_str().as_bytes());
+            }
+            _ => self.invalidate_pack(),
+        }
+    }
+
+    /// This process has made, moved or removed what is at `path`.
+    pub fn changed(&self, path: &[u8]) {
+        match (self.folders(), cleaned(path)) {
+            (Some(mut folders), Some(path)) => folders.changed(&path),
+            (Some(mut folders), None) => folders.changed_somewhere(),
+            (None, _) => self.has_missed.store(true, Ordering::SeqCst),
+        }
+        self.edited(path);
+    }
+
+    /// The load path with these entries; `None` for one that is not a plain string.
+    pub fn load_path<'a>(&self, entries: impl IntoIterator<Item = Option<&'a [u8]>>) -> LoadPath {
+        match self.folders() {
+            Some(mut folders) => LoadPath::new(&mut folders, entries),
+            None => LoadPath::default(),
+        }
+    }
+
+    /// The path of a feature. What is nowhere is looked for again with fresh eyes, so that a file that
+    /// was made since is found.
+    pub fn resolve(&self, load_path: &LoadPath, name: &[u8]) -> Resolution {
+        let Some(mut folders) = self.folders() else { return Resolution::Unknown };
+        let resolution = load_path.resolve(&mut folders, name);
+        if resolution != Resolution::Nowhere || folders.is_frozen() {
+            return resolution;
+        }
+        folders.revalidated(|folders| load_path.resolve(folders, name))
+    }
+
+    /// Whether it is known where in the load path the feature is, or that it is nowhere.
+    #[must_use]
+    pub fn knows(&self, load_path: &LoadPath, name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders() else { return false };
+        load_path.resolve(&mut folders, name) != Resolution::Unknown
+    }
+
+    /// Whether a gem's folder may hold a feature of that name; `false` is certain.
+    #[must_use]
+    pub fn may_hold(&self, folder: &[u8], name: &[u8]) -> bool {
+        let Some(mut folders) = self.folders().filter(|_| path::is_clean(folder)) else {
+            return true;
+        };
+        let base = folders.id(folder);
+        load_path::may_hold(&mut folders, base, name)
+    }
+
+    /// What is at a path that Ruby is about to open for loading.
+    #[must_use]
+    pub fn look_up(&self, path: &[u8]) -> Lookup {
+        if !path::is_clean(path) {
+            return Lookup::Ask;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
+        if entry.is_none() && self.probe(path) == Probe::Absent {
+            return Lookup::Missing;
+        }
+        match entry {
+            None if self.is_frozen() => Lookup::Ask,
+            Some(known) if self.is_frozen_at(path) && is_readable(&known) => {
+                Lookup::File(FoundFile { stamp: None, entry })
+            }
+            _ => self.look_up_on_disk(path, entry),
+        }
+    }
+
+    /// The real path of a folder, or of a regular file that is no link; `None` where the disk has to
+    /// be asked in full.
+    #[must_use]
+    pub fn real_path(&self, path: &[u8]) -> Option<Vec<u8>> {
+        if !path::is_clean(path) {
+            return None;
+        }
+        let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
+        if entry.is_some() && self.is_frozen_at(path) {
+            return self.real_path_below(path);
+        }
+        let mut folders = self.folders()?;
+        let id = folders.id(path);
+        folders.real_path(id).map(<[u8]>::to_vec)
+    }
+
+    /// The real path of something in a folder, which itself is no link.
+    #[must_use]
+    pub fn real_path_below(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let (folder, name) = path::split(path)?;
+        let mut folders = self.folders()?;
+        let id = folders.id(folder);
+        folders.real_path(id).map(|real| path::join(real, name))
+    }
+
+    /// A frozen pack sees by its folder's time that a file was exchanged, if it knows its names.
+    pub(crate) fn list_folder_of(&self, path: &[u8]) {
+        if let (Some((folder, _)), Some(mut folders)) = (path::split(path), self.folders()) {
+            let id = folders.id(folder);
+            folders.names(id);
+        }
+    }
+
+    /// The stamp of the regular file that a path leads to.
+    pub(crate) fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
+        self.stats.add(1);
+        let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
+        rights::is_regular(&stat).then(|| Stamp::of(&stat))
+    }
+
+    fn look_up_on_disk(&self, path: &[u8], entry: Option<Entry<'static>>) -> Lookup {
+        self.stats.add(1);
+        match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
+                Lookup::File(FoundFile { stamp: Some(Stamp::of(&stat)), entry })
+            }
+            _ => Lookup::Ask,
+        }
+    }
+
+    /// Whether this process may read the file with that stat.
+    fn may_read(&self, path: &[u8], stat: &Stat, entry: Option<&Entry<'_>>) -> bool {
+        let user = self.user.load(Ordering::SeqCst);
+        let flags = entry.map(|entry| CodeFlags::from_bits(entry.flags()));
+        let is_certain = flags.is_some_and(|flags| flags.has_plain_rights);
+        is_certain && rights::is_certain(stat, user) || rights::may_read(path)
+    }
+
+    /// Whether the pack is believed about what is at a path, without asking.
+    pub(crate) fn is_frozen_at(&self, path: &[u8]) -> bool {
+        self.is_frozen && self.folders().is_some_and(|mut folders| folders.is_frozen_at(path))
+    }
+
+    fn probe(&self, path: &[u8]) -> Probe {
+        self.folders().map_or(Probe::Unknown, |mut folders| folders.probe_path(path))
+    }
+
+    /// How often the disk was asked about folders.
+    pub(crate) fn folder_lookups(&self) -> u64 {
+        self.folders().map_or(0, |folders| folders.lookups)
+    }
+
+    /// `None` while another thread has them: after a fork that thread may not exist any more.
+    pub(crate) fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
+        let mut folders = match self.folders.try_lock() {
+            Ok(folders) => folders,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        if self.has_missed.swap(false, Ordering::SeqCst) {
+            folders.changed_somewhere();
+        }
+        folders.ask(self.epoch());
+        Some(folders)
+    }
+}
+
+/// The path as a clean one, if there is a folder for it.
+pub(crate) fn cleaned(path: &[u8]) -> Option<Vec<u8>> {
+    let path = std::path::absolute(OsStr::from_bytes(path)).ok()?;
+    if path::is_clean(path.as_os_str().as_bytes()) {
+        return Some(path.into_os_string().into_vec());
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is opened: only where the folder is counts"
+    )]
+    let folder = path.parent()?.canonicalize().ok()?;
+    Some(path::join(folder.as_os_str().as_bytes(), path.file_name()?.as_bytes()))
+}
+
+/// The path without links, if there is anything.
+fn real(path: &[u8]) -> PathBuf {
+    let path = Path::new(OsStr::from_bytes(path));
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing is opened: only which file was changed counts"
+    )]
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether everybody may read the feature's file, or at least this process.
+fn is_readable(feature: &Entry<'_>) -> bool {
+    CodeFlags::from_bits(feature.flags()).is_open || rights::may_read(feature.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_process_is_told_makes_it_look_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(None, false);
+        let name = folder.path().as_os_str().as_bytes().to_vec();
+        let load_path = files.load_path([Some(&name[..])]);
+        std::fs::write(folder.path().join("there.rb"), "").unwrap();
+        assert!(files.knows(&load_path, b"there"));
+        std::fs::rename(folder.path().join("there.rb"), folder.path().join("moved.rb")).unwrap();
+        let found = |name: &[u8]| matches!(files.resolve(&load_path, name), Resolution::Found(_));
+        assert!(found(b"there"), "nobody has said anything");
+        files.invalidate();
+        assert!(!found(b"there") && found(b"moved"));
+    }
+
+    #[test]
+    fn a_change_while_another_thread_has_the_folders_is_minded_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.rb");
+        let files = Files::new(None, false);
+        let probe = || {
+            let mut folders = files.folders().unwrap();
+            let id = folders.id(folder.path().as_os_str().as_bytes());
+            folders.probe(id, b"late.rb")
+        };
+        assert_eq!(probe(), Probe::Absent);
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(probe(), Probe::Absent, "nobody has said anything");
+        let theirs = files.folders();
+        files.changed(path.as_os_str().as_bytes());
+        drop(theirs);
+        assert_eq!(probe(), Probe::File);
+    }
+}

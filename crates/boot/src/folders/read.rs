@@ -1,0 +1,50 @@
+//! Reading a folder's names.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags};
+use thruway_pack::Stamp;
+
+use crate::listing::NameKind;
+
+/// A folder with more names is not listed: reading it would cost more than it can save.
+const NAMES_MAX: usize = 1 << 16;
+
+/// A name in a folder, and what it is.
+type Named = (Vec<u8>, NameKind);
+
+/// A folder's stamp before its names were read, and the names; `None` if there are too many, or if it
+/// is no folder that can be read.
+pub(crate) fn read_folder(path: &[u8]) -> Option<(Stamp, Vec<Named>)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let open = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+    let stamp = Stamp::of(&fs::fstat(&open).ok()?);
+    let mut names = Vec::new();
+    for entry in Dir::new(open).ok()? {
+        let entry = entry.ok()?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push((name.to_vec(), kind_of(entry.file_type())));
+        }
+        if names.len() > NAMES_MAX {
+            return None;
+        }
+    }
+    Some((stamp, names))
+}
+
+fn kind_of(file_type: FileType) -> NameKind {
+    match file_type {
+        FileType::RegularFile => NameKind::File,
+        FileType::Directory => NameKind::Folder,
+        FileType::Symlink => NameKind::Link,
+        _ => NameKind::Other,
+    }
+}
+
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,115 @@
+//! The folders that have been asked about, each with its number.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::ops::{Index, IndexMut};
+
+use thruway_pack::Stamp;
+
+use crate::listing::Listing;
+use crate::path::PathHasher;
+
+/// The number of a folder in the table. It stays the same for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderId(u32);
+
+/// All folders that have been asked about.
+#[derive(Debug, Default)]
+pub(super) struct FolderTable {
+    ids: HashMap<Box<[u8]>, FolderId, BuildHasherDefault<PathHasher>>,
+    folders: Vec<Folder>,
+}
+
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) path: Box<[u8]>,
+    /// When it was looked at, as [`Validity`](super::validity::Validity) counts.
+    pub(super) checked: u32,
+    pub(super) state: State,
+    pub(super) stamp: Stamp,
+    pub(super) names: Names,
+    /// When the names were read, in nanoseconds since 1970.
+    pub(super) read_ns: i64,
+    /// Whether this process has made, moved or removed something in it: no pack knows of that.
+    pub(super) is_ours: bool,
+    /// Whether its mode lets everybody search it.
+    pub(super) is_open: bool,
+    /// Whether this process may search it, once that was asked.
+    pub(super) may_search: Option<bool>,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Not a folder, or one that may not be looked at.
+    Unknown,
+    /// Nothing of that name.
+    Missing,
+    /// A folder: this one itself, or the one that links lead to.
+    Folder(FolderId),
+}
+
+#[derive(Debug)]
+pub(super) enum Names {
+    NotRead,
+    Unreadable,
+    Packed(Listing<'static>),
+    Read(Vec<u8>),
+}
+
+impl FolderTable {
+    /// The number of the folder at a clean path.
+    pub(super) fn id(&mut self, path: &[u8]) -> FolderId {
+        if let Some(id) = self.ids.get(path) {
+            return *id;
+        }
+        let id = FolderId(u32::try_from(self.folders.len()).unwrap_or(u32::MAX));
+        self.ids.insert(path.into(), id);
+        self.folders.push(Folder::new(path));
+        id
+    }
+
+    /// The number of the folder at that path, if it has been asked about.
+    pub(super) fn known(&self, path: &[u8]) -> Option<FolderId> {
+        self.ids.get(path).copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Folder> {
+        self.folders.iter()
+    }
+}
+
+impl Index<FolderId> for FolderTable {
+    type Output = Folder;
+
+    fn index(&self, id: FolderId) -> &Folder {
+        &self.folders[id.0 as usize]
+    }
+}
+
+impl IndexMut<FolderId> for FolderTable {
+    fn index_mut(&mut self, id: FolderId) -> &mut Folder {
+        &mut self.folders[id.0 as usize]
+    }
+}
+
+impl Folder {
+    fn new(path: &[u8]) -> Self {
+        Self {
+            path: path.into(),
+            checked: 0,
+            state: State::Unknown,
+            stamp: Stamp::default(),
+            names: Names::NotRead,
+            read_ns: 0,
+            is_ours: false,
+            is_open: false,
+            may_search: None,
+        }
+    }
+
+    /// Nothing that was known of it counts.
+    pub(super) fn invalidate(&mut self) {
+        (self.checked, self.is_ours, self.names) = (0, true, Names::NotRead);
+    }
+}

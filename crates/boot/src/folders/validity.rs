@@ -1,0 +1,69 @@
+//! For how long what was seen of a folder counts.
+
+use std::time::{Duration, Instant};
+
+/// After so long a pause nothing counts any more: this process may have been told of a change in a way that is
+/// not seen (a file, a library of C). A boot makes no such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Without a pause, what was seen counts for so long.
+const AGE_MAX: Duration = Duration::from_secs(30);
+
+/// A clock that ticks when something may have changed.
+#[derive(Debug)]
+pub(super) struct Validity {
+    /// Counts the invalidations.
+    now: u32,
+    /// What was checked before counts no more.
+    valid_since: u32,
+    /// When that was set.
+    invalidated: Instant,
+    /// When anything was asked last.
+    asked: Instant,
+    /// The epoch when anything was asked last.
+    epoch: u64,
+}
+
+impl Validity {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self { now: 1, valid_since: 1, invalidated: now, asked: now, epoch: 0 }
+    }
+
+    /// What is checked now gets this number.
+    pub(super) fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Whether what was checked at that number still counts.
+    pub(super) fn covers(&self, checked: u32) -> bool {
+        checked >= self.valid_since
+    }
+
+    /// Nothing that was checked counts any more.
+    pub(super) fn invalidate(&mut self) {
+        self.now += 1;
+        self.valid_since = self.now;
+        self.invalidated = Instant::now();
+    }
+
+    /// Invalidates everything in a new epoch, after a pause, or if it was checked long ago.
+    pub(super) fn ask(&mut self, epoch: u64) {
+        let now = Instant::now();
+        let is_old = now - self.asked >= PAUSE_MAX || now - self.invalidated >= AGE_MAX;
+        self.asked = now;
+        if self.epoch != epoch || is_old {
+            self.epoch = epoch;
+            self.invalidate();
+        }
+    }
+
+    /// What was checked counts again as it did before an [`invalidate`](Self::invalidate).
+    pub(super) fn restore(&mut self, before: (u32, Instant)) {
+        (self.valid_since, self.invalidated) = before;
+    }
+
+    /// For [`restore`](Self::restore).
+    pub(super) fn state(&self) -> (u32, Instant) {
+        (self.valid_since, self.invalidated)
+    }
+}

@@ -1,0 +1,124 @@
+//! Where a path leads: through links, component by component, as the kernel follows it.
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
+use rustix::io::Errno;
+use thruway_pack::Stamp;
+
+use super::pack_view::PackView;
+use super::table::{FolderId, FolderTable, Names, State};
+use super::validity::Validity;
+use crate::{kind, path, rights};
+
+/// As many links as the kernel follows in one path (`MAXSYMLINKS`).
+const LINKS_MAX: u32 = 40;
+
+/// What a walk needs, and the number of look-ups that it adds to.
+pub(super) struct Walk<'a> {
+    pub(super) table: &'a mut FolderTable,
+    pub(super) pack: &'a PackView,
+    pub(super) validity: &'a Validity,
+    pub(super) lookups: &'a mut u64,
+}
+
+impl Walk<'_> {
+    /// Makes sure that what is known of the folder's path still counts. It was reached by so many links.
+    pub(super) fn check(&mut self, id: FolderId, links: u32) {
+        if self.validity.covers(self.table[id].checked) {
+            return;
+        }
+        let state = match self.state_from_pack(id) {
+            Some(state) => state,
+            None => self.state_from_disk(id, links),
+        };
+        let folder = &mut self.table[id];
+        folder.state = state;
+        folder.checked = self.validity.now();
+    }
+
+    /// What a frozen pack says of the path.
+    fn state_from_pack(&mut self, id: FolderId) -> Option<State> {
+        if !self.pack.began_frozen() {
+            return None;
+        }
+        let folder = &mut self.table[id];
+        if folder.is_ours || self.pack.changes.concern(&folder.path) {
+            return None;
+        }
+        if let Some(entry) = self.pack.find(kind::FOLDER, &folder.path) {
+            folder.stamp = entry.stamp();
+            return Some(State::Folder(id));
+        }
+        let real_path = self.pack.find(kind::ALIAS, &folder.path)?.data()?;
+        let real = self.table.id(real_path);
+        self.check(real, 0);
+        Some(self.table[real].state)
+    }
+
+    fn state_from_disk(&mut self, id: FolderId, links: u32) -> State {
+        let path = self.table[id].path.clone();
+        *self.lookups += 1;
+        let stat = match fs::statat(CWD, &*path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT | Errno::NOTDIR) => return State::Missing,
+            Err(_) => return State::Unknown,
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => self.state_of_folder(id, &path, &stat, links),
+            FileType::Symlink if links < LINKS_MAX => self.follow(&path, links + 1),
+            _ => State::Unknown,
+        }
+    }
+
+    /// A folder that is not a link itself may still lie below one.
+    fn state_of_folder(&mut self, id: FolderId, path: &[u8], stat: &Stat, links: u32) -> State {
+        if let Some((parent, name)) = path::split(path) {
+            let parent = self.table.id(parent);
+            self.check(parent, links);
+            match self.table[parent].state {
+                State::Folder(real) if real != parent => {
+                    let real = path::join(&self.table[real].path, name);
+                    return self.state_at(&real, links);
+                }
+                State::Folder(_) => {}
+                other => return other,
+            }
+        }
+        let stamp = Stamp::of(stat);
+        let folder = &mut self.table[id];
+        folder.is_open = rights::is_open_folder(stat);
+        // Names that were read a moment after a change may lack the next one.
+        let may_lack = matches!(folder.names, Names::Read(_)) && stamp.is_racy(folder.read_ns);
+        if folder.stamp != stamp || may_lack {
+            folder.stamp = stamp;
+            folder.names = Names::NotRead;
+        }
+        State::Folder(id)
+    }
+
+    /// Where the link at `path` leads.
+    fn follow(&mut self, path: &[u8], links: u32) -> State {
+        *self.lookups += 1;
+        let Ok(target) = fs::readlink(path, Vec::new()) else { return State::Unknown };
+        let Some((parent, _)) = path::split(path) else { return State::Unknown };
+        let start = if target.as_bytes().starts_with(b"/") { b"/" } else { parent };
+        let mut state = self.state_at(start, links);
+        for component in target.as_bytes().split(|byte| *byte == b'/') {
+            let State::Folder(real) = state else { return state };
+            let here = self.table[real].path.clone();
+            state = match component {
+                b"" | b"." => state,
+                b".." => {
+                    self.state_at(path::split(&here).map_or(b"/", |(parent, _)| parent), links)
+                }
+                name => self.state_at(&path::join(&here, name), links),
+            };
+        }
+        state
+    }
+
+    fn state_at(&mut self, path: &[u8], links: u32) -> State {
+        let id = self.table.id(path);
+        self.check(id, links);
+        self.table[id].state
+    }
+}

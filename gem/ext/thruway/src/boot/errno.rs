@@ -1,0 +1,18 @@
+//! `errno`, which our work between two calls of Ruby's must not change.
+
+use std::ffi::c_int;
+
+pub(super) fn errno() -> c_int {
+    // SAFETY: the place is this thread's own, and valid while it runs.
+    unsafe { errno_place().read() }
+}
+
+pub(super) fn set_errno(errno: c_int) {
+    // SAFETY: the place is this thread's own, and valid while it runs.
+    unsafe { errno_place().write(errno) };
+}
+
+fn errno_place() -> *mut c_int {
+    // SAFETY: may be called at any time.
+    unsafe { libc::__errno_location() }
+}

@@ -1,0 +1,44 @@
+//! `$LOAD_PATH.resolve_feature_path`: where a feature would be loaded from.
+//!
+//! Ruby 3.3 asks it at each `require` below Bundler (`bundled_gems.rb`), in every folder of the load path.
+
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+use rb_sys::VALUE;
+
+use super::{method, originals, ractor, require};
+use crate::ruby::call::call_method;
+use crate::ruby::constants::global;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
+
+const NAME: &CStr = c"resolve_feature_path";
+
+/// Ruby's own method.
+static OWN: OnceLock<Pinned> = OnceLock::new();
+
+/// Puts ours in the place of Ruby's own, unless a program has put Ruby code there.
+pub(super) fn install(gvl: Gvl) {
+    let load_path = global(gvl, c"$LOAD_PATH");
+    if method::is_native(gvl, load_path, c"method", NAME)
+        && let Some(own) = originals::own_method(gvl, load_path, NAME)
+    {
+        OWN.get_or_init(|| Pinned::new(gvl, own));
+        let resolve = Method::of_1(resolve);
+        define::quietly(gvl, || define::singleton_method(gvl, load_path, NAME, resolve));
+    }
+}
+
+fn resolve(ruby: Protected, _load_path: VALUE, name: VALUE) -> VALUE {
+    // Raises as Ruby's own does, and from here: a backtrace shows one method of this name.
+    let name = RString::from_path(ruby, name);
+    if !ractor::is_main(ruby.gvl()) {
+        return call_own(ruby, name);
+    }
+    require::searching(ruby, |ruby| call_own(ruby, require::path_in_load_path(ruby.gvl(), name)))
+}
+
+fn call_own(ruby: Protected, name: RString) -> VALUE {
+    OWN.get().map_or(NIL, |own| call_method(ruby, own.value(), &[name.value()]))
+}

@@ -1,0 +1,89 @@
+//! Arrays.
+
+use std::ffi::c_long;
+
+use rb_sys::{VALUE, ruby_value_type};
+
+use super::gvl::Gvl;
+use super::immediate::TRUE;
+use super::value::{has_type, is_exactly, is_frozen};
+
+/// An Array, or an object of a class derived from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RArray(VALUE);
+
+impl RArray {
+    /// The object, if it is an Array.
+    pub(crate) fn of(gvl: Gvl, value: VALUE) -> Option<Self> {
+        has_type(gvl, value, ruby_value_type::RUBY_T_ARRAY).then_some(Self(value))
+    }
+
+    /// The object, if it is nothing more than an Array.
+    pub(crate) fn exactly(gvl: Gvl, value: VALUE) -> Option<Self> {
+        // SAFETY: set when Ruby starts, and never again.
+        is_exactly(gvl, value, unsafe { rb_sys::rb_cArray }).then_some(Self(value))
+    }
+
+    /// An empty Array with room for so many elements. May raise NoMemoryError only.
+    pub(crate) fn with_room(_: Gvl, length: usize) -> Self {
+        let length = c_long::try_from(length).unwrap_or(0);
+        // SAFETY: the lock is held.
+        Self(unsafe { rb_sys::rb_ary_new_capa(length) })
+    }
+
+    /// Adds an element, unless the Array is frozen.
+    pub(crate) fn push(self, gvl: Gvl, object: VALUE) {
+        if !is_frozen(gvl, self.0) {
+            // SAFETY: it is an Array, and not frozen.
+            unsafe { rb_sys::rb_ary_push(self.0, object) };
+        }
+    }
+
+    /// Makes the Array hold what another one holds, and share its memory, unless it is frozen.
+    pub(crate) fn share(self, gvl: Gvl, other: Self) {
+        if !is_frozen(gvl, self.0) {
+            // SAFETY: both are Arrays, and this one is not frozen.
+            unsafe { rb_sys::rb_ary_replace(self.0, other.0) };
+        }
+    }
+
+    /// Removes all elements, unless the Array is frozen.
+    pub(crate) fn clear(self, gvl: Gvl) {
+        if !is_frozen(gvl, self.0) {
+            // SAFETY: it is an Array, and not frozen.
+            unsafe { rb_sys::rb_ary_clear(self.0) };
+        }
+    }
+
+    /// Whether neither Array was changed since one replaced the other; small ones never share memory.
+    pub(crate) fn shares_memory_with(self, _: Gvl, other: Self) -> bool {
+        // SAFETY: both are Arrays.
+        unsafe { rb_sys::rb_ary_shared_with_p(self.0, other.0) == TRUE }
+    }
+
+    /// The element at that place, if there is one.
+    pub(crate) fn get(self, _: Gvl, place: usize) -> Option<VALUE> {
+        // SAFETY: no Ruby code runs while the slice lives.
+        unsafe { self.elements() }.get(place).copied()
+    }
+
+    /// The elements.
+    ///
+    /// # Safety
+    /// The Array stays on the caller's stack, or is held by what is there, and is not changed while the slice lives.
+    pub(crate) unsafe fn elements<'a>(self) -> &'a [VALUE] {
+        // SAFETY: it is an Array.
+        let length = unsafe { rb_sys::RARRAY_LEN(self.0) };
+        // SAFETY: as above.
+        let start = unsafe { rb_sys::RARRAY_CONST_PTR(self.0) };
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: the pointer and the length are of one Array, unchanged since.
+        unsafe { std::slice::from_raw_parts(start, length as usize) }
+    }
+
+    pub(crate) fn value(self) -> VALUE {
+        self.0
+    }
+}

@@ -1,0 +1,131 @@
+//! Strings.
+
+use std::ffi::{c_char, c_long};
+
+use rb_sys::{ID, VALUE, ruby_value_type};
+
+use super::gvl::{Gvl, Protected};
+use super::value::{class_of, has_type, is_exactly};
+
+/// A String, or an object of a class derived from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RString(VALUE);
+
+impl RString {
+    /// The object, if it is a String.
+    pub(crate) fn of(gvl: Gvl, value: VALUE) -> Option<Self> {
+        has_type(gvl, value, ruby_value_type::RUBY_T_STRING).then_some(Self(value))
+    }
+
+    /// The object, if it is a String and of no derived class.
+    pub(crate) fn plain(gvl: Gvl, value: VALUE) -> Option<Self> {
+        (class_of(gvl, value) == string_class()).then_some(Self(value))
+    }
+
+    /// The object, if it is nothing more than a String in UTF-8.
+    pub(crate) fn utf8(gvl: Gvl, value: VALUE) -> Option<Self> {
+        if !is_exactly(gvl, value, string_class()) {
+            return None;
+        }
+        // SAFETY: may be called at any time.
+        let utf8 = unsafe { rb_sys::rb_utf8_encindex() };
+        // SAFETY: it is a String.
+        let is_utf8 = unsafe { rb_sys::rb_enc_get_index(value) } == utf8;
+        is_utf8.then_some(Self(value))
+    }
+
+    /// As Ruby converts an argument; raises TypeError if it is none.
+    pub(crate) fn from_argument(_: Protected, mut value: VALUE) -> Self {
+        // SAFETY: what it raises is caught.
+        Self(unsafe { rb_sys::rb_string_value(&raw mut value) })
+    }
+
+    /// What Ruby takes for a path: a String, or what answers to `to_path` or `to_str`, without a NUL and in an
+    /// encoding that has ASCII's characters.
+    pub(crate) fn from_path(_: Protected, value: VALUE) -> Self {
+        // SAFETY: what it raises is caught.
+        Self(unsafe { rb_sys::rb_get_path(value) })
+    }
+
+    /// A new String with a copy of the bytes, in UTF-8.
+    pub(crate) fn new(_: Gvl, bytes: &[u8]) -> Self {
+        // SAFETY: the pointer is valid for the length, and Ruby copies.
+        Self(unsafe { rb_sys::rb_utf8_str_new(start(bytes), length(bytes)) })
+    }
+
+    /// A new String with a copy of the bytes, in the encoding of another one.
+    pub(crate) fn like(_: Gvl, other: Self, bytes: &[u8]) -> Self {
+        // SAFETY: the pointer is valid for the length, and Ruby copies.
+        let string = unsafe { rb_sys::rb_str_new(start(bytes), length(bytes)) };
+        // SAFETY: both are Strings.
+        unsafe { rb_sys::rb_enc_copy(string, other.0) };
+        Self(string)
+    }
+
+    /// The one frozen String with these bytes, in UTF-8.
+    pub(crate) fn interned(_: Gvl, bytes: &[u8]) -> Self {
+        // SAFETY: may be called at any time.
+        let utf8 = unsafe { rb_sys::rb_utf8_encoding() };
+        // SAFETY: the pointer is valid for the length, and Ruby copies.
+        Self(unsafe { rb_sys::rb_enc_interned_str(start(bytes), length(bytes), utf8) })
+    }
+
+    /// A String that reads the bytes in place, and copies them before it is changed.
+    pub(crate) fn of_static(_: Gvl, bytes: &'static [u8]) -> Self {
+        // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
+        Self(unsafe { rb_sys::rb_str_new_static(start(bytes), length(bytes)) })
+    }
+
+    /// The bytes.
+    ///
+    /// # Safety
+    /// The String stays on the caller's stack, or is held by what is there, and neither the collector nor Ruby code
+    /// runs while the slice lives, but such as cannot change this String.
+    pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
+        // SAFETY: it is a String; the rest is this function's own condition.
+        unsafe { bytes(self.0) }
+    }
+
+    pub(crate) fn value(self) -> VALUE {
+        self.0
+    }
+}
+
+/// The name of the Symbol with that number.
+pub(super) fn symbol_name(_: Gvl, id: ID) -> RString {
+    // SAFETY: the number is a symbol's.
+    RString(unsafe { rb_sys::rb_id2str(id) })
+}
+
+/// The bytes of a String.
+///
+/// # Safety
+/// `string` is a String that stays on the caller's stack and is not changed while the slice lives.
+pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
+    // SAFETY: as this function's own.
+    let start = unsafe { rb_sys::RSTRING_PTR(string) }.cast::<u8>();
+    // SAFETY: as this function's own.
+    let length = unsafe { rb_sys::RSTRING_LEN(string) }.unsigned_abs();
+    // SAFETY: the pointer and the length are of one String, unchanged since.
+    unsafe { std::slice::from_raw_parts(start, length as usize) }
+}
+
+/// A new UTF-8 String with a copy of `bytes`. Only `server` still calls it, which has a proof of its own.
+pub(crate) fn utf8_string(bytes: &[u8]) -> VALUE {
+    // SAFETY: the pointer is valid for the length, and Ruby copies.
+    unsafe { rb_sys::rb_utf8_str_new(start(bytes), length(bytes)) }
+}
+
+fn string_class() -> VALUE {
+    // SAFETY: set when Ruby starts, and never again.
+    unsafe { rb_sys::rb_cString }
+}
+
+fn start(bytes: &[u8]) -> *const c_char {
+    bytes.as_ptr().cast()
+}
+
+fn length(bytes: &[u8]) -> c_long {
+    // No slice is longer.
+    c_long::try_from(bytes.len()).unwrap_or(c_long::MAX)
+}

@@ -1,0 +1,62 @@
+//! Objects of any kind.
+
+use rb_sys::{VALUE, ruby_value_type};
+
+use super::gvl::Gvl;
+use super::immediate::TRUE;
+
+/// An object that the garbage collector neither frees nor moves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pinned(VALUE);
+
+// SAFETY: a VALUE is a number; it takes a `Gvl` to use it as an object.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// Pins the object for good.
+    pub(crate) fn new(_: Gvl, object: VALUE) -> Self {
+        // SAFETY: the lock is held; the object is live, being on this stack.
+        unsafe { rb_sys::rb_gc_register_mark_object(object) };
+        Self(object)
+    }
+
+    pub(crate) fn value(self) -> VALUE {
+        self.0
+    }
+}
+
+/// Whether an object is of that type or of one derived from it.
+pub(crate) fn has_type(_: Gvl, object: VALUE, kind: ruby_value_type) -> bool {
+    // SAFETY: any live object may be asked for its type.
+    unsafe { rb_sys::RB_TYPE_P(object, kind) }
+}
+
+/// An object's class, past singleton classes.
+pub(crate) fn class_of(_: Gvl, object: VALUE) -> VALUE {
+    // SAFETY: any live object may be asked for its class.
+    unsafe { rb_sys::rb_obj_class(object) }
+}
+
+/// Whether an object is of that class, of no subclass, and has no variables.
+pub(crate) fn is_exactly(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
+    // SAFETY: any live object may be asked for its variables.
+    class_of(gvl, object) == class && unsafe { rb_sys::rb_ivar_count(object) } == 0
+}
+
+pub(crate) fn is_frozen(_: Gvl, object: VALUE) -> bool {
+    // SAFETY: any live object may be asked.
+    unsafe { rb_sys::rb_obj_frozen_p(object) == TRUE }
+}
+
+pub(crate) fn freeze(_: Gvl, object: VALUE) -> VALUE {
+    // SAFETY: any live object may be frozen.
+    unsafe { rb_sys::rb_obj_freeze(object) }
+}
+
+/// Whether no Ruby code can reach the object: it has no class.
+pub(crate) fn is_internal(_: Gvl, object: VALUE) -> bool {
+    // SAFETY: it is a live object on the heap, which begins as every one does; numbers have a class.
+    !rb_sys::SPECIAL_CONST_P(object) && unsafe { (*(object as *const rb_sys::RBasic)).klass } == 0
+}
