@@ -169,7 +169,7 @@ impl Injector {
     /// The sites of a Go program, which are found quickly; none in other code.
     fn found_of_go(&mut self, id: i32, program: &Program, object: &Object) -> Vec<Site> {
         let entry = program.entry_in(object);
-        if entry.is_none() || object.code(id).go_runtime(entry).is_none() {
+        if entry.is_none() || object.code(id).go_sites(entry).is_none() {
             return Vec::new();
         }
         let found = self.found_in(id, object, entry).iter();

@@ -33,8 +33,10 @@ const GO_DISPLACED: usize = 6;
 
 /// Where a Go program begins that Go's own linker made: `jmp` to a function that begins like this.
 const GO_START: [u8; 10] = [0x48, 0x8b, 0x3c, 0x24, 0x48, 0x8d, 0x74, 0x24, 0x08, 0xe9];
-/// All calls of Go's runtime that name files are made at most so far behind the program's entry.
-const GO_RUNTIME_BYTES: usize = 1 << 16;
+/// The linker puts the packages in the order of their imports, so Go's function for calls is one of the first.
+const GO_FIRST_BYTES: usize = 1 << 17;
+/// The runtime's other functions that make calls lie so near to the program's entry.
+const GO_ENTRY_BYTES: usize = 1 << 14;
 
 /// Readings begin at so many places, the last of them so far before the site.
 const READINGS: usize = 32;
@@ -64,9 +66,9 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         entry: Option<usize>,
         shapes: &[u8; layout::SHAPES_MAX],
     ) -> Vec<Site> {
-        // Go's linker puts the functions that make calls, and the runtime, before all other code.
-        if let Some(range) = self.go_runtime(entry) {
-            let mut found = self.candidates(range, shapes);
+        if let Some([first, around_entry]) = self.go_sites(entry) {
+            let mut found = self.candidates(first, shapes);
+            found.extend(self.candidates(around_entry, shapes));
             // A jump into the others could come from the rest of the code.
             found.retain(|found| found.inner.is_empty());
             if found.iter().any(|found| found.is_of_go) {
@@ -81,8 +83,8 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         found.into_iter().filter(is_whole).map(|found| found.site).collect()
     }
 
-    /// The code up to the end of Go's runtime, if the program that begins at `entry` is one of Go's linker.
-    pub(super) fn go_runtime(&mut self, entry: Option<usize>) -> Option<Range<usize>> {
+    /// Where all functions are that make calls, if the program that begins at `entry` is one of Go's linker.
+    pub(super) fn go_sites(&mut self, entry: Option<usize>) -> Option<[Range<usize>; 2]> {
         let entry = entry.filter(|entry| *entry < self.bytes)?;
         let mut jump = [0; 5];
         let mut start = GO_START.map(|_| 0);
@@ -90,7 +92,10 @@ impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
         let distance = i32::from_le_bytes(*distance) as isize;
         let function = (entry + jump.len()).checked_add_signed(distance)?;
         let is_go = *self.filled(function, &mut start)? == GO_START;
-        is_go.then_some(0..self.bytes.min(entry + GO_RUNTIME_BYTES))
+        let within = |at: usize| at.min(self.bytes);
+        let first = within(GO_FIRST_BYTES);
+        let start = entry.saturating_sub(GO_ENTRY_BYTES).max(first);
+        is_go.then_some([0..first, start..within(entry + GO_ENTRY_BYTES).max(start)])
     }
 
     /// The bytes at a place; `None` if they are not all there.
@@ -442,23 +447,23 @@ mod tests {
 
     /// A program of Go's linker: the function for calls, the entry, a later call and one far behind.
     fn go_program() -> (Vec<u8>, usize) {
-        let mut code = vec![0xcc; GO_RUNTIME_BYTES + 4 * PIECE];
+        let mut code = vec![0xcc; 8 * PIECE];
         let mut put = |at: usize, bytes: &[&[u8]]| {
             let bytes = bytes.concat();
             code[at..at + bytes.len()].copy_from_slice(&bytes);
         };
-        let entry = 0x3000;
+        let entry = 2 * PIECE;
         let open = [0xb8, 1, 1, 0, 0, 0x0f, 0x05];
         put(0x1000, &[&GO_BEFORE, &SYSCALL, &GO_AFTER]);
-        put(0x2000, &[&GO_START]);
+        put(entry - 0x1000, &[&GO_START]);
         put(entry, &[&[0xe9], &(-0x1005_i32).to_le_bytes()]);
         put(entry + 0x100, &[&open]);
-        put(entry + GO_RUNTIME_BYTES + 0x100, &[&open]);
+        put(entry + GO_ENTRY_BYTES + 0x100, &[&open]);
         (code, entry)
     }
 
     #[test]
-    fn of_a_go_program_only_the_runtime_is_read() {
+    fn of_a_go_program_little_is_read() {
         let (code, entry) = go_program();
         let read = std::cell::Cell::new(0);
         let mut counted = Code {
@@ -470,14 +475,14 @@ mod tests {
             },
         };
         assert_eq!(counted.search(Some(entry), &shapes()).len(), 2);
-        assert!(read.get() < entry + GO_RUNTIME_BYTES + 100, "{}", read.get());
+        assert!(read.get() < GO_FIRST_BYTES + 3 * GO_ENTRY_BYTES, "{}", read.get());
     }
 
     #[test]
     fn a_program_that_only_begins_like_one_of_go_is_read_as_a_whole() {
         let (mut code, entry) = go_program();
         assert_eq!(whole(&code).search(None, &shapes()).len(), 3);
-        code[0x2000] = 0x90;
+        code[entry - 0x1000] = 0x90;
         assert_eq!(whole(&code).search(Some(entry), &shapes()).len(), 3);
         let (mut code, entry) = go_program();
         code[0x1000] = 0x90;
