@@ -2,7 +2,7 @@
 //! a recording are such. Whatever looks different in the least is left to that parser.
 
 use crate::call::Call;
-use crate::event::{Called, Deed, Event};
+use crate::event::{Event, EventKind, Syscall};
 
 /// The event of a line. `None`: the line is not plain, or is damaged.
 pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
@@ -11,20 +11,24 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
     let process = rest.id_after(b",\"process\":")?;
     let thread = rest.id_after(b",\"thread\":");
     let call = rest.text_after(b",\"call\":\"")?;
-    let took_ns = rest.number_after(b",\"took\":").unwrap_or(0);
+    let duration_ns = rest.number_after(b",\"took\":").unwrap_or(0);
     let result = rest.result()?;
     let flags = rest.number_after(b",\"flags\":").unwrap_or(0);
     let name = rest.text_after(b",\"name\":\"").unwrap_or_default();
     let second = rest.text_after(b",\"second\":\"").unwrap_or_default();
-    let called = Called {
+    let syscall = Syscall {
         call: Call::named(str::from_utf8(call).ok()?)?,
-        took_ns,
+        duration_ns,
         result,
         flags: flags.try_into().ok()?,
         names: [name, second],
     };
-    let event =
-        Event { at_ns, process, thread: thread.unwrap_or(process), deed: Deed::Called(called) };
+    let event = Event {
+        at_ns,
+        process,
+        thread: thread.unwrap_or(process),
+        kind: EventKind::Syscall(syscall),
+    };
     // A field that could not be taken is still there, and then this is not the end.
     (rest.0 == b"}\n").then_some(event)
 }
