@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::process::Signal;
-use thruway_sys::signal::HeldSignals;
+use thruway_sys::signal::BlockedSignals;
 
 use crate::Error;
 
@@ -11,7 +11,7 @@ use crate::Error;
 ///
 /// When it is dropped the signal is delivered as ever: the shell sees what ended the process.
 #[derive(Debug)]
-pub struct Interrupt(HeldSignals);
+pub struct Interrupt(BlockedSignals);
 
 impl Interrupt {
     /// Begins to hold them back from the calling thread.
@@ -19,7 +19,7 @@ impl Interrupt {
     /// # Errors
     /// No descriptor is left.
     pub fn new() -> Result<Self, Error> {
-        HeldSignals::new(&[Signal::INT, Signal::TERM])
+        BlockedSignals::new(&[Signal::INT, Signal::TERM])
             .map(Self)
             .map_err(|error| Error::system("hold signals back", error))
     }

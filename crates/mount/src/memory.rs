@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::time::{ClockId, clock_gettime};
 use thruway_fuse::Agreement;
-use thruway_sys::words::SharedWords;
+use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
 
@@ -54,14 +54,14 @@ pub(crate) enum Count {
 
 #[derive(Debug)]
 pub(crate) struct Memory {
-    words: SharedWords,
+    words: Memfd,
 }
 
 impl Memory {
     /// Fresh memory for a new mount.
     pub(crate) fn new() -> io::Result<Self> {
         let words = HEADER_WORDS + RECORD_WORDS * SLOTS_MAX as usize;
-        let memory = Self { words: SharedWords::new(c"thruway-mount", words)? };
+        let memory = Self { words: Memfd::new(c"thruway-mount", words)? };
         let now = clock_gettime(ClockId::Realtime);
         let milliseconds = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
         memory.words[GENERATION].store(milliseconds.cast_unsigned() & GENERATION_MAX, Relaxed);
@@ -75,7 +75,7 @@ impl Memory {
 
     /// The memory that another worker used.
     pub(crate) fn from_file(file: OwnedFd) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::from_file(file)? })
+        Ok(Self { words: Memfd::from_file(file)? })
     }
 
     /// The words of one slot.

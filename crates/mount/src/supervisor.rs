@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use thruway_fuse::wire::feature;
-use thruway_sys::signal::HeldSignals;
+use thruway_sys::signal::BlockedSignals;
 
 use crate::channel::Channel;
 use crate::locks::Holder;
@@ -71,7 +71,7 @@ pub(crate) fn run(
     report: impl Fn(Report),
 ) -> Result<(), Error> {
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
-    let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
+    let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
     let roots = sources::open(plan)?;
     let mut life = Life { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
@@ -135,7 +135,7 @@ impl<'a> Estate<'a> {
 
     fn look_after_workers(
         &self,
-        signals: &HeldSignals,
+        signals: &BlockedSignals,
         report: &impl Fn(Report),
         life: &mut Life,
     ) -> Result<Served, Error> {
@@ -175,7 +175,7 @@ impl<'a> Estate<'a> {
     /// Starts a worker and waits for its end.
     fn look_after_one(
         &self,
-        signals: &HeldSignals,
+        signals: &BlockedSignals,
         report: &impl Fn(Report),
         is_restart: bool,
         policy: &RefCell<Option<PolicyFile>>,
@@ -309,7 +309,7 @@ struct Awake {
 /// Waits for the worker's end, a signal, a message or the deadline.
 fn wait(
     ended: &OwnedFd,
-    signals: &HeldSignals,
+    signals: &BlockedSignals,
     channel: Option<&Channel>,
     deadline: Option<Instant>,
 ) -> std::io::Result<Awake> {

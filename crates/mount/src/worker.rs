@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use thruway_fuse::wire::feature;
 use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
 use thruway_sys::fuse_ring;
-use thruway_sys::signal::HeldSignals;
+use thruway_sys::signal::BlockedSignals;
 
 use crate::channel::Channel;
 use crate::device::{Device, Reader, Received};
@@ -58,7 +58,7 @@ pub(crate) fn run(
     // gets the request again.
     die_of_panics(log.clone());
     // The terminal's Ctrl-C is the supervisor's business.
-    let signals = HeldSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
+    let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
     let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
     serve(&service, inheritance, agreement, log, Superior { supervisor, signals })
@@ -179,7 +179,7 @@ impl Team<'_> {
 struct Superior {
     supervisor: Channel,
     /// What is the supervisor's business, as long as it lives.
-    signals: HeldSignals,
+    signals: BlockedSignals,
 }
 
 impl Superior {

@@ -3,7 +3,7 @@
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use thruway_sys::signal::HeldSignals;
+use thruway_sys::signal::BlockedSignals;
 
 use crate::Error;
 
@@ -16,7 +16,7 @@ const OTHERS: [Signal; 6] =
 
 /// Holds the signals that operators send to servers back from the calling thread and from those that it starts.
 #[derive(Debug)]
-pub struct StopSignals(HeldSignals);
+pub struct StopSignals(BlockedSignals);
 
 impl StopSignals {
     /// Begins to hold them back.
@@ -24,7 +24,7 @@ impl StopSignals {
     /// # Errors
     /// No descriptor is left.
     pub fn hold() -> Result<Self, Error> {
-        HeldSignals::new(&[&STOP[..], &OTHERS].concat()).map(Self).map_err(failed)
+        BlockedSignals::new(&[&STOP[..], &OTHERS].concat()).map(Self).map_err(failed)
     }
 
     /// Waits until one has come that ends the server. The next one ends the process at once, as ever.

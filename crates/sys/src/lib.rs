@@ -20,8 +20,6 @@ pub mod fuse_ring;
 pub mod handle;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod imports;
-#[cfg(unix)]
-pub mod inherited;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod io_ring;
 #[cfg(unix)]
@@ -42,8 +40,8 @@ pub mod ptrace;
 pub mod record_lock;
 #[cfg(target_os = "linux")]
 pub mod seccomp;
-#[cfg(target_os = "linux")]
-pub mod shared;
+#[cfg(unix)]
+pub mod shared_memory;
 #[cfg(target_os = "linux")]
 pub mod signal;
 #[cfg(target_os = "linux")]
@@ -58,5 +56,3 @@ pub mod threads;
 pub mod ticks;
 #[cfg(windows)]
 pub mod windows_folders;
-#[cfg(target_os = "linux")]
-pub mod words;

@@ -21,7 +21,7 @@ use std::ptr;
 
 use plan::{Plan, errno};
 pub use request::{Candidates, Failure, Start, Started, Step};
-use signals::BlockedSignals;
+use signals::AllBlocked;
 pub use texts::Texts;
 
 impl Start<'_> {
@@ -38,7 +38,7 @@ impl Start<'_> {
             Plan::new(self, candidates).map_err(|error| Failure::Step(Step::Stdio, error))?;
         let mut stack = Stack::new();
         let mut descriptor: c_int = -1;
-        let blocked = BlockedSignals::new();
+        let blocked = AllBlocked::new();
         plan.mask = Some(blocked.before);
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         // SAFETY: the stack, the plan and the descriptor outlive the call, and the call ends only

@@ -6,12 +6,12 @@ use std::io;
 /// What went wrong, and with what.
 #[derive(Debug)]
 pub struct Error {
-    kind: Kind,
+    kind: ErrorKind,
     name: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum ErrorKind {
     NotFound,
     System { doing: &'static str, error: io::Error },
     Malformed { line: u64, reason: String },
@@ -20,26 +20,29 @@ enum Kind {
 
 impl Error {
     pub(crate) fn not_found(name: &[u8]) -> Self {
-        Self { kind: Kind::NotFound, name: name.to_vec() }
+        Self { kind: ErrorKind::NotFound, name: name.to_vec() }
     }
 
     pub(crate) fn system(doing: &'static str, name: &[u8], error: impl Into<io::Error>) -> Self {
-        Self { kind: Kind::System { doing, error: error.into() }, name: name.to_vec() }
+        Self { kind: ErrorKind::System { doing, error: error.into() }, name: name.to_vec() }
     }
 
     pub(crate) fn malformed(name: &[u8], line: u64, reason: impl fmt::Display) -> Self {
-        Self { kind: Kind::Malformed { line, reason: reason.to_string() }, name: name.to_vec() }
+        Self {
+            kind: ErrorKind::Malformed { line, reason: reason.to_string() },
+            name: name.to_vec(),
+        }
     }
 
     pub(crate) fn no_programs(reason: String, is_forbidden: bool) -> Self {
-        Self { kind: Kind::NoPrograms { reason, is_forbidden }, name: Vec::new() }
+        Self { kind: ErrorKind::NoPrograms { reason, is_forbidden }, name: Vec::new() }
     }
 
     /// Of programs that could not be put into the kernel: whether the right to do that is missing.
     #[must_use]
     pub fn is_kernel_forbidden(&self) -> Option<bool> {
         match self.kind {
-            Kind::NoPrograms { is_forbidden, .. } => Some(is_forbidden),
+            ErrorKind::NoPrograms { is_forbidden, .. } => Some(is_forbidden),
             _ => None,
         }
     }
@@ -50,7 +53,7 @@ impl Error {
         const EPERM: i32 = 1;
         const ENOSYS: i32 = 38;
         match &self.kind {
-            Kind::System { doing, error } => {
+            ErrorKind::System { doing, error } => {
                 *doing == TRACE && matches!(error.raw_os_error(), Some(EPERM | ENOSYS))
             }
             _ => false,
@@ -61,15 +64,15 @@ impl Error {
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         const EFBIG: i32 = 27;
-        matches!(&self.kind, Kind::System { error, .. } if error.raw_os_error() == Some(EFBIG))
+        matches!(&self.kind, ErrorKind::System { error, .. } if error.raw_os_error() == Some(EFBIG))
     }
 
     /// Of a command that could not be run: whether it is there, and may not be run or is no program.
     #[must_use]
     pub fn is_command_there(&self) -> Option<bool> {
         match &self.kind {
-            Kind::NotFound => Some(false),
-            Kind::System { doing, error } if *doing == RUN => {
+            ErrorKind::NotFound => Some(false),
+            ErrorKind::System { doing, error } if *doing == RUN => {
                 let is_missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
                 Some(!is_missing.contains(&error.kind()))
             }
@@ -81,7 +84,7 @@ impl Error {
     #[must_use]
     pub fn is_no_program(&self) -> bool {
         const ENOEXEC: i32 = 8;
-        matches!(&self.kind, Kind::System { error, .. } if error.raw_os_error() == Some(ENOEXEC))
+        matches!(&self.kind, ErrorKind::System { error, .. } if error.raw_os_error() == Some(ENOEXEC))
     }
 }
 
@@ -94,12 +97,14 @@ impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
         match &self.kind {
-            Kind::NotFound => write!(formatter, "cannot find the command {name}"),
-            Kind::System { doing, error } => write!(formatter, "cannot {doing} {name}: {error}"),
-            Kind::NoPrograms { reason, .. } => {
+            ErrorKind::NotFound => write!(formatter, "cannot find the command {name}"),
+            ErrorKind::System { doing, error } => {
+                write!(formatter, "cannot {doing} {name}: {error}")
+            }
+            ErrorKind::NoPrograms { reason, .. } => {
                 write!(formatter, "cannot trace the command by eBPF: {reason}")
             }
-            Kind::Malformed { line, reason } => {
+            ErrorKind::Malformed { line, reason } => {
                 write!(formatter, "{name}, line {line}: {reason}")
             }
         }

@@ -1,45 +1,45 @@
-//! What is recorded: calls with absolute names, and the lives of the threads that make them.
+//! What is recorded: system calls with absolute names, and the lives of the threads that make them.
 
 use crate::call::Call;
 
-/// Something that the command, or something that it started, did.
+/// Something that a thread did: of the command, or of anything that the command started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// When it happened or, for a call, began: in nanoseconds since the recording did.
+    /// When it happened, in nanoseconds since the recording began. For a call: when the call began.
     pub at_ns: u64,
     /// The process, by the id of its first thread.
     pub process: i32,
     /// The thread.
     pub thread: i32,
-    /// What it did.
-    pub deed: Deed<'a>,
+    /// What the thread did.
+    pub kind: EventKind<'a>,
 }
 
 /// What a thread did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deed<'a> {
-    /// It made a system call, which has ended.
-    Called(Called<'a>),
-    /// It made a thread or a process.
-    Made {
+pub enum EventKind<'a> {
+    /// A system call has ended.
+    Syscall(Syscall<'a>),
+    /// The thread made a thread or a process.
+    Spawn {
         /// Its id.
         child: i32,
         /// Whether it is a thread of the same process.
         is_thread: bool,
     },
-    /// It became a program with these arguments, as far as they could be read.
-    Became(Vec<&'a [u8]>),
-    /// It ended.
-    Ended,
+    /// The thread executed a program with these arguments, as far as they could be read.
+    Exec(Vec<&'a [u8]>),
+    /// The thread ended.
+    Exit,
 }
 
-/// A call that has ended.
+/// A system call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Called<'a> {
+pub struct Syscall<'a> {
     /// Which call.
     pub call: &'static Call,
     /// How long it took, in nanoseconds.
-    pub took_ns: u64,
+    pub duration_ns: u64,
     /// Its result; -4095 to -1 are errors.
     pub result: i64,
     /// Its flags, if it has any.
@@ -48,7 +48,7 @@ pub struct Called<'a> {
     pub names: [&'a [u8]; 2],
 }
 
-impl Called<'_> {
+impl Syscall<'_> {
     /// The error that it ended with.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {

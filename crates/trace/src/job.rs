@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use thruway_sys::process::{self, Change, Wait};
-use thruway_sys::signal::{self, Mask, number};
+use thruway_sys::signal::{Mask, SignalFd, number};
 
 /// The signals that are held back for the command, before it is there.
 #[derive(Debug)]
 pub(crate) struct Held {
-    signals: signal::Reader,
+    signals: SignalFd,
     /// What was held back before.
     before: Mask,
 }
@@ -28,7 +28,7 @@ impl Held {
     pub(crate) fn begin() -> io::Result<Self> {
         let held = Mask::of(&HELD);
         let before = held.set();
-        Ok(Self { signals: signal::Reader::new(&held)?, before })
+        Ok(Self { signals: SignalFd::new(&held)?, before })
     }
 
     /// The signals that the command holds back from its start on.
@@ -37,9 +37,9 @@ impl Held {
     }
 
     /// Whether a signal came that asks us to end.
-    pub(crate) fn is_asked_to_end(&mut self) -> bool {
+    pub(crate) fn is_asked_to_end(&self) -> bool {
         const ENDING: [i32; 4] = [number::SIGHUP, number::SIGINT, number::SIGQUIT, number::SIGTERM];
-        let received = std::iter::from_fn(|| self.signals.receive());
+        let received = std::iter::from_fn(|| self.signals.receive().ok().flatten());
         received.fold(false, |asked, received| asked | ENDING.contains(&received.signal))
     }
 
@@ -84,7 +84,7 @@ impl Job {
     /// A signal that was sent to us alone was meant for the command. One from the terminal went to
     /// the command as well.
     fn pass_signals(&mut self) {
-        while let Some(received) = self.held.signals.receive() {
+        while let Ok(Some(received)) = self.held.signals.receive() {
             let is_passed = received.from_process && !NOT_PASSED.contains(&received.signal);
             if is_passed && self.end.is_none() {
                 // It has just ended if this fails.

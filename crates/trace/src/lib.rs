@@ -42,7 +42,7 @@ pub use attachment::Attachment;
 pub use command::Command;
 pub use ebpf::KernelRecorder;
 pub use error::Error;
-pub use event::{Called, Deed, Event};
+pub use event::{Event, EventKind, Syscall};
 pub use recorder::{Backend, Outcome, Recorder};
 pub use recording::{Header, Reader, Sink, TraceEvents, Writer};
 pub use thruway_sys::process::{Change, die_of};

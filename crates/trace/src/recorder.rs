@@ -65,11 +65,10 @@ pub struct Recorder {
     reader: Reader,
 }
 
-/// The rings are read this often while something is noted: a busy ring takes three times as long to
-/// fill.
+/// The rings are read this often while something is noted: a busy ring takes six times as long to fill.
 const PAUSE_SHORTEST: Duration = Duration::from_millis(2);
-/// And this often while nothing is.
-const PAUSE_LONGEST: Duration = Duration::from_millis(32);
+/// And this often while nothing is: a thread that begins then does not fill its ring meanwhile either.
+const PAUSE_LONGEST: Duration = Duration::from_millis(8);
 
 impl Recorder {
     /// Starts the command in the current folder.

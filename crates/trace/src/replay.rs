@@ -7,8 +7,8 @@ use std::rc::Rc;
 use hashbrown::DefaultHashBuilder;
 use thruway_resolve::{Flavour, expand};
 
-use crate::call::{Argument, Call, Kind};
-use crate::event::{Called, Deed};
+use crate::call::{Argument, Call, CallKind};
+use crate::event::{EventKind, Syscall};
 use crate::record::{ARGUMENT_END, Calls, Notice, Subject, View};
 use crate::tracer::flag;
 
@@ -61,8 +61,8 @@ impl Replay {
         &'a mut self,
         calls: &Calls,
         view: View<'a>,
-        took_ns: u64,
-    ) -> Option<(i32, Deed<'a>)> {
+        duration_ns: u64,
+    ) -> Option<(i32, EventKind<'a>)> {
         let call = match calls.subject(view.number())? {
             Subject::Notice(notice) => return Some(self.notice(notice, view)),
             Subject::Call(call) => call,
@@ -70,14 +70,14 @@ impl Replay {
         let context = self.context(view.thread());
         self.resolve(&context, call, view);
         self.apply(&context, call, view);
-        let called = Called {
+        let syscall = Syscall {
             call,
-            took_ns,
+            duration_ns,
             result: view.result(),
             flags: call.flags_at().map_or(0, |at| view.argument(at)),
             names: [&self.names[0], &self.names[1]],
         };
-        Some((context.process, Deed::Called(called)))
+        Some((context.process, EventKind::Syscall(syscall)))
     }
 
     fn context(&mut self, thread: i32) -> Context {
@@ -86,7 +86,7 @@ impl Replay {
         self.contexts.entry(thread).or_insert_with(new).clone()
     }
 
-    fn notice<'a>(&mut self, notice: Notice, view: View<'a>) -> (i32, Deed<'a>) {
+    fn notice<'a>(&mut self, notice: Notice, view: View<'a>) -> (i32, EventKind<'a>) {
         let thread = view.thread();
         let mut context = self.context(thread);
         let process = context.process;
@@ -94,11 +94,11 @@ impl Replay {
             Notice::Fork => {
                 let (child, flags) = (view.argument(0).cast_signed(), view.argument(1));
                 self.contexts.insert(child, context.child(child, flags));
-                (process, Deed::Made { child, is_thread: flags & flag::IS_THREAD != 0 })
+                (process, EventKind::Spawn { child, is_thread: flags & flag::IS_THREAD != 0 })
             }
             Notice::Exit => {
                 self.contexts.remove(&thread);
-                (process, Deed::Ended)
+                (process, EventKind::Exit)
             }
             Notice::Program => {
                 context = self.context(view.argument(0).cast_signed());
@@ -107,7 +107,7 @@ impl Replay {
                 context.descriptors = copy(&context.descriptors);
                 context.process = thread;
                 self.contexts.insert(thread, context);
-                (thread, Deed::Became(words(view)))
+                (thread, EventKind::Exec(words(view)))
             }
         }
     }
@@ -131,21 +131,21 @@ impl Replay {
         };
         let first = view.argument(0).cast_signed();
         match call.kind {
-            Kind::Open => context.opened(result, self.names[0].as_slice().into()),
-            Kind::Duplicate => context.duplicated(first, result),
-            Kind::ChangeDirectory if call.names[0] == Argument::None => {
+            CallKind::Open => context.opened(result, self.names[0].as_slice().into()),
+            CallKind::Duplicate => context.duplicated(first, result),
+            CallKind::ChangeDirectory if call.names[0] == Argument::None => {
                 let path = context.descriptors.borrow().get(&first).cloned();
                 context.folder.borrow_mut().move_to(path);
             }
-            Kind::ChangeDirectory => {
+            CallKind::ChangeDirectory => {
                 let path = expand(Flavour::Posix, &self.names[0], b"/");
                 context.folder.borrow_mut().move_to(Some(path.into()));
             }
-            Kind::ChangeRoot => {
+            CallKind::ChangeRoot => {
                 let path = expand(Flavour::Posix, &self.names[0], b"/");
                 context.folder.borrow_mut().root = path.into();
             }
-            Kind::Unshare if call.name == "unshare" => {
+            CallKind::Unshare if call.name == "unshare" => {
                 let own = context.child(context.process, !view.argument(0));
                 self.contexts.insert(view.thread(), own);
             }
@@ -280,8 +280,8 @@ mod tests {
         fn record(&mut self, record: &Record) -> [String; 2] {
             let bytes = record.bytes();
             match self.replay.push(&self.calls, View::new(&bytes).unwrap(), 0) {
-                Some((_, Deed::Called(called))) => {
-                    called.names.map(|name| String::from_utf8(name.to_vec()).unwrap())
+                Some((_, EventKind::Syscall(syscall))) => {
+                    syscall.names.map(|name| String::from_utf8(name.to_vec()).unwrap())
                 }
                 _ => Default::default(),
             }

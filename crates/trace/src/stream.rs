@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use crate::clock::Clock;
-use crate::event::{Deed, Event};
+use crate::event::{Event, EventKind};
 use crate::record::{Calls, View};
 use crate::recording::Sink;
 use crate::replay::{Descriptors, Replay};
@@ -54,15 +54,17 @@ impl Stream {
     pub(crate) fn pass(&mut self, view: View<'_>, sink: &mut impl Sink) {
         self.records += 1;
         let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
-        let took_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
-        let Some((process, deed)) = self.replay.push(&self.calls, view, took_ns) else { return };
-        self.notices += u64::from(!matches!(deed, Deed::Called(_)));
-        match deed {
-            Deed::Became(_) if thread == self.command && self.span.0 == 0 => self.span.0 = at_ns,
-            Deed::Ended if thread == self.command => self.span.1 = at_ns,
+        let duration_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
+        let Some((process, kind)) = self.replay.push(&self.calls, view, duration_ns) else {
+            return;
+        };
+        self.notices += u64::from(!matches!(kind, EventKind::Syscall(_)));
+        match kind {
+            EventKind::Exec(_) if thread == self.command && self.span.0 == 0 => self.span.0 = at_ns,
+            EventKind::Exit if thread == self.command => self.span.1 = at_ns,
             _ => {}
         }
-        sink.event(&Event { at_ns, process, thread, deed });
+        sink.event(&Event { at_ns, process, thread, kind });
     }
 
     /// Whether nothing was noted so far.

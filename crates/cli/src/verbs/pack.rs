@@ -12,7 +12,7 @@ use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
 use thruway_boot::{Options, Trust, check_place, remove_partial};
 use thruway_spawn::Command;
-use thruway_sys::signal::HeldSignals;
+use thruway_sys::signal::BlockedSignals;
 
 use super::run::{absolute, accelerated, command};
 use crate::output::{Answer, Failure, print};
@@ -117,7 +117,7 @@ fn status(command: &Command) -> Result<ExitStatus, Failure> {
     let failed = |error| Failure::new(format_args!("cannot wait for the command: {error}"));
     let mut child = command.spawn().map_err(Failure::new)?;
     let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::CHILD];
-    let signals = HeldSignals::new(&signals).map_err(failed)?;
+    let signals = BlockedSignals::new(&signals).map_err(failed)?;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(status);

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use thruway_sys::inherited::SharedWords;
+use thruway_sys::shared_memory::Anonymous;
 
 /// Words of a row: two cache lines, so that workers do not slow each other down.
 const ROW_WORDS: usize = 16;
@@ -30,7 +30,7 @@ const ABSENT: u64 = 3;
 /// All rows.
 #[derive(Debug)]
 pub(super) struct LoadTable {
-    words: SharedWords,
+    words: Anonymous,
 }
 
 /// One worker's row.
@@ -56,7 +56,7 @@ pub(super) struct Load {
 
 impl LoadTable {
     pub(super) fn new(workers: usize) -> io::Result<Self> {
-        Ok(Self { words: SharedWords::new(workers * ROW_WORDS)? })
+        Ok(Self { words: Anonymous::new(workers * ROW_WORDS)? })
     }
 
     pub(super) fn row(&self, index: usize) -> Row<'_> {

@@ -6,7 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use super::request::{Candidates, Failure, Start, Step};
-use super::signals::{has_handler, set_default, set_mask};
+use super::signals::{has_handler, set_default};
+use crate::signal::Mask;
 
 /// Everything that the new process needs, as it needs it: pointers, and room for what goes wrong.
 pub(super) struct Plan<'a, 'c, 'parts> {
@@ -22,7 +23,7 @@ pub(super) struct Plan<'a, 'c, 'parts> {
     group: Option<c_int>,
     passed_over: &'a [c_int],
     /// The signals to let through again; none if it replaces this process.
-    pub(super) mask: Option<libc::sigset_t>,
+    pub(super) mask: Option<Mask>,
     /// With room for all candidates.
     errors: Vec<c_int>,
     failed_step: Option<(Step, c_int)>,
@@ -96,7 +97,7 @@ impl<'a, 'c, 'parts> Plan<'a, 'c, 'parts> {
         if let Some(mask) = &self.mask {
             (1..=64).filter(|signal| has_handler(*signal)).for_each(set_default);
             set_default(libc::SIGPIPE);
-            set_mask(mask);
+            mask.set();
         } else {
             set_default(libc::SIGPIPE);
         }

@@ -4,6 +4,8 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use crate::signal::Mask;
+
 /// Whether this process would run a function of its own on `signal`.
 pub(super) fn has_handler(signal: c_int) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -19,31 +21,19 @@ pub(super) fn set_default(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
-pub(super) fn set_mask(mask: &libc::sigset_t) {
-    // SAFETY: the mask was read by the same function.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+/// Blocks all signals until it is dropped.
+pub(super) struct AllBlocked {
+    pub(super) before: Mask,
 }
 
-/// All signals wait until this is dropped.
-pub(super) struct BlockedSignals {
-    pub(super) before: libc::sigset_t,
-}
-
-impl BlockedSignals {
+impl AllBlocked {
     pub(super) fn new() -> Self {
-        let mut all = MaybeUninit::uninit();
-        // SAFETY: it fills the whole set.
-        unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        let mut before = MaybeUninit::zeroed();
-        // SAFETY: `all` is filled, and there is room for the mask that was set.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
-        // SAFETY: it has written the mask; zeroes, the empty mask, would be valid too.
-        Self { before: unsafe { before.assume_init() } }
+        Self { before: Mask::full().set() }
     }
 }
 
-impl Drop for BlockedSignals {
+impl Drop for AllBlocked {
     fn drop(&mut self) {
-        set_mask(&self.before);
+        self.before.set();
     }
 }

@@ -5,7 +5,7 @@ use super::layout;
 core::arch::global_asm!(
     include_str!("x86_64.s"),
     STATE = const layout::STATE,
-    CLOSED = const crate::shared::OWNER_DIED,
+    CLOSED = const crate::shared_memory::OWNER_DIED,
     SLOT_SHIFT = const layout::SLOT_SHIFT,
     BUSY = const layout::BUSY,
     HEAD = const layout::HEAD,

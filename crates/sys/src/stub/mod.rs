@@ -59,8 +59,8 @@ pub mod layout {
     pub const SLOTS_MAX: usize = 512;
     /// The rings, in the order of the slots.
     pub const RINGS: usize = SLOTS + (SLOTS_MAX << SLOT_SHIFT);
-    /// Bytes of one ring: some 4,000 records, which a busy thread takes 6 ms to write.
-    pub const RING_BYTES: usize = 1 << 19;
+    /// Bytes of one ring: some 8,000 records, which a busy thread takes 12 ms to write.
+    pub const RING_BYTES: usize = 1 << 20;
     /// All of it; memory is used only for pages that were touched.
     pub const AREA_BYTES: usize = RINGS + SLOTS_MAX * RING_BYTES;
 

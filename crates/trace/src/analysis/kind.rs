@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{HashSet, options};
-use crate::call::Kind as CallKind;
+use crate::call::CallKind;
 
 /// A kind of search path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

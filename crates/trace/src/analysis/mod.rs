@@ -18,8 +18,8 @@ mod timeline;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::call::{CALLS, Kind};
-use crate::event::{Called, Deed, Event};
+use crate::call::{CALLS, CallKind};
+use crate::event::{Event, EventKind, Syscall};
 use crate::recording::{Header, Sink};
 use kind::{Asked, FolderKind};
 use search::{Bases, Search};
@@ -34,7 +34,7 @@ pub use report::{
     CallCount, Cut, Folder, Program, Repeated, Report, SearchPath, SearchedFolder, Suffix, Totals,
 };
 pub use selection::Selection;
-pub use timeline::Moment;
+pub use timeline::Bucket;
 
 /// With a hash that is fast on small keys: some are looked up for every call.
 type HashMap<K, V> = std::collections::HashMap<K, V, DefaultHashBuilder>;
@@ -69,7 +69,7 @@ pub struct Analysis {
 #[derive(Debug, Clone, Default)]
 struct CallTally {
     calls: u64,
-    took_ns: u64,
+    duration_ns: u64,
     errors: HashMap<i32, u64>,
 }
 
@@ -192,57 +192,57 @@ impl Analysis {
     /// Whether anything has gone to another folder so far.
     fn has_moved(&self) -> bool {
         let calls = CALLS.iter().zip(&self.calls);
-        let mut moves = calls.filter(|(call, _)| call.kind == Kind::ChangeDirectory);
+        let mut moves = calls.filter(|(call, _)| call.kind == CallKind::ChangeDirectory);
         moves.any(|(_, tally)| tally.calls > tally.errors.values().sum())
     }
 
-    fn called(&mut self, event: &Event<'_>, called: &Called<'_>) {
-        let errno = called.errno();
-        let count = &mut self.calls[called.call.index()];
+    fn syscall(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
+        let errno = syscall.errno();
+        let count = &mut self.calls[syscall.call.index()];
         count.calls += 1;
-        count.took_ns += called.took_ns;
+        count.duration_ns += syscall.duration_ns;
         if let Some(errno) = errno {
             *count.errors.entry(errno).or_default() += 1;
         }
-        if called.call.is_file_class {
+        if syscall.call.is_file_class {
             self.tally.file_calls += 1;
             self.tally.file_failures += u64::from(errno.is_some());
         }
-        self.tally.lists += u64::from(called.call.kind == Kind::List);
-        if !called.names[0].is_empty() {
-            self.looked_up(event, called);
+        self.tally.lists += u64::from(syscall.call.kind == CallKind::List);
+        if !syscall.names[0].is_empty() {
+            self.looked_up(event, syscall);
         }
     }
 
-    fn looked_up(&mut self, event: &Event<'_>, called: &Called<'_>) {
-        let path = called.names[0];
-        let answer = Answer::of(called);
+    fn looked_up(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
+        let path = syscall.names[0];
+        let answer = Answer::of(syscall);
         let (name, is_exact) = self.names.enter(path);
-        self.count(name, is_exact, called, answer);
+        self.count(name, is_exact, syscall, answer);
         let program = self.processes.get(&event.process).copied().unwrap_or(0);
         self.programs[program].lookups += 1;
         self.programs[program].missed += u64::from(answer == Answer::Missed);
         self.timeline.push(event.at_ns, answer == Answer::Missed);
         self.suffix(path, answer);
         if is_exact {
-            self.follow(event.thread, program, called, name, answer);
+            self.follow(event.thread, program, syscall, name, answer);
         }
     }
 
-    fn count(&mut self, name: Name, is_exact: bool, called: &Called<'_>, answer: Answer) {
-        let is_open = called.call.kind == Kind::Open;
-        let is_open_of_file = is_open && called.flags & self.flags_not_of_files == 0;
+    fn count(&mut self, name: Name, is_exact: bool, syscall: &Syscall<'_>, answer: Answer) {
+        let is_open = syscall.call.kind == CallKind::Open;
+        let is_open_of_file = is_open && syscall.flags & self.flags_not_of_files == 0;
         let counts = self.names.counts_mut(name);
         let tally = &mut self.tally;
         tally.lookups += 1;
-        tally.lookups_ns += called.took_ns;
+        tally.lookups_ns += syscall.duration_ns;
         tally.again += u64::from(is_exact && counts.asked > 0);
         counts.asked += 1;
         match answer {
             Answer::Missed => {
                 counts.missed += 1;
                 tally.missed += 1;
-                tally.missed_ns += called.took_ns;
+                tally.missed_ns += syscall.duration_ns;
             }
             Answer::Unlinked => {
                 counts.unlinked += 1;
@@ -258,8 +258,10 @@ impl Analysis {
                 counts.opened += 1;
             }
             Answer::Found => {
-                let is_check =
-                    matches!(called.call.kind, Kind::Status | Kind::Access | Kind::ReadLink);
+                let is_check = matches!(
+                    syscall.call.kind,
+                    CallKind::Status | CallKind::Access | CallKind::ReadLink
+                );
                 counts.checked += u32::from(is_check && is_exact);
             }
         }
@@ -282,23 +284,24 @@ impl Analysis {
         &mut self,
         thread: i32,
         program: usize,
-        called: &Called<'_>,
+        syscall: &Syscall<'_>,
         name: Name,
         answer: Answer,
     ) {
         let Self { threads, names, tally, bases, commands, programs, folders, executed, .. } = self;
         let commands_missed = &mut self.commands_missed;
         let thread = threads.entry(thread).or_default();
-        let (kind, path) = (called.call.kind, called.names[0]);
-        if matches!(kind, Kind::Open | Kind::Execute) && thread.checked == Some(name) {
+        let (kind, path) = (syscall.call.kind, syscall.names[0]);
+        if matches!(kind, CallKind::Open | CallKind::Execute) && thread.checked == Some(name) {
             tally.checked_then_opened += 1;
         }
-        if kind == Kind::Execute && answer == Answer::Found && executed.len() < PROGRAMS_MAX {
+        if kind == CallKind::Execute && answer == Answer::Found && executed.len() < PROGRAMS_MAX {
             executed.insert(name);
         }
-        let is_check = matches!(kind, Kind::Status | Kind::Access) && answer == Answer::Found;
+        let is_check =
+            matches!(kind, CallKind::Status | CallKind::Access) && answer == Answer::Found;
         thread.checked = is_check.then_some(name);
-        if kind == Kind::ReadLink {
+        if kind == CallKind::ReadLink {
             tally.link_reads += 1;
             let goes_on = thread.link.is_some_and(|before| names.parent(name) == before);
             tally.link_walks += u64::from(!goes_on);
@@ -315,7 +318,10 @@ impl Analysis {
             (folder, component) = (names.parent(folder), base_name(path));
         }
         // Where a look-up is refused, programs go on to the next folder.
-        let is_question = matches!(kind, Kind::Open | Kind::Status | Kind::Access | Kind::Execute);
+        let is_question = matches!(
+            kind,
+            CallKind::Open | CallKind::Status | CallKind::Access | CallKind::Execute
+        );
         let goes_on = answer == Answer::Missed || answer == Answer::Refused && is_question;
         let ended = if goes_on {
             let above = &path[..path.len() - base_name(path).len()];
@@ -372,9 +378,9 @@ impl ProgramTally {
 impl Sink for Analysis {
     fn event(&mut self, event: &Event<'_>) {
         self.tally.events += 1;
-        match &event.deed {
-            Deed::Called(called) => self.called(event, called),
-            Deed::Made { child, is_thread } => {
+        match &event.kind {
+            EventKind::Syscall(syscall) => self.syscall(event, syscall),
+            EventKind::Spawn { child, is_thread } => {
                 self.tally.threads += u64::from(*is_thread);
                 self.tally.processes += u64::from(!is_thread);
                 let program = self.processes.get(&event.process).copied();
@@ -382,8 +388,8 @@ impl Sink for Analysis {
                     self.processes.insert(*child, program);
                 }
             }
-            Deed::Became(words) => self.became(event.process, words),
-            Deed::Ended => {
+            EventKind::Exec(words) => self.became(event.process, words),
+            EventKind::Exit => {
                 if let Some(thread) = self.threads.remove(&event.thread) {
                     self.bases.push(&thread.search, &self.names);
                 }
@@ -394,14 +400,14 @@ impl Sink for Analysis {
 }
 
 impl Answer {
-    fn of(called: &Called<'_>) -> Self {
+    fn of(syscall: &Syscall<'_>) -> Self {
         const ENOENT: i32 = 2;
         const ENOTDIR: i32 = 20;
         const EINVAL: i32 = 22;
-        match called.errno() {
+        match syscall.errno() {
             None => Self::Found,
             Some(ENOENT | ENOTDIR) => Self::Missed,
-            Some(EINVAL) if called.call.kind == Kind::ReadLink => Self::Unlinked,
+            Some(EINVAL) if syscall.call.kind == CallKind::ReadLink => Self::Unlinked,
             Some(_) => Self::Refused,
         }
     }

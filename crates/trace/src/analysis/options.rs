@@ -6,7 +6,7 @@ use super::report::text;
 /// A folder, or for a class path a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Folder {
-    pub(super) kind: Kind,
+    pub(super) kind: ListKind,
     /// As it was written: `-I`, `-isystem`.
     pub(super) option: String,
     pub(super) folder: String,
@@ -16,7 +16,7 @@ pub(super) struct Folder {
 
 /// What is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ListKind {
     /// Headers.
     Include,
     /// Libraries, by a compiler's linker.
@@ -40,21 +40,21 @@ const CLASSES: [&str; 3] = ["-cp", "-classpath", "--class-path"];
 
 /// The folders in a program's arguments.
 pub(super) fn of(program: &[u8], words: &[&[u8]], has_moved: bool) -> Vec<Folder> {
-    let forms: (&[&str], Kind) = match program {
-        b"java" => (&CLASSES, Kind::Classes),
-        linker if is_linker(linker) => (&["-L"], Kind::Linker),
-        compiler if links(compiler) => (&["-L"], Kind::Link),
-        _ => (&[], Kind::Include),
+    let forms: (&[&str], ListKind) = match program {
+        b"java" => (&CLASSES, ListKind::Classes),
+        linker if is_linker(linker) => (&["-L"], ListKind::Linker),
+        compiler if links(compiler) => (&["-L"], ListKind::Link),
+        _ => (&[], ListKind::Include),
     };
     let find = |index: usize, word: &str| {
-        let includes = INCLUDE.iter().map(|option| (*option, Kind::Include));
+        let includes = INCLUDE.iter().map(|option| (*option, ListKind::Include));
         let others = forms.0.iter().map(|option| (*option, forms.1));
         let mut all = includes.chain(others);
         let (option, kind, rest) =
             all.find_map(|(option, kind)| Some((option, kind, word.strip_prefix(option)?)))?;
         let folder = match (kind, rest) {
             (_, "") => text(words.get(index + 1)?),
-            (Kind::Classes, rest) => rest.strip_prefix('=')?.to_owned(),
+            (ListKind::Classes, rest) => rest.strip_prefix('=')?.to_owned(),
             (_, rest) => rest.to_owned(),
         };
         Some(Folder { kind, option: option.to_owned(), folder, has_moved })

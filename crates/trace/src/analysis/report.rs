@@ -8,7 +8,7 @@ use super::advice::{self, Advice};
 use super::disk::Disk;
 use super::kind::SearchKind;
 use super::names::{Counts, Name, Names};
-use super::timeline::Moment;
+use super::timeline::Bucket;
 use super::{Analysis, HashMap, Tally};
 use crate::call::CALLS;
 use crate::{Backend, Change, Outcome};
@@ -45,10 +45,10 @@ pub struct Report {
     pub cuts: Vec<Cut>,
     /// Look-ups over time.
     #[serde(skip)]
-    pub moments: Vec<Moment>,
-    /// How long a moment is.
+    pub buckets: Vec<Bucket>,
+    /// How long a bucket is.
     #[serde(skip)]
-    pub moment_ns: u64,
+    pub bucket_ns: u64,
 }
 
 /// A list of which only the beginning is in the report.
@@ -146,7 +146,8 @@ pub struct CallCount {
     /// How often it failed.
     pub failed: u64,
     /// How long all took together, in nanoseconds.
-    pub took_ns: u64,
+    #[serde(rename = "took_ns")]
+    pub duration_ns: u64,
     /// Failures by error number.
     pub errors: Vec<(i32, u64)>,
 }
@@ -244,7 +245,7 @@ impl Analysis {
         for thread in std::mem::take(&mut self.threads).into_values() {
             self.bases.push(&thread.search, &self.names);
         }
-        let (moment_ns, moments) = self.timeline.moments();
+        let (bucket_ns, buckets) = self.timeline.buckets();
         let mut cuts = Vec::new();
         let mut report = Report {
             totals: Totals { without_rights: self.without_rights(disk), ..self.totals(outcome) },
@@ -256,8 +257,8 @@ impl Analysis {
             programs: self.program_counts(),
             advice: Vec::new(),
             cuts,
-            moments: moments.to_vec(),
-            moment_ns,
+            buckets: buckets.to_vec(),
+            bucket_ns,
         };
         report.advice = advice::all(self, &report, disk);
         report
@@ -339,7 +340,7 @@ impl Analysis {
                     is_file_class: call.is_file_class,
                     calls: count.calls,
                     failed: errors.iter().map(|(_, count)| count).sum(),
-                    took_ns: count.took_ns,
+                    duration_ns: count.duration_ns,
                     errors,
                 }
             })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::base_name;
 use crate::call::Call;
-use crate::event::{Called, Deed, Event};
+use crate::event::{Event, EventKind, Syscall};
 use crate::recording::Sink;
 
 /// What is looked at. Of each kind one has to fit, where there are any.
@@ -62,13 +62,13 @@ impl Selection {
 
     /// Passes an event on if it fits.
     pub fn pass(&mut self, event: &Event<'_>, sink: &mut impl Sink) {
-        match &event.deed {
-            Deed::Called(called) => {
-                if self.fits_process(event.process) && self.fits_call(called) {
+        match &event.kind {
+            EventKind::Syscall(syscall) => {
+                if self.fits_process(event.process) && self.fits_call(syscall) {
                     sink.event(event);
                 }
             }
-            Deed::Made { child, is_thread } => {
+            EventKind::Spawn { child, is_thread } => {
                 let fits = self.fits_process(event.process);
                 if !is_thread && !self.programs.is_empty() {
                     self.fitting.insert(*child, fits);
@@ -77,8 +77,8 @@ impl Selection {
                     sink.event(event);
                 }
             }
-            Deed::Became(words) => self.became(event, words, sink),
-            Deed::Ended => {
+            EventKind::Exec(words) => self.became(event, words, sink),
+            EventKind::Exit => {
                 if self.fits_process(event.process) {
                     sink.event(event);
                 }
@@ -99,8 +99,8 @@ impl Selection {
         }
         // Its parent, which made it, is none of those that are looked at.
         if !did_fit && self.was_any {
-            let deed = Deed::Made { child: event.process, is_thread: false };
-            sink.event(&Event { deed, ..*event });
+            let kind = EventKind::Spawn { child: event.process, is_thread: false };
+            sink.event(&Event { kind, ..*event });
         }
         self.was_any = true;
         sink.event(event);
@@ -112,10 +112,10 @@ impl Selection {
         is_any || is_named || self.processes.contains(&process)
     }
 
-    fn fits_call(&self, called: &Called<'_>) -> bool {
-        let is_call = self.calls.is_empty() || self.calls.contains(&called.call.name);
+    fn fits_call(&self, syscall: &Syscall<'_>) -> bool {
+        let is_call = self.calls.is_empty() || self.calls.contains(&syscall.call.name);
         let fits = |name: &[u8]| self.paths.iter().any(|pattern| pattern.fits(name));
-        is_call && (self.paths.is_empty() || called.names.iter().any(|name| fits(name)))
+        is_call && (self.paths.is_empty() || syscall.names.iter().any(|name| fits(name)))
     }
 }
 
@@ -246,13 +246,13 @@ mod tests {
 
     impl Sink for Keeper {
         fn event(&mut self, event: &Event<'_>) {
-            self.0.push(match &event.deed {
-                Deed::Called(called) => {
-                    format!("{} {}", called.call.name, String::from_utf8_lossy(called.names[0]))
+            self.0.push(match &event.kind {
+                EventKind::Syscall(syscall) => {
+                    format!("{} {}", syscall.call.name, String::from_utf8_lossy(syscall.names[0]))
                 }
-                Deed::Became(words) => String::from_utf8_lossy(words[0]).into_owned(),
-                Deed::Made { child, .. } => format!("made {child}"),
-                Deed::Ended => "ended".to_owned(),
+                EventKind::Exec(words) => String::from_utf8_lossy(words[0]).into_owned(),
+                EventKind::Spawn { child, .. } => format!("made {child}"),
+                EventKind::Exit => "ended".to_owned(),
             });
         }
     }
@@ -262,21 +262,27 @@ mod tests {
         choose(&mut selection);
         let called = |call, name: &'static [u8]| {
             let call = Call::named(call).unwrap();
-            Deed::Called(Called { call, took_ns: 0, result: 0, flags: 0, names: [name, b""] })
+            EventKind::Syscall(Syscall {
+                call,
+                duration_ns: 0,
+                result: 0,
+                flags: 0,
+                names: [name, b""],
+            })
         };
-        let deeds = [
-            (1, Deed::Became(vec![b"sh"])),
+        let kinds = [
+            (1, EventKind::Exec(vec![b"sh"])),
             (1, called("stat", b"/a")),
-            (1, Deed::Made { child: 2, is_thread: false }),
-            (1, Deed::Made { child: 3, is_thread: false }),
-            (2, Deed::Became(vec![b"/bin/ls"])),
-            (3, Deed::Became(vec![b"ls"])),
+            (1, EventKind::Spawn { child: 2, is_thread: false }),
+            (1, EventKind::Spawn { child: 3, is_thread: false }),
+            (2, EventKind::Exec(vec![b"/bin/ls"])),
+            (3, EventKind::Exec(vec![b"ls"])),
             (3, called("open", b"/b")),
             (2, called("stat", b"/c")),
-            (2, Deed::Ended),
+            (2, EventKind::Exit),
         ];
-        for (process, deed) in deeds {
-            let event = Event { at_ns: 0, process, thread: process, deed };
+        for (process, kind) in kinds {
+            let event = Event { at_ns: 0, process, thread: process, kind };
             selection.pass(&event, &mut keeper);
         }
         keeper.0

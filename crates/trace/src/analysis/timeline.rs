@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A stretch of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Moment {
+pub struct Bucket {
     /// Look-ups that began in it.
     pub asked: u64,
     /// Those of them that missed.
@@ -15,46 +15,46 @@ pub struct Moment {
 #[derive(Debug)]
 pub(super) struct Timeline {
     width_ns: u64,
-    moments: Vec<Moment>,
+    buckets: Vec<Bucket>,
 }
 
 /// The line is kept at no more stretches than this: they grow with the recording.
-const MOMENTS_MAX: usize = 512;
+const BUCKETS_MAX: usize = 512;
 const WIDTH_SMALLEST_NS: u64 = 1 << 16;
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { width_ns: WIDTH_SMALLEST_NS, moments: Vec::new() }
+        Self { width_ns: WIDTH_SMALLEST_NS, buckets: Vec::new() }
     }
 }
 
 impl Timeline {
     pub(super) fn push(&mut self, at_ns: u64, is_missed: bool) {
-        while at_ns / self.width_ns >= MOMENTS_MAX as u64 {
+        while at_ns / self.width_ns >= BUCKETS_MAX as u64 {
             self.widen();
         }
-        // Below MOMENTS_MAX, as was just seen to.
+        // Below BUCKETS_MAX, as was just seen to.
         let index = (at_ns / self.width_ns) as usize;
-        if index >= self.moments.len() {
-            self.moments.resize(index + 1, Moment::default());
+        if index >= self.buckets.len() {
+            self.buckets.resize(index + 1, Bucket::default());
         }
-        self.moments[index].asked += 1;
-        self.moments[index].missed += u64::from(is_missed);
+        self.buckets[index].asked += 1;
+        self.buckets[index].missed += u64::from(is_missed);
     }
 
     fn widen(&mut self) {
         self.width_ns *= 2;
-        let pairs = self.moments.chunks(2);
-        let sum = |pair: &[Moment]| Moment {
-            asked: pair.iter().map(|moment| moment.asked).sum(),
-            missed: pair.iter().map(|moment| moment.missed).sum(),
+        let pairs = self.buckets.chunks(2);
+        let sum = |pair: &[Bucket]| Bucket {
+            asked: pair.iter().map(|bucket| bucket.asked).sum(),
+            missed: pair.iter().map(|bucket| bucket.missed).sum(),
         };
-        self.moments = pairs.map(sum).collect();
+        self.buckets = pairs.map(sum).collect();
     }
 
     /// The stretches, and how long each is.
-    pub(super) fn moments(&self) -> (u64, &[Moment]) {
-        (self.width_ns, &self.moments)
+    pub(super) fn buckets(&self) -> (u64, &[Bucket]) {
+        (self.width_ns, &self.buckets)
     }
 }
 
@@ -68,9 +68,9 @@ mod tests {
         for second in 0..100 {
             timeline.push(second * 1_000_000_000, second % 2 == 0);
         }
-        let (width_ns, moments) = timeline.moments();
-        assert!(moments.len() <= MOMENTS_MAX && width_ns * moments.len() as u64 >= 99_000_000_000);
-        assert_eq!(moments.iter().map(|moment| moment.asked).sum::<u64>(), 100);
-        assert_eq!(moments.iter().map(|moment| moment.missed).sum::<u64>(), 50);
+        let (width_ns, buckets) = timeline.buckets();
+        assert!(buckets.len() <= BUCKETS_MAX && width_ns * buckets.len() as u64 >= 99_000_000_000);
+        assert_eq!(buckets.iter().map(|bucket| bucket.asked).sum::<u64>(), 100);
+        assert_eq!(buckets.iter().map(|bucket| bucket.missed).sum::<u64>(), 50);
     }
 }

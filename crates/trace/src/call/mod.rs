@@ -13,14 +13,14 @@ pub struct Call {
     /// Whether strace counts it in its class `%file`.
     pub is_file_class: bool,
     /// What it does.
-    pub kind: Kind,
+    pub kind: CallKind,
     /// Its arguments that are file names.
     pub names: [Argument; 2],
 }
 
 /// What a call does, as far as look-ups are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum CallKind {
     /// Opens a file.
     Open,
     /// Asks for a file's attributes.
@@ -66,7 +66,7 @@ pub enum Argument {
 }
 
 use Argument::{At, None as No, Plain};
-use Kind::{
+use CallKind::{
     Access, Change, ChangeDirectory, ChangeRoot, Duplicate, Execute, List, Make, Open, Other,
     ReadLink, Remove, Rename, Status, Unshare,
 };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thruway_sys::process::Change;
 
 use crate::call::Call;
-use crate::event::{Called, Deed, Event};
+use crate::event::{Event, EventKind, Syscall};
 use crate::{Header, Outcome};
 
 /// Any line but the first.
@@ -80,24 +80,24 @@ impl<'a> Line<'a> {
     pub(super) fn of(event: &Event<'a>) -> Self {
         let thread = if event.thread == event.process { 0 } else { event.thread };
         let line = Self { at: event.at_ns, process: event.process, thread, ..Self::default() };
-        match &event.deed {
-            Deed::Called(called) => Self {
-                call: Some(called.call.name.into()),
-                took: called.took_ns,
-                result: Some(called.result),
-                flags: called.flags,
-                name: Name::of(called.names[0]),
-                second: Name::of(called.names[1]),
+        match &event.kind {
+            EventKind::Syscall(syscall) => Self {
+                call: Some(syscall.call.name.into()),
+                took: syscall.duration_ns,
+                result: Some(syscall.result),
+                flags: syscall.flags,
+                name: Name::of(syscall.names[0]),
+                second: Name::of(syscall.names[1]),
                 ..line
             },
-            Deed::Made { child, is_thread } => {
+            EventKind::Spawn { child, is_thread } => {
                 Self { made: Some(*child), is_thread: *is_thread, ..line }
             }
-            Deed::Became(words) => {
+            EventKind::Exec(words) => {
                 let words = words.iter().map(|word| Name::new(word)).collect();
                 Self { became: Some(words), ..line }
             }
-            Deed::Ended => Self { ended: true, ..line },
+            EventKind::Exit => Self { ended: true, ..line },
         }
     }
 
@@ -126,25 +126,25 @@ impl<'a> Line<'a> {
         };
         let mut name =
             |name: &'b Option<Name<'a>>| name.as_ref().map_or(Some(&b""[..]), &mut bytes);
-        let deed = if let Some(call) = &self.call {
-            Deed::Called(Called {
+        let kind = if let Some(call) = &self.call {
+            EventKind::Syscall(Syscall {
                 call: Call::named(call)?,
-                took_ns: self.took,
+                duration_ns: self.took,
                 result: self.result?,
                 flags: self.flags,
                 names: [name(&self.name)?, name(&self.second)?],
             })
         } else if let Some(child) = self.made {
-            Deed::Made { child, is_thread: self.is_thread }
+            EventKind::Spawn { child, is_thread: self.is_thread }
         } else if let Some(words) = &self.became {
-            Deed::Became(words.iter().map(bytes).collect::<Option<_>>()?)
+            EventKind::Exec(words.iter().map(bytes).collect::<Option<_>>()?)
         } else if self.ended {
-            Deed::Ended
+            EventKind::Exit
         } else {
             return None;
         };
         let thread = if self.thread == 0 { self.process } else { self.thread };
-        Some(Event { at_ns: self.at, process: self.process, thread, deed })
+        Some(Event { at_ns: self.at, process: self.process, thread, kind })
     }
 }
 
@@ -189,12 +189,12 @@ impl<'a> Name<'a> {
 pub(super) fn header(line: &[u8]) -> Result<Header, String> {
     /// What every format has.
     #[derive(Deserialize)]
-    struct Kind {
+    struct FormatLine {
         thruway: String,
         format: u32,
     }
     const OTHER: &str = "this is no recording of thruway trace";
-    let kind: Kind = serde_json::from_slice(line).map_err(|_| OTHER)?;
+    let kind: FormatLine = serde_json::from_slice(line).map_err(|_| OTHER)?;
     if kind.thruway != "trace" {
         return Err(OTHER.to_owned());
     }

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use serde_json::{Value, json};
 
 use super::Sink;
-use crate::{Called, Deed, Event, Outcome};
+use crate::{Event, EventKind, Outcome, Syscall};
 
 /// Writes trace events as they come. After the first error it writes no more.
 #[derive(Debug)]
@@ -47,15 +47,15 @@ impl<W: Write> TraceEvents<W> {
 
 impl<W: Write> Sink for TraceEvents<W> {
     fn event(&mut self, event: &Event<'_>) {
-        let written = match &event.deed {
-            Deed::Called(called) => slice(event, called),
-            Deed::Became(words) => {
+        let written = match &event.kind {
+            EventKind::Syscall(syscall) => slice(event, syscall),
+            EventKind::Exec(words) => {
                 let words = words.iter().map(|word| String::from_utf8_lossy(word));
                 let name = words.collect::<Vec<_>>().join(" ");
                 let arguments = json!({ "name": name });
                 json!({ "ph": "M", "name": "process_name", "pid": event.process, "args": arguments })
             }
-            Deed::Made { .. } | Deed::Ended => return,
+            EventKind::Spawn { .. } | EventKind::Exit => return,
         };
         self.write(&written);
     }
@@ -71,22 +71,22 @@ impl<W: Write> Sink for TraceEvents<W> {
 }
 
 /// Times are microseconds here.
-fn slice(event: &Event<'_>, called: &Called<'_>) -> Value {
+fn slice(event: &Event<'_>, syscall: &Syscall<'_>) -> Value {
     let microseconds = |ns: u64| ns as f64 / 1e3;
-    let category = match called.errno() {
+    let category = match syscall.errno() {
         None => "found",
         Some(2 | 20) => "not there",
         Some(_) => "failed",
     };
     json!({
         "ph": "X",
-        "name": called.call.name,
+        "name": syscall.call.name,
         "cat": category,
         "ts": microseconds(event.at_ns),
-        "dur": microseconds(called.took_ns),
+        "dur": microseconds(syscall.duration_ns),
         "pid": event.process,
         "tid": event.thread,
-        "args": { "name": String::from_utf8_lossy(called.names[0]), "result": called.result },
+        "args": { "name": String::from_utf8_lossy(syscall.names[0]), "result": syscall.result },
     })
 }
 
@@ -107,18 +107,18 @@ mod tests {
 
     #[test]
     fn a_call_is_a_slice_of_its_thread() {
-        let called = Called {
+        let syscall = Syscall {
             call: Call::named("open").unwrap(),
-            took_ns: 1500,
+            duration_ns: 1500,
             result: -2,
             flags: 0,
             names: [b"/a", b""],
         };
-        let event = |deed| Event { at_ns: 2000, process: 1, thread: 3, deed };
+        let event = |kind| Event { at_ns: 2000, process: 1, thread: 3, kind };
         let file = written(&[
-            event(Deed::Became(vec![b"ls", b"-l"])),
-            event(Deed::Called(called)),
-            event(Deed::Ended),
+            event(EventKind::Exec(vec![b"ls", b"-l"])),
+            event(EventKind::Syscall(syscall)),
+            event(EventKind::Exit),
         ]);
         let events = file["traceEvents"].as_array().unwrap();
         assert_eq!(events.len(), 2);

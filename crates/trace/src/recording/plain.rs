@@ -2,7 +2,7 @@
 //! a recording are such. Whatever looks different in the least is left to that parser.
 
 use crate::call::Call;
-use crate::event::{Called, Deed, Event};
+use crate::event::{Event, EventKind, Syscall};
 
 /// The event of a line. `None`: the line is not plain, or is damaged.
 pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
@@ -11,20 +11,24 @@ pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
     let process = rest.id_after(b",\"process\":")?;
     let thread = rest.id_after(b",\"thread\":");
     let call = rest.text_after(b",\"call\":\"")?;
-    let took_ns = rest.number_after(b",\"took\":").unwrap_or(0);
+    let duration_ns = rest.number_after(b",\"took\":").unwrap_or(0);
     let result = rest.result()?;
     let flags = rest.number_after(b",\"flags\":").unwrap_or(0);
     let name = rest.text_after(b",\"name\":\"").unwrap_or_default();
     let second = rest.text_after(b",\"second\":\"").unwrap_or_default();
-    let called = Called {
+    let syscall = Syscall {
         call: Call::named(str::from_utf8(call).ok()?)?,
-        took_ns,
+        duration_ns,
         result,
         flags: flags.try_into().ok()?,
         names: [name, second],
     };
-    let event =
-        Event { at_ns, process, thread: thread.unwrap_or(process), deed: Deed::Called(called) };
+    let event = Event {
+        at_ns,
+        process,
+        thread: thread.unwrap_or(process),
+        kind: EventKind::Syscall(syscall),
+    };
     // A field that could not be taken is still there, and then this is not the end.
     (rest.0 == b"}\n").then_some(event)
 }
@@ -37,13 +41,20 @@ impl<'a> Rest<'a> {
     fn number_after(&mut self, key: &[u8]) -> Option<u64> {
         const DIGITS_MAX: usize = 19;
         let after = self.0.strip_prefix(key)?;
-        let length = after.iter().position(|byte| !byte.is_ascii_digit())?;
-        let (digits, rest) = after.split_at(length);
-        if length == 0 || length > DIGITS_MAX || (length > 1 && digits[0] == b'0') {
-            return None;
+        let mut number: u64 = 0;
+        for (length, byte) in after.iter().enumerate() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                let has_zero_before = length > 1 && after[0] == b'0';
+                if !(1..=DIGITS_MAX).contains(&length) || has_zero_before {
+                    return None;
+                }
+                self.0 = &after[length..];
+                return Some(number);
+            }
+            number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
         }
-        self.0 = rest;
-        Some(digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
+        None
     }
 
     /// Of a process or a thread; none has the number 0.
@@ -68,12 +79,38 @@ impl<'a> Rest<'a> {
     /// ASCII without anything that JSON would escape, up to its closing quote.
     fn text_after(&mut self, key: &[u8]) -> Option<&'a [u8]> {
         let after = self.0.strip_prefix(key)?;
-        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-        let length = after.iter().position(|byte| !is_plain(byte))?;
+        let length = plain_length(after)?;
         let (text, rest) = after.split_at(length);
         self.0 = rest.strip_prefix(b"\"")?;
         Some(text)
     }
+}
+
+/// How many bytes stand before the first that is not plain: printable ASCII but a quote and a backslash.
+/// `None`: all are plain.
+fn plain_length(bytes: &[u8]) -> Option<usize> {
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder();
+    for (index, word) in words.enumerate() {
+        let word = u64::from_le_bytes(word.try_into().ok()?);
+        let not_plain = marks_of_not_plain(word);
+        if not_plain != 0 {
+            return Some(8 * index + not_plain.trailing_zeros() as usize / 8);
+        }
+    }
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    let end = rest.iter().position(|byte| !is_plain(byte))?;
+    Some(bytes.len() - rest.len() + end)
+}
+
+/// The highest bit of each byte that is not plain. A borrow may mark bytes behind the first one falsely.
+fn marks_of_not_plain(word: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    const HIGHEST: u64 = ONES << 7;
+    let is_zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
+    let is = |byte: u8| is_zero(word ^ (ONES * u64::from(byte)));
+    let is_control = word.wrapping_sub(ONES * u64::from(b' ')) & !word;
+    (word | is_control | is(b'"') | is(b'\\') | is(0x7f)) & HIGHEST
 }
 
 #[cfg(test)]
@@ -140,5 +177,22 @@ mod tests {
             }
         }
         assert!(read > 1000, "{read}");
+    }
+
+    #[test]
+    fn the_first_byte_that_is_not_plain_is_found_wherever_it_stands() {
+        for byte in 0..=255 {
+            let is_plain = (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\';
+            for place in 0..20 {
+                let mut text = [b'~'; 24];
+                text[place] = byte;
+                // What stands behind it may be anything.
+                text[place + 1] = b'"';
+                text[place + 2] = byte.wrapping_add(1);
+                let expected = if is_plain { place + 1 } else { place };
+                assert_eq!(plain_length(&text), Some(expected), "{byte} at {place}");
+            }
+        }
+        assert_eq!(plain_length(b"/usr/lib/ruby"), None);
     }
 }

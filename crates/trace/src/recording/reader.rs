@@ -90,7 +90,7 @@ impl<R: BufRead> Reader<R> {
 mod tests {
     use super::*;
     use crate::call::Call;
-    use crate::event::{Called, Deed};
+    use crate::event::{EventKind, Syscall};
     use crate::{Backend, Change, Event, Writer};
 
     /// Keeps what it gets, as text.
@@ -114,23 +114,23 @@ mod tests {
     }
 
     fn events<'a>() -> Vec<Event<'a>> {
-        let called = |names| Called {
+        let called = |names| Syscall {
             call: Call::named("renameat2").unwrap(),
-            took_ns: 5,
+            duration_ns: 5,
             result: -2,
             flags: 7,
             names,
         };
-        let deeds = vec![
-            Deed::Made { child: 12, is_thread: true },
-            Deed::Called(called([b"/a \"b\"\\\n", b""])),
-            Deed::Called(called([b"/plain", b"/not \xff text"])),
-            Deed::Called(called([b"/\xfe", b"/\xff"])),
-            Deed::Became(vec![b"ls", b"", b"\xff"]),
-            Deed::Ended,
+        let kinds = vec![
+            EventKind::Spawn { child: 12, is_thread: true },
+            EventKind::Syscall(called([b"/a \"b\"\\\n", b""])),
+            EventKind::Syscall(called([b"/plain", b"/not \xff text"])),
+            EventKind::Syscall(called([b"/\xfe", b"/\xff"])),
+            EventKind::Exec(vec![b"ls", b"", b"\xff"]),
+            EventKind::Exit,
         ];
-        let event = |(at_ns, deed)| Event { at_ns, process: 11, thread: 12, deed };
-        (0..).zip(deeds).map(event).collect()
+        let event = |(at_ns, kind)| Event { at_ns, process: 11, thread: 12, kind };
+        (0..).zip(kinds).map(event).collect()
     }
 
     fn outcome() -> Outcome {

@@ -242,7 +242,7 @@ impl<'a> Tracer<'a> {
         #[cfg(target_arch = "x86_64")]
         if let (Some(injector), Some(slot)) = (&self.injector, thread.slot) {
             self.setting.area.forget_base(slot);
-            injector.start(id, slot);
+            thread.program.borrow_mut().entry = injector.start(id, slot);
         }
         self.threads.insert(id, thread);
         self.go_on(id, 0)

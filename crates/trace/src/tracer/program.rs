@@ -78,30 +78,32 @@ impl Injector {
 
     /// Lets a thread that has just become a program map the area first. Where that is not possible,
     /// nothing happens, and the tracer notes all its calls.
-    pub(super) fn start(&self, id: i32, slot: Slot) {
+    /// Tells where the program itself begins.
+    pub(super) fn start(&self, id: i32, slot: Slot) -> Option<u64> {
         // A program with little address space keeps all of it.
-        if address_space_limit(id).is_ok_and(|limit| limit.is_none()) {
-            let _ = self.try_start(id, slot);
-        }
+        let is_unlimited = address_space_limit(id).is_ok_and(|limit| limit.is_none());
+        if is_unlimited { self.try_start(id, slot).ok().flatten() } else { None }
     }
 
-    fn try_start(&self, id: i32, slot: Slot) -> io::Result<()> {
+    fn try_start(&self, id: i32, slot: Slot) -> io::Result<Option<u64>> {
         let mut registers = ptrace::registers(id)?;
         if !registers.is_64_bit() {
-            return Ok(());
+            return Ok(None);
         }
         let entry = registers.instruction_pointer();
         let vector = std::fs::read(format!("/proc/{id}/auxv"))?;
         let kernel_code =
             auxiliary_value(&vector, auxiliary::KERNEL_CODE).ok_or(io::ErrorKind::NotFound)?;
-        let is_static = auxiliary_value(&vector, auxiliary::PROGRAM_ENTRY) == Some(entry);
+        let own_entry = auxiliary_value(&vector, auxiliary::PROGRAM_ENTRY);
+        let is_static = own_entry == Some(entry);
         let headers = auxiliary_value(&vector, auxiliary::PROGRAM_HEADERS).unwrap_or(0);
         let (hint, near) = if is_static { (within_reach(entry), 0) } else { (0, below(headers)) };
         let report = slot.report();
         let start = Start { path: &self.path, cookie: self.cookie, hint, near, report, entry };
         memory(id)?.write_all_at(&start.code(), kernel_code + self.spare)?;
         registers.jump(kernel_code + self.spare);
-        ptrace::set_registers(id, &registers)
+        ptrace::set_registers(id, &registers)?;
+        Ok(own_entry)
     }
 
     /// Where a call came from: it ended at `back`, and the area lies at `base`.
@@ -140,6 +142,8 @@ impl Injector {
             for site in self.used.of(&object) {
                 patching.patch_once(&site);
             }
+            let of_go = self.found_of_go(id, patching.program, &object);
+            of_go.iter().for_each(|site| patching.patch_once(site));
         }
         self.used.learn(&object, &site);
         if is_new {
@@ -162,14 +166,24 @@ impl Injector {
         site.map(|site| site.moved(object.start))
     }
 
+    /// The sites of a Go program, which are found quickly; none in other code.
+    fn found_of_go(&mut self, id: i32, program: &Program, object: &Object) -> Vec<Site> {
+        let entry = program.entry_in(object);
+        if entry.is_none() || object.code(id).go_sites(entry).is_none() {
+            return Vec::new();
+        }
+        let found = self.found_in(id, object, entry).iter();
+        found.map(|site| site.moved(object.start)).collect()
+    }
+
     /// The sites in a piece of code that need not have run, relative to its start.
-    fn found_in(&mut self, id: i32, object: &Object) -> &[Site] {
+    fn found_in(&mut self, id: i32, object: &Object, entry: Option<usize>) -> &[Site] {
         if self.found.len() >= FILES_MAX {
             self.found.clear();
         }
         let shapes = &self.shapes;
         let found = self.found.entry(Rc::clone(&object.file));
-        found.or_insert_with(|| object.code(id).search(shapes))
+        found.or_insert_with(|| object.code(id).search(entry, shapes))
     }
 
     /// Sends a stopped call through the stub.
@@ -194,7 +208,7 @@ impl Injector {
             if bytes > CODE_AHEAD_BYTES_MAX {
                 break;
             }
-            let found = self.found_in(id, &object).iter();
+            let found = self.found_in(id, &object, program.entry_in(&object)).iter();
             let sites: Vec<_> = found.map(|site| site.moved(object.start)).collect();
             let Some(mut patching) = Patching::new(id, program) else { return };
             for site in sites {
@@ -348,6 +362,12 @@ fn caught_signals(id: i32) -> u64 {
 }
 
 impl Program {
+    /// Where in this piece of code the program begins, if it does there.
+    fn entry_in(&self, object: &Object) -> Option<usize> {
+        let entry = self.entry.filter(|entry| object.contains(*entry))?;
+        usize::try_from(entry - object.start).ok()
+    }
+
     /// Whether nothing more is to be found than when [`Injector::patch_ahead`] looked last: no code was mapped
     /// since, as far as the count of mappings tells.
     fn is_patched_ahead(&mut self, id: i32) -> bool {

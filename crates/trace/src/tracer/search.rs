@@ -17,6 +17,8 @@ struct Candidate {
     site: Site,
     /// Whether there is no doubt about it although it has not run.
     is_sure: bool,
+    /// Whether it is the one of [`GO_BEFORE`].
+    is_of_go: bool,
     /// Where instructions begin within what the jump would replace.
     inner: Vec<usize>,
 }
@@ -28,6 +30,13 @@ const GO_BEFORE: [u8; 12] =
 const GO_AFTER: [u8; 6] = [0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff];
 /// The last two of its instructions make room for the jump.
 const GO_DISPLACED: usize = 6;
+
+/// Where a Go program begins that Go's own linker made: `jmp` to a function that begins like this.
+const GO_START: [u8; 10] = [0x48, 0x8b, 0x3c, 0x24, 0x48, 0x8d, 0x74, 0x24, 0x08, 0xe9];
+/// The linker puts the packages in the order of their imports, so Go's function for calls is one of the first.
+const GO_FIRST_BYTES: usize = 1 << 17;
+/// The runtime's other functions that make calls lie so near to the program's entry.
+const GO_ENTRY_BYTES: usize = 1 << 14;
 
 /// Readings begin at so many places, the last of them so far before the site.
 const READINGS: usize = 32;
@@ -50,21 +59,69 @@ pub(super) struct Code<R> {
 }
 
 impl<R: FnMut(usize, &mut [u8]) -> usize> Code<R> {
-    /// The sites that make calls of these shapes and need not have run, relative to the code's start.
-    pub(super) fn search(&mut self, shapes: &[u8; layout::SHAPES_MAX]) -> Vec<Site> {
-        let mut found = Vec::new();
+    /// The sites that make calls of these shapes and need not have run, relative to the code's start. The
+    /// program begins at `entry`, if that is in this code.
+    pub(super) fn search(
+        &mut self,
+        entry: Option<usize>,
+        shapes: &[u8; layout::SHAPES_MAX],
+    ) -> Vec<Site> {
+        if let Some([first, around_entry]) = self.go_sites(entry) {
+            let mut found = self.candidates(first, shapes);
+            found.extend(self.candidates(around_entry, shapes));
+            // A jump into the others could come from the rest of the code.
+            found.retain(|found| found.inner.is_empty());
+            if found.iter().any(|found| found.is_of_go) {
+                return found.into_iter().map(|found| found.site).collect();
+            }
+        }
         let range = 0..self.bytes.min(CODE_BYTES_MAX);
-        self.pieces(range.clone(), |start, code, own| {
+        let found = self.candidates(range.clone(), shapes);
+        let inner = found.iter().flat_map(|found| &found.inner).copied().collect();
+        let targets = self.jump_targets(range, inner);
+        let is_whole = |found: &Candidate| !found.inner.iter().any(|at| targets.contains(at));
+        found.into_iter().filter(is_whole).map(|found| found.site).collect()
+    }
+
+    /// Where all functions are that make calls, if the program that begins at `entry` is one of Go's linker.
+    pub(super) fn go_sites(&mut self, entry: Option<usize>) -> Option<[Range<usize>; 2]> {
+        let entry = entry.filter(|entry| *entry < self.bytes)?;
+        let mut jump = [0; 5];
+        let mut start = GO_START.map(|_| 0);
+        let [0xe9, distance @ ..] = self.filled(entry, &mut jump)? else { return None };
+        let distance = i32::from_le_bytes(*distance) as isize;
+        let function = (entry + jump.len()).checked_add_signed(distance)?;
+        let is_go = *self.filled(function, &mut start)? == GO_START;
+        let within = |at: usize| at.min(self.bytes);
+        let first = within(GO_FIRST_BYTES);
+        let start = entry.saturating_sub(GO_ENTRY_BYTES).max(first);
+        is_go.then_some([0..first, start..within(entry + GO_ENTRY_BYTES).max(start)])
+    }
+
+    /// The bytes at a place; `None` if they are not all there.
+    fn filled<'a, const COUNT: usize>(
+        &mut self,
+        at: usize,
+        bytes: &'a mut [u8; COUNT],
+    ) -> Option<&'a [u8; COUNT]> {
+        ((self.read)(at, bytes) == COUNT).then_some(bytes)
+    }
+
+    /// The places in `range` that are sure to be sites, if nothing jumps into them.
+    fn candidates(
+        &mut self,
+        range: Range<usize>,
+        shapes: &[u8; layout::SHAPES_MAX],
+    ) -> Vec<Candidate> {
+        let mut found = Vec::new();
+        self.pieces(range, |start, code, own| {
             let ours = calls(&code[own.start..code.len().min(own.end + 1)]);
             let candidates = ours.iter().filter_map(|at| candidate(code, own.start + at, shapes));
             found.extend(
                 candidates.filter(|candidate| candidate.is_sure).map(|found| found.moved(start)),
             );
         });
-        let inner = found.iter().flat_map(|found| &found.inner).copied().collect();
-        let targets = self.jump_targets(range, inner);
-        let is_whole = |found: &Candidate| !found.inner.iter().any(|at| targets.contains(at));
-        found.into_iter().filter(is_whole).map(|found| found.site).collect()
+        found
     }
 
     /// The site that was seen to make a call, whose `syscall` is at `at`.
@@ -137,12 +194,12 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
     let back = (at + SYSCALL.len()) as u64;
     if let Some(site) = Site::simple(code, at, None) {
         let is_sure = site.number().is_none_or(|number| is_noted(shapes, number));
-        return Some(Candidate { site, is_sure, inner: Vec::new() });
+        return Some(Candidate { site, is_sure, is_of_go: false, inner: Vec::new() });
     }
     if code[..at].ends_with(&GO_BEFORE) && after.starts_with(&GO_AFTER) {
         let site = Site::new(&code[at - GO_DISPLACED..at], back)?;
         // The function has one entry, and no jump but the one after the call.
-        return Some(Candidate { site, is_sure: true, inner: Vec::new() });
+        return Some(Candidate { site, is_sure: true, is_of_go: true, inner: Vec::new() });
     }
     let Before { agreed, likely } = instructions_before(code, at)?;
     let first = agreed.iter().rposition(|start| at - start >= PATCH_BYTES)?;
@@ -160,7 +217,7 @@ fn candidate(code: &[u8], at: usize, shapes: &[u8; layout::SHAPES_MAX]) -> Optio
     let site = Site::new(&code[displaced[0]..at], back)?;
     let is_sure = has_number(code, &likely, at, shapes)
         || takes_any_number(code, &likely, at) && looks_at_result(after);
-    Some(Candidate { site, is_sure, inner })
+    Some(Candidate { site, is_sure, is_of_go: false, inner })
 }
 
 /// Where the instructions before a site begin, in order.
@@ -308,7 +365,7 @@ mod tests {
         let code = padded(bytes);
         let at = calls(&code)[0];
         let mut code = whole(&code);
-        let sure = code.search(&shapes());
+        let sure = code.search(None, &shapes());
         let site = code.site_at(at, &shapes());
         site.iter().map(|site| (site.displaced().len(), sure.contains(site))).collect()
     }
@@ -377,14 +434,60 @@ mod tests {
             code[place..place + musl.len()].copy_from_slice(&musl);
             let back = (place + musl.len()) as u64;
             let found: Vec<_> =
-                whole(&code).search(&shapes()).iter().map(|site| site.back).collect();
+                whole(&code).search(None, &shapes()).iter().map(|site| site.back).collect();
             assert_eq!(found, [back], "{place}");
             // jmp to its second instruction, from far away
             let from = if place < 2 * PIECE { 2 * PIECE } else { 100 };
             let distance = (place + 5) as i32 - (from + 5) as i32;
             code[from] = 0xe9;
             code[from + 1..from + 5].copy_from_slice(&distance.to_le_bytes());
-            assert_eq!(whole(&code).search(&shapes()), [], "{place}");
+            assert_eq!(whole(&code).search(None, &shapes()), [], "{place}");
         }
+    }
+
+    /// A program of Go's linker: the function for calls, the entry, a later call and one far behind.
+    fn go_program() -> (Vec<u8>, usize) {
+        let mut code = vec![0xcc; 8 * PIECE];
+        let mut put = |at: usize, bytes: &[&[u8]]| {
+            let bytes = bytes.concat();
+            code[at..at + bytes.len()].copy_from_slice(&bytes);
+        };
+        let entry = 2 * PIECE;
+        let open = [0xb8, 1, 1, 0, 0, 0x0f, 0x05];
+        put(0x1000, &[&GO_BEFORE, &SYSCALL, &GO_AFTER]);
+        put(entry - 0x1000, &[&GO_START]);
+        put(entry, &[&[0xe9], &(-0x1005_i32).to_le_bytes()]);
+        put(entry + 0x100, &[&open]);
+        put(entry + GO_ENTRY_BYTES + 0x100, &[&open]);
+        (code, entry)
+    }
+
+    #[test]
+    fn of_a_go_program_little_is_read() {
+        let (code, entry) = go_program();
+        let read = std::cell::Cell::new(0);
+        let mut counted = Code {
+            bytes: code.len(),
+            read: |at: usize, piece: &mut [u8]| {
+                piece.copy_from_slice(&code[at..at + piece.len()]);
+                read.set(read.get() + piece.len());
+                piece.len()
+            },
+        };
+        assert_eq!(counted.search(Some(entry), &shapes()).len(), 2);
+        assert!(read.get() < GO_FIRST_BYTES + 3 * GO_ENTRY_BYTES, "{}", read.get());
+    }
+
+    #[test]
+    fn a_program_that_only_begins_like_one_of_go_is_read_as_a_whole() {
+        let (mut code, entry) = go_program();
+        assert_eq!(whole(&code).search(None, &shapes()).len(), 3);
+        code[entry - 0x1000] = 0x90;
+        assert_eq!(whole(&code).search(Some(entry), &shapes()).len(), 3);
+        let (mut code, entry) = go_program();
+        code[0x1000] = 0x90;
+        assert_eq!(whole(&code).search(Some(entry), &shapes()).len(), 2);
+        // An entry in other code.
+        assert_eq!(whole(&code).search(Some(code.len() + 1), &shapes()).len(), 2);
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct Thread {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Program {
     base: Option<u64>,
+    /// Where its own code begins, which is behind its loader's.
+    pub(super) entry: Option<u64>,
     /// Where its private part lies once more, within reach of the program's own code.
     near: Option<u64>,
     /// Call sites that were looked at, by the address after the instruction.

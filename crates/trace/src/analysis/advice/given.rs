@@ -149,7 +149,8 @@ pub(super) fn include_options(context: &Context<'_>) -> Option<Advice> {
     search(context.report, SearchKind::Includes)?;
     let programs = &context.analysis.programs;
     let options = programs.iter().flat_map(|program| &program.options);
-    let advice = fewer_options(context, options.filter(|one| one.kind == options::Kind::Include))?;
+    let advice =
+        fewer_options(context, options.filter(|one| one.kind == options::ListKind::Include))?;
     Some(Advice { title: format!("{} include folders fewer", advice.0), ..advice.1 })
 }
 
@@ -161,10 +162,10 @@ pub(super) fn link_options(context: &Context<'_>) -> Option<Advice> {
         options.filter(move |one| one.kind == kind)
     };
     // A compiler passes on what it was told, and adds folders of its own.
-    let told = if options(options::Kind::Link).next().is_some() {
-        options::Kind::Link
+    let told = if options(options::ListKind::Link).next().is_some() {
+        options::ListKind::Link
     } else {
-        options::Kind::Linker
+        options::ListKind::Linker
     };
     let advice = fewer_options(context, options(told))?;
     Some(Advice { title: format!("{} library folders fewer", advice.0), ..advice.1 })
@@ -207,7 +208,7 @@ fn fewer_options<'a>(
 pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
     let programs = &context.analysis.programs;
     let java = programs.iter().find(|program| program.searches == SearchKind::Java)?;
-    let given = java.options.iter().filter(|one| one.kind == options::Kind::Classes);
+    let given = java.options.iter().filter(|one| one.kind == options::ListKind::Classes);
     let given: Vec<_> = given.collect();
     let (option, path, has_moved) = match given.as_slice() {
         [] => ("CLASSPATH", context.analysis.header.variable("CLASSPATH")?, context.has_moved),

@@ -6,7 +6,7 @@ use super::super::disk::{Disk, Listing};
 use super::super::{Advice, Analysis};
 use crate::Outcome;
 use crate::call::Call;
-use crate::event::{Called, Deed, Event};
+use crate::event::{Event, EventKind, Syscall};
 use crate::recording::{Header, Sink};
 
 /// Cases of each kind; each takes a millisecond in a debug build.
@@ -121,17 +121,17 @@ impl Recording {
             machine: "x86_64".to_owned(),
             ..Header::default()
         }));
-        recording.push(Deed::Became(program.iter().map(|word| word.as_bytes()).collect()));
+        recording.push(EventKind::Exec(program.iter().map(|word| word.as_bytes()).collect()));
         recording
     }
 
-    fn push(&mut self, deed: Deed<'_>) {
-        self.0.event(&Event { at_ns: 1, process: 1, thread: 1, deed });
+    fn push(&mut self, kind: EventKind<'_>) {
+        self.0.event(&Event { at_ns: 1, process: 1, thread: 1, kind });
     }
 
     fn call(&mut self, call: &'static Call, path: &str, result: i64) {
         let names = [path.as_bytes(), b""];
-        self.push(Deed::Called(Called { call, took_ns: 1, result, flags: 0, names }));
+        self.push(EventKind::Syscall(Syscall { call, duration_ns: 1, result, flags: 0, names }));
     }
 
     /// A search: each folder is asked until one has the name.

@@ -1,5 +1,5 @@
 'use strict';
-// The page of one recording. Its data: the command's line, sums, advice, searches, calls, moments; folders as
+// The page of one recording. Its data: the command's line, sums, advice, searches, calls, buckets; folders as
 // [parent, name, asked, missed, wasted, opened], parents first, sums below included; names as
 // [folder, name, asked, missed, unlinked, checked, opened].
 (() => {
@@ -179,10 +179,10 @@
   };
 
   const showTime = () => {
-    const { moments, moment_ns: length } = data;
-    const most = Math.max(1, ...moments.map((moment) => moment.asked));
+    const { buckets, bucket_ns: length } = data;
+    const most = Math.max(1, ...buckets.map((bucket) => bucket.asked));
     const svg = $('time');
-    svg.setAttribute('viewBox', `0 0 ${Math.max(moments.length, 1)} 100`);
+    svg.setAttribute('viewBox', `0 0 ${Math.max(buckets.length, 1)} 100`);
     const bar = (index, value, kind) => {
       const rect = document.createElementNS('http://www.w3.org/2000/svg', 'rect');
       const height = (96 * value) / most;
@@ -190,16 +190,16 @@
       for (const [name, value_] of Object.entries(box)) rect.setAttribute(name, value_);
       svg.append(rect);
     };
-    moments.forEach((moment, index) => {
-      bar(index, moment.asked, 'asked');
-      bar(index, moment.missed, 'missed');
+    buckets.forEach((bucket, index) => {
+      bar(index, bucket.asked, 'asked');
+      bar(index, bucket.missed, 'missed');
     });
     svg.addEventListener('pointermove', (event) => {
       const box = svg.getBoundingClientRect();
-      const index = Math.floor(((event.clientX - box.left) / box.width) * moments.length);
-      const moment = moments[index];
+      const index = Math.floor(((event.clientX - box.left) / box.width) * buckets.length);
+      const bucket = buckets[index];
       $('moment').textContent = moment
-        ? ` · ${time(index * length)} to ${time((index + 1) * length)}: ${number(moment.asked)} look-ups, ${number(moment.missed)} not there`
+        ? ` · ${time(index * length)} to ${time((index + 1) * length)}: ${number(bucket.asked)} look-ups, ${number(bucket.missed)} not there`
         : '';
     });
   };

@@ -1,4 +1,4 @@
-//! Memory that a process shares with the children that it forks.
+//! Memory without a file: children inherit it by `fork`.
 
 use std::io;
 use std::ops::Deref;
@@ -7,22 +7,22 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// A row of 64-bit words, zero at first, that this process and every child forked later see alike.
+/// An array of 64-bit words that this process shares with every child that it forks later.
 ///
-/// There is no name and no file: whoever did not inherit it cannot reach it. Each process gives up
-/// its own view when the value is dropped or the process ends.
+/// The words are zero at first. There is no name and no file, so only an heir can reach them. Each
+/// process unmaps its own view when the value is dropped or the process ends.
 #[derive(Debug)]
-pub struct SharedWords {
+pub struct Anonymous {
     start: NonNull<AtomicU64>,
     count: usize,
 }
 
 // SAFETY: the words are atomic, and the map stays where it is until the value is dropped.
-unsafe impl Send for SharedWords {}
+unsafe impl Send for Anonymous {}
 // SAFETY: as above: all access through a shared reference is atomic.
-unsafe impl Sync for SharedWords {}
+unsafe impl Sync for Anonymous {}
 
-impl SharedWords {
+impl Anonymous {
     /// `count` words.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl SharedWords {
     }
 }
 
-impl Deref for SharedWords {
+impl Deref for Anonymous {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
@@ -48,7 +48,7 @@ impl Deref for SharedWords {
     }
 }
 
-impl Drop for SharedWords {
+impl Drop for Anonymous {
     fn drop(&mut self) {
         let length = self.count * size_of::<AtomicU64>();
         // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn words_start_at_zero_and_keep_what_is_stored() {
-        let words = SharedWords::new(1000).unwrap();
+        let words = Anonymous::new(1000).unwrap();
         assert!(words.iter().all(|word| word.load(Relaxed) == 0));
         words[999].store(7, Relaxed);
         assert_eq!(words[999].load(Relaxed), 7);
-        assert!(SharedWords::new(0).is_err());
+        assert!(Anonymous::new(0).is_err());
     }
 }
