@@ -1,9 +1,11 @@
 //! What the tests of all crates share.
 #![forbid(unsafe_code)]
 
+mod progress;
 mod random;
 mod skipped;
 pub mod table;
 
+pub use progress::Progress;
 pub use random::{Random, setting};
 pub use skipped::skipped;
