@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use thruway_testing::Progress;
+
 use super::differential::{MODES, Numbers};
-use super::fixture::{Mounted, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 
 const FOLDERS: [&str; 5] = [".", "a", "b", "a/c", "b/c"];
 const NAMES: [&str; 5] = ["x", "y", "z", "c", "a"];
@@ -165,6 +167,7 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
     let mut numbers = Numbers(seed.max(1));
     let mut last = std::collections::VecDeque::new();
     let (mut looks, mut late) = (0, 0);
+    let progress = Progress::start();
     for case in 0..number("THRUWAY_CASES", CASES) {
         let changed = usize::try_from(numbers.below(below.len() as u64)).unwrap();
         last.push_back(format!("{} {}", sources[changed], change(&below[changed], &mut numbers)));
@@ -184,6 +187,7 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
             }
             assert_eq!(through, itself, "{name} after case {case} of seed {seed}; last: {last:#?}");
         }
+        progress.add(1);
     }
     eprintln!("{late} of {looks} looks saw what was before");
     assert!(late * 1000 <= looks * late_max, "{late} of {looks} looks saw what was before");
@@ -230,6 +234,73 @@ fn a_file_that_others_begin_to_write_to_is_followed() {
         // A bound a thousand times what it takes would not tell it from half the age of the file.
         assert!(written.elapsed() < Duration::from_secs(5));
     }
+}
+
+/// The kernel holds attributes of a closed file for long if they came through the mount.
+#[test]
+fn an_open_shows_what_others_have_written_without_closing() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    for case in 0..50 {
+        let name = format!("log-{case}");
+        fs::write(mounted.target(&name), "old\n").unwrap();
+        assert_eq!(fs::metadata(mounted.target(&name)).unwrap().len(), 4);
+        let mut writer = OpenOptions::new().append(true).open(mounted.source(&name)).unwrap();
+        writer.write_all(b"new\n").unwrap();
+        let reader = File::open(mounted.target(&name)).unwrap();
+        assert_eq!(reader.metadata().unwrap().len(), 8, "{name}");
+    }
+}
+
+/// Nobody is told of a write to a file that stays open, and the kernel holds what it was told when the file was closed.
+#[test]
+fn a_file_that_is_opened_as_the_kernel_knows_it_is_followed() {
+    for is_worker_killed in [false, true] {
+        let Some(mounted) = Mounted::new(&[]) else { return };
+        fs::write(mounted.target("log"), "old\n").unwrap();
+        assert_eq!(fs::metadata(mounted.target("log")).unwrap().len(), 4);
+        let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+        let reader = File::open(mounted.target("log")).unwrap();
+        assert_eq!(reader.metadata().unwrap().len(), 4);
+        if is_worker_killed {
+            kill(mounted.worker());
+            wait_until("another worker", || mounted.restarts() == Some(1));
+        }
+        writer.write_all(b"new\n").unwrap();
+        let written = Instant::now();
+        wait_until("its new length is seen", || reader.metadata().unwrap().len() == 8);
+        // A bound ten times what it takes tells it from the time that a closed file's attributes hold.
+        assert!(written.elapsed() < Duration::from_secs(5));
+    }
+}
+
+/// The same for a file that is made and kept open through the mount.
+#[test]
+fn a_file_that_was_just_made_is_followed_while_it_is_open() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let made = File::create(mounted.target("log")).unwrap();
+    let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+    writer.write_all(b"new\n").unwrap();
+    let written = Instant::now();
+    wait_until("its length is seen", || made.metadata().unwrap().len() == 4);
+    assert!(written.elapsed() < Duration::from_secs(5));
+}
+
+/// While a program writes to a file through the mount, changes are taken for its own, and compared a little later.
+#[test]
+fn what_others_write_to_a_file_that_is_written_through_the_mount_is_seen() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let mut made = File::create(mounted.target("log")).unwrap();
+    made.write_all(b"ours").unwrap();
+    assert_eq!(made.metadata().unwrap().len(), 4);
+    let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+    drop(made);
+    // Of the close the kernel is told within 5 ms.
+    std::thread::sleep(Duration::from_millis(50));
+    writer.write_all(b"more").unwrap();
+    let closed = Instant::now();
+    let length = || fs::metadata(mounted.target("log")).unwrap().len();
+    wait_until("its length is seen", || length() == 8);
+    assert!(closed.elapsed() < Duration::from_secs(5));
 }
 
 /// GNU `tail` asks each second: the kernel tells nobody of what happens behind the mount.
