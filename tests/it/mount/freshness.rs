@@ -213,6 +213,47 @@ fn a_change_behind_a_mount_of_several_sources_is_seen_where_each_look_asks() {
     changes_are_seen(&["first", "second"], &["--changes", "asked"], 0);
 }
 
+/// What the kernel knew as a part of a merged folder is a folder by itself then.
+#[test]
+fn the_part_that_is_left_of_a_merged_folder_is_seen_to_change() {
+    let Some(mounted) = Mounted::with_sources(&["first", "second"], &[], |_| ()) else { return };
+    for source in ["first", "second"] {
+        fs::create_dir(mounted.path(source).join("folder")).unwrap();
+    }
+    let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
+    let target = mounted.target("folder");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    fs::remove_dir(mounted.path("first").join("folder")).unwrap();
+    let left = mounted.path("second").join("folder");
+    assert_eq!(mode(&target), mode(&left));
+    // The kernel says a little later that it has forgotten the other one.
+    for bits in [0o700, 0o755, 0o711] {
+        std::thread::sleep(Duration::from_millis(20));
+        fs::set_permissions(&left, fs::Permissions::from_mode(bits)).unwrap();
+        wait_until("its mode is seen", || mode(&target) == bits);
+    }
+}
+
+/// The kernel holds a listing against the times of the first part.
+#[test]
+fn a_merged_folder_that_moves_in_one_source_is_listed_anew() {
+    for how in [&[][..], &["--changes", "asked"]] {
+        let Some(mounted) = Mounted::with_sources(&["first", "second"], how, |_| ()) else {
+            return;
+        };
+        for source in ["first", "second"] {
+            fs::create_dir(mounted.path(source).join("folder")).unwrap();
+            fs::write(mounted.path(source).join("folder").join(source), "").unwrap();
+        }
+        let names = |at: &str| fs::read_dir(mounted.target(at)).unwrap().count();
+        assert_eq!((names("folder"), names("folder")), (2, 2));
+        let first = mounted.path("first");
+        fs::rename(first.join("folder"), first.join("moved")).unwrap();
+        wait_until("the names of one part are left", || names("moved") == 1);
+        wait_until("the names of the other part are left", || names("folder") == 1);
+    }
+}
+
 /// `tail -f` asks each second for the length of the file that it has open. Whoever writes does not close it.
 #[test]
 fn a_file_that_others_begin_to_write_to_is_followed() {

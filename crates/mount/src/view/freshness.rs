@@ -16,6 +16,7 @@ use thruway_sys::handle::FileHandle;
 use super::folder::{self, Folder};
 use super::lookup::{Maker, now, open_handle, stat_place};
 use super::{Timeouts, View};
+use crate::branches::Branches;
 use crate::inodes::{Forgotten, InodeId, Watched};
 use crate::memory::Count;
 use crate::mounts;
@@ -272,7 +273,7 @@ impl View {
     /// Tells the kernel what others have changed.
     pub(crate) fn tell(&self, change: Change<'_>) {
         let told = match change {
-            Change::File(..) | Change::Folder(_) | Change::Unwatched(_)
+            Change::File(..) | Change::Folder(..) | Change::Unwatched(_)
                 if self.behaviour.changes == Changes::Asked =>
             {
                 Ok(())
@@ -280,7 +281,7 @@ impl View {
             Change::Name(spot, name, what) => self.tell_name(spot, name, what),
             Change::FolderName(spot, name) => self.tell_folder_name(spot, name),
             Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
-            Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
+            Change::Folder(id, folder) => self.tell_folder(id, &folder),
             Change::Unwatched(folder) => self.tell_unwatched(&folder),
             Change::Everything => self.tell_everything(),
             Change::Late => self.tell_late(),
@@ -355,6 +356,13 @@ impl View {
         })
     }
 
+    /// Of several sources, the kernel may know a part of a merged folder as a folder by itself since, when the parts
+    /// before it are gone.
+    fn tell_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
+        self.notify(&Notification::Attributes { inode: id.0 })?;
+        if self.branches.is_some() { self.tell_unwatched(folder) } else { Ok(()) }
+    }
+
     /// A folder of which the kernel knows the attributes, and no names.
     fn tell_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
         for volume in self.volumes.all() {
@@ -377,10 +385,10 @@ impl View {
     pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
         // First what waits for no lock.
         let told = self.notify(&Notification::Epoch);
-        if let Some(branches) = &self.branches {
-            branches.drop_folders();
-        }
-        told
+        let dropped = self.branches.as_ref().map(Branches::drop_folders).unwrap_or_default();
+        // Listings are held against the times of one source only, which say nothing of another part.
+        let names = dropped.iter().map(|id| self.notify(&Notification::Data { inode: id.0 }));
+        told.and(names.collect())
     }
 }
 
