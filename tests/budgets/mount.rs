@@ -178,6 +178,65 @@ fn what_a_live_mount_asks() {
     mounted.changes("remove a folder", &[("rmdir", 1)], || fs::remove_dir(at("made")).unwrap());
 }
 
+/// Editors, git and downloads write a new version beside the old one. The kernel says of each such file that it was
+/// written, and it has another name by then.
+#[test]
+fn what_new_versions_of_files_add_for_other_names() {
+    let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
+    let is_there = |name: u32| is_there(&mounted.target(&format!("folder/{name}")));
+    (0..100).for_each(|name| assert!(is_there(name)));
+    let made = [("create", 20), ("lookup", 40), ("release", 20), ("rename", 20)];
+    mounted.changes("twenty new versions", &made, || {
+        for _ in 0..20 {
+            fs::write(mounted.target("folder/lock"), "text").unwrap();
+            fs::rename(mounted.target("folder/lock"), mounted.target("folder/version")).unwrap();
+        }
+    });
+    // The threads that hear of it have slept for 5 ms.
+    sleep(Duration::from_millis(50));
+    mounted.costs("names beside them, again", &[], || {
+        (0..100).for_each(|name| assert!(is_there(name)));
+    });
+}
+
+/// A few may be asked for again: a round in which files are looked at that are open may come between.
+const SOME: u64 = 20;
+
+#[test]
+fn attributes_are_not_asked_for_since_a_file_is_opened() {
+    let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
+    let at = |name: u32| mounted.target(&format!("made-{name}"));
+    let asked = |act: &dyn Fn(u32)| {
+        let before = mounted.requests();
+        (0..100).for_each(act);
+        let all = mounted.requests();
+        all.get("getattr").unwrap_or(&0) - before.get("getattr").unwrap_or(&0)
+    };
+    (0..100).for_each(|name| fs::write(at(name), "text").unwrap());
+    // What others may have written to it meanwhile is looked at by us.
+    asked(&|name| assert!(is_there(&at(name))));
+    assert_eq!(asked(&|name| assert!(is_there(&at(name)))), 0);
+    let opened = asked(&|name| {
+        assert_eq!(rustix::fs::fstat(File::open(at(name)).unwrap()).unwrap().st_size, 4);
+    });
+    assert!(opened <= SOME, "{opened}");
+}
+
+#[test]
+fn attributes_are_not_asked_for_after_a_program_has_asked_while_it_wrote() {
+    let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
+    let at = |name: u32| mounted.target(&format!("made-{name}"));
+    for name in 0..100 {
+        let mut file = File::create(at(name)).unwrap();
+        std::io::Write::write_all(&mut file, b"text").unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_size, 4);
+    }
+    let before = mounted.requests();
+    (0..100).for_each(|name| assert!(is_there(&at(name))));
+    let asked = mounted.requests()["getattr"] - before["getattr"];
+    assert!(asked <= SOME, "{asked}");
+}
+
 #[test]
 fn what_a_listing_asks() {
     let Some(mounted) = Mounted::new(&[], &["first"]) else { return };
@@ -222,6 +281,10 @@ fn what_a_policy_adds() {
     let Some(mounted) = Mounted::new(&options, &["first"]) else { return };
     let folder = mounted.target("folder");
     count(&folder);
+    // Nobody waits for the end of an open folder.
+    while !mounted.requests().contains_key("releasedir") {
+        sleep(Duration::from_millis(1));
+    }
     // Folders are opened through the daemon, too, and their names are not kept.
     let listing = [("opendir", 1), ("readdirplus", 1), ("readdir", 1), ("releasedir", 1)];
     mounted.costs("a listing, again", &listing, || assert_eq!(count(&folder), 100));

@@ -34,10 +34,12 @@ mod union;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 
 use fixture::{Mounted, kill, wait_until};
+use thruway_testing::skipped;
 
 use crate::{run, stderr, stdout, thruway};
 
@@ -147,6 +149,30 @@ fn a_worker_that_is_stopped_does_not_outlive_its_mount() {
     let unmount = thruway().arg("unmount").arg(mounted.target("")).output().unwrap();
     assert!(unmount.status.success(), "{}", stderr(&unmount));
     assert!(mounted.processes().is_empty());
+}
+
+/// Nobody is left to say which process serves the mount.
+#[test]
+fn a_worker_that_is_stopped_and_orphaned_does_not_outlive_its_mount() {
+    for options in [&["unmount"][..], &["unmount", "--force"]] {
+        let Some(mounted) = Mounted::new(&[]) else { return };
+        let (supervisor, worker) = (mounted.processes()[0], mounted.worker());
+        let stop = Command::new("kill").args(["-STOP", &worker.to_string()]).status();
+        assert!(stop.unwrap().success());
+        kill(supervisor);
+        wait_until("it is orphaned", || mounted.processes() == [worker]);
+        let info = format!("/proc/{worker}/fdinfo");
+        let infos = fs::read_dir(info).unwrap().flatten().map(|entry| entry.path());
+        let is_known =
+            |info: PathBuf| fs::read_to_string(info).unwrap().contains("fuse_connection");
+        if !infos.into_iter().any(is_known) {
+            kill(worker);
+            return skipped("this kernel does not say which connection a process serves");
+        }
+        let unmount = thruway().args(options).arg(mounted.target("")).output().unwrap();
+        assert!(unmount.status.success(), "{}", stderr(&unmount));
+        assert!(mounted.processes().is_empty());
+    }
 }
 
 #[test]

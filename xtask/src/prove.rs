@@ -57,7 +57,7 @@ impl Prove {
         let mut ruby = Command::new(&self.ruby);
         ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
         ruby.env("THRUWAY_CASES", self.cases.to_string());
-        ruby.env("THRUWAY_SEED", self.seed.to_string());
+        ruby.env("THRUWAY_SEED", self.seed.to_string()).env("THRUWAY_PROGRESS", "1");
         crate::command::succeed(&mut ruby)
     }
 }

@@ -108,12 +108,13 @@ impl Branches {
         Some(dropped)
     }
 
-    /// As [`drop_folder`](Self::drop_folder), for all of them.
-    pub(crate) fn drop_folders(&self) {
+    /// As [`drop_folder`](Self::drop_folder), for all of them, and says which they were.
+    pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
             folder.parts.iter().for_each(|part| self.places.remove((folder.id, part.branch)));
         }
+        dropped.values().map(|folder| folder.id).collect()
     }
 
     /// The open part, through `open` if it is not open.
@@ -156,6 +157,11 @@ impl Branches {
             failures.iter().map(|(&branch, &errno)| (branch as usize, errno)).collect();
         all.sort_unstable_by_key(|failure| failure.0);
         all
+    }
+
+    /// Whether no folder is known, and so no name in any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.read().is_empty()
     }
 
     /// Merged folders, and names in their indexes.

@@ -13,31 +13,30 @@ use crate::status;
 
 /// The process that keeps a mount alive, and its worker.
 pub(crate) struct Daemon {
-    supervisor: OwnedFd,
-    /// It ends with the supervisor, unless it is stopped.
-    workers: Vec<OwnedFd>,
+    /// The supervisor comes first, if it is alive. The worker ends with it, unless the worker is stopped.
+    processes: Vec<OwnedFd>,
 }
 
 impl Daemon {
     /// `None` if it has died or cannot be seen from here.
     pub(crate) fn of(mount_device: &str) -> Option<Self> {
-        let pid = status::listener(mount_device).ok().flatten()?;
-        let supervisor = open(pid)?;
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        let workers = children.split_whitespace().filter_map(|child| open(child.parse().ok()?));
-        Some(Self { workers: workers.collect(), supervisor })
+        let supervisor = status::listener(mount_device).ok().flatten();
+        let processes = match supervisor.and_then(with_children) {
+            Some(processes) => processes,
+            None => orphans(mount_device),
+        };
+        (!processes.is_empty()).then_some(Self { processes })
     }
 
     /// A process that is gone needs no signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
-        send(&self.supervisor, signal)
+        self.processes.first().map_or(Ok(()), |process| send(process, signal))
     }
 
     /// Ends all of them at once, whatever they do.
     pub(crate) fn kill(&self) -> Result<(), Errno> {
         // Another worker would be started for one that ends first.
-        let all = std::iter::once(&self.supervisor).chain(&self.workers);
+        let all = self.processes.iter();
         // One that cannot be killed keeps none of the others alive.
         let killed: Vec<_> = all.map(|process| send(process, Signal::KILL)).collect();
         killed.into_iter().collect()
@@ -46,7 +45,7 @@ impl Daemon {
     /// Whether all of them are gone within that time.
     pub(crate) fn ends_within(&self, patience: Duration) -> Result<bool, Errno> {
         let deadline = Instant::now() + patience;
-        for process in std::iter::once(&self.supervisor).chain(&self.workers) {
+        for process in &self.processes {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).ok();
             if poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref())? == 0 {
@@ -57,12 +56,45 @@ impl Daemon {
     }
 }
 
+/// A supervisor and its workers; `None` if it is dead.
+fn with_children(pid: i32) -> Option<Vec<OwnedFd>> {
+    let supervisor = open(pid)?;
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    let workers = children.split_whitespace().filter_map(|child| open(child.parse().ok()?));
+    Some([supervisor].into_iter().chain(workers).collect())
+}
+
+/// Workers whose supervisor is dead. A stopped one cannot say that it is there, but the kernel says which connections
+/// a process has open.
+fn orphans(mount_device: &str) -> Vec<OwnedFd> {
+    let Some((_, connection)) = mount_device.split_once(':') else { return Vec::new() };
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| open_if(pid, |info| is_of_connection(info, connection))).collect()
+}
+
+/// Whether the kernel's words about a descriptor name this connection. Older kernels do not say.
+fn is_of_connection(info: &str, connection: &str) -> bool {
+    let mut named = info.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
+    named.any(|name| name.trim() == connection)
+}
+
 /// The process, if it is one of a mount: it has the device open. Who died before may have left its number to another.
 fn open(pid: i32) -> Option<OwnedFd> {
+    open_if(pid, |_| true)
+}
+
+/// The process, if it has the device open, and what the kernel says about the descriptor is right.
+fn open_if(pid: i32, is_right: impl Fn(&str) -> bool) -> Option<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let mut names = descriptors.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    names.any(|name| name == Path::new("/dev/fuse")).then_some(process)
+    let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
+    let has_device = descriptors.any(|entry| {
+        let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(entry.file_name());
+        fs::read_link(entry.path()).is_ok_and(|name| name == Path::new("/dev/fuse"))
+            && is_right(&fs::read_to_string(info).unwrap_or_default())
+    });
+    has_device.then_some(process)
 }
 
 fn send(process: &OwnedFd, signal: Signal) -> Result<(), Errno> {
@@ -84,5 +116,13 @@ mod tests {
             return thruway_testing::skipped("no /dev/fuse");
         };
         assert!(open(own).is_some());
+        assert!(open_if(own, |info| is_of_connection(info, "0")).is_none());
+    }
+
+    #[test]
+    fn a_descriptor_is_of_the_connection_that_the_kernel_names() {
+        assert!(is_of_connection("pos:\t0\nfuse_connection:\t39\n", "39"));
+        assert!(!is_of_connection("pos:\t0\nfuse_connection:\t39\n", "3"));
+        assert!(!is_of_connection("pos:\t39\n", "39"));
     }
 }

@@ -237,6 +237,14 @@ impl Inodes {
         decided
     }
 
+    /// Those that are open; it looks at all of them.
+    pub(crate) fn open(&self) -> Vec<InodeId> {
+        let records =
+            (slots::FIRST..self.memory.slots_used()).map(|slot| (slot, self.record(slot)));
+        let open = records.filter(|(_, record)| record.is_live() && record.backing().opens > 0);
+        open.map(|(slot, record)| record.id(slot)).collect()
+    }
+
     /// The handle was seen to open this inode.
     pub(crate) fn set_checked(&self, id: InodeId) {
         self.record(id.slot()).set_checked();

@@ -9,6 +9,7 @@
 mod attributes;
 mod creation;
 mod data;
+mod deferred;
 mod extended;
 mod folder;
 mod freshness;
@@ -108,6 +109,7 @@ pub(crate) struct View {
     behaviour: Behaviour,
     idle: open::Idle,
     listed: listing::Listed,
+    deferred: deferred::Deferred,
     refusals: Refusals,
     locks: Locks,
     /// Tells us what others change, if the system lets it.
@@ -169,6 +171,7 @@ impl View {
             behaviour,
             idle: open::Idle::default(),
             listed: listing::Listed::default(),
+            deferred: deferred::Deferred::default(),
             refusals: Refusals::default(),
             locks: Locks::default(),
             watch: None,

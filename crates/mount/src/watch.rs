@@ -77,7 +77,7 @@ pub(crate) enum Change<'a> {
     /// What a name in the folder leads to was changed.
     File(Spot, &'a [u8]),
     /// The folder's own attributes were changed.
-    Folder(InodeId),
+    Folder(InodeId, FileHandle),
     /// The attributes of a folder were changed that is not watched itself.
     Unwatched(FileHandle),
     /// Anything may have changed.
@@ -242,7 +242,7 @@ impl Watch {
             return (name == b".").then_some(Change::Unwatched(folder));
         };
         Some(match (what, name) {
-            (What::File, b".") => Change::Folder(spot.0),
+            (What::File, b".") => Change::Folder(spot.0, folder),
             (What::File, name) => Change::File(spot, name),
             (_, name) if is_folder => Change::FolderName(spot, name),
             (_, name) => Change::Name(spot, name, what),

@@ -112,6 +112,7 @@ fn serve(
         view.notify(&Notification::Resend).map_err(failed)?;
         // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
         let _ = view.tell_everything();
+        view.tell_all_open();
     }
     // A thread that panics has taken the process with it.
     let ends = servers.into_iter().map(|server| server.join().unwrap_or(Err(Errno::IO)));
@@ -223,6 +224,8 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
         }
     });
     start_telling(view);
+    let deferring = Arc::clone(view);
+    thread::spawn(move || deferring.tell_deferred());
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {

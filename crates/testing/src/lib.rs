@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod http_server;
+mod progress;
 mod random;
 mod skipped;
 pub mod table;
 
+pub use progress::Progress;
 pub use random::{Random, setting};
 pub use skipped::skipped;

@@ -21,14 +21,25 @@ class FreshnessTest < Minitest::Test
 
   def test_random_edits
     count = Booting.cases(1000)
+    @start = @shown = now
     batches = (0...count).each_slice(AT_ONCE).map { |numbers| [numbers.first, numbers.size] }
     wrong = batches.each_with_index.flat_map do |(first, size), index|
-      compare(first, size, MODES[index % MODES.size])
+      compare(first, size, MODES[index % MODES.size]).tap { progress(first + size) }
     end
     assert_empty wrong.first(3), "#{wrong.size} of #{count} sequences differ"
   end
 
   private
+
+  # A line every few seconds, if `cargo x prove` wants it.
+  def progress(done)
+    return unless ENV["THRUWAY_PROGRESS"] && now - @shown >= 5
+
+    @shown = now
+    warn "#{done} cases, #{(done / (now - @start)).round} a second"
+  end
+
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   # What was said otherwise than by a plain Ruby.
   def compare(first, size, mode)

@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
+use thruway_testing::Progress;
+
 use super::differential::{MODES, Numbers};
-use super::fixture::{Mounted, wait_until};
+use super::fixture::{Mounted, kill, wait_until};
 
 const FOLDERS: [&str; 5] = [".", "a", "b", "a/c", "b/c"];
 const NAMES: [&str; 5] = ["x", "y", "z", "c", "a"];
@@ -165,6 +167,7 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
     let mut numbers = Numbers(seed.max(1));
     let mut last = std::collections::VecDeque::new();
     let (mut looks, mut late) = (0, 0);
+    let progress = Progress::start();
     for case in 0..number("THRUWAY_CASES", CASES) {
         let changed = usize::try_from(numbers.below(below.len() as u64)).unwrap();
         last.push_back(format!("{} {}", sources[changed], change(&below[changed], &mut numbers)));
@@ -184,6 +187,7 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
             }
             assert_eq!(through, itself, "{name} after case {case} of seed {seed}; last: {last:#?}");
         }
+        progress.add(1);
     }
     eprintln!("{late} of {looks} looks saw what was before");
     assert!(late * 1000 <= looks * late_max, "{late} of {looks} looks saw what was before");
@@ -209,6 +213,47 @@ fn a_change_behind_a_mount_of_several_sources_is_seen_where_each_look_asks() {
     changes_are_seen(&["first", "second"], &["--changes", "asked"], 0);
 }
 
+/// What the kernel knew as a part of a merged folder is a folder by itself then.
+#[test]
+fn the_part_that_is_left_of_a_merged_folder_is_seen_to_change() {
+    let Some(mounted) = Mounted::with_sources(&["first", "second"], &[], |_| ()) else { return };
+    for source in ["first", "second"] {
+        fs::create_dir(mounted.path(source).join("folder")).unwrap();
+    }
+    let mode = |at: &Path| fs::metadata(at).unwrap().mode() & 0o777;
+    let target = mounted.target("folder");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    fs::remove_dir(mounted.path("first").join("folder")).unwrap();
+    let left = mounted.path("second").join("folder");
+    assert_eq!(mode(&target), mode(&left));
+    // The kernel says a little later that it has forgotten the other one.
+    for bits in [0o700, 0o755, 0o711] {
+        std::thread::sleep(Duration::from_millis(20));
+        fs::set_permissions(&left, fs::Permissions::from_mode(bits)).unwrap();
+        wait_until("its mode is seen", || mode(&target) == bits);
+    }
+}
+
+/// The kernel holds a listing against the times of the first part.
+#[test]
+fn a_merged_folder_that_moves_in_one_source_is_listed_anew() {
+    for how in [&[][..], &["--changes", "asked"]] {
+        let Some(mounted) = Mounted::with_sources(&["first", "second"], how, |_| ()) else {
+            return;
+        };
+        for source in ["first", "second"] {
+            fs::create_dir(mounted.path(source).join("folder")).unwrap();
+            fs::write(mounted.path(source).join("folder").join(source), "").unwrap();
+        }
+        let names = |at: &str| fs::read_dir(mounted.target(at)).unwrap().count();
+        assert_eq!((names("folder"), names("folder")), (2, 2));
+        let first = mounted.path("first");
+        fs::rename(first.join("folder"), first.join("moved")).unwrap();
+        wait_until("the names of one part are left", || names("moved") == 1);
+        wait_until("the names of the other part are left", || names("folder") == 1);
+    }
+}
+
 /// `tail -f` asks each second for the length of the file that it has open. Whoever writes does not close it.
 #[test]
 fn a_file_that_others_begin_to_write_to_is_followed() {
@@ -230,6 +275,73 @@ fn a_file_that_others_begin_to_write_to_is_followed() {
         // A bound a thousand times what it takes would not tell it from half the age of the file.
         assert!(written.elapsed() < Duration::from_secs(5));
     }
+}
+
+/// The kernel holds attributes of a closed file for long if they came through the mount.
+#[test]
+fn an_open_shows_what_others_have_written_without_closing() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    for case in 0..50 {
+        let name = format!("log-{case}");
+        fs::write(mounted.target(&name), "old\n").unwrap();
+        assert_eq!(fs::metadata(mounted.target(&name)).unwrap().len(), 4);
+        let mut writer = OpenOptions::new().append(true).open(mounted.source(&name)).unwrap();
+        writer.write_all(b"new\n").unwrap();
+        let reader = File::open(mounted.target(&name)).unwrap();
+        assert_eq!(reader.metadata().unwrap().len(), 8, "{name}");
+    }
+}
+
+/// Nobody is told of a write to a file that stays open, and the kernel holds what it was told when the file was closed.
+#[test]
+fn a_file_that_is_opened_as_the_kernel_knows_it_is_followed() {
+    for is_worker_killed in [false, true] {
+        let Some(mounted) = Mounted::new(&[]) else { return };
+        fs::write(mounted.target("log"), "old\n").unwrap();
+        assert_eq!(fs::metadata(mounted.target("log")).unwrap().len(), 4);
+        let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+        let reader = File::open(mounted.target("log")).unwrap();
+        assert_eq!(reader.metadata().unwrap().len(), 4);
+        if is_worker_killed {
+            kill(mounted.worker());
+            wait_until("another worker", || mounted.restarts() == Some(1));
+        }
+        writer.write_all(b"new\n").unwrap();
+        let written = Instant::now();
+        wait_until("its new length is seen", || reader.metadata().unwrap().len() == 8);
+        // A bound ten times what it takes tells it from the time that a closed file's attributes hold.
+        assert!(written.elapsed() < Duration::from_secs(5));
+    }
+}
+
+/// The same for a file that is made and kept open through the mount.
+#[test]
+fn a_file_that_was_just_made_is_followed_while_it_is_open() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let made = File::create(mounted.target("log")).unwrap();
+    let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+    writer.write_all(b"new\n").unwrap();
+    let written = Instant::now();
+    wait_until("its length is seen", || made.metadata().unwrap().len() == 4);
+    assert!(written.elapsed() < Duration::from_secs(5));
+}
+
+/// While a program writes to a file through the mount, changes are taken for its own, and compared a little later.
+#[test]
+fn what_others_write_to_a_file_that_is_written_through_the_mount_is_seen() {
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    let mut made = File::create(mounted.target("log")).unwrap();
+    made.write_all(b"ours").unwrap();
+    assert_eq!(made.metadata().unwrap().len(), 4);
+    let mut writer = OpenOptions::new().append(true).open(mounted.source("log")).unwrap();
+    drop(made);
+    // Of the close the kernel is told within 5 ms.
+    std::thread::sleep(Duration::from_millis(50));
+    writer.write_all(b"more").unwrap();
+    let closed = Instant::now();
+    let length = || fs::metadata(mounted.target("log")).unwrap().len();
+    wait_until("its length is seen", || length() == 8);
+    assert!(closed.elapsed() < Duration::from_secs(5));
 }
 
 /// GNU `tail` asks each second: the kernel tells nobody of what happens behind the mount.

@@ -24,7 +24,7 @@ use super::policy::ruled_in;
 use mapper::Mapper;
 use operations::{Sequence, Step};
 use rules::{Rules, USERS, facts};
-use thruway_testing::skipped;
+use thruway_testing::{Progress, skipped};
 use tree::{Kind, Node, Place, SECRET, Tree};
 
 /// Sequences under one policy.
@@ -50,6 +50,7 @@ fn seeded(seed: u64, which: u64) -> Numbers {
 fn no_sequence_of_operations_gives_what_a_rule_refuses() {
     let (cases, seed) = (number("POLICY_CASES", 2000), number("POLICY_SEED", 1));
     let policies = cases.div_ceil(UNDER_A_POLICY);
+    let progress = Progress::start();
     let run_every_other = |worker: u64| {
         // The umask of this thread alone.
         thruway_sys::threads::unshare_umask().unwrap();
@@ -61,9 +62,11 @@ fn no_sequence_of_operations_gives_what_a_rule_refuses() {
         for policy in (worker..policies).step_by(usize::try_from(WORKERS).unwrap()) {
             let rules = Rules::random(&mut seeded(seed, policy));
             let first = policy * UNDER_A_POLICY;
-            if !run(&rules, &mut mapper, seed, first..cases.min(first + UNDER_A_POLICY)) {
+            let end = cases.min(first + UNDER_A_POLICY);
+            if !run(&rules, &mut mapper, seed, first..end) {
                 return;
             }
+            progress.add(end - first);
         }
     };
     std::thread::scope(|scope| {

@@ -9,5 +9,6 @@ pub(super) fn prove(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
     test.current_dir(root).args(["test", "--quiet", "--package", "thruway-cli", "--test", "it"]);
     test.args(["mount::freshness::a_change_behind", "--", "--nocapture", "--test-threads", "1"]);
     test.env("THRUWAY_CASES", cases.to_string()).env("THRUWAY_SEED", seed.to_string());
+    test.env("THRUWAY_PROGRESS", "1");
     crate::command::succeed(&mut test)
 }

@@ -10,5 +10,6 @@ pub(super) fn run(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
     test.current_dir(root).args(["test", "--package", "thruway-cli", "--test", "it", "--"]);
     test.args(["--exact", "--nocapture", TEST]);
     test.env("POLICY_CASES", cases.to_string()).env("POLICY_SEED", seed.to_string());
+    test.env("THRUWAY_PROGRESS", "1");
     crate::command::succeed(&mut test)
 }

@@ -4,7 +4,7 @@
 //! exceptions. Of a file with several names we may know one only. And of one that somebody writes to, and has not
 //! closed yet, nobody is told: its attributes hold a moment, and none at all while others write to it.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::time::Duration;
 
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxTimestamp};
@@ -16,6 +16,7 @@ use thruway_sys::handle::FileHandle;
 use super::folder::{self, Folder};
 use super::lookup::{Maker, now, open_handle, stat_place};
 use super::{Timeouts, View};
+use crate::branches::Branches;
 use crate::inodes::{Forgotten, InodeId, Watched};
 use crate::memory::Count;
 use crate::mounts;
@@ -24,7 +25,7 @@ use crate::watch::{self, Change, Spot, Watch};
 
 /// How long the kernel may keep the attributes of a file that is open here. `tail -f` asks each second, and is to see
 /// at each what was written before.
-const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long it may keep those of a file that nobody has open here, at most.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,6 +38,9 @@ const STILL_WRITING: u64 = 2_000_000_000;
 
 /// How long the kernel may keep names if it cannot be told that a policy hides others now.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often a name is looked for in memory: a mount, or another change, may have come between.
+const CACHED_LOOKS_MAX: u32 = 3;
 
 /// Two changes within this time may have the same stamp, nanoseconds.
 const TICK_MAX: u64 = 20_000_000;
@@ -118,20 +122,64 @@ impl View {
         }
         if stat.stx_mode & TYPE != FOLDER && self.behaviour.changes != Changes::Ignored {
             let is_open = self.inodes.update_backing(id, |backing| backing.opens > 0);
-            let is_ours = change <= self.inodes.ours(id);
+            // The kernel is told once more if it stays open.
+            let opened = self.deferred.trust_opened(id).filter(|_| is_open);
+            let is_open = is_open && opened.is_none();
+            let is_ours = change <= self.inodes.ours(id) || opened.is_some_and(|it| it.is_written);
             let hold = hold_for(stat, is_open, is_ours, now());
             timeouts.attributes = timeouts.attributes.min(hold);
         }
         timeouts
     }
 
-    /// Has the kernel ask for the attributes of a file that is opened now. It may hold those of a closed file for
-    /// longer than a reader wants to wait that follows what others write.
-    pub(super) fn note_first_open(&self, id: InodeId) {
-        if self.behaviour.changes == Changes::Told {
-            // A connection that is gone is noticed by those who read from it.
-            let _ = self.notify(&Notification::Attributes { inode: id.0 });
+    /// Attributes that the kernel holds of a closed file may be older than what others have written to it since.
+    /// So they are compared when it is opened. If they are the same, the kernel need not ask for them before the
+    /// file has been open for a while.
+    pub(super) fn note_open(&self, id: InodeId, is_written: bool) {
+        if self.behaviour.changes != Changes::Told {
+            return;
         }
+        let is_added = self.deferred.add_opened(id, is_written);
+        if !is_added || !self.is_as_told(id) {
+            self.tell_attributes(id);
+        }
+    }
+
+    /// The kernel has heard the attributes of a file that is made and opened at once.
+    pub(super) fn note_open_new(&self, id: InodeId, is_written: bool) {
+        if self.behaviour.changes == Changes::Told && !self.deferred.add_opened(id, is_written) {
+            self.tell_attributes(id);
+        }
+    }
+
+    /// Has the kernel ask for the attributes of a file that is still open, or that others may have changed while a
+    /// program wrote to it.
+    pub(super) fn tell_if_needed(&self, id: InodeId, is_trusted: bool) {
+        if self.inodes.get(id).is_err() {
+            return;
+        }
+        let is_open = self.inodes.update_backing(id, |backing| backing.opens > 0);
+        if is_open || is_trusted && !self.is_as_told(id) {
+            self.tell_attributes(id);
+        }
+    }
+
+    /// Who has died may have meant to tell the kernel of files that are open.
+    pub(crate) fn tell_all_open(&self) {
+        if self.behaviour.changes == Changes::Told {
+            self.inodes.open().into_iter().for_each(|id| self.tell_attributes(id));
+        }
+    }
+
+    /// Whether the file's attributes are those that the kernel was told last.
+    fn is_as_told(&self, id: InodeId) -> bool {
+        let stat = self.place(id).and_then(|place| stat_place(&*place));
+        stat.is_ok_and(|stat| self.inodes.told(id) == fingerprint(&stat))
+    }
+
+    fn tell_attributes(&self, id: InodeId) {
+        // A connection that is gone is noticed by those who read from it.
+        let _ = self.notify(&Notification::Attributes { inode: id.0 });
     }
 
     /// What the file's last writer through the mount has done is known: it has closed the file.
@@ -148,10 +196,8 @@ impl View {
         if !self.passes_through || is_moved_by_us() {
             return;
         }
-        let stat = self.place(id).and_then(|place| stat_place(&*place));
-        if stat.is_ok_and(|stat| self.inodes.told(id) != fingerprint(&stat)) {
-            // A connection that is gone is noticed by those who read from it.
-            let _ = self.notify(&Notification::Attributes { inode: id.0 });
+        if !self.is_as_told(id) {
+            self.tell_attributes(id);
         }
     }
 
@@ -227,7 +273,7 @@ impl View {
     /// Tells the kernel what others have changed.
     pub(crate) fn tell(&self, change: Change<'_>) {
         let told = match change {
-            Change::File(..) | Change::Folder(_) | Change::Unwatched(_)
+            Change::File(..) | Change::Folder(..) | Change::Unwatched(_)
                 if self.behaviour.changes == Changes::Asked =>
             {
                 Ok(())
@@ -235,7 +281,7 @@ impl View {
             Change::Name(spot, name, what) => self.tell_name(spot, name, what),
             Change::FolderName(spot, name) => self.tell_folder_name(spot, name),
             Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
-            Change::Folder(folder) => self.notify(&Notification::Attributes { inode: folder.0 }),
+            Change::Folder(id, folder) => self.tell_folder(id, &folder),
             Change::Unwatched(folder) => self.tell_unwatched(&folder),
             Change::Everything => self.tell_everything(),
             Change::Late => self.tell_late(),
@@ -271,17 +317,31 @@ impl View {
         self.tell_file(folder, branch, name)
     }
 
-    /// The kernel need not be told what it was told since.
+    /// The kernel is told of a file only what it was not told since. A look at the disk might wait for a lock whose
+    /// holder waits for us to give way. So a name is looked at later that is not in memory. It is mostly gone: a
+    /// file that was written through the mount is told, too, and may have another name by then.
     fn tell_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
-        let spot = self.spot_in(&self.folder(folder)?, branch)?;
+        for _ in 0..CACHED_LOOKS_MAX {
+            match self.tell_found((folder, branch), &name, ResolveFlags::CACHED) {
+                Err(Errno::AGAIN) => {}
+                told => return told,
+            }
+        }
+        if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.tell_late() }
+    }
+
+    /// The same with a look at the disk.
+    pub(super) fn tell_slowly(&self, spot: Spot, name: &CStr) {
+        // A connection that is gone is noticed by those who read from it.
+        let _ = self.tell_found(spot, name, ResolveFlags::empty());
+    }
+
+    fn tell_found(&self, at: Spot, name: &CStr, resolve: ResolveFlags) -> Result<(), Errno> {
+        let spot = self.spot_in(&self.folder(at.0)?, at.1)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat2(&spot.place, &name, flags, Mode::empty(), ResolveFlags::CACHED);
-        let stat = match opened.and_then(stat_place) {
-            // A look at the disk might wait for a lock, whose holder waits for us to give way.
-            Err(Errno::AGAIN) => return self.tell_late(),
-            stat => stat?,
-        };
+        let opened = fs::openat2(&spot.place, name, flags, Mode::empty(), resolve);
+        let stat = opened.and_then(stat_place)?;
         let Some(id) = self.known(&stat) else { return Ok(()) };
         // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
@@ -294,6 +354,13 @@ impl View {
             true => Notification::Data { inode: id.0 },
             false => Notification::Attributes { inode: id.0 },
         })
+    }
+
+    /// Of several sources, the kernel may know a part of a merged folder as a folder by itself since, when the parts
+    /// before it are gone.
+    fn tell_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
+        self.notify(&Notification::Attributes { inode: id.0 })?;
+        if self.branches.is_some() { self.tell_unwatched(folder) } else { Ok(()) }
     }
 
     /// A folder of which the kernel knows the attributes, and no names.
@@ -318,10 +385,10 @@ impl View {
     pub(crate) fn tell_everything(&self) -> Result<(), Errno> {
         // First what waits for no lock.
         let told = self.notify(&Notification::Epoch);
-        if let Some(branches) = &self.branches {
-            branches.drop_folders();
-        }
-        told
+        let dropped = self.branches.as_ref().map(Branches::drop_folders).unwrap_or_default();
+        // Listings are held against the times of one source only, which say nothing of another part.
+        let names = dropped.iter().map(|id| self.notify(&Notification::Data { inode: id.0 }));
+        told.and(names.collect())
     }
 }
 

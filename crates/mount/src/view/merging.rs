@@ -143,11 +143,13 @@ impl View {
 
     /// Whether a folder of this name that came or went may be one of several parts.
     pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
-        let merged = self.branches.as_ref().and_then(|branches| branches.get(id));
-        merged.is_some_and(|merged| {
-            let is_doubted = CString::new(name).is_ok_and(|name| merged.doubts().contains(&name));
-            is_doubted || merged.read_index().index.find(name).is_some()
-        })
+        let Some(branches) = &self.branches else { return false };
+        // What is below a folder that is not known any more may be.
+        let Some(merged) = branches.get(id) else { return !branches.is_empty() };
+        let is_doubted = CString::new(name).is_ok_and(|name| merged.doubts().contains(&name));
+        let built = merged.read_index();
+        let may_be_in = built.at.is_none() || built.index.find(name).is_some();
+        merged.is_merged() && (is_doubted || may_be_in)
     }
 
     /// Makes something in the folder, in the source that the policy says. A source that is read-only

@@ -74,13 +74,10 @@ impl View {
             // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
             self.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
         }
-        let (is_first, backing_id) = self.inodes.update_backing(id, |backing| {
-            (backing.opens == 0, self.acquire(backing, verdict, || self.back(&*self.place(id)?)))
-        });
-        let backing_id = backing_id?;
-        if is_first {
-            self.note_first_open(id);
-        }
+        let backing_id = self.inodes.update_backing(id, |backing| {
+            self.acquire(backing, verdict, || self.back(&*self.place(id)?))
+        })?;
+        self.note_open(id, writes(flags));
         let way = match self.way(id, backing_id, flags, request.caller.uid == 0)? {
             Way::Daemon if verdict == Verdict::DaemonIo => Way::Judged,
             Way::Daemon if flags.contains(OFlags::RDWR) && self.scans() => Way::Unmapped,
@@ -113,6 +110,7 @@ impl View {
             .inodes
             .update_backing(id, |backing| self.acquire(backing, verdict, || self.back(file)))
             .unwrap_or(DAEMON_IO);
+        self.note_open_new(id, writes(OFlags::from_bits_retain(flags)));
         let is_mappable = flags & OFlags::RDWR.bits() != 0 && self.judge.is_some();
         if is_mappable {
             self.inodes.set_mappable(id);
