@@ -112,6 +112,34 @@ class FilesTest < Minitest::Test
     end
   end
 
+  # What makes Ruby expand its load path before a name is looked for in it.
+  EXPANDS = {
+    "an absolute name" => "require \"\#{__dir__}/lib/first\"",
+    "an absolute name with a suffix" => "require \"\#{__dir__}/lib/first.rb\"",
+    "a relative name" => "require_relative 'lib/first'",
+    "a loaded file" => "load \"\#{__dir__}/lib/first.rb\"",
+    "an autoload" => "autoload :FIRST, \"\#{__dir__}/lib/first\"\nFIRST"
+  }.freeze
+
+  # Ruby keeps the real paths of its load path until that is changed.
+  EXPANDS.each do |name, first|
+    define_method("test_a_link_in_the_load_path_counts_as_when_ruby_met_it_#{name.tr(" ", "_")}") do
+      files = { "main.rb" => <<~RUBY, "lib/first.rb" => "FIRST = 1\n", "one/g.rb" => "", "two/g.rb" => "" }
+        def lead(to)
+          File.unlink("link") if File.symlink?("link")
+          File.symlink(to, "link")
+        end
+        lead("one")
+        $LOAD_PATH.unshift("\#{__dir__}/link")
+        #{first}
+        lead("two")
+        require "g"
+        puts $LOADED_FEATURES.grep(/\\/g\\.rb/)
+      RUBY
+      program(files) { |program| assert_same(program, switches: ["--disable=gems"]) }
+    end
+  end
+
   MAKES = <<~RUBY
     begin; require "made"; rescue LoadError => e; puts e.message; end
     File.write("lib/made.rb", "puts :made\n")
