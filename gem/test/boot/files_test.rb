@@ -112,6 +112,35 @@ class FilesTest < Minitest::Test
     end
   end
 
+  # What makes Ruby expand its load path before a name is looked for in it.
+  EXPANDS = {
+    "an absolute name" => "require \"\#{__dir__}/lib/first\"",
+    "an absolute name with a suffix" => "require \"\#{__dir__}/lib/first.rb\"",
+    "a relative name" => "require_relative 'lib/first'",
+    "a loaded file" => "load \"\#{__dir__}/lib/first.rb\"",
+    "an autoload" => "autoload :FIRST, \"\#{__dir__}/lib/first\"\nFIRST"
+  }.freeze
+
+  # Ruby keeps the real paths of its load path until that is changed.
+  EXPANDS.each do |name, first|
+    define_method("test_a_link_in_the_load_path_counts_as_when_ruby_met_it_#{name.tr(" ", "_")}") do
+      files = { "lib/first.rb" => "FIRST = 1\n", "one/g.rb" => "", "two/g.rb" => "" }
+      files["main.rb"] = <<~RUBY
+        def lead(to)
+          File.unlink("link") if File.symlink?("link")
+          File.symlink(to, "link")
+        end
+        lead("one")
+        $LOAD_PATH.unshift("\#{__dir__}/link")
+        #{first}
+        lead("two")
+        require "g"
+        puts $LOADED_FEATURES.grep(/\\/g\\.rb/)
+      RUBY
+      program(files) { |program| assert_same(program, switches: ["--disable=gems"]) }
+    end
+  end
+
   MAKES = <<~RUBY
     begin; require "made"; rescue LoadError => e; puts e.message; end
     File.write("lib/made.rb", "puts :made\n")
@@ -174,15 +203,23 @@ class FilesTest < Minitest::Test
   RUBY
 
   def test_what_a_program_does_to_its_own_files_is_seen_however_frozen_the_pack_is
-    files = { "main.rb" => UNDOES, "lib/there.rb" => "puts :there\n",
+    files = { "lib/there.rb" => "puts :there\n",
               "lib/other/part.rb" => "puts :part\n", "sub/x" => "", "text.yml" => "{a: 1}\n" }
-    program(files) do |program|
+    program({ **files, "main.rb" => LEARNS }) do |program|
+      2.times { program.run }
+      # What the program makes itself is old enough to be learned where it runs slowly.
+      pack = File.binread(program.pack)
+      program.write("main.rb", UNDOES)
       [[], [], ["--trust-image"], ["--frozen"], ["--digest"], []].each do |options|
+        File.unlink(program.pack)
+        File.binwrite(program.pack, pack)
         assert_said program.plain, program.run(*options), options.join
         program.age
       end
     end
   end
+
+  LEARNS = "require 'yaml'\nrequire 'there'\nrequire 'other/part'\nYAML.load_file('text.yml')\n"
 
   def test_a_frozen_pack_minds_the_folders_that_features_are_looked_for_in
     main = "load \"\#{__dir__}/parts/deep/part.rb\"\nrequire 'there'\n"

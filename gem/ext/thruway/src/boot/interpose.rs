@@ -198,7 +198,12 @@ unsafe extern "C" fn close(descriptor: c_int) -> c_int {
 }
 
 unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut c_char {
-    if search::phase() != Phase::Idle && result.is_null() {
+    let phase = search::phase();
+    if phase == Phase::Opening {
+        // SAFETY: callers of realpath pass a path.
+        expanded(unsafe { bytes(path) });
+    }
+    if phase != Phase::Idle && result.is_null() {
         // SAFETY: callers of realpath pass a path.
         if let Some(real_path) = real_path_of(unsafe { bytes(path) }) {
             return allocated(&real_path);
@@ -208,7 +213,7 @@ unsafe extern "C" fn realpath(path: *const c_char, result: *mut c_char) -> *mut 
     let realpath = unsafe { REALPATH.function::<Realpath>() };
     // SAFETY: handed on as it came.
     let answer = unsafe { realpath(path, result) };
-    if search::phase() == Phase::Idle {
+    if phase == Phase::Idle {
         // SAFETY: callers of realpath pass a path.
         expanded(unsafe { bytes(path) });
     }

@@ -51,6 +51,9 @@ pub(super) unsafe fn current<T>(
 
 /// libruby has asked for the real path of something: perhaps because it expands its load path now.
 pub(super) fn expanded(gvl: Gvl, boot: &Boot, path: &[u8]) {
+    if BUILT.get().is_some_and(|built| built.is_current(gvl)) {
+        return;
+    }
     let Some(entries) = RArray::of(gvl, global(gvl, c"$LOAD_PATH")) else { return };
     // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
     let mut entries = unsafe { entries.elements() }.iter();
@@ -61,6 +64,15 @@ pub(super) fn expanded(gvl: Gvl, boot: &Boot, path: &[u8]) {
     if entries.any(is_entry) {
         // SAFETY: the closure does nothing.
         unsafe { current(gvl, boot, |_| ()) };
+    }
+}
+
+impl Guarded {
+    /// Whether the load path has not been changed since it was built.
+    fn is_current(&self, gvl: Gvl) -> bool {
+        // SAFETY: the lock is held, and there is no other reference meanwhile: this calls no Ruby code.
+        let built = unsafe { &*self.0.get() };
+        built.copy.shares_memory_with(gvl, built.array)
     }
 }
 
