@@ -1,4 +1,4 @@
-//! What a noted call costs the traced program: no stop for the tracer, whoever notes it.
+//! What a noted call costs the traced program: no stop for the tracer, in any back end.
 
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +49,7 @@ fn more(backend: &str, count: u64) -> [u64; 3] {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_call_that_the_program_notes_stops_nobody() {
-    // Few enough for a ring that nobody reads meanwhile.
+    // Few enough for a ring that is not read meanwhile.
     assert_eq!(more("stub", 1000), [0, 0, 1000]);
 }
 

@@ -49,7 +49,7 @@ impl Child {
     /// Waits for its end, after closing its standard input.
     ///
     /// # Errors
-    /// Whatever the system reports: somebody else has waited for it, or this process ignores
+    /// Whatever the system reports: another thread has waited for it, or this process ignores
     /// `SIGCHLD`.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
@@ -89,7 +89,7 @@ impl Child {
             let mut bytes = Vec::new();
             pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes)).map(|_| bytes)
         };
-        // Each pipe is read by somebody: a program that has filled one would wait for the other.
+        // Each pipe has a thread that reads it: a program that has filled one would wait for the other.
         let (stdout, stderr) = std::thread::scope(|scope| {
             let errors = scope.spawn(|| read(stderr));
             let output = read(stdout);

@@ -121,7 +121,7 @@ impl Command {
         self
     }
 
-    /// By whose rules the program is found.
+    /// The rules by which the program is found.
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;

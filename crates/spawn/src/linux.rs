@@ -135,7 +135,7 @@ impl Strings {
     }
 }
 
-/// A process, held by its descriptor: nobody else gets its number meanwhile.
+/// A process, held by its descriptor: its number is not used again meanwhile.
 #[derive(Debug)]
 pub(crate) struct Process {
     started: Started,

@@ -112,7 +112,7 @@ impl Text<'_> {
         Error::step(&self.prepared.name, doing, error)
     }
 
-    /// The absolute path, so that nobody searches again for what was found.
+    /// The absolute path, so that there is no second search for what was found.
     fn full_path(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         let current = std::env::current_dir();
         let current = current.map_err(|error| self.step("find the current folder", error))?;

@@ -120,7 +120,7 @@ impl IoRing {
 
     fn enter(&mut self, completions: u32) -> io::Result<()> {
         let (ring, flags) = (self.descriptor.as_fd(), IoringEnterFlags::GETEVENTS);
-        // SAFETY: whoever pushed an entry answers for what it names.
+        // SAFETY: the caller of `push` answers for what an entry names.
         let submitted = unsafe { io_uring_enter(ring, self.waiting, completions, flags) }?;
         self.waiting = self.waiting.saturating_sub(submitted);
         Ok(())

@@ -19,7 +19,7 @@ pub struct ReadOnlyMap {
     length: usize,
 }
 
-// SAFETY: the memory is read-only for everyone who goes through this type, so it may be shared.
+// SAFETY: the memory is read-only through this type, so it may be shared.
 unsafe impl Send for ReadOnlyMap {}
 // SAFETY: as above: there is no way to write through a `&ReadOnlyMap`.
 unsafe impl Sync for ReadOnlyMap {}

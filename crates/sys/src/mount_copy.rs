@@ -1,4 +1,4 @@
-//! A copy of the mount on a folder. Nobody else sees it, what is mounted later is not in it, and it is gone when it is
+//! A copy of the mount on a folder, private to this process. Later mounts are not in it, and it is gone when it is
 //! closed.
 
 use std::io;

@@ -1,7 +1,7 @@
 //! Folders as NT shows them: opened by their NT path (`\??\C:\x`), listed by pattern, and asked for
 //! their times without being opened.
 //!
-//! One call each, so that whoever counts look-ups counts calls of this module.
+//! One call each, so that the calls of this module are the count of look-ups.
 
 use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};

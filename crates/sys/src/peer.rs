@@ -1,4 +1,4 @@
-//! Who is at the other end of a socket.
+//! The process at the other end of a socket.
 //!
 //! rustix has this call, with a process number that cannot be zero. The kernel says zero of a process in a PID
 //! namespace that we do not see.

@@ -26,7 +26,7 @@ pub enum Change {
     Continued,
 }
 
-/// Whom and what [`wait`] waits for.
+/// Which processes and which changes [`wait`] waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Any child or tracee, until there is news.
@@ -115,7 +115,7 @@ impl Change {
 /// Sends a signal to a process.
 ///
 /// # Errors
-/// `ESRCH`: it is gone; `EPERM`: it belongs to someone else.
+/// `ESRCH`: it is gone; `EPERM`: it belongs to another user.
 pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
     // SAFETY: `kill` has no preconditions.
     check(unsafe { libc::kill(process, signal) })
@@ -155,7 +155,7 @@ pub fn set_name(name: &std::ffi::CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
 }
 
-/// Stops this process until someone lets it continue.
+/// Stops this process until it gets `SIGCONT`.
 pub fn stop_here() {
     // SAFETY: `raise` has no preconditions, and this signal runs no code.
     unsafe { libc::raise(libc::SIGSTOP) };

@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Who may hold a lock at the same time.
+/// How many may hold a lock at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
     /// Any number of readers.
     Shared,
-    /// One writer and nobody else.
+    /// One writer alone.
     Exclusive,
 }
 
@@ -16,7 +16,7 @@ pub enum LockKind {
 /// wherever that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordLock {
-    /// Who may hold it at the same time.
+    /// How many may hold it at the same time.
     pub kind: LockKind,
     /// First byte.
     pub start: u64,

@@ -18,7 +18,7 @@ pub fn unshare_umask() -> io::Result<()> {
 /// thread on its processor, or the usual one.
 ///
 /// # Errors
-/// Whatever `sched_setscheduler` reports: the way back is closed to who may not lower its nice value.
+/// Whatever `sched_setscheduler` reports: the way back takes the right to lower the nice value.
 pub fn set_idle_policy(thread: Pid, is_idle: bool) -> io::Result<()> {
     let policy = if is_idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let parameters = libc::sched_param { sched_priority: 0 };

@@ -9,23 +9,23 @@ use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::signal::{Mask, number};
 
 use crate::Outcome;
-use crate::area::Area;
 use crate::doorbell::Doorbell;
 use crate::error::{Error, TRACE};
-use crate::job::Held;
-use crate::reader::Reader;
+use crate::job::JobSignals;
+use crate::pipeline::Drain;
 use crate::record::Calls;
 use crate::recording::Sink;
+use crate::shared_rings::SharedRings;
 use crate::tracer::AttachedTracer;
 
 /// A process that was attached to. Nothing of ours is in it, and it goes on as before when this ends.
 #[derive(Debug)]
 pub struct Attachment {
-    area: Area,
+    rings: SharedRings,
     doorbell: Doorbell,
     tracer: i32,
-    reader: Reader,
-    held: Held,
+    drain: Drain,
+    signals: JobSignals,
     name: String,
 }
 
@@ -43,21 +43,21 @@ impl Attachment {
     pub fn start(process: i32) -> Result<Self, Error> {
         let name = format!("process {process}");
         let failed = |error| Error::system(TRACE, name.as_bytes(), error);
-        let held = Held::begin().map_err(failed)?;
+        let signals = JobSignals::begin().map_err(failed)?;
         let calls = Calls::new();
-        let area = Area::new(&calls.shapes()).map_err(failed)?;
+        let rings = SharedRings::new(&calls.shapes()).map_err(failed)?;
         let doorbell = Doorbell::new().map_err(failed)?;
-        let mut reader = Reader::new(calls);
+        let mut drain = Drain::new(calls);
         let (mut attached, attached_writer) = io::pipe().map_err(failed)?;
-        let tracer = process::fork(|| trace(&area, &doorbell, process, attached_writer));
+        let tracer = process::fork(|| trace(&rings, &doorbell, process, attached_writer));
         let tracer = tracer.map_err(failed)?;
         let mut errno = [0; 4];
         if attached.read_exact(&mut errno).is_err() || errno != [0; 4] {
-            held.release();
+            signals.release();
             return Err(failed(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))));
         }
-        reader.watch_process(process);
-        Ok(Self { area, doorbell, tracer, reader, held, name })
+        drain.watch_process(process);
+        Ok(Self { rings, doorbell, tracer, drain, signals, name })
     }
 
     /// Takes every call until the process and all that came from it have ended, or until a signal asks us to end.
@@ -67,10 +67,10 @@ impl Attachment {
     /// The tracer failed.
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         let end = loop {
-            self.reader.drain(&self.area, sink);
+            self.drain.take(&self.rings, sink);
             sink.pause();
             self.sleep();
-            if self.held.is_asked_to_end() {
+            if self.signals.is_asked_to_end() {
                 // The kernel detaches then, whatever the threads do at the moment.
                 let _ = process::send_signal(self.tracer, number::SIGKILL);
             }
@@ -78,17 +78,17 @@ impl Attachment {
                 break end;
             }
         };
-        self.held.release();
-        self.reader.finish(&self.area, sink);
+        self.signals.release();
+        self.drain.finish(&self.rings, sink);
         if let Change::Exited(errno @ 1..) = end {
             let error = io::Error::from_raw_os_error(i32::from(errno));
             return Err(Error::system(TRACE, self.name.as_bytes(), error));
         }
         let outcome = Outcome {
             end: None,
-            wall_ns: self.reader.wall_ns(),
-            stops: self.area.stops(),
-            traced: self.reader.traced(),
+            wall_ns: self.drain.wall_ns(),
+            stops: self.rings.stops(),
+            traced: self.drain.traced(),
             lost: 0,
             is_cut_short: false,
         };
@@ -100,7 +100,7 @@ impl Attachment {
     fn sleep(&self) {
         let mut awaited = [
             PollFd::from_borrowed_fd(self.doorbell.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.held.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
         ];
         let pause = Timespec::try_from(PAUSE).unwrap_or_default();
         // Interrupted or not: what there is to do is looked at anyway.
@@ -110,14 +110,14 @@ impl Attachment {
 }
 
 /// The tracer's process. It ends with ours, in whatever way, and the kernel detaches.
-fn trace(area: &Area, doorbell: &Doorbell, process: i32, mut attached: PipeWriter) -> u8 {
+fn trace(rings: &SharedRings, doorbell: &Doorbell, process: i32, mut attached: PipeWriter) -> u8 {
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
-    let mut tracer = AttachedTracer::new(area, doorbell);
+    let mut tracer = AttachedTracer::new(rings, doorbell);
     let outcome = tracer.attach(process);
     let errno = outcome.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(1));
-    // Nobody hears it if the recorder has died.
+    // It fails if the recorder has died.
     let _ = attached.write_all(&errno.to_ne_bytes());
     drop(attached);
     let traced = outcome.and_then(|()| tracer.run());

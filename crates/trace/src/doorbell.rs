@@ -14,7 +14,7 @@ impl Doorbell {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Wakes whoever polls the descriptor.
+    /// Wakes the thread that polls the descriptor.
     pub(crate) fn ring(&self) {
         // Full only if it has rung 2^64 times unheard.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());

@@ -16,7 +16,7 @@ impl KernelRecorder {
         Err(Error::no_programs("this thruway was built without the feature".to_owned(), false))
     }
 
-    /// Nobody can call this.
+    /// This cannot be called: no value exists.
     ///
     /// # Errors
     /// None.

@@ -9,7 +9,7 @@ use thruway_sys::signal::{Mask, SignalFd, number};
 
 /// The signals that are held back for the command, before it is there.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct JobSignals {
     signals: SignalFd,
     /// What was held back before.
     before: Mask,
@@ -18,12 +18,12 @@ pub(crate) struct Held {
 /// A command that runs.
 #[derive(Debug)]
 pub(crate) struct Job {
-    held: Held,
+    held: JobSignals,
     command: i32,
     end: Option<Change>,
 }
 
-impl Held {
+impl JobSignals {
     /// Holds signals back from here on.
     pub(crate) fn begin() -> io::Result<Self> {
         let held = Mask::of(&HELD);
@@ -51,7 +51,7 @@ impl Held {
 
 impl Job {
     /// The command runs as this process.
-    pub(crate) fn new(held: Held, command: i32) -> Self {
+    pub(crate) fn new(held: JobSignals, command: i32) -> Self {
         Self { held, command, end: None }
     }
 
@@ -65,7 +65,7 @@ impl Job {
         self.end
     }
 
-    /// Someone else took its end.
+    /// Another part of this process took its end.
     pub(crate) fn ended(&mut self, end: Option<Change>) {
         self.end = self.end.or(end);
     }
@@ -113,7 +113,7 @@ impl Job {
     }
 }
 
-impl AsFd for Held {
+impl AsFd for JobSignals {
     /// Readable when a signal has come.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()

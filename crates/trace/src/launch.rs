@@ -9,10 +9,10 @@ use thruway_sys::process;
 use thruway_sys::seccomp::{self, Instruction};
 use thruway_sys::signal::Mask;
 
-use crate::area::Area;
 use crate::doorbell::Doorbell;
 use crate::error;
-use crate::tracer::{Setting, Tracer};
+use crate::shared_rings::SharedRings;
+use crate::tracer::{Tracer, TracerContext};
 use crate::{Command, Error, filter};
 
 /// The two processes, by id.
@@ -22,10 +22,10 @@ pub(crate) struct Launched {
     pub(crate) tracer: i32,
 }
 
-/// What the parts of the start share.
+/// What the steps of a start share.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub(crate) area: &'a Area,
+pub(crate) struct LaunchContext<'a> {
+    pub(crate) rings: &'a SharedRings,
     pub(crate) doorbell: &'a Doorbell,
     pub(crate) with_stub: bool,
     /// The signals that the command holds back from its start on.
@@ -33,17 +33,17 @@ pub(crate) struct Parts<'a> {
 }
 
 /// Starts the command under its tracer; answers when the command runs.
-pub(crate) fn launch(command: &Command, parts: Parts<'_>) -> Result<Launched, Error> {
+pub(crate) fn launch(command: &Command, context: LaunchContext<'_>) -> Result<Launched, Error> {
     let name = command.program();
-    // Each process gets only its ends of the pipes: whoever waits for one that has died hears of it.
+    // Each process gets only its ends of the pipes: a read ends when the other process dies.
     let pipe = || io::pipe().map_err(|error| Error::system("start", name, error));
     let ((hello_reader, hello), (go, go_writer)) = (pipe()?, pipe()?);
     let recorder = std::process::id().cast_signed();
-    let tracer = process::fork(move || trace(parts, recorder, hello_reader, go_writer))
+    let tracer = process::fork(move || trace(context, recorder, hello_reader, go_writer))
         .map_err(|error| Error::system("start", name, error))?;
-    let program = filter::program(parts.area.cookie());
+    let program = filter::program(context.rings.cookie());
     let (failed_reader, failed) = pipe()?;
-    let start = move || run(command, &program, parts.mask, tracer, (hello, go, failed));
+    let start = move || run(command, &program, context.mask, tracer, (hello, go, failed));
     let child = process::fork(start).map_err(|error| Error::system("start", name, error))?;
     hear_of_start(failed_reader, name)?;
     Ok(Launched { command: child, tracer })
@@ -80,17 +80,22 @@ const FILTER: u8 = 1;
 const RUN: u8 = 2;
 
 /// The tracer's process.
-fn trace(parts: Parts<'_>, recorder: i32, mut hello: PipeReader, mut go: PipeWriter) -> u8 {
+fn trace(
+    context: LaunchContext<'_>,
+    recorder: i32,
+    mut hello: PipeReader,
+    mut go: PipeWriter,
+) -> u8 {
     process::die_with_parent(true);
     process::set_name(c"thruway-tracer");
     Mask::full().set();
-    let Parts { area, doorbell, with_stub, .. } = parts;
+    let LaunchContext { rings, doorbell, with_stub, .. } = context;
     // Meanwhile the command's process is made.
-    let mut tracer = Tracer::new(Setting { area, doorbell, recorder, with_stub });
+    let mut tracer = Tracer::new(TracerContext { rings, doorbell, recorder, with_stub });
     let mut root = [0; 4];
     let traced = hello.read_exact(&mut root).and_then(|()| {
         tracer.attach(i32::from_ne_bytes(root))?;
-        area.hold_open()?;
+        rings.hold_open()?;
         process::die_with_parent(false);
         go.write_all(&[1])?;
         drop((hello, go));
@@ -139,7 +144,7 @@ fn become_program(
         }
     };
     let errno = error.raw_os_error().unwrap_or(0).to_ne_bytes();
-    // Nobody hears it if the recorder has died.
+    // It fails if the recorder has died.
     let _ = failed.write_all(&[[stage].as_slice(), &errno].concat());
     NOT_STARTED
 }

@@ -1,10 +1,9 @@
 //! Look-ups of a command and of all that it starts: which were wasted, and what would fix it.
 //!
-//! Reading order: [`call`] (which system calls ask for a file by name); `record` and `area` (how
-//! they are noted, and the memory that everyone shares); `tracer` (the process that is attached to
-//! the command) and `launch`; `reader`, `batch`, `stream` and `replay` (from the rings to [`Event`]s
-//! with absolute names); [`Recorder`], which holds it all together. `ebpf` is another way to the same
-//! records.
+//! Reading order: [`call`] (which system calls ask for a file by name); `record` and `shared_rings` (how
+//! calls are noted, and the memory that all processes share); `tracer` (the process that attaches to the
+//! command) and `launch`; `pipeline` (from the rings to [`Event`]s with absolute names); [`Recorder`],
+//! which joins all of these. `ebpf` is another way to the same records.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(target_arch = "x86_64"),
@@ -12,11 +11,8 @@
 )]
 
 pub mod analysis;
-mod area;
 mod attachment;
-mod batch;
 pub mod call;
-mod clock;
 mod command;
 mod doorbell;
 #[cfg(feature = "ebpf")]
@@ -28,14 +24,14 @@ mod error;
 mod event;
 mod filter;
 mod job;
-mod keeper;
 mod launch;
-mod reader;
+mod orphan_guard;
+mod outcome;
+mod pipeline;
 mod record;
 mod recorder;
 mod recording;
-mod replay;
-mod stream;
+mod shared_rings;
 mod tracer;
 
 pub use attachment::Attachment;
@@ -43,6 +39,7 @@ pub use command::Command;
 pub use ebpf::KernelRecorder;
 pub use error::Error;
 pub use event::{Event, EventKind, Syscall};
-pub use recorder::{Backend, Outcome, Recorder};
+pub use outcome::{Backend, Outcome};
+pub use recorder::Recorder;
 pub use recording::{Header, Reader, Sink, TraceEvents, Writer};
 pub use thruway_sys::process::{Change, die_of};

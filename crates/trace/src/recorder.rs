@@ -5,64 +5,27 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde::{Deserialize, Serialize};
 use thruway_sys::process::{self, Change, Wait};
 
-use crate::area::Area;
 use crate::doorbell::Doorbell;
 use crate::error::TRACE;
-use crate::job::{Held, Job};
-use crate::launch::{Parts, launch};
-use crate::reader::Reader;
+use crate::job::{Job, JobSignals};
+use crate::launch::{LaunchContext, launch};
+use crate::outcome::{Backend, Outcome};
+use crate::pipeline::Drain;
 use crate::record::Calls;
 use crate::recording::Sink;
-use crate::{Command, Error, keeper};
-
-/// How calls are noted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// The programs note their own calls; the tracer sees the rest.
-    #[default]
-    Stub,
-    /// The tracer notes every call.
-    Ptrace,
-    /// Programs in the kernel note the calls: [`crate::KernelRecorder`].
-    Ebpf,
-}
-
-/// How a recording ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
-    /// How the command ended; nobody knows if the recording was cut short.
-    pub end: Option<Change>,
-    /// How long it ran, in nanoseconds.
-    pub wall_ns: u64,
-    /// How often a program was stopped for the tracer.
-    pub stops: u64,
-    /// How many calls the tracer noted itself.
-    pub traced: u64,
-    /// How many records were lost because there was no room for them.
-    pub lost: u64,
-    /// Whether the tracer died before the command's end: later calls are missing.
-    pub is_cut_short: bool,
-}
-
-impl Outcome {
-    /// That of a recording whose end is missing, and whose last event was at `wall_ns`.
-    pub(crate) fn cut_short(wall_ns: u64) -> Self {
-        Self { end: None, wall_ns, stops: 0, traced: 0, lost: 0, is_cut_short: true }
-    }
-}
+use crate::shared_rings::SharedRings;
+use crate::{Command, Error, orphan_guard};
 
 /// A command that runs and is recorded.
 #[derive(Debug)]
 pub struct Recorder {
-    area: Area,
+    rings: SharedRings,
     doorbell: Doorbell,
     job: Job,
     tracer: i32,
-    reader: Reader,
+    drain: Drain,
 }
 
 /// The rings are read this often while something is noted: a busy ring takes six times as long to fill.
@@ -80,20 +43,21 @@ impl Recorder {
     /// The command cannot be run, or the system does not let us trace.
     pub fn start(command: &Command, backend: Backend) -> Result<Self, Error> {
         let failed = |error| Error::system(TRACE, command.program(), error);
-        let held = Held::begin().map_err(failed)?;
+        let signals = JobSignals::begin().map_err(failed)?;
         let calls = Calls::new();
-        let area = Area::new(&calls.shapes()).map_err(failed)?;
+        let rings = SharedRings::new(&calls.shapes()).map_err(failed)?;
         let doorbell = Doorbell::new().map_err(failed)?;
         let with_stub = backend == Backend::Stub && cfg!(target_arch = "x86_64");
-        let mut reader = Reader::new(calls);
-        let parts = Parts { area: &area, doorbell: &doorbell, with_stub, mask: held.mask() };
-        let launched = launch(command, parts).inspect_err(|_| held.release())?;
-        reader.watch(launched.command);
-        let job = Job::new(held, launched.command);
-        Ok(Self { area, doorbell, job, tracer: launched.tracer, reader })
+        let mut drain = Drain::new(calls);
+        let context =
+            LaunchContext { rings: &rings, doorbell: &doorbell, with_stub, mask: signals.mask() };
+        let launched = launch(command, context).inspect_err(|_| signals.release())?;
+        drain.watch(launched.command);
+        let job = Job::new(signals, launched.command);
+        Ok(Self { rings, doorbell, job, tracer: launched.tracer, drain })
     }
 
-    /// Takes every call until nobody is left that could make one: background children of the
+    /// Takes every call until the last traced process has ended: background children of the
     /// command are waited for. `sink` gets the calls in the order in which they ended.
     ///
     /// # Errors
@@ -101,7 +65,7 @@ impl Recorder {
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         let mut pause = PAUSE_SHORTEST;
         let tracer_end = loop {
-            let taken = self.reader.drain(&self.area, sink);
+            let taken = self.drain.take(&self.rings, sink);
             sink.pause();
             pause = if taken > 0 { PAUSE_SHORTEST } else { (2 * pause).min(PAUSE_LONGEST) };
             self.sleep(pause);
@@ -111,13 +75,13 @@ impl Recorder {
             }
         };
         let is_cut_short = self.end_of_tracer(tracer_end)?;
-        self.reader.finish(&self.area, sink);
+        self.drain.finish(&self.rings, sink);
         self.job.look_after();
         let outcome = Outcome {
             end: self.job.end(),
-            wall_ns: self.reader.wall_ns(),
-            stops: self.area.stops(),
-            traced: self.reader.traced(),
+            wall_ns: self.drain.wall_ns(),
+            stops: self.rings.stops(),
+            traced: self.drain.traced(),
             lost: 0,
             is_cut_short,
         };
@@ -141,17 +105,17 @@ impl Recorder {
     fn end_of_tracer(&mut self, end: Change) -> Result<bool, Error> {
         match end {
             Change::Exited(0) => Ok(false),
-            Change::Exited(errno) if self.reader.is_empty() => {
+            Change::Exited(errno) if self.drain.is_empty() => {
                 self.job.release();
                 let error = std::io::Error::from_raw_os_error(i32::from(errno));
                 Err(Error::system(TRACE, b"the command", error))
             }
-            _ if !self.area.was_opened() => {
+            _ if !self.rings.was_opened() => {
                 let error = std::io::Error::other("the tracer was killed before it could start");
                 Err(Error::system(TRACE, b"the command", error))
             }
             _ => {
-                let end = keeper::keep(&self.area, self.job.command());
+                let end = orphan_guard::guard(&self.rings, self.job.command());
                 self.job.ended(end);
                 Ok(true)
             }

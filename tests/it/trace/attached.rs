@@ -73,7 +73,7 @@ impl Python {
         attached
     }
 
-    /// Who traces each of its threads; 0 is nobody.
+    /// The tracer of each of its threads; 0 is none.
     fn tracers(&self) -> Vec<u32> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let tracer = |folder: PathBuf| {

@@ -26,7 +26,7 @@ fn names(command: &mut Command) -> Vec<String> {
     names.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect()
 }
 
-/// Asks for a name that lies in a page that nobody has touched, and becomes a program by such a name.
+/// Asks for a name that lies in an untouched page, and becomes a program by such a name.
 const UNTOUCHED: &str = r#"
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -178,7 +178,7 @@ fn two_commands_at_once_are_told_apart() {
     }
 }
 
-/// More calls than there is room for, while nobody reads.
+/// More calls than there is room for, while the recorder is stopped.
 const STORM: &str = "import os, sys\n\
     print('ready', flush=True); sys.stdin.readline()\n\
     for i in range(300_000): os.path.exists('/mark')\n\

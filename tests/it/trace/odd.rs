@@ -43,7 +43,7 @@ fn names_that_are_no_text_are_in_every_report() {
 
 #[test]
 fn nothing_is_written_where_the_command_runs() {
-    // Nobody, not even root, can make a file in /proc.
+    // Not even root can make a file in /proc.
     let mut pwd = Command::new("pwd");
     pwd.current_dir("/proc");
     let output = trace(&[], &mut pwd);
@@ -57,7 +57,7 @@ fn nothing_is_written_where_the_command_runs() {
     );
 }
 
-/// A command of somebody who is not root: a program with root's set-user-ID bit that tells who it is.
+/// A command without root's rights: a program with root's set-user-ID bit that prints its user.
 pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
     let program = place.path().join("id");
     std::fs::copy("/usr/bin/id", &program).expect("it is copied");

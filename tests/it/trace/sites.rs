@@ -1,5 +1,5 @@
 //! Programs whose calls the stub notes although they are unlike C: of Go and of musl, and with a stack that
-//! nobody can use. Their counts are strace's, and the tracer notes next to none itself.
+//! cannot be used. Their counts are strace's, and the tracer notes next to none itself.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

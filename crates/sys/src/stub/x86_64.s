@@ -144,7 +144,7 @@ named:
     and     r14, -8
     mov     [r13 + {SIZE}], r14d
 
-    prefetchw [r13 + r14 + 64]          # the next record's lines: whoever read them last has them
+    prefetchw [r13 + r14 + 64]          # the next record's lines may be in another processor's cache
     prefetchw [r13 + r14 + 128]
     rdtsc
     shl     rdx, 32
@@ -178,7 +178,7 @@ leave_stub:
     mov     qword ptr [r11 + {BUSY}], 0 # last: from here on the slot may be used again
     jmp     rcx
 
-    # Nobody listens any more: just make the call. Nobody looks after slots either, so two threads may
+    # The recorder has ended: just make the call. Slots are not assigned any more, so two threads may
     # have the same.
 closed:
     lock bts qword ptr [r11 + {BUSY}], 0

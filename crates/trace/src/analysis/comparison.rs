@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
 
+use super::kind::SearchKind;
 use super::names::Name;
-use super::report::{Report, text};
-use super::{Analysis, SearchKind};
+use super::report::Report;
+use super::tally::Analysis;
+use super::text::text;
 
 /// A number before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,8 +1,9 @@
-//! Which search path a miss belongs to, by who asked and what for.
+//! Which search path a miss belongs to, by the program and the name.
 
 use serde::{Deserialize, Serialize};
 
-use super::{HashSet, options};
+use super::maps::HashSet;
+use super::options;
 use crate::call::CallKind;
 
 /// A kind of search path.

@@ -232,7 +232,7 @@ impl Names {
         &mut self.nodes[name.index()].counts
     }
 
-    /// How many there are, folders that nobody asked for among them.
+    /// How many there are, with folders that no call asked for.
     #[must_use]
     pub fn count(&self) -> usize {
         self.nodes.len()

@@ -1,7 +1,6 @@
 //! Folders that programs are told to search, by options.
 
-use super::advice::quoted;
-use super::report::text;
+use super::text::{quoted, text};
 
 /// A folder, or for a class path a list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]

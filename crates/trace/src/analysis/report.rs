@@ -4,12 +4,13 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::advice::{self, Advice};
 use super::disk::Disk;
 use super::kind::SearchKind;
+use super::maps::HashMap;
 use super::names::{Counts, Name, Names};
+use super::tally::{Analysis, ProgramTally, Tally};
+use super::text::text;
 use super::timeline::Bucket;
-use super::{Analysis, HashMap, Tally};
 use crate::call::CALLS;
 use crate::{Backend, Change, Outcome};
 
@@ -234,20 +235,39 @@ pub struct Program {
     pub missed: u64,
 }
 
+/// Something that would save look-ups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// What is to be done, in a few words.
+    pub title: String,
+    /// How many look-ups it saves, at most.
+    pub saves: u64,
+    /// The command or the setting.
+    pub how: String,
+    /// The title of the advice that saves these as well.
+    pub part_of: Option<String>,
+    /// What else is to be known before it is followed.
+    pub note: Option<String>,
+}
+
+impl Advice {
+    pub(super) fn new(title: impl Into<String>, saves: u64, how: String) -> Self {
+        Self { title: title.into(), saves, how, part_of: None, note: None }
+    }
+}
+
 /// What is shown of long lists is taken from this many.
 const LIST_MAX: usize = 1000;
 
 impl Analysis {
-    /// What has come so far, of a recording with this outcome. Advice asks the disk where the
-    /// recording does not know.
-    #[must_use]
-    pub fn report(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
+    /// What has come so far, of a recording with this outcome, without advice.
+    pub(super) fn findings(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
         for thread in std::mem::take(&mut self.threads).into_values() {
             self.bases.push(&thread.search, &self.names);
         }
         let (bucket_ns, buckets) = self.timeline.buckets();
         let mut cuts = Vec::new();
-        let mut report = Report {
+        Report {
             totals: Totals { without_rights: self.without_rights(disk), ..self.totals(outcome) },
             calls: self.call_counts(),
             searches: self.search_paths(),
@@ -259,9 +279,7 @@ impl Analysis {
             cuts,
             buckets: buckets.to_vec(),
             bucket_ns,
-        };
-        report.advice = advice::all(self, &report, disk);
-        report
+        }
     }
 
     fn totals(&self, outcome: &Outcome) -> Totals {
@@ -434,7 +452,7 @@ impl Analysis {
     }
 
     fn program_counts(&self) -> Vec<Program> {
-        let program = |tally: &super::ProgramTally| Program {
+        let program = |tally: &ProgramTally| Program {
             program: text(&tally.name),
             starts: tally.starts,
             lookups: tally.lookups,
@@ -522,10 +540,4 @@ fn untraced_ns(backend: Backend, events: u64, outcome: &Outcome) -> u64 {
     let noted_ns = if backend == Backend::Ebpf { 350 } else { 180 };
     let noted = events.saturating_sub(outcome.traced);
     outcome.wall_ns.saturating_sub(outcome.stops * STOP_NS + noted * noted_ns)
-}
-
-/// What can be shown of a name.
-pub(super) fn text(bytes: &[u8]) -> String {
-    str::from_utf8(bytes)
-        .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
 }

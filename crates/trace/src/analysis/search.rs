@@ -6,8 +6,8 @@
 //! more in common than the name, so their bases count only where longer searches say nothing.
 
 use super::kind::SearchKind;
+use super::maps::{HashMap, HashSet};
 use super::names::{Name, Names};
-use super::{HashMap, HashSet};
 
 /// A search of a thread's that is under way.
 #[derive(Debug, Default)]

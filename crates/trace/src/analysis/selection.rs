@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::base_name;
+use super::text::base_name;
 use crate::call::Call;
 use crate::event::{Event, EventKind, Syscall};
 use crate::recording::Sink;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     fn passed(choose: impl FnOnce(&mut Selection)) -> Vec<String> {
-        let (mut selection, mut keeper) = (Selection::default(), Keeper::default());
+        let (mut selection, mut orphan_guard) = (Selection::default(), Keeper::default());
         choose(&mut selection);
         let called = |call, name: &'static [u8]| {
             let call = Call::named(call).unwrap();
@@ -283,9 +283,9 @@ mod tests {
         ];
         for (process, kind) in kinds {
             let event = Event { at_ns: 0, process, thread: process, kind };
-            selection.pass(&event, &mut keeper);
+            selection.pass(&event, &mut orphan_guard);
         }
-        keeper.0
+        orphan_guard.0
     }
 
     #[test]

@@ -25,7 +25,7 @@ const PLACES: [(&str, &str); 5] = [
     ("call_ends", "sys_exit"),
 ];
 
-/// Where the kernel describes its types, and who counts processes as we do.
+/// Where the kernel describes its types, and our own namespace of process ids.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const NAMESPACE: &str = "/proc/self/ns/pid";
 

@@ -6,20 +6,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::programs::{Programs, Totals};
-use crate::clock::Clock;
 use crate::error::TRACE;
-use crate::job::{Held, Job};
+use crate::job::{Job, JobSignals};
 use crate::launch::launch_alone;
+use crate::pipeline::Clock;
+use crate::pipeline::EventStream;
 use crate::record::{Calls, View};
 use crate::recording::Sink;
-use crate::stream::Stream;
 use crate::{Command, Error, Outcome};
 
 /// A command that runs untouched, while programs in the kernel note its calls.
 pub struct KernelRecorder {
     programs: Programs,
     job: Job,
-    stream: Stream,
+    stream: EventStream,
 }
 
 /// The ring is read this often; the programs wake us where it fills up faster.
@@ -35,22 +35,23 @@ impl KernelRecorder {
     /// The command cannot be run, or the system does not let us load programs.
     pub fn start(command: &Command) -> Result<Self, Error> {
         let programs = Programs::attach()?;
-        let held = Held::begin().map_err(|error| Error::system(TRACE, command.program(), error))?;
-        let mut stream = Stream::new(Calls::new(), Clock::start(monotonic_ns));
+        let signals =
+            JobSignals::begin().map_err(|error| Error::system(TRACE, command.program(), error))?;
+        let mut stream = EventStream::new(Calls::new(), Clock::start(monotonic_ns));
         // It is followed because it is the first that we make.
-        let process = launch_alone(command, held.mask())?;
+        let process = launch_alone(command, signals.mask())?;
         stream.watch(process);
-        Ok(Self { programs, job: Job::new(held, process), stream })
+        Ok(Self { programs, job: Job::new(signals, process), stream })
     }
 
-    /// Takes every call until nobody is left that could make one: background children of the
+    /// Takes every call until the last traced process has ended: background children of the
     /// command are waited for. `sink` gets the calls in the order in which they ended.
     ///
     /// # Errors
     /// The system does not tell what the programs counted.
     pub fn run(mut self, sink: &mut impl Sink) -> Result<Outcome, Error> {
         loop {
-            // In this order: who has ended is not counted any more, and whatever it noted is in the ring.
+            // In this order: a process that is not counted any more has all of its records in the ring.
             self.job.look_after();
             let totals = self.totals()?;
             let is_all = self.drain(sink);

@@ -149,11 +149,11 @@ mod tests {
     }
 
     fn read(file: &[u8]) -> Result<(Vec<String>, Outcome), String> {
-        let mut keeper = Keeper::default();
+        let mut orphan_guard = Keeper::default();
         let reader = Reader::new(file, b"file").map_err(|error| error.to_string())?;
         assert_eq!(*reader.header(), header());
-        let outcome = reader.run(&mut keeper).map_err(|error| error.to_string())?;
-        Ok((keeper.0, outcome))
+        let outcome = reader.run(&mut orphan_guard).map_err(|error| error.to_string())?;
+        Ok((orphan_guard.0, outcome))
     }
 
     #[test]

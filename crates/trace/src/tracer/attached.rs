@@ -13,14 +13,14 @@ use thruway_sys::ptrace::{self, Phase, Resume, event};
 use thruway_sys::ticks::ticks;
 
 use super::thread::{self, Pending, clone_flags, flag};
-use crate::area::Area;
 use crate::call::Abi;
 use crate::doorbell::Doorbell;
 use crate::record::{Calls, Notice, Record};
+use crate::shared_rings::SharedRings;
 
 /// Notes the calls of a process that was attached to.
 pub(crate) struct AttachedTracer<'a> {
-    area: &'a Area,
+    rings: &'a SharedRings,
     doorbell: &'a Doorbell,
     calls: Calls,
     /// The call that each thread is in, if it is noted.
@@ -30,9 +30,9 @@ pub(crate) struct AttachedTracer<'a> {
 }
 
 impl<'a> AttachedTracer<'a> {
-    pub(crate) fn new(area: &'a Area, doorbell: &'a Doorbell) -> Self {
+    pub(crate) fn new(rings: &'a SharedRings, doorbell: &'a Doorbell) -> Self {
         let (threads, early) = (HashMap::new(), HashSet::new());
-        Self { area, doorbell, calls: Calls::new(), threads, early }
+        Self { rings, doorbell, calls: Calls::new(), threads, early }
     }
 
     /// Attaches to all threads of a process.
@@ -69,10 +69,10 @@ impl<'a> AttachedTracer<'a> {
         self.threads.insert(id, None);
     }
 
-    /// Traces until nobody is left.
+    /// Traces until the last thread has ended.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while let Some((id, change)) = process::wait(Wait::Any)? {
-            self.area.count_stop();
+            self.rings.count_stop();
             match change {
                 Change::Exited(_) | Change::Killed(_) => self.end(id),
                 Change::Stopped { signal, event } => {
@@ -165,7 +165,7 @@ impl<'a> AttachedTracer<'a> {
 
     /// Notes something, as soon as there is room for it.
     fn note(&self, record: &Record) {
-        while !self.area.append(record) {
+        while !self.rings.append(record) {
             self.doorbell.ring();
             std::thread::sleep(Duration::from_micros(200));
         }

@@ -2,7 +2,7 @@
 //! every new program.
 //!
 //! It is small and keeps little, so that it outlives the recorder if need be: a call that the filter
-//! stops fails where nobody traces.
+//! stops fails without a tracer.
 
 mod attached;
 #[cfg(target_arch = "x86_64")]
@@ -27,13 +27,13 @@ use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Phase, Resume, event};
 use thruway_sys::ticks::ticks;
 
-use crate::area::{Area, Slot};
 use crate::call::{Abi, Argument, Call};
 use crate::doorbell::Doorbell;
 use crate::record::{self, Calls, Notice, Record};
+use crate::shared_rings::{SharedRings, Slot};
 pub(crate) use attached::AttachedTracer;
 #[cfg(target_arch = "x86_64")]
-use program::{Injector, Place};
+use program::{CallOrigin, Injector};
 #[cfg(target_arch = "x86_64")]
 use thread::Identity;
 pub(crate) use thread::flag;
@@ -41,8 +41,8 @@ use thread::{Pending, Thread, clone_flags};
 
 /// What the tracer needs to know.
 #[derive(Debug)]
-pub(crate) struct Setting<'a> {
-    pub(crate) area: &'a Area,
+pub(crate) struct TracerContext<'a> {
+    pub(crate) rings: &'a SharedRings,
     /// Wakes the recorder.
     pub(crate) doorbell: &'a Doorbell,
     /// The recorder's process.
@@ -53,7 +53,7 @@ pub(crate) struct Setting<'a> {
 
 /// The state of everything that is traced.
 pub(crate) struct Tracer<'a> {
-    setting: Setting<'a>,
+    context: TracerContext<'a>,
     calls: Calls,
     threads: HashMap<i32, Thread>,
     /// Children that stopped before their parent told of them.
@@ -65,16 +65,16 @@ pub(crate) struct Tracer<'a> {
 
 impl<'a> Tracer<'a> {
     /// One that has nothing to trace yet.
-    pub(crate) fn new(setting: Setting<'a>) -> Self {
+    pub(crate) fn new(context: TracerContext<'a>) -> Self {
         let calls = Calls::new();
         let mut tracer = Self {
             #[cfg(target_arch = "x86_64")]
-            injector: if setting.with_stub {
-                Injector::new(setting.area, calls.shapes())
+            injector: if context.with_stub {
+                Injector::new(context.rings, calls.shapes())
             } else {
                 None
             },
-            setting,
+            context,
             calls,
             threads: HashMap::new(),
             early: HashSet::new(),
@@ -92,10 +92,10 @@ impl<'a> Tracer<'a> {
         Ok(())
     }
 
-    /// Traces until nobody is left.
+    /// Traces until the last thread has ended.
     pub(crate) fn run(mut self) -> io::Result<()> {
         while let Some((thread, change)) = process::wait(Wait::Any)? {
-            self.setting.area.count_stop();
+            self.context.rings.count_stop();
             match change {
                 Change::Exited(_) | Change::Killed(_) => self.end(thread),
                 Change::Stopped { signal, event } => {
@@ -136,15 +136,15 @@ impl<'a> Tracer<'a> {
 
     fn adopt(&mut self, id: i32, mut thread: Thread) {
         thread.slot =
-            if self.setting.with_stub && !thread.is_foreign { self.free.pop() } else { None };
-        self.setting.area.assign(id, thread.slot);
+            if self.context.with_stub && !thread.is_foreign { self.free.pop() } else { None };
+        self.context.rings.assign(id, thread.slot);
         self.threads.insert(id, thread);
     }
 
     fn end(&mut self, id: i32) {
         self.early.remove(&id);
         if let Some(thread) = self.threads.remove(&id) {
-            self.setting.area.forget(id);
+            self.context.rings.forget(id);
             self.free.extend(thread.slot);
             self.release_parent(thread.vfork_parent);
             self.note(&Record::notice(Notice::Exit, id, ticks(), [0; 2]));
@@ -167,9 +167,9 @@ impl<'a> Tracer<'a> {
             && let Some(slot) = parent.slot
             && flags & flag::SHARES_MEMORY != 0
         {
-            let area = self.setting.area;
+            let rings = self.context.rings;
             let program = &mut *parent.program.borrow_mut();
-            program.base(|| (area.base(slot), area.near(slot)));
+            program.base(|| (rings.base(slot), rings.near(slot)));
             if flags & flag::IS_THREAD != 0 && Rc::strong_count(&parent.program) == 1 {
                 injector.patch_ahead(id, program);
             }
@@ -223,14 +223,14 @@ impl<'a> Tracer<'a> {
         let now = ticks();
         let Some(mut thread) = self.threads.remove(&before) else { return self.go_on(id, 0) };
         if before != id {
-            // The thread takes over the process's id; whoever had it has ended without a word.
+            // The thread takes over the process's id; the thread that had it has ended without a notice.
             self.end(id);
-            self.setting.area.forget(before);
+            self.context.rings.forget(before);
         }
         if let Some(pending) = thread.call.take() {
             self.note(&pending.record(before, now, 0));
-        } else if let Some(slot) = thread.slot.filter(|slot| self.setting.area.is_busy(*slot)) {
-            self.setting.area.finish(slot, now, 0);
+        } else if let Some(slot) = thread.slot.filter(|slot| self.context.rings.is_busy(*slot)) {
+            self.context.rings.finish(slot, now, 0);
         }
         // One tick later: the call comes first.
         let mut notice = Record::notice(Notice::Program, id, now + 1, [before.unsigned_abs(), 0]);
@@ -238,10 +238,10 @@ impl<'a> Tracer<'a> {
         self.note(&notice);
         self.release_parent(thread.vfork_parent.take());
         thread.becomes_program();
-        self.setting.area.assign(id, thread.slot);
+        self.context.rings.assign(id, thread.slot);
         #[cfg(target_arch = "x86_64")]
         if let (Some(injector), Some(slot)) = (&self.injector, thread.slot) {
-            self.setting.area.forget_base(slot);
+            self.context.rings.forget_base(slot);
             thread.program.borrow_mut().entry = injector.start(id, slot);
         }
         self.threads.insert(id, thread);
@@ -269,21 +269,21 @@ impl<'a> Tracer<'a> {
     /// `false`: the tracer has to note it.
     #[cfg(target_arch = "x86_64")]
     fn through_stub(&mut self, id: i32, call: &Call, number: u32, back: u64) -> io::Result<bool> {
-        let area = self.setting.area;
+        let rings = self.context.rings;
         let (Some(injector), Some(thread)) = (&self.injector, self.threads.get_mut(&id)) else {
             return Ok(false);
         };
         let Some(slot) = thread.slot else { return Ok(false) };
-        let base = thread.program.borrow_mut().base(|| (area.base(slot), area.near(slot)));
+        let base = thread.program.borrow_mut().base(|| (rings.base(slot), rings.near(slot)));
         let Some(base) = base else { return Ok(false) };
-        match Injector::place(base, back) {
-            Place::Program if call.shape().is_some() && !area.is_busy(slot) => {
-                if !area.has_room(slot) {
-                    self.setting.doorbell.ring();
+        match Injector::origin(base, back) {
+            CallOrigin::Program if call.shape().is_some() && !rings.is_busy(slot) => {
+                if !rings.has_room(slot) {
+                    self.context.doorbell.ring();
                     self.close_without_recorder();
                     return Ok(false);
                 }
-                let attempt = Some((back, area.position(slot)));
+                let attempt = Some((back, rings.position(slot)));
                 if std::mem::replace(&mut thread.attempt, attempt) == attempt {
                     // The stub was asked before, and cannot note it.
                     thread.attempt = None;
@@ -293,18 +293,18 @@ impl<'a> Tracer<'a> {
                 Injector::redirect(id, base, number, back)?;
                 Ok(true)
             }
-            Place::Restart => {
-                if let Some(record) = Record::interrupted(&area.unfinished(slot), ticks()) {
+            CallOrigin::Restart => {
+                if let Some(record) = Record::interrupted(&rings.unfinished(slot), ticks()) {
                     self.note(&record);
                 }
                 injector.restart(id)?;
                 Ok(true)
             }
-            Place::Program | Place::Stub => Ok(false),
+            CallOrigin::Program | CallOrigin::Stub => Ok(false),
         }
     }
 
-    /// Leads a site to the stub, if nobody else runs there.
+    /// Leads a site to the stub, if no other thread runs there.
     #[cfg(target_arch = "x86_64")]
     fn patch(&mut self, id: i32, call: &Call, number: u32, back: u64) {
         let Some(thread) = self.threads.get(&id) else { return };
@@ -320,7 +320,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Whether nobody else can be running in this thread's memory.
+    /// Whether no other thread can be running in this thread's memory.
     #[cfg(target_arch = "x86_64")]
     fn is_alone(&self, thread: &Thread) -> bool {
         let shares = |other: &&Thread| Rc::ptr_eq(&other.program, &thread.program);
@@ -356,20 +356,20 @@ impl<'a> Tracer<'a> {
 
     /// Notes something, as soon as there is room for it.
     fn note(&self, record: &Record) {
-        while !self.setting.area.append(record) {
+        while !self.context.rings.append(record) {
             self.close_without_recorder();
-            if self.setting.area.is_closed() {
+            if self.context.rings.is_closed() {
                 return;
             }
-            self.setting.doorbell.ring();
+            self.context.doorbell.ring();
             std::thread::sleep(Duration::from_micros(200));
         }
     }
 
     /// Without a recorder nothing is noted any more, and the programs are let through.
     fn close_without_recorder(&self) {
-        if process::parent() != self.setting.recorder {
-            self.setting.area.close();
+        if process::parent() != self.context.recorder {
+            self.context.rings.close();
         }
     }
 }

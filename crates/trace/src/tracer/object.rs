@@ -84,7 +84,7 @@ impl Object {
         let number = |text| u32::from_str_radix(text, 16).ok();
         let device = fs::makedev(number(major)?, number(minor)?);
         let mut options = File::options();
-        // What has the name now may be a pipe, and nobody may be waited for.
+        // What has the name now may be a pipe, and an open must not block.
         options.read(true).custom_flags(fs::OFlags::NONBLOCK.bits().cast_signed());
         let file = options.open(format!("/proc/{id}/root{path}")).ok()?;
         let metadata = file.metadata().ok()?;

@@ -13,11 +13,11 @@ use thruway_sys::stub::{self, Start, layout};
 use super::object::{Object, UsedSites};
 use super::site::{PATCH_BYTES, SITE_BYTES, SYSCALL, Site};
 use super::thread::{Identity, Program, Thread};
-use crate::area::{Area, Slot};
+use crate::shared_rings::{SharedRings, Slot};
 
 /// Where a stopped call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CallOrigin {
     /// The program itself.
     Program,
     /// The stub, which cannot note it.
@@ -30,7 +30,7 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Injector {
     cookie: u64,
-    /// The area's file, as programs can open it.
+    /// The rings' file, as programs can open it.
     path: String,
     /// Unused bytes at the end of the code that the kernel gives every program.
     spare: u64,
@@ -60,9 +60,9 @@ mod auxiliary {
 
 impl Injector {
     /// `None` if this kernel leaves no room for the start.
-    pub(super) fn new(area: &Area, shapes: [u8; layout::SHAPES_MAX]) -> Option<Self> {
-        let cookie = area.cookie();
-        let path = format!("/proc/{}/fd/{}", std::process::id(), area.descriptor());
+    pub(super) fn new(rings: &SharedRings, shapes: [u8; layout::SHAPES_MAX]) -> Option<Self> {
+        let cookie = rings.cookie();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), rings.descriptor());
         let spare = spare_kernel_code()?;
         (path.len() < layout::PATH_BYTES).then(|| Self {
             cookie,
@@ -76,7 +76,7 @@ impl Injector {
         })
     }
 
-    /// Lets a thread that has just become a program map the area first. Where that is not possible,
+    /// Lets a thread that has just become a program map the rings first. Where that is not possible,
     /// nothing happens, and the tracer notes all its calls.
     /// Tells where the program itself begins.
     pub(super) fn start(&self, id: i32, slot: Slot) -> Option<u64> {
@@ -106,19 +106,19 @@ impl Injector {
         Ok(own_entry)
     }
 
-    /// Where a call came from: it ended at `back`, and the area lies at `base`.
-    pub(super) fn place(base: u64, back: u64) -> Place {
+    /// Where a call came from: it ended at `back`, and the rings lie at `base`.
+    pub(super) fn origin(base: u64, back: u64) -> CallOrigin {
         if back == base + stub::called() {
-            Place::Restart
+            CallOrigin::Restart
         } else if (base..base + layout::PRIVATE_BYTES as u64).contains(&back) {
-            Place::Stub
+            CallOrigin::Stub
         } else {
-            Place::Program
+            CallOrigin::Program
         }
     }
 
     /// Leads the site of a call that ended at `back` to the stub and, with the first one of a file,
-    /// all others that are known of it. Nobody else may be running there. `None`: it cannot be
+    /// all others that are known of it. No other thread may be running there. `None`: it cannot be
     /// patched, and stops again the next time.
     pub(super) fn patch(
         &mut self,
@@ -296,13 +296,13 @@ fn simple_site(id: i32, back: u64, number: u32) -> Option<Site> {
     site.filter(|_| is_whole).map(|site| site.moved(start))
 }
 
-/// Writes jumps into a program. Nobody may be running there meanwhile.
+/// Writes jumps into a program. No other thread may be running there meanwhile.
 struct Patching<'a> {
     id: i32,
     program: &'a mut Program,
     memory: File,
     base: u64,
-    /// Whether a handler of signals may come back into the midst of a site; `None`: nobody looked.
+    /// Whether a handler of signals may come back into the midst of a site; `None`: unknown yet.
     may_return_within: Option<bool>,
 }
 
@@ -331,7 +331,7 @@ impl<'a> Patching<'a> {
         self.write(site, self.base, 0).or_else(|| self.write(site, self.program.near()?, 1))
     }
 
-    /// The same with a trampoline in the private part of the area that lies at `part`.
+    /// The same with a trampoline in the private part of the rings that lies at `part`.
     fn write(&mut self, site: &Site, part: u64, pool: usize) -> Option<()> {
         let used = self.program.trampolines[pool];
         if used == layout::TRAMPOLINES_MAX {
@@ -392,7 +392,7 @@ fn is_restart(registers: &Registers) -> bool {
     (-516..=-512).contains(&registers.result())
 }
 
-/// Where the area should lie for a program without a loader, whose sites are all in itself: within
+/// Where the rings should lie for a program without a loader, whose sites are all in itself: within
 /// reach of a jump, and out of the way of its heap, which grows upwards.
 fn within_reach(entry: u64) -> u64 {
     const LOW: u64 = 0x7000_0000;
@@ -402,7 +402,7 @@ fn within_reach(entry: u64) -> u64 {
 /// Where the private part should lie once more: a little below the program, whose headers are at its start.
 fn below(headers: u64) -> u64 {
     const DISTANCE: u64 = 0x8_0000;
-    // The lowest addresses are for nobody.
+    // The lowest addresses cannot be mapped.
     const LOWEST: u64 = 0x10_0000;
     let address = (headers & !0xfff).saturating_sub(DISTANCE);
     if address < LOWEST { 0 } else { address }
@@ -448,8 +448,8 @@ mod tests {
     #[test]
     fn a_call_comes_from_the_program_or_the_stub() {
         let base = 0x7000_0000;
-        assert_eq!(Injector::place(base, base + stub::called()), Place::Restart);
-        assert_eq!(Injector::place(base, base + 2), Place::Stub);
-        assert_eq!(Injector::place(base, base - 2), Place::Program);
+        assert_eq!(Injector::origin(base, base + stub::called()), CallOrigin::Restart);
+        assert_eq!(Injector::origin(base, base + 2), CallOrigin::Stub);
+        assert_eq!(Injector::origin(base, base - 2), CallOrigin::Program);
     }
 }

@@ -24,7 +24,7 @@ struct Candidate {
 }
 
 /// The function that makes nearly all of a Go program's calls, since Go 1.19: the arguments' registers are
-/// those of Go, so the number is known to nobody.
+/// those of Go, so the number cannot be told.
 const GO_BEFORE: [u8; 12] =
     [0x49, 0x89, 0xf2, 0x48, 0x89, 0xfa, 0x48, 0x89, 0xce, 0x48, 0x89, 0xdf];
 const GO_AFTER: [u8; 6] = [0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff];

@@ -71,7 +71,7 @@ impl Site {
         }
     }
 
-    /// Whether an instruction may begin within the jump: then nobody may come back there.
+    /// Whether an instruction may begin within the jump: then no handler may return there.
     pub(super) fn is_of_several(&self) -> bool {
         self.length != PATCH_BYTES
     }
@@ -97,7 +97,7 @@ impl Site {
         Some([0xe9, a, b, c, d])
     }
 
-    /// The trampoline at `address`, beside the private part of the area at `part`, to the stub at `stub`.
+    /// The trampoline at `address`, beside the private part of the rings at `part`, to the stub at `stub`.
     pub(super) fn trampoline(&self, address: u64, part: u64, stub: u64) -> Option<Vec<u8>> {
         let mut code = Code { address, bytes: self.displaced().to_vec() };
         if self.number().is_none() {

@@ -8,9 +8,9 @@ use thruway_sys::ptrace::{self, event};
 
 #[cfg(target_arch = "x86_64")]
 use super::object::Object;
-use crate::area::Slot;
 use crate::call::Call;
 use crate::record::{ARGUMENT_END, Record};
+use crate::shared_rings::Slot;
 
 /// `clone`'s flags, as the kernel numbers them.
 pub(crate) mod flag {
@@ -29,7 +29,7 @@ pub(super) struct Thread {
     pub(super) slot: Option<Slot>,
     /// The call that it is in, if the tracer notes it.
     pub(super) call: Option<Pending>,
-    /// Who waits until this one ends or becomes a program.
+    /// The parent that waits until this thread ends or executes a program.
     pub(super) vfork_parent: Option<i32>,
     /// Waits for a child of `vfork`.
     pub(super) is_suspended: bool,
@@ -121,7 +121,7 @@ impl Thread {
 }
 
 impl Program {
-    /// Where the area lies in it; asks for that, and for where it lies near, until it is known.
+    /// Where the rings lie in it; asks for that, and for where it lies near, until it is known.
     pub(super) fn base(&mut self, ask: impl FnOnce() -> (Option<u64>, Option<u64>)) -> Option<u64> {
         if self.base.is_none() {
             (self.base, self.near) = ask();
@@ -134,7 +134,7 @@ impl Program {
         self.near
     }
 
-    /// Where the area lies in it, if that is known.
+    /// Where the rings lie in it, if that is known.
     pub(super) fn known_base(&self) -> Option<u64> {
         self.base
     }

@@ -12,8 +12,9 @@ use thruway_trace::{
     Recorder, Writer, die_of,
 };
 
+use super::arguments::{Backend, Trace};
+use super::report::{OVER_BUDGET, failure};
 use super::sinks::Sinks;
-use super::{Backend, OVER_BUDGET, Trace, failure};
 use crate::output::{Answer, Failure, print_error};
 
 /// The folder that a process works in.

@@ -5,7 +5,7 @@ use std::fs::File;
 use thruway_trace::analysis::{Analysis, Selection};
 use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
 
-use super::Trace;
+use super::arguments::Trace;
 use super::progress::Progress;
 use crate::output::Failure;
 

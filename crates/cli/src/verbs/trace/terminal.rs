@@ -123,7 +123,7 @@ impl Page<'_> {
     fn searches(&mut self) {
         let Totals { missed, lookups, .. } = self.report.totals;
         let is_worth = |search: &&SearchPath| match search.kind {
-            // Nobody knows what these were for.
+            // What these were for is unknown.
             SearchKind::Other => search.missed * 5 > lookups,
             _ => search.missed >= 10 && search.missed * 100 > missed,
         };

@@ -2,13 +2,18 @@
 //! those that gave nothing, every name that was found is found as the same file.
 
 use super::super::names::Name;
-use super::{Advice, Context, SearchKind, quoted, search, shell_line};
-use crate::analysis::{HashMap, base_name, options, report::below, report::text};
+use super::context::{Context, SAVES_MIN, search};
+use crate::analysis::kind::SearchKind;
+use crate::analysis::maps::HashMap;
+use crate::analysis::options;
+use crate::analysis::report::{Advice, below};
+use crate::analysis::tally::ProgramTally;
+use crate::analysis::text::{base_name, quoted, shell_line, text};
 
 /// A folder of a list, as it was given.
 struct Folder<'a> {
     given: &'a str,
-    /// What leaving it out saves; `None`: it is of use, or nobody knows.
+    /// What leaving it out saves; `None`: it is of use, or that is unknown.
     saves: Option<u64>,
     name: Option<Name>,
 }
@@ -103,7 +108,7 @@ fn without_unused(context: &Context<'_>, kind: SearchKind, variable: &str) -> Op
 pub(super) fn python_folders(context: &Context<'_>) -> Option<Advice> {
     const ASKED_MIN: u32 = 10;
     let names = &context.analysis.names;
-    let python = |program: &&super::super::ProgramTally| program.searches == SearchKind::Python;
+    let python = |program: &&ProgramTally| program.searches == SearchKind::Python;
     context.analysis.programs.iter().find(python)?;
     let library = names
         .all()
@@ -241,7 +246,7 @@ pub(super) fn class_path(context: &Context<'_>) -> Option<Advice> {
 /// The loader looks for each library in every folder of a program's `RUNPATH`.
 pub(super) fn run_path(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Libraries)?;
-    if search.unused_missed < super::SAVES_MIN {
+    if search.unused_missed < SAVES_MIN {
         return None;
     }
     let names = &context.analysis.names;

@@ -2,8 +2,10 @@
 
 use super::super::names::Name;
 use super::super::report::SearchedFolder;
-use super::{Advice, Context, SearchKind, quoted, search, shell_line};
-use crate::analysis::report::text;
+use super::context::{Context, search};
+use crate::analysis::kind::SearchKind;
+use crate::analysis::report::Advice;
+use crate::analysis::text::{quoted, shell_line, text};
 
 const VARIABLES: [&str; 14] = [
     "LC_ALL",

@@ -1,50 +1,36 @@
 //! What would fix it: each with what it saves, and the exact command or setting.
 
+mod context;
 mod given;
 mod language;
 mod order;
 #[cfg(test)]
 mod safety;
 
-use serde::Serialize;
-
 use super::disk::Disk;
 use super::kind::SearchKind;
-use super::report::{Report, SearchPath, text};
-use super::{Analysis, HashMap};
+use super::maps::HashMap;
+use super::report::{Advice, Report};
+use super::tally::Analysis;
+use super::text::{quoted, shell_line, text};
+use crate::Outcome;
+use context::{Context, SAVES_MIN, search};
 
-/// Something that would save look-ups.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Advice {
-    /// What is to be done, in a few words.
-    pub title: String,
-    /// How many look-ups it saves, at most.
-    pub saves: u64,
-    /// The command or the setting.
-    pub how: String,
-    /// The title of the advice that saves these as well.
-    pub part_of: Option<String>,
-    /// What else is to be known before it is followed.
-    pub note: Option<String>,
+impl Analysis {
+    /// What has come so far, of a recording with this outcome. Advice asks the disk where the
+    /// recording does not know.
+    #[must_use]
+    pub fn report(&mut self, outcome: &Outcome, disk: &dyn Disk) -> Report {
+        let mut report = self.findings(outcome, disk);
+        report.advice = all(self, &report, disk);
+        report
+    }
 }
-
-/// What advice is drawn from.
-struct Context<'a> {
-    analysis: &'a Analysis,
-    report: &'a Report,
-    disk: &'a dyn Disk,
-    /// Whether the command, or something that it started, went to another folder: relative names
-    /// in options may then be relative to any.
-    has_moved: bool,
-}
-
-/// Advice that saves less is not worth a line.
-const SAVES_MIN: u64 = 10;
 
 type Piece = fn(&Context<'_>) -> Option<Advice>;
 
 /// Everything that applies, the most saved first.
-pub(super) fn all(analysis: &Analysis, report: &Report, disk: &dyn Disk) -> Vec<Advice> {
+fn all(analysis: &Analysis, report: &Report, disk: &dyn Disk) -> Vec<Advice> {
     const PIECES: [Piece; 19] = [
         load_path,
         real_paths,
@@ -72,33 +58,6 @@ pub(super) fn all(analysis: &Analysis, report: &Report, disk: &dyn Disk) -> Vec<
     all.retain(|advice| advice.saves >= SAVES_MIN);
     all.sort_by_key(|advice| std::cmp::Reverse(advice.saves));
     all
-}
-
-impl Advice {
-    fn new(title: impl Into<String>, saves: u64, how: String) -> Self {
-        Self { title: title.into(), saves, how, part_of: None, note: None }
-    }
-}
-
-impl Context<'_> {
-    /// A folder as names are kept: absolute, `..` left as it is, since what is before it may be a
-    /// link. `None`: nobody knows what it is relative to.
-    fn absolute(&self, folder: &str, has_moved: bool) -> Option<Vec<u8>> {
-        let base = if folder.starts_with('/') {
-            ""
-        } else if has_moved {
-            return None;
-        } else {
-            &self.analysis.header.folder
-        };
-        let components = base.split('/').chain(folder.split('/'));
-        let components = components.filter(|component| !matches!(*component, "" | "."));
-        Some(components.flat_map(|component| ["/", component]).collect::<String>().into_bytes())
-    }
-}
-
-fn search(report: &Report, kind: SearchKind) -> Option<&SearchPath> {
-    report.searches.iter().find(|search| search.kind == kind)
 }
 
 const LOAD_PATH: &str = "an index of the load path";
@@ -215,32 +174,9 @@ fn is_of_another(context: &Context<'_>) -> bool {
     most.is_some_and(|program| program.searches != SearchKind::Other)
 }
 
-/// Words as a shell takes them, on one line.
-#[must_use]
-pub fn shell_line(words: &[String]) -> String {
-    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    line.replace(['\n', '\t'], " ")
-}
-
-/// A word as a shell takes it.
-pub(super) fn quoted(word: &str) -> String {
-    let is_plain =
-        |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_quoted_as_a_shell_needs_it() {
-        let words = ["ruby", "-e", "puts 'x'"].map(str::to_owned);
-        assert_eq!(shell_line(&words), r"ruby -e 'puts '\''x'\'''");
-    }
 
     #[test]
     fn a_gem_is_named_by_its_folder() {

@@ -3,8 +3,11 @@
 
 use super::super::disk::Listing;
 use super::super::names::Name;
-use super::{Advice, Context, SearchKind, quoted, search};
-use crate::analysis::{HashMap, report::text};
+use super::context::{Context, SAVES_MIN, search};
+use crate::analysis::kind::SearchKind;
+use crate::analysis::maps::HashMap;
+use crate::analysis::report::Advice;
+use crate::analysis::text::{quoted, text};
 
 /// A folder of `PATH`.
 struct Entry<'a> {
@@ -19,7 +22,7 @@ struct Entry<'a> {
 enum Conflict {
     /// A later folder has this name, too, and it is another file.
     Shadows(Vec<u8>, String),
-    /// Nobody knows what is in it.
+    /// What is in it is unknown.
     Unknown,
 }
 
@@ -34,7 +37,7 @@ pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
     let is_candidate: Vec<_> =
         entries.iter().map(|entry| entry.found.is_empty() && entry.is_absolute()).collect();
     // The disk is left alone where there is too little to gain.
-    if saved(context, &entries, &is_candidate) < super::SAVES_MIN {
+    if saved(context, &entries, &is_candidate) < SAVES_MIN {
         return None;
     }
     for entry in &mut entries {

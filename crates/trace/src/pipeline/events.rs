@@ -1,18 +1,18 @@
-//! From records to events: names become absolute, and moments count from the start.
+//! From records to events: names become absolute, and times count from the start.
 
 use std::os::unix::ffi::OsStrExt;
 
-use crate::clock::Clock;
+use super::clock::Clock;
+use super::paths::{Descriptors, PathTracker};
 use crate::event::{Event, EventKind};
 use crate::record::{Calls, View};
 use crate::recording::Sink;
-use crate::replay::{Descriptors, Replay};
 
-/// What is known of everyone whose records have passed.
+/// What is known of the threads from the records so far.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct EventStream {
     calls: Calls,
-    replay: Replay,
+    paths: PathTracker,
     clock: Clock,
     records: u64,
     /// Those of them that are no calls.
@@ -22,18 +22,18 @@ pub(crate) struct Stream {
     span: (u64, u64),
 }
 
-impl Stream {
-    /// For a command that starts in the current folder, of records with moments of this clock.
+impl EventStream {
+    /// For a command that starts in the current folder, of records by this clock.
     pub(crate) fn new(calls: Calls, clock: Clock) -> Self {
-        let replay = Replay::new(b"", Descriptors::new());
-        Self { calls, replay, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
+        let paths = PathTracker::new(b"", Descriptors::new());
+        Self { calls, paths, clock, records: 0, notices: 0, command: 0, span: (0, 0) }
     }
 
-    /// The command's process, as soon as there is one. It has our folder and our descriptors, which
-    /// nobody changes meanwhile: time to look at them is when it runs already.
+    /// The command's process, as soon as there is one. It has our folder and our
+    /// descriptors, which do not change meanwhile, so we look at them while it runs.
     pub(crate) fn watch(&mut self, command: i32) {
         let folder = std::env::current_dir().unwrap_or_default();
-        self.replay = Replay::new(folder.as_os_str().as_bytes(), open_folders("self"));
+        self.paths = PathTracker::new(folder.as_os_str().as_bytes(), open_folders("self"));
         self.command = command;
     }
 
@@ -41,11 +41,11 @@ impl Stream {
     pub(crate) fn watch_process(&mut self, process: i32) {
         let folder = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
         let descriptors = open_folders(&process.to_string());
-        self.replay = Replay::new(folder.as_os_str().as_bytes(), descriptors);
+        self.paths = PathTracker::new(folder.as_os_str().as_bytes(), descriptors);
         self.command = process;
     }
 
-    /// Makes the moments of what follows more exact.
+    /// Measures the clock's rate again, so that later times are more exact.
     pub(crate) fn look_at_clock(&mut self) {
         self.clock.look();
     }
@@ -55,7 +55,7 @@ impl Stream {
         self.records += 1;
         let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
         let duration_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
-        let Some((process, kind)) = self.replay.push(&self.calls, view, duration_ns) else {
+        let Some((process, kind)) = self.paths.push(&self.calls, view, duration_ns) else {
             return;
         };
         self.notices += u64::from(!matches!(kind, EventKind::Syscall(_)));

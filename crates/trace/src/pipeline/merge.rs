@@ -1,29 +1,29 @@
 //! Records of all rings, put into the order in which the calls ended.
 
-use crate::area::{Area, Slot};
 use crate::record::View;
+use crate::shared_rings::{SharedRings, Slot};
 
 /// What was taken from the rings and not yet passed on.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct MergeBuffer {
     bytes: Vec<u8>,
     /// When each record's call had ended, and where the record lies in `bytes`.
     places: Vec<(u64, usize, usize)>,
 }
 
-impl Batch {
+impl MergeBuffer {
     /// Takes what is in a ring; answers with the count of records.
-    pub(crate) fn take(&mut self, area: &Area, slot: Slot) -> usize {
+    pub(crate) fn take(&mut self, rings: &SharedRings, slot: Slot) -> usize {
         let Self { bytes, places } = self;
         let before = places.len();
-        area.take(slot, bytes, |at, size| places.push((0, at, size)));
+        rings.take(slot, bytes, |at, size| places.push((0, at, size)));
         places.len() - before
     }
 
     /// Passes on all records of calls that ended before `cut`, in that order.
     ///
-    /// Whatever happened because of another call began after that one had been noted. So if `cut` is
-    /// a moment before the rings were read, nothing is passed on before what caused it.
+    /// What a call causes begins after that call was noted. So if `cut` is a time before the rings were
+    /// read, no effect is passed on before its cause.
     pub(crate) fn pass(&mut self, cut: u64, mut each: impl FnMut(View<'_>)) {
         for (ended, at, size) in &mut self.places {
             *ended = View::new(&self.bytes[*at..*at + *size]).map_or(0, |view| view.ended());
@@ -58,24 +58,24 @@ mod tests {
 
     #[test]
     fn records_are_passed_on_by_their_end_and_late_ones_are_kept() {
-        let area = Area::new(&Calls::new().shapes()).unwrap();
+        let rings = SharedRings::new(&Calls::new().shapes()).unwrap();
         for now in [5, 3, 9, 4] {
-            assert!(area.append(&Record::notice(
+            assert!(rings.append(&Record::notice(
                 Notice::Exit,
                 now,
                 now.unsigned_abs().into(),
                 [0; 2]
             )));
         }
-        let mut batch = Batch::default();
-        assert_eq!(batch.take(&area, Slot::TRACER), 4);
-        let passed = |batch: &mut Batch, cut| {
+        let mut buffer = MergeBuffer::default();
+        assert_eq!(buffer.take(&rings, Slot::TRACER), 4);
+        let passed = |buffer: &mut MergeBuffer, cut| {
             let mut threads = Vec::new();
-            batch.pass(cut, |view| threads.push(view.thread()));
+            buffer.pass(cut, |view| threads.push(view.thread()));
             threads
         };
-        assert_eq!(passed(&mut batch, 9), [3, 4, 5]);
-        assert!(passed(&mut batch, 9).is_empty());
-        assert_eq!(passed(&mut batch, u64::MAX), [9]);
+        assert_eq!(passed(&mut buffer, 9), [3, 4, 5]);
+        assert!(passed(&mut buffer, 9).is_empty());
+        assert_eq!(passed(&mut buffer, u64::MAX), [9]);
     }
 }

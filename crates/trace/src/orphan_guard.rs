@@ -1,20 +1,20 @@
 //! What is left to do when the tracer has died: let the programs through.
 //!
-//! Their filter stays, and a stopped call fails where nobody traces. Until the recorder has attached
+//! Their filter stays, and a stopped call fails without a tracer. Until the recorder has attached
 //! in the tracer's place, which takes it well below a millisecond, calls that the stub does not make
 //! can fail with `ENOSYS`; afterwards the command goes on to its end, unnoted.
 
 use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Resume, event};
 
-use crate::area::Area;
+use crate::shared_rings::SharedRings;
 
-/// Attaches to all that is still running, and lets everything through until nobody is left. Answers
+/// Attaches to all that is still running, and lets everything through until the last one ends. Returns
 /// with the end of `command`, if it came now.
-pub(crate) fn keep(area: &Area, command: i32) -> Option<Change> {
+pub(crate) fn guard(rings: &SharedRings, command: i32) -> Option<Change> {
     let largest = std::fs::read_to_string("/proc/sys/kernel/pid_max");
     let largest = largest.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1 << 22);
-    for thread in area.threads(largest) {
+    for thread in rings.threads(largest) {
         // Those that have ended meanwhile cannot be attached to.
         let _ = ptrace::seize(thread);
     }

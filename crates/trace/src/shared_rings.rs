@@ -1,6 +1,6 @@
 //! The memory that the traced programs, the tracer and the recorder share: rings of records.
 //!
-//! One writer a ring and one reader, so nobody ever waits for a lock. Where things lie is
+//! One writer a ring and one reader, so no lock is needed. Where things lie is
 //! [`thruway_sys::stub::layout`].
 
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +24,7 @@ const NO_SLOT: u32 = SLOTS_MAX as u32;
 
 /// The shared memory.
 #[derive(Debug)]
-pub(crate) struct Area {
+pub(crate) struct SharedRings {
     memory: Memfd,
     cookie: u64,
 }
@@ -43,7 +43,7 @@ impl Slot {
         u32::try_from(self.0).unwrap_or(0)
     }
 
-    /// Where it lies in a program that has the area at `base`.
+    /// Where it lies in a program that has the rings at `base`.
     pub(crate) fn address(self, base: u64) -> u64 {
         base + self.head(0) as u64
     }
@@ -57,7 +57,7 @@ impl Slot {
         layout::SLOTS + (self.0 << layout::SLOT_SHIFT) + field
     }
 
-    /// Where in the area a program tells that it has mapped it.
+    /// Where in the rings a program tells that it has mapped it.
     pub(crate) fn report(self) -> usize {
         self.head(layout::BASE)
     }
@@ -66,7 +66,7 @@ impl Slot {
         layout::RINGS + self.0 * RING_BYTES
     }
 
-    /// Where in the area a record at `position` lies; whatever a program wrote there, it is inside.
+    /// Where in the rings a record at `position` lies; whatever a program wrote there, it is inside.
     fn place(self, position: u64) -> usize {
         self.ring() + ((start(position) as usize % RING_BYTES) & !7)
     }
@@ -82,21 +82,22 @@ fn start(position: u64) -> u64 {
     }
 }
 
-impl Area {
+impl SharedRings {
     /// A new one, in which calls have these shapes.
     pub(crate) fn new(shapes: &[u8; layout::SHAPES_MAX]) -> io::Result<Self> {
         let memory = Memfd::new(c"thruway-trace", layout::AREA_BYTES / 8)?;
         // A number that no program passes by chance; it is no secret from the traced programs.
         let cookie = RandomState::new().hash_one(gettid().as_raw_pid()) | 1;
-        let area = Self { memory, cookie };
+        let rings = Self { memory, cookie };
         #[cfg(target_arch = "x86_64")]
-        area.put(layout::CODE, thruway_sys::stub::code())?;
-        area.put(layout::COOKIE, &cookie.to_ne_bytes())?;
-        area.put(layout::SHAPES, shapes)?;
-        area.memory
+        rings.put(layout::CODE, thruway_sys::stub::code())?;
+        rings.put(layout::COOKIE, &cookie.to_ne_bytes())?;
+        rings.put(layout::SHAPES, shapes)?;
+        rings
+            .memory
             .word64(Slot::TRACER.head(layout::RING))
             .store(Slot::TRACER.ring() as u64, Relaxed);
-        Ok(area)
+        Ok(rings)
     }
 
     /// Writes into the part that is private to each program; programs started later see it.
@@ -109,7 +110,7 @@ impl Area {
         self.cookie
     }
 
-    /// The descriptor of the area's file.
+    /// The descriptor of the rings' file.
     pub(crate) fn descriptor(&self) -> i32 {
         self.memory.file().as_raw_fd()
     }
@@ -126,12 +127,12 @@ impl Area {
         self.memory.word32(layout::STATE).load(Acquire) != 0
     }
 
-    /// Nobody reads any more.
+    /// Tells the stubs that the recorder does not read any more.
     pub(crate) fn close(&self) {
         self.memory.word32(layout::STATE).fetch_or(OWNER_DIED, Release);
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the recorder has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.memory.word32(layout::STATE).load(Acquire) & OWNER_DIED != 0
     }
@@ -184,7 +185,7 @@ impl Area {
         self.memory.word64(layout::STOPS).load(Relaxed)
     }
 
-    /// Where the area lies in the program of the slot's thread, if its start could map it.
+    /// Where the rings lie in the program of the slot's thread, if its start could map it.
     pub(crate) fn base(&self, slot: Slot) -> Option<u64> {
         let base = self.memory.word64(slot.report()).load(Acquire);
         (base != 0).then_some(base)
@@ -196,7 +197,7 @@ impl Area {
         (near != 0).then_some(near)
     }
 
-    /// Forgets where the area lies: a new program begins.
+    /// Forgets where the rings lie: a new program begins.
     pub(crate) fn forget_base(&self, slot: Slot) {
         self.memory.word64(slot.report()).store(0, Release);
         self.memory.word64(slot.head(layout::NEAR)).store(0, Release);
@@ -290,61 +291,61 @@ mod tests {
     use super::*;
     use crate::record::{Calls, Notice, View};
 
-    fn area() -> Area {
-        Area::new(&Calls::new().shapes()).unwrap()
+    fn rings() -> SharedRings {
+        SharedRings::new(&Calls::new().shapes()).unwrap()
     }
 
-    fn taken(area: &Area) -> Vec<i32> {
+    fn taken(rings: &SharedRings) -> Vec<i32> {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
-        area.take(Slot::TRACER, &mut bytes, |at, size| places.push(at..at + size));
+        rings.take(Slot::TRACER, &mut bytes, |at, size| places.push(at..at + size));
         places.into_iter().map(|place| View::new(&bytes[place]).unwrap().thread()).collect()
     }
 
     #[test]
     fn records_come_out_in_order_around_the_end_many_times() {
-        let area = area();
+        let rings = rings();
         let mut sent = 0;
         for round in 0..200_i32 {
             let first = sent;
             for _ in 0..(round % 97) {
                 let mut record = Record::notice(Notice::Exit, sent, 0, [0; 2]);
                 record.names[0] = vec![b'n'; (sent % 4_000).unsigned_abs() as usize];
-                if !area.append(&record) {
+                if !rings.append(&record) {
                     break;
                 }
                 sent += 1;
             }
-            assert_eq!(taken(&area), (first..sent).collect::<Vec<_>>());
+            assert_eq!(taken(&rings), (first..sent).collect::<Vec<_>>());
         }
         assert!(sent > 5_000);
     }
 
     #[test]
     fn a_full_ring_takes_nothing_more_until_it_is_read() {
-        let area = area();
+        let rings = rings();
         let record = Record::notice(Notice::Exit, 1, 0, [0; 2]);
-        let count = (0..1_000_000).take_while(|_| area.append(&record)).count();
+        let count = (0..1_000_000).take_while(|_| rings.append(&record)).count();
         assert!(count > 10_000 && count < 20_000, "{count}");
-        assert_eq!(taken(&area).len(), count);
-        assert!(area.append(&record));
+        assert_eq!(taken(&rings).len(), count);
+        assert!(rings.append(&record));
     }
 
     #[test]
     fn damage_in_a_ring_loses_that_ring_only_up_to_now() {
-        let area = area();
+        let rings = rings();
         let record = Record::notice(Notice::Exit, 1, 0, [0; 2]);
-        assert!(area.append(&record) && area.append(&record));
-        area.memory.word32(Slot::TRACER.ring()).store(3, Relaxed);
-        assert!(taken(&area).is_empty());
-        assert!(area.append(&record));
-        assert_eq!(taken(&area), [1]);
+        assert!(rings.append(&record) && rings.append(&record));
+        rings.memory.word32(Slot::TRACER.ring()).store(3, Relaxed);
+        assert!(taken(&rings).is_empty());
+        assert!(rings.append(&record));
+        assert_eq!(taken(&rings), [1]);
     }
 
     #[test]
     fn the_end_of_the_recorder_closes_the_area() {
-        let area = area();
-        assert!(!area.is_closed() && !area.was_opened());
-        area.close();
-        assert!(area.is_closed());
+        let rings = rings();
+        assert!(!rings.is_closed() && !rings.was_opened());
+        rings.close();
+        assert!(rings.is_closed());
     }
 }

@@ -1,8 +1,8 @@
-//! From the moments in records to nanoseconds since the start.
+//! From the ticks in records to nanoseconds since the start.
 
 use std::time::Instant;
 
-/// A clock that whoever notes calls reads. Its rate is measured over the whole time so far, so that its
+/// The clock of the records. Its rate is measured over the whole time so far, so that its
 /// error never exceeds that of one reading of the system's clock.
 #[derive(Debug)]
 pub(crate) struct Clock {

@@ -36,14 +36,14 @@ struct Context {
 
 /// All threads.
 #[derive(Debug)]
-pub(crate) struct Replay {
+pub(crate) struct PathTracker {
     contexts: HashMap<i32, Context, DefaultHashBuilder>,
     initial: Context,
     /// The names of the call at hand.
     names: [Vec<u8>; 2],
 }
 
-impl Replay {
+impl PathTracker {
     /// For a command that starts in `folder` with these descriptors open.
     pub(crate) fn new(folder: &[u8], descriptors: Descriptors) -> Self {
         let folder = Folder { current: folder.into(), root: Rc::default() };
@@ -103,7 +103,7 @@ impl Replay {
             Notice::Program => {
                 context = self.context(view.argument(0).cast_signed());
                 self.contexts.remove(&view.argument(0).cast_signed());
-                // A program shares its descriptors with nobody.
+                // `execve` ends the sharing of descriptors.
                 context.descriptors = copy(&context.descriptors);
                 context.process = thread;
                 self.contexts.insert(thread, context);
@@ -267,19 +267,19 @@ mod tests {
 
     /// Plays records of one machine and answers with the names of the last call.
     struct Player {
-        replay: Replay,
+        paths: PathTracker,
         calls: Calls,
     }
 
     impl Player {
         fn new() -> Self {
             let inherited = HashMap::from([(9, Rc::from(b"/inherited".as_slice()))]);
-            Self { replay: Replay::new(b"/home", inherited), calls: Calls::new() }
+            Self { paths: PathTracker::new(b"/home", inherited), calls: Calls::new() }
         }
 
         fn record(&mut self, record: &Record) -> [String; 2] {
             let bytes = record.bytes();
-            match self.replay.push(&self.calls, View::new(&bytes).unwrap(), 0) {
+            match self.paths.push(&self.calls, View::new(&bytes).unwrap(), 0) {
                 Some((_, EventKind::Syscall(syscall))) => {
                     syscall.names.map(|name| String::from_utf8(name.to_vec()).unwrap())
                 }

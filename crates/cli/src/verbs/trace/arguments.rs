@@ -1,0 +1,105 @@
+//! The verb's arguments.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Standard input or output in the place of a file.
+pub(super) const STANDARD: &str = "-";
+
+/// Show the wasted look-ups of a command and what would fix them
+///
+/// Runs the command and records every system call that asks for a file by its name, of all the
+/// processes and threads that come from it. Counts are equal to those of strace -f -c -e trace=%file.
+/// The report goes to stderr. The exit status is the command's; where that is 0 and a budget is
+/// exceeded, it is 1.
+#[derive(Debug, Args)]
+pub(crate) struct Trace {
+    /// Write a recording to this file, a line of JSON a call
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Report on an earlier recording instead of running a command; - is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "output", "backend"])]
+    pub(super) from: Option<PathBuf>,
+    /// Compare two recordings, before and after a change
+    #[arg(
+        long,
+        value_names = ["BEFORE", "AFTER"],
+        num_args = 2,
+        conflicts_with_all = ["command", "output", "backend", "from", "html", "perfetto", "budget", "against"]
+    )]
+    pub(super) compare: Option<Vec<PathBuf>>,
+    /// Show everything, not only what fits one screen
+    #[arg(long)]
+    pub(super) all: bool,
+    /// Write the report as JSON, a line with the sums, then one a group: to FILE, or else to stdout
+    ///
+    /// Alone or as --json=- it goes to stdout, in the place of the report for people, and behind
+    /// what the command writes there.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = STANDARD
+    )]
+    pub(super) json: Option<PathBuf>,
+    /// Write the report to this file as one page for a browser
+    #[arg(long, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
+    /// Write every call to this file as trace events, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub(super) perfetto: Option<PathBuf>,
+    /// The most calls that the command may make; the exit status is 1 if it makes more
+    #[arg(long, value_name = "CALLS")]
+    pub(super) budget: Option<u64>,
+    /// An earlier recording: the exit status is 1 if the command makes more calls than that
+    #[arg(long, value_name = "FILE")]
+    pub(super) against: Option<PathBuf>,
+    /// Report only on calls for what fits this pattern, as in .gitignore; may be repeated
+    #[arg(long = "path", value_name = "PATTERN")]
+    pub(super) paths: Vec<OsString>,
+    /// Report only on calls of processes that run this program, or of this process; may be repeated
+    #[arg(long = "process", value_name = "NAME|PID")]
+    pub(super) processes: Vec<OsString>,
+    /// Report only on these system calls
+    #[arg(long = "call", value_name = "CALL", value_delimiter = ',')]
+    pub(super) calls: Vec<String>,
+    /// Print no report; a budget that is exceeded is told all the same
+    #[arg(short, long, conflicts_with = "compare")]
+    pub(super) quiet: bool,
+    /// Print a line every two seconds that tells how far the command has come
+    #[arg(long, conflicts_with_all = ["from", "compare"])]
+    pub(super) progress: bool,
+    /// How calls are noted
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(super) backend: Backend,
+    /// Record a process that runs already, until it ends or Ctrl-C
+    ///
+    /// Each system call of its threads, and of all that come from it, stops twice meanwhile. Nothing is left
+    /// behind in it.
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "from", "compare", "backend"])]
+    pub(super) pid: Option<NonZeroU32>,
+    /// The command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        required_unless_present_any = ["from", "compare", "pid"]
+    )]
+    pub(super) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Backend {
+    /// The fastest that this system permits
+    Auto,
+    /// Programs note their own calls, by machine code that is put into them
+    Stub,
+    /// Every call stops for a tracer
+    Ptrace,
+    /// Programs in the kernel note the calls, and nothing stops; takes root, and thruway with the feature ebpf
+    Ebpf,
+}

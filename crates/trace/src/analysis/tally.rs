@@ -1,0 +1,390 @@
+//! Counting: what was asked, and what came of it.
+
+use super::kind::{Asked, FolderKind, SearchKind};
+use super::maps::{HashMap, HashSet};
+use super::names::{Name, Names};
+use super::options;
+use super::search::{Bases, Search};
+use super::text::{base_name, suffix};
+use super::timeline::Timeline;
+use crate::call::{CALLS, CallKind};
+use crate::event::{Event, EventKind, Syscall};
+use crate::recording::{Header, Sink};
+
+/// Counts what comes.
+#[derive(Debug)]
+pub struct Analysis {
+    pub(super) header: Header,
+    /// The folders of `PATH`.
+    pub(super) commands: HashSet<Vec<u8>>,
+    pub(super) flags_not_of_files: u32,
+    pub(super) names: Names,
+    pub(super) bases: Bases,
+    pub(super) calls: Vec<CallTally>,
+    pub(super) tally: Tally,
+    pub(super) suffixes: HashMap<Vec<u8>, SuffixTally>,
+    pub(super) threads: HashMap<i32, Thread>,
+    pub(super) processes: HashMap<i32, usize>,
+    pub(super) programs: Vec<ProgramTally>,
+    /// Files that were started as programs.
+    pub(super) executed: HashSet<Name>,
+    /// Commands that were not there.
+    pub(super) commands_missed: HashSet<Name>,
+    /// What is known of the folders in which something was not there.
+    pub(super) folders: HashMap<Name, FolderKind>,
+    pub(super) timeline: Timeline,
+}
+
+/// One call's numbers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallTally {
+    pub(super) calls: u64,
+    pub(super) duration_ns: u64,
+    pub(super) errors: HashMap<i32, u64>,
+}
+
+/// Numbers of the whole recording.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) events: u64,
+    pub(super) file_calls: u64,
+    pub(super) file_failures: u64,
+    pub(super) lookups: u64,
+    pub(super) missed: u64,
+    pub(super) unlinked: u64,
+    pub(super) refused: u64,
+    pub(super) again: u64,
+    pub(super) opened: u64,
+    pub(super) opened_again: u64,
+    pub(super) checked_then_opened: u64,
+    pub(super) link_reads: u64,
+    pub(super) link_walks: u64,
+    pub(super) lists: u64,
+    pub(super) lookups_ns: u64,
+    pub(super) missed_ns: u64,
+    pub(super) processes: u64,
+    pub(super) threads: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SuffixTally {
+    pub(super) missed: u64,
+    pub(super) found: u64,
+}
+
+/// A program, whatever process it ran in.
+#[derive(Debug, Clone)]
+pub(super) struct ProgramTally {
+    /// Its name without folder.
+    pub(super) name: Vec<u8>,
+    /// What it searches for most of all.
+    pub(super) searches: SearchKind,
+    pub(super) starts: u64,
+    pub(super) lookups: u64,
+    pub(super) missed: u64,
+    /// Folders that it was told to search, by `-I` and the like.
+    pub(super) options: Vec<options::Folder>,
+}
+
+/// What a thread did last.
+#[derive(Debug, Default)]
+pub(super) struct Thread {
+    pub(super) search: Search,
+    /// The name that it has just found to be there.
+    pub(super) checked: Option<Name>,
+    /// The name that it has just read as a link.
+    pub(super) link: Option<Name>,
+}
+
+/// What came of a look-up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Found,
+    /// There is no such file.
+    Missed,
+    /// It is no symbolic link.
+    Unlinked,
+    /// Any other error: it is there, or that is unknown.
+    Refused,
+}
+
+/// Different suffixes that are kept apart.
+const SUFFIXES_MAX: usize = 1 << 12;
+/// Different programs that are kept apart; the last stands for all others.
+const PROGRAMS_MAX: usize = 1 << 10;
+/// Different options of a program that are kept.
+const OPTIONS_MAX: usize = 1 << 12;
+
+impl Analysis {
+    /// Of a recording with this header.
+    #[must_use]
+    pub fn new(header: Header) -> Self {
+        let path = header.variable("PATH").unwrap_or_default();
+        let commands = path.split(':').map(|folder| folder.trim_end_matches('/').into()).collect();
+        let flags_not_of_files = flags_not_of_files(&header.machine);
+        Self {
+            header,
+            commands,
+            flags_not_of_files,
+            names: Names::default(),
+            bases: Bases::default(),
+            calls: vec![CallTally::default(); CALLS.len()],
+            tally: Tally::default(),
+            suffixes: HashMap::default(),
+            threads: HashMap::default(),
+            processes: HashMap::default(),
+            programs: vec![ProgramTally::new(b"")],
+            executed: HashSet::default(),
+            commands_missed: HashSet::default(),
+            folders: HashMap::default(),
+            timeline: Timeline::default(),
+        }
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// All names, with what was asked of each.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// How many calls of strace's class `%file` there were so far, and how many look-ups missed.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u64) {
+        (self.tally.file_calls, self.tally.missed)
+    }
+
+    /// Whether anything has gone to another folder so far.
+    pub(super) fn has_moved(&self) -> bool {
+        let calls = CALLS.iter().zip(&self.calls);
+        let mut moves = calls.filter(|(call, _)| call.kind == CallKind::ChangeDirectory);
+        moves.any(|(_, tally)| tally.calls > tally.errors.values().sum())
+    }
+
+    fn syscall(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
+        let errno = syscall.errno();
+        let count = &mut self.calls[syscall.call.index()];
+        count.calls += 1;
+        count.duration_ns += syscall.duration_ns;
+        if let Some(errno) = errno {
+            *count.errors.entry(errno).or_default() += 1;
+        }
+        if syscall.call.is_file_class {
+            self.tally.file_calls += 1;
+            self.tally.file_failures += u64::from(errno.is_some());
+        }
+        self.tally.lists += u64::from(syscall.call.kind == CallKind::List);
+        if !syscall.names[0].is_empty() {
+            self.looked_up(event, syscall);
+        }
+    }
+
+    fn looked_up(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
+        let path = syscall.names[0];
+        let answer = Answer::of(syscall);
+        let (name, is_exact) = self.names.enter(path);
+        self.count(name, is_exact, syscall, answer);
+        let program = self.processes.get(&event.process).copied().unwrap_or(0);
+        self.programs[program].lookups += 1;
+        self.programs[program].missed += u64::from(answer == Answer::Missed);
+        self.timeline.push(event.at_ns, answer == Answer::Missed);
+        self.suffix(path, answer);
+        if is_exact {
+            self.follow(event.thread, program, syscall, name, answer);
+        }
+    }
+
+    fn count(&mut self, name: Name, is_exact: bool, syscall: &Syscall<'_>, answer: Answer) {
+        let is_open = syscall.call.kind == CallKind::Open;
+        let is_open_of_file = is_open && syscall.flags & self.flags_not_of_files == 0;
+        let counts = self.names.counts_mut(name);
+        let tally = &mut self.tally;
+        tally.lookups += 1;
+        tally.lookups_ns += syscall.duration_ns;
+        tally.again += u64::from(is_exact && counts.asked > 0);
+        counts.asked += 1;
+        match answer {
+            Answer::Missed => {
+                counts.missed += 1;
+                tally.missed += 1;
+                tally.missed_ns += syscall.duration_ns;
+            }
+            Answer::Unlinked => {
+                counts.unlinked += 1;
+                tally.unlinked += 1;
+            }
+            Answer::Refused => {
+                counts.refused += 1;
+                tally.refused += 1;
+            }
+            Answer::Found if is_open_of_file => {
+                tally.opened += 1;
+                tally.opened_again += u64::from(is_exact && counts.opened > 0);
+                counts.opened += 1;
+            }
+            Answer::Found => {
+                let is_check = matches!(
+                    syscall.call.kind,
+                    CallKind::Status | CallKind::Access | CallKind::ReadLink
+                );
+                counts.checked += u32::from(is_check && is_exact);
+            }
+        }
+    }
+
+    fn suffix(&mut self, path: &[u8], answer: Answer) {
+        let suffix = suffix(path);
+        let missed = u64::from(answer == Answer::Missed);
+        let found = u64::from(answer == Answer::Found);
+        if let Some(tally) = self.suffixes.get_mut(suffix) {
+            tally.missed += missed;
+            tally.found += found;
+        } else if self.suffixes.len() < SUFFIXES_MAX {
+            self.suffixes.insert(suffix.to_vec(), SuffixTally { missed, found });
+        }
+    }
+
+    /// What a look-up has to do with the one before it in the same thread.
+    fn follow(
+        &mut self,
+        thread: i32,
+        program: usize,
+        syscall: &Syscall<'_>,
+        name: Name,
+        answer: Answer,
+    ) {
+        let Self { threads, names, tally, bases, commands, programs, folders, executed, .. } = self;
+        let commands_missed = &mut self.commands_missed;
+        let thread = threads.entry(thread).or_default();
+        let (kind, path) = (syscall.call.kind, syscall.names[0]);
+        if matches!(kind, CallKind::Open | CallKind::Execute) && thread.checked == Some(name) {
+            tally.checked_then_opened += 1;
+        }
+        if kind == CallKind::Execute && answer == Answer::Found && executed.len() < PROGRAMS_MAX {
+            executed.insert(name);
+        }
+        let is_check =
+            matches!(kind, CallKind::Status | CallKind::Access) && answer == Answer::Found;
+        thread.checked = is_check.then_some(name);
+        if kind == CallKind::ReadLink {
+            tally.link_reads += 1;
+            let goes_on = thread.link.is_some_and(|before| names.parent(name) == before);
+            tally.link_walks += u64::from(!goes_on);
+            thread.link = Some(name);
+        }
+        let program = programs[program].searches;
+        let (mut folder, mut component) = (names.parent(name), base_name(path));
+        if program == SearchKind::Node
+            && component == b"package.json"
+            && names.component(names.parent(folder)) == b"node_modules"
+        {
+            // Node asks for a package by what describes it.
+            let path = path.strip_suffix(b"/package.json").unwrap_or(path);
+            (folder, component) = (names.parent(folder), base_name(path));
+        }
+        // Where a look-up is refused, programs go on to the next folder.
+        let is_question = matches!(
+            kind,
+            CallKind::Open | CallKind::Status | CallKind::Access | CallKind::Execute
+        );
+        let goes_on = answer == Answer::Missed || answer == Answer::Refused && is_question;
+        let ended = if goes_on {
+            let above = &path[..path.len() - base_name(path).len()];
+            let above = || FolderKind::of(above.strip_suffix(b"/").unwrap_or(above), commands);
+            let folder_kind = *folders.entry(names.parent(name)).or_insert_with(above);
+            let asked = Asked { program, call: kind, folder: folder_kind, component };
+            let asked = asked.kind();
+            if asked == SearchKind::Commands {
+                commands_missed.insert(name);
+            }
+            thread.search.missed(names, folder, component, asked)
+        } else {
+            thread.search.found(folder, component)
+        };
+        if let Some(ended) = ended {
+            bases.push(&ended, names);
+        }
+    }
+
+    fn became(&mut self, process: i32, words: &[&[u8]]) {
+        let program = words.first().map_or(&b""[..], |word| base_name(word));
+        let known = self.programs.iter().position(|known| known.name == program);
+        let index = known.unwrap_or_else(|| {
+            if self.programs.len() < PROGRAMS_MAX {
+                self.programs.push(ProgramTally::new(program));
+            }
+            self.programs.len() - 1
+        });
+        self.programs[index].starts += 1;
+        let options = options::of(program, words, self.has_moved());
+        let known = &mut self.programs[index].options;
+        for option in options {
+            if known.len() < OPTIONS_MAX && !known.contains(&option) {
+                known.push(option);
+            }
+        }
+        self.processes.insert(process, index);
+    }
+}
+
+impl ProgramTally {
+    fn new(name: &[u8]) -> Self {
+        Self {
+            name: name.to_vec(),
+            searches: SearchKind::of_program(name),
+            starts: 0,
+            lookups: 0,
+            missed: 0,
+            options: Vec::new(),
+        }
+    }
+}
+
+impl Sink for Analysis {
+    fn event(&mut self, event: &Event<'_>) {
+        self.tally.events += 1;
+        match &event.kind {
+            EventKind::Syscall(syscall) => self.syscall(event, syscall),
+            EventKind::Spawn { child, is_thread } => {
+                self.tally.threads += u64::from(*is_thread);
+                self.tally.processes += u64::from(!is_thread);
+                let program = self.processes.get(&event.process).copied();
+                if let (Some(program), false) = (program, is_thread) {
+                    self.processes.insert(*child, program);
+                }
+            }
+            EventKind::Exec(words) => self.became(event.process, words),
+            EventKind::Exit => {
+                if let Some(thread) = self.threads.remove(&event.thread) {
+                    self.bases.push(&thread.search, &self.names);
+                }
+                self.processes.remove(&event.thread);
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn of(syscall: &Syscall<'_>) -> Self {
+        const ENOENT: i32 = 2;
+        const ENOTDIR: i32 = 20;
+        const EINVAL: i32 = 22;
+        match syscall.errno() {
+            None => Self::Found,
+            Some(ENOENT | ENOTDIR) => Self::Missed,
+            Some(EINVAL) if syscall.call.kind == CallKind::ReadLink => Self::Unlinked,
+            Some(_) => Self::Refused,
+        }
+    }
+}
+
+/// Flags of an open that is not about a file's bytes: `O_DIRECTORY`, by architecture, and `O_PATH`.
+fn flags_not_of_files(machine: &str) -> u32 {
+    const PATH: u32 = 0o10_000_000;
+    PATH | if matches!(machine, "aarch64" | "arm") { 0o40_000 } else { 0o200_000 }
+}

@@ -1,0 +1,47 @@
+//! Names as text, for reports and for shells.
+
+/// What can be shown of a name.
+pub(super) fn text(bytes: &[u8]) -> String {
+    str::from_utf8(bytes)
+        .map_or_else(|_| String::from_utf8_lossy(bytes).into_owned(), str::to_owned)
+}
+
+/// Words as a shell takes them, on one line.
+#[must_use]
+pub fn shell_line(words: &[String]) -> String {
+    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    line.replace(['\n', '\t'], " ")
+}
+
+/// A word as a shell takes it.
+pub(super) fn quoted(word: &str) -> String {
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The last component of a path.
+pub(super) fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
+}
+
+/// The suffix with its dot; none for a name that begins with its only dot.
+pub(super) fn suffix(path: &[u8]) -> &[u8] {
+    let component = base_name(path);
+    let dot = component.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
+    dot.map_or(b"", |dot| &component[dot..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_a_shell_needs_it() {
+        let words = ["ruby", "-e", "puts 'x'"].map(str::to_owned);
+        assert_eq!(shell_line(&words), r"ruby -e 'puts '\''x'\'''");
+    }
+}

@@ -1,0 +1,16 @@
+//! From the rings to events, in four steps.
+//!
+//! `drain` takes the records of all rings, `merge` puts them into the order in which the calls ended,
+//! `clock` turns ticks into nanoseconds, and `paths` makes names absolute. `events` joins the last two.
+
+mod clock;
+mod drain;
+mod events;
+mod merge;
+mod paths;
+
+#[cfg(feature = "ebpf")]
+pub(crate) use clock::Clock;
+pub(crate) use drain::Drain;
+#[cfg(feature = "ebpf")]
+pub(crate) use events::EventStream;
