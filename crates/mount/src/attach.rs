@@ -12,8 +12,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use crate::channel::Channel;
 use crate::mounts::{self, KIND};
+use crate::process::Channel;
 use crate::{AccessTimes, Error, Mode, Plan};
 
 const HELPER: &str = "fusermount3";

@@ -5,6 +5,8 @@
 //! is its file handle. No descriptor is kept for it, hence a million inodes are a matter of
 //! memory, not of `RLIMIT_NOFILE`.
 
+mod flags;
+mod inode;
 mod record;
 mod slots;
 
@@ -15,49 +17,16 @@ use rustix::io::Errno;
 use thruway_sys::handle::FileHandle;
 
 use crate::memory::Memory;
+use flags::Flags;
 use record::Record;
-use serde::{Deserialize, Serialize};
 use slots::Slots;
 
-pub(crate) use record::{Backing, WORDS as RECORD_WORDS, Watched};
+pub(crate) use flags::Watched;
+pub(crate) use inode::{Identity, Inode, InodeId};
+pub(crate) use record::{Backing, WORDS as RECORD_WORDS};
 
 /// Locks for the inodes' identities; more than there are processors, so that they rarely meet.
 const SHARDS: usize = 64;
-
-/// The kernel's number for an inode: a slot of the table, and which inode of those that the slot
-/// has held. It is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct InodeId(pub(crate) u64);
-
-/// What tells a file from all others, now and later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    /// Which file system: an index of the volumes.
-    pub(crate) volume: u16,
-    /// Its inode number there.
-    pub(crate) number: u64,
-    /// When it was made, nanoseconds since 1970; zero if the file system does not say.
-    pub(crate) birth: u64,
-    /// Its type: `mode >> 12`.
-    pub(crate) kind: u8,
-    /// It was made so lately that a file with its number may have gone before it in the same tick
-    /// of the clock: then only the handle tells the two apart.
-    pub(crate) young: bool,
-}
-
-/// An inode as it is in the table.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Inode {
-    pub(crate) id: InodeId,
-    pub(crate) identity: Identity,
-    /// The folder that it was found in first.
-    pub(crate) parent: InodeId,
-    /// The source that it was found in first.
-    pub(crate) branch: u16,
-    pub(crate) handle: Option<FileHandle>,
-    /// The handle is known to open this inode.
-    pub(crate) checked: bool,
-}
 
 /// What is left of an inode that was forgotten, to be cleared up.
 #[derive(Debug, Clone, Copy)]
@@ -75,23 +44,6 @@ pub(crate) struct Inodes {
     slots: Mutex<Slots>,
     /// Held while an inode's backing id is decided.
     backings: Box<[Mutex<()>]>,
-}
-
-impl InodeId {
-    pub(crate) const ROOT: Self = Self(thruway_fuse::ROOT);
-
-    fn new(slot: u32, incarnation: u32) -> Self {
-        Self(u64::from(incarnation) << 32 | u64::from(slot))
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is the slot")]
-    fn slot(self) -> u32 {
-        self.0 as u32
-    }
-
-    fn incarnation(self) -> u64 {
-        self.0 >> 32
-    }
 }
 
 impl Inodes {
@@ -112,11 +64,11 @@ impl Inodes {
         let mut slots = lock(&self.slots);
         for slot in slots::FIRST..self.memory.slots_used() {
             let record = self.record(slot);
-            if record.is_live() {
+            if record.flags().is_live() {
                 slots.occupy(slot);
                 // Whoever watched is gone.
-                record.set_watched(Watched::Untried);
-                if !record.is_detached() {
+                record.flags().set_watched(Watched::Untried);
+                if !record.flags().is_detached() {
                     let hash = record.identity().hash();
                     self.insert(&mut lock(self.shard(hash)), hash, slot);
                 }
@@ -167,7 +119,7 @@ impl Inodes {
                 return Ok(record.id(slot));
             }
             // The number was given to another file: whoever holds the old one keeps it.
-            record.detach();
+            record.flags().detach();
             self.remove(&mut shard, hash, slot);
         }
         let slot = self.take_slot()?;
@@ -176,7 +128,7 @@ impl Inodes {
         keep(id);
         self.record(slot).write(identity, incarnation, parent, branch, handle.as_ref());
         if checked {
-            self.record(slot).set_checked();
+            self.record(slot).flags().set_checked();
         }
         self.insert(&mut shard, hash, slot);
         Ok(id)
@@ -213,8 +165,8 @@ impl Inodes {
         }
         // Taken, so that nobody else closes the same backing file, or one that gets its number.
         let backing = self.update_backing(id, std::mem::take);
-        let forgotten = Forgotten { inode, backing, watched: record.watched() };
-        if !record.is_detached() {
+        let forgotten = Forgotten { inode, backing, watched: record.flags().watched() };
+        if !record.flags().is_detached() {
             self.remove(&mut shard, hash, id.slot());
         }
         record.clear();
@@ -241,32 +193,19 @@ impl Inodes {
     pub(crate) fn open(&self) -> Vec<InodeId> {
         let records =
             (slots::FIRST..self.memory.slots_used()).map(|slot| (slot, self.record(slot)));
-        let open = records.filter(|(_, record)| record.is_live() && record.backing().opens > 0);
+        let open =
+            records.filter(|(_, record)| record.flags().is_live() && record.backing().opens > 0);
         open.map(|(slot, record)| record.id(slot)).collect()
     }
 
-    /// The handle was seen to open this inode.
-    pub(crate) fn set_checked(&self, id: InodeId) {
-        self.record(id.slot()).set_checked();
+    /// What is so or not so of an inode.
+    pub(crate) fn flags(&self, id: InodeId) -> Flags<'_> {
+        self.record(id.slot()).flags()
     }
 
-    /// Whether we are told what others change in a folder.
-    pub(crate) fn watched(&self, id: InodeId) -> Watched {
-        self.record(id.slot()).watched()
-    }
-
-    pub(crate) fn set_watched(&self, id: InodeId, watched: Watched) {
-        self.record(id.slot()).set_watched(watched);
-    }
-
-    /// Whether somebody may change the file through a map, unseen.
-    pub(crate) fn is_mappable(&self, id: InodeId) -> bool {
-        self.record(id.slot()).is_mappable()
-    }
-
-    /// Somebody opens the file for reading and writing. A map may outlive that, and keeps the inode.
-    pub(crate) fn set_mappable(&self, id: InodeId) {
-        self.record(id.slot()).set_mappable();
+    /// Whether a program has the inode open. It may be forgotten meanwhile.
+    pub(crate) fn is_open(&self, id: InodeId) -> bool {
+        self.get(id).is_ok() && self.record(id.slot()).backing().opens > 0
     }
 
     /// The fingerprint of the attributes that the kernel was told last.
@@ -322,22 +261,6 @@ impl Inodes {
         if shard.capacity() > 64 && shard.len() < shard.capacity() / 8 {
             shard.shrink_to(shard.len() * 2, |&slot| self.record(slot).identity().hash());
         }
-    }
-}
-
-impl Identity {
-    /// Whether both are of the same file, as far as can be told without a handle.
-    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
-        let file =
-            |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
-        file(self) == file(other)
-    }
-
-    /// Of volume and number only: what else there is says whether a number is used again.
-    fn hash(&self) -> u64 {
-        let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 32)
     }
 }
 

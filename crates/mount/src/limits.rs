@@ -1,6 +1,11 @@
-//! How many descriptors we may have.
+//! How much a mount may have, and how long its users.
+
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How long users of the mount have to finish when it is taken away.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// More would only be memory of the kernel: an open directory entry and inode are about 1 KiB.
 const DESCRIPTORS_MAX: u64 = 1 << 16;

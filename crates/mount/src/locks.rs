@@ -15,30 +15,20 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use thruway_fuse::Answer;
 use thruway_sys::record_lock::{self, RecordLock};
 
 use crate::actor::errno;
-use crate::channel::Channel;
 use crate::inodes::{InodeId, lock};
-use crate::order::Report;
-use crate::reply::Replier;
+use crate::lock_holder::LockHolder;
+use crate::process::Channel;
+use crate::process::Report;
+use crate::transport::reply::Replier;
 
 /// How often waiting locks are tried that somebody outside the mount holds.
 const RETRY: Duration = Duration::from_millis(20);
 /// Most locks that wait at a time.
 const WAITING_MAX: usize = 4096;
-
-/// Who holds a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Holder {
-    pub(crate) inode: InodeId,
-    /// The kernel's name for the process or the open file.
-    pub(crate) owner: u64,
-    /// `flock` and record locks do not meet each other.
-    pub(crate) is_flock: bool,
-}
 
 /// What is locked.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +38,7 @@ pub(crate) enum Wanted {
     Unlock { start: u64, end: u64 },
 }
 
-impl Holder {
+impl LockHolder {
     /// What gives all its locks back.
     fn all(&self) -> Wanted {
         match self.is_flock {
@@ -68,7 +58,7 @@ struct Waiting {
 
 #[derive(Debug, Default)]
 struct State {
-    files: HashMap<Holder, Arc<OwnedFd>>,
+    files: HashMap<LockHolder, Arc<OwnedFd>>,
     /// The longest waiting first.
     waiting: Vec<Waiting>,
 }
@@ -83,7 +73,11 @@ pub(crate) struct Locks {
 
 impl Locks {
     /// Goes on with the locks that a worker before us has left, and has `keeper` keep them and those that come.
-    pub(crate) fn inherit(&self, left: impl Iterator<Item = (Holder, OwnedFd)>, keeper: Channel) {
+    pub(crate) fn inherit(
+        &self,
+        left: impl Iterator<Item = (LockHolder, OwnedFd)>,
+        keeper: Channel,
+    ) {
         lock(&self.state).files.extend(left.map(|(holder, file)| (holder, Arc::new(file))));
         // It is done once.
         let _ = self.keeper.set(keeper);
@@ -92,7 +86,7 @@ impl Locks {
     /// The open file that carries the holder's locks; `open` opens it the first time.
     pub(crate) fn file(
         &self,
-        holder: Holder,
+        holder: LockHolder,
         open: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(file) = lock(&self.state).files.get(&holder) {
@@ -140,7 +134,7 @@ impl Locks {
     }
 
     /// The holder is gone, and its locks with it.
-    pub(crate) fn end(&self, holder: Holder) {
+    pub(crate) fn end(&self, holder: LockHolder) {
         let mut state = lock(&self.state);
         let ended = state.files.remove_entry(&holder);
         self.give_back(ended);
@@ -153,7 +147,7 @@ impl Locks {
     }
 
     /// For who has the state, so that the keeper hears of a holder's end before it comes again.
-    fn give_back(&self, ended: impl IntoIterator<Item = (Holder, Arc<OwnedFd>)>) {
+    fn give_back(&self, ended: impl IntoIterator<Item = (LockHolder, Arc<OwnedFd>)>) {
         let mut any = false;
         for (holder, file) in ended {
             // The keeper closes its copy later. What cannot be unlocked was not locked.
@@ -259,7 +253,7 @@ mod tests {
         }
 
         fn file(&self, owner: u64) -> Arc<OwnedFd> {
-            let holder = Holder { inode: InodeId(2), owner, is_flock: true };
+            let holder = LockHolder { inode: InodeId(2), owner, is_flock: true };
             let open = || Ok(File::open(self.file.path()).unwrap().into());
             self.locks.file(holder, open).unwrap()
         }
@@ -288,7 +282,7 @@ mod tests {
         drop(outside);
         assert_eq!(fixture.told.recv(), Ok((8, 0)));
         fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, replier).unwrap();
-        fixture.locks.end(Holder { inode: InodeId(2), owner: 1, is_flock: true });
+        fixture.locks.end(LockHolder { inode: InodeId(2), owner: 1, is_flock: true });
         assert_eq!(fixture.told.recv(), Ok((9, 0)));
     }
 

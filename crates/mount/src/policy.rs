@@ -4,47 +4,19 @@
 //! it says of the path, the caller, the access, the size and the content is so.
 
 mod content;
+mod file;
 mod glob;
 mod text;
 
 use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::Error;
 use glob::Globs;
 
 pub(crate) use content::Content;
-
-/// A policy as it stands in a file, found to be without errors.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PolicyFile {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
-}
-
-impl PolicyFile {
-    /// Reads and checks the file.
-    ///
-    /// # Errors
-    /// It cannot be read, or something in it is wrong: the error says in which line and column.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path)
-            .map_err(|cause| Error::new("cannot read the policy", path, cause))?;
-        let file = Self { path: path.to_owned(), text };
-        file.policy().map(|_| file)
-    }
-
-    pub(crate) fn policy(&self) -> Result<Policy, Error> {
-        Policy::parse(&self.text).map_err(|fault| {
-            Error::plain(format_args!("in the policy {}, {fault}", self.path.display()))
-                .with_hint("no rule of a file with an error is used")
-        })
-    }
-}
+pub use file::PolicyFile;
 
 /// What is wrong with a policy, and where. Lines and columns count from 1; columns are characters.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,7 +69,7 @@ impl Access {
 
 /// A question to the policy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
+pub(crate) struct AccessRequest<'a> {
     /// Below the mount, without a slash at its start.
     pub(crate) path: &'a [u8],
     pub(crate) uid: u32,
@@ -107,7 +79,7 @@ pub(crate) struct Question<'a> {
 }
 
 /// What a policy may have to look at, besides the question itself.
-pub(crate) trait Evidence {
+pub(crate) trait Facts {
     /// Whether one of these is among the caller's supplementary groups.
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno>;
     /// In bytes; `None` for what is not a regular file.
@@ -165,16 +137,11 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// Reads rules.
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
-        text::parse(text)
-    }
-
     /// What the first rule that fits says.
     pub(crate) fn judge(
         &self,
-        question: &Question<'_>,
-        evidence: &impl Evidence,
+        question: &AccessRequest<'_>,
+        evidence: &impl Facts,
     ) -> Result<Judgement, Errno> {
         for (index, rule) in self.rules.iter().enumerate() {
             if rule.fits_question(question)
@@ -227,7 +194,7 @@ impl Policy {
 
     /// Whether the caller may be refused something at the path, whatever a file there holds. The
     /// question's access does not matter.
-    pub(crate) fn may_refuse(&self, question: &Question<'_>, evidence: &impl Evidence) -> bool {
+    pub(crate) fn may_refuse(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
         for rule in self.rules.iter().filter(|rule| rule.fits_caller(question)) {
             let group = rule.fits_groups(question.gid, evidence);
             if group == Ok(false) {
@@ -244,7 +211,7 @@ impl Policy {
     }
 
     /// Whether reading might be allowed with other data in the file.
-    pub(crate) fn could_allow(&self, question: &Question<'_>, evidence: &impl Evidence) -> bool {
+    pub(crate) fn could_allow(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
         for rule in self.rules.iter().filter(|rule| rule.fits_question(question)) {
             let refuses = matches!(rule.verdict, Verdict::Deny | Verdict::Hide);
             let fits = match rule.fits_groups(question.gid, evidence) {
@@ -278,7 +245,7 @@ impl Policy {
 }
 
 impl Rule {
-    fn fits_question(&self, question: &Question<'_>) -> bool {
+    fn fits_question(&self, question: &AccessRequest<'_>) -> bool {
         let access = match self.access {
             None => true,
             Some(AccessKind::Read) => question.access.reads,
@@ -288,7 +255,7 @@ impl Rule {
     }
 
     /// The path, and the user as far as its number goes.
-    fn fits_caller(&self, question: &Question<'_>) -> bool {
+    fn fits_caller(&self, question: &AccessRequest<'_>) -> bool {
         self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
             && self.fits_path(question.path)
     }
@@ -297,14 +264,14 @@ impl Rule {
         self.paths.as_ref().is_none_or(|paths| paths.fit(path))
     }
 
-    fn fits_groups(&self, gid: u32, evidence: &impl Evidence) -> Result<bool, Errno> {
+    fn fits_groups(&self, gid: u32, evidence: &impl Facts) -> Result<bool, Errno> {
         match &self.gids {
             Some(gids) if !gids.contains(&gid) => evidence.is_in_one_of(gids),
             _ => Ok(true),
         }
     }
 
-    fn fits_file(&self, evidence: &impl Evidence) -> Result<bool, Errno> {
+    fn fits_file(&self, evidence: &impl Facts) -> Result<bool, Errno> {
         if self.larger_than.is_some() || self.smaller_than.is_some() {
             let Some(size) = evidence.size()? else { return Ok(false) };
             let is_larger = self.larger_than.is_none_or(|limit| size > limit);

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::daemon::Daemon;
+use crate::process::Daemon;
 use crate::{Error, mounts, status};
 
 /// Has the mount at `target` read its policy again; its log says how that went.

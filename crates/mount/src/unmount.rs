@@ -10,8 +10,8 @@ use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use crate::daemon::Daemon;
 use crate::proc_path::ProcPath;
+use crate::process::Daemon;
 use crate::{Error, attach, mounts, status};
 
 /// How long a daemon may take to end. One that is told to has its worker killed after less than a second.

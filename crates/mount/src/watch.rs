@@ -38,7 +38,7 @@ pub(crate) struct Watch {
     watcher: Watcher,
     /// File systems that are watched as a whole.
     whole: HashSet<SystemId>,
-    folders: Mutex<HashMap<FolderKey, Spot>>,
+    folders: Mutex<HashMap<FolderKey, WatchKey>>,
     /// Held by the thread that tells what was changed.
     telling: Mutex<()>,
     /// Held by the thread that looks every now and then, while the mount itself makes changes.
@@ -65,17 +65,17 @@ impl Seen {
 }
 
 /// A folder that the kernel knows, and the branch whose part of it is watched.
-pub(crate) type Spot = (InodeId, u16);
+pub(crate) type WatchKey = (InodeId, u16);
 
 /// A change that somebody else has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
     /// A name in the folder leads elsewhere, or to nothing.
-    Name(Spot, &'a [u8], What),
+    Name(WatchKey, &'a [u8], What),
     /// The same of a name that leads to a folder.
-    FolderName(Spot, &'a [u8]),
+    FolderName(WatchKey, &'a [u8]),
     /// What a name in the folder leads to was changed.
-    File(Spot, &'a [u8]),
+    File(WatchKey, &'a [u8]),
     /// The folder's own attributes were changed.
     Folder(InodeId, FileHandle),
     /// The attributes of a folder were changed that is not watched itself.
@@ -108,7 +108,7 @@ impl Watch {
     }
 
     /// Watches a folder that the kernel knows under this number.
-    pub(crate) fn add(&self, spot: Spot, place: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn add(&self, spot: WatchKey, place: &OwnedFd) -> Result<(), Errno> {
         let key = key(place)?;
         let mut folders = lock(&self.folders);
         if !self.whole.contains(&key.0) {

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use thruway_sys::handle::{BYTES_MAX, FileHandle};
 
-use super::{Identity, Inode, InodeId};
+use super::flags::{CHECKED, Flags, LIVE, YOUNG};
+use super::inode::{Identity, Inode, InodeId};
 
 /// Words of a record.
 pub(crate) const WORDS: usize = 13;
@@ -28,18 +29,6 @@ const OURS: usize = 12;
 
 const IDLE: u32 = 1 << 31;
 
-const LIVE: u64 = 1 << 0;
-/// Its number was given to another file since.
-const DETACHED: u64 = 1 << 1;
-const YOUNG: u64 = 1 << 2;
-const CHECKED: u64 = 1 << 3;
-/// A folder that is watched.
-const WATCHED: u64 = 1 << 4;
-/// A folder that cannot be watched.
-const UNWATCHABLE: u64 = 1 << 5;
-/// A file that was open for reading and writing, and so may be changed through a map.
-const MAPPABLE: u64 = 1 << 6;
-
 /// Which file the kernel moves data to and from, and how many users have it open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Backing {
@@ -48,16 +37,6 @@ pub(crate) struct Backing {
     pub(crate) opens: u32,
     /// It stands among those that are kept although nobody has them open.
     pub(crate) is_idle: bool,
-}
-
-/// Whether we are told what others change in a folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
-    /// It was not tried.
-    Untried,
-    Yes,
-    /// It cannot be.
-    No,
 }
 
 /// The words of one record.
@@ -183,48 +162,6 @@ impl<'a> Record<'a> {
         self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) & 0xff != 0
     }
 
-    pub(super) fn is_live(&self) -> bool {
-        self.state() & LIVE != 0
-    }
-
-    pub(super) fn is_detached(&self) -> bool {
-        self.state() & DETACHED != 0
-    }
-
-    pub(super) fn detach(&self) {
-        self.words[STATE].fetch_or(DETACHED, Release);
-    }
-
-    pub(super) fn set_checked(&self) {
-        self.words[STATE].fetch_or(CHECKED, Release);
-    }
-
-    pub(super) fn is_mappable(&self) -> bool {
-        self.state() & MAPPABLE != 0
-    }
-
-    pub(super) fn set_mappable(&self) {
-        self.words[STATE].fetch_or(MAPPABLE, Release);
-    }
-
-    pub(super) fn watched(&self) -> Watched {
-        match self.state() {
-            state if state & WATCHED != 0 => Watched::Yes,
-            state if state & UNWATCHABLE != 0 => Watched::No,
-            _ => Watched::Untried,
-        }
-    }
-
-    pub(super) fn set_watched(&self, watched: Watched) {
-        let bits = match watched {
-            Watched::Untried => 0,
-            Watched::Yes => WATCHED,
-            Watched::No => UNWATCHABLE,
-        };
-        self.words[STATE].fetch_and(!(WATCHED | UNWATCHABLE), Release);
-        self.words[STATE].fetch_or(bits, Release);
-    }
-
     pub(super) fn told(&self) -> u64 {
         self.words[TOLD].load(Relaxed)
     }
@@ -270,6 +207,10 @@ impl<'a> Record<'a> {
         let idle = if backing.is_idle { IDLE } else { 0 };
         let word = u64::from(backing.opens | idle) << 32 | u64::from(backing.id.cast_unsigned());
         self.words[BACKING].store(word, Relaxed);
+    }
+
+    pub(super) fn flags(&self) -> Flags<'a> {
+        Flags::new(&self.words[STATE])
     }
 
     fn state(&self) -> u64 {

@@ -6,7 +6,7 @@ struct Seen<'a> {
     content: &'a [u8],
 }
 
-impl Evidence for Seen<'_> {
+impl Facts for Seen<'_> {
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
         Ok(self.groups.iter().any(|group| gids.contains(group)))
     }
@@ -27,7 +27,7 @@ fn check(policy: &Policy, line: &str) {
         panic!("seven cells: {line}");
     };
     let gids: Vec<_> = gids.split('+').map(|gid| gid.parse().unwrap()).collect();
-    let question = Question {
+    let question = AccessRequest {
         path: path.as_bytes(),
         uid: uid.parse().unwrap(),
         gid: gids[0],
@@ -65,7 +65,7 @@ fn the_vectors_are_judged_as_they_say() {
             }
             _ => {
                 is_policy = false;
-                check(&Policy::parse(&policy).unwrap(), line);
+                check(&text::parse(&policy).unwrap(), line);
                 checked += 1;
             }
         }
@@ -75,7 +75,7 @@ fn the_vectors_are_judged_as_they_say() {
 
 #[test]
 fn what_is_wrong_is_named_with_its_line_and_column() {
-    let fault = |text: &str| Policy::parse(text).unwrap_err().to_string();
+    let fault = |text: &str| text::parse(text).unwrap_err().to_string();
     let cases = [
         ("[[rule]]\nverdict = \"denny\"", "line 2, column 11: unknown variant `denny`"),
         ("[[rule]]\npath = [\"a\"]\nverdict = \"deny\"", "line 2, column 1: unknown field `path`"),
@@ -118,16 +118,16 @@ fn what_is_wrong_is_named_with_its_line_and_column() {
 #[test]
 fn too_many_rules_are_refused() {
     let rule = "[[rule]]\nverdict = \"deny\"\n";
-    assert_eq!(Policy::parse(&rule.repeat(1000)).unwrap().len(), 1000);
-    assert!(Policy::parse(&rule.repeat(1001)).is_err());
+    assert_eq!(text::parse(&rule.repeat(1000)).unwrap().len(), 1000);
+    assert!(text::parse(&rule.repeat(1001)).is_err());
     let content = format!("{rule}content = {{ magic = \"00\" }}\n");
-    assert!(Policy::parse(&content.repeat(64)).unwrap().scans());
-    assert!(Policy::parse(&content.repeat(65)).is_err());
+    assert!(text::parse(&content.repeat(64)).unwrap().scans());
+    assert!(text::parse(&content.repeat(65)).is_err());
 }
 
 #[test]
 fn a_name_is_hidden_only_by_a_rule_of_paths_alone() {
-    let policy = Policy::parse(
+    let policy = text::parse(
         "[[rule]]\npaths = [\".keep\"]\nverdict = \"allow\"\n\
          [[rule]]\npaths = [\".*\"]\nverdict = \"hide\"\n\
          [[rule]]\npaths = [\"own\"]\nuids = [0]\nverdict = \"hide\"\n",
@@ -139,7 +139,7 @@ fn a_name_is_hidden_only_by_a_rule_of_paths_alone() {
 
 #[test]
 fn what_is_below_two_folders_is_judged_alike_if_their_paths_have_come_equally_far() {
-    let policy = Policy::parse(
+    let policy = text::parse(
         "[[rule]]\npaths = [\"a/b/c\", \"*.key\"]\nverdict = \"deny\"\n\
          [[rule]]\npaths = [\"d/*/e\", \"x/**/y\"]\nverdict = \"read-only\"\n\
          [[rule]]\npaths = [\"f/g\"]\nverdict = \"allow\"\n",
@@ -186,7 +186,7 @@ fn a_path_is_stricter_if_nobody_is_allowed_more_there() {
         let rule = |(paths, verdict): &(&str, &str)| {
             format!("[[rule]]\npaths = [\"{paths}\"]\nverdict = \"{verdict}\"\n")
         };
-        Policy::parse(&rules.iter().map(rule).collect::<String>()).unwrap()
+        text::parse(&rules.iter().map(rule).collect::<String>()).unwrap()
     };
     let is_stricter = |rules: &[(&str, &str)]| policy(rules).is_stricter(b"old", b"new");
     assert!(is_stricter(&[("new", "deny")]));
@@ -200,7 +200,7 @@ fn a_path_is_stricter_if_nobody_is_allowed_more_there() {
 
 #[test]
 fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
-    let policy = Policy::parse(
+    let policy = text::parse(
         "[[rule]]\nuids = [1]\nverdict = \"allow\"\n\
          [[rule]]\ngids = [5]\naccess = \"read\"\nverdict = \"allow\"\n\
          [[rule]]\npaths = [\"a\"]\nlarger_than = 9\nverdict = \"deny\"\n",
@@ -208,7 +208,7 @@ fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
     .unwrap();
     let may_refuse = |path: &str, uid: u32, gid: u32| {
         let access = Access { reads: true, writes: true };
-        let question = Question { path: path.as_bytes(), uid, gid, access };
+        let question = AccessRequest { path: path.as_bytes(), uid, gid, access };
         policy.may_refuse(&question, &Seen { groups: Vec::new(), content: b"" })
     };
     assert!(!may_refuse("a", 1, 0) && !may_refuse("b", 2, 0));

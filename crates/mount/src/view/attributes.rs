@@ -8,11 +8,13 @@ use thruway_fuse::wire::{
     Attributes, AttributesOut, ExtendedAttributes, ExtendedTime, SetAttrIn, StatxOut, setattr_flag,
 };
 
+use super::context::Context;
 use super::data::change_data;
-use super::lookup::{FILE_TYPE, FOLDER, Maker, stat_place};
+use super::stat::{FILE_TYPE, FOLDER, stat_place};
+use super::timeouts::Maker;
 use thruway_fuse::{Answer, Caller, Request};
 
-use super::View;
+use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::proc_path::ProcPath;
@@ -22,163 +24,161 @@ use crate::volumes::Met;
 const NOW: i64 = 0x3fff_ffff;
 const OMIT: i64 = 0x3fff_fffe;
 
-impl View {
-    pub(super) fn get_attributes(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {
-        let stat = stat_place(self.place(id)?)?;
-        self.put_attributes(id, &stat, Maker::Unknown, answer)
-    }
+pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
+    let id = cx.inode();
+    let view = cx.view;
+    let answer = &mut *cx.reply;
+    let stat = stat_place(view.files.place(id)?)?;
+    put_attributes(view, id, &stat, Maker::Unknown, answer)
+}
 
-    pub(super) fn get_extended_attributes(
-        &self,
-        id: InodeId,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let stat = stat_place(self.place(id)?)?;
-        let volume = self.volumes.known(&stat).ok_or(Errno::STALE)?;
-        let is_watched = self.is_parent_watched(id);
-        let timeout = self.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
-        answer.put(&StatxOut {
-            timeout: timeout.as_secs(),
-            timeout_nanoseconds: timeout.subsec_nanos(),
-            flags: 0,
-            spare: [0; 2],
-            attributes: self.extended_attributes(volume, &stat),
-        });
-        Ok(())
-    }
+pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
+    let id = cx.inode();
+    let view = cx.view;
+    let answer = &mut *cx.reply;
+    let stat = stat_place(view.files.place(id)?)?;
+    let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
+    let is_watched = view.folders.is_parent_watched(id);
+    let timeout = view.timeouts.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
+    answer.put(&StatxOut {
+        timeout: timeout.as_secs(),
+        timeout_nanoseconds: timeout.subsec_nanos(),
+        flags: 0,
+        spare: [0; 2],
+        attributes: extended_attributes(view, volume, &stat),
+    });
+    Ok(())
+}
 
-    pub(super) fn set_attributes(
-        &self,
-        actor: &Actor,
-        request: &Request<'_>,
-        with: &SetAttrIn,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let id = InodeId(request.inode);
-        // What was changed in the first source is what is shown.
-        for place in self.places_of(id)?.iter().rev() {
-            self.set_attributes_at(actor, request, with, place)?;
-        }
-        let stat = stat_place(self.place(id)?)?;
-        self.put_attributes(id, &stat, Maker::Us, answer)
+pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errno> {
+    let view = cx.view;
+    let actor = &*cx.actor;
+    let request = cx.request;
+    let answer = &mut *cx.reply;
+    let id = InodeId(request.inode);
+    // What was changed in the first source is what is shown.
+    for place in view.folders.places_of(id)?.iter().rev() {
+        set_attributes_at(view, actor, request, with, place)?;
     }
+    let stat = stat_place(view.files.place(id)?)?;
+    put_attributes(view, id, &stat, Maker::Us, answer)
+}
 
-    fn set_attributes_at(
-        &self,
-        actor: &Actor,
-        request: &Request<'_>,
-        with: &SetAttrIn,
-        place: &OwnedFd,
-    ) -> Result<(), Errno> {
-        let is = |flag| with.valid & flag != 0;
-        // A change of nothing is a chown(-1, -1), which clears setuid and setgid and is a change all the same.
-        if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
-            let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
-            let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
-            actor.writing_as(&request.caller, || {
-                fs::chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH)
-            })?;
-        }
-        if is(setattr_flag::MODE) {
-            // The kernel has already taken away what this caller may not set.
-            let mode = Mode::from_raw_mode(with.mode & 0o7777);
-            let path = ProcPath::new(place.as_fd());
-            let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
-            if mode.contains(Mode::SGID) { actor.keeping_setid(change) } else { change() }?;
-        }
-        if is(setattr_flag::SIZE) {
-            let kills = is(setattr_flag::KILL_PRIVILEGES);
-            self.resize(actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
-        }
-        if is(setattr_flag::ATIME | setattr_flag::MTIME) {
-            fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
-        }
-        Ok(())
+fn set_attributes_at(
+    view: &View,
+    actor: &Actor,
+    request: &Request<'_>,
+    with: &SetAttrIn,
+    place: &OwnedFd,
+) -> Result<(), Errno> {
+    let is = |flag| with.valid & flag != 0;
+    // A change of nothing is a chown(-1, -1), which clears setuid and setgid and is a change all the same.
+    if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
+        let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
+        let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
+        actor.writing_as(&request.caller, || {
+            fs::chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH)
+        })?;
     }
+    if is(setattr_flag::MODE) {
+        // The kernel has already taken away what this caller may not set.
+        let mode = Mode::from_raw_mode(with.mode & 0o7777);
+        let path = ProcPath::new(place.as_fd());
+        let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
+        if mode.contains(Mode::SGID) { actor.keeping_setid(change) } else { change() }?;
+    }
+    if is(setattr_flag::SIZE) {
+        let kills = is(setattr_flag::KILL_PRIVILEGES);
+        resize(view, actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
+    }
+    if is(setattr_flag::ATIME | setattr_flag::MTIME) {
+        fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
 
-    /// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
-    pub(super) fn resize(
-        &self,
-        actor: &Actor,
-        caller: &Caller,
-        (id, size): (InodeId, u64),
-        kills: bool,
-    ) -> Result<(), Errno> {
-        let file = self.open_for_writing(id)?;
-        change_data(actor, caller, kills, &file, || fs::ftruncate(&file, size))
-    }
+/// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
+pub(super) fn resize(
+    view: &View,
+    actor: &Actor,
+    caller: &Caller,
+    (id, size): (InodeId, u64),
+    kills: bool,
+) -> Result<(), Errno> {
+    let file = view.files.open_for_writing(id)?;
+    change_data(actor, caller, kills, &file, || fs::ftruncate(&file, size))
+}
 
-    fn put_attributes(
-        &self,
-        id: InodeId,
-        stat: &Statx,
-        maker: Maker,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let volume = self.volumes.known(stat).ok_or(Errno::STALE)?;
-        let is_watched = self.is_parent_watched(id);
-        let timeout = self.timeouts(id, is_watched, stat, maker).attributes;
-        answer.put(&AttributesOut {
-            timeout: timeout.as_secs(),
-            timeout_nanoseconds: timeout.subsec_nanos(),
-            padding: 0,
-            attributes: self.attributes(volume, stat),
-        });
-        Ok(())
-    }
+fn put_attributes(
+    view: &View,
+    id: InodeId,
+    stat: &Statx,
+    maker: Maker,
+    answer: &mut Answer,
+) -> Result<(), Errno> {
+    let volume = view.files.volumes.known(stat).ok_or(Errno::STALE)?;
+    let is_watched = view.folders.is_parent_watched(id);
+    let timeout = view.timeouts.timeouts(id, is_watched, stat, maker).attributes;
+    answer.put(&AttributesOut {
+        timeout: timeout.as_secs(),
+        timeout_nanoseconds: timeout.subsec_nanos(),
+        padding: 0,
+        attributes: attributes(view, volume, stat),
+    });
+    Ok(())
+}
 
-    pub(super) fn attributes(&self, volume: Met, stat: &Statx) -> Attributes {
-        Attributes {
-            number: shown_number(volume, stat),
-            size: stat.stx_size,
-            blocks: stat.stx_blocks,
-            atime: stat.stx_atime.tv_sec.cast_unsigned(),
-            mtime: stat.stx_mtime.tv_sec.cast_unsigned(),
-            ctime: stat.stx_ctime.tv_sec.cast_unsigned(),
-            atime_nanoseconds: stat.stx_atime.tv_nsec,
-            mtime_nanoseconds: stat.stx_mtime.tv_nsec,
-            ctime_nanoseconds: stat.stx_ctime.tv_nsec,
-            mode: u32::from(stat.stx_mode),
-            links: self.shown_links(stat),
-            uid: stat.stx_uid,
-            gid: stat.stx_gid,
-            device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
-            block_size: stat.stx_blksize,
-            flags: 0,
-        }
+pub(super) fn attributes(view: &View, volume: Met, stat: &Statx) -> Attributes {
+    Attributes {
+        number: shown_number(volume, stat),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        atime: stat.stx_atime.tv_sec.cast_unsigned(),
+        mtime: stat.stx_mtime.tv_sec.cast_unsigned(),
+        ctime: stat.stx_ctime.tv_sec.cast_unsigned(),
+        atime_nanoseconds: stat.stx_atime.tv_nsec,
+        mtime_nanoseconds: stat.stx_mtime.tv_nsec,
+        ctime_nanoseconds: stat.stx_ctime.tv_nsec,
+        mode: u32::from(stat.stx_mode),
+        links: shown_links(view, stat),
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        device: packed_device(stat.stx_rdev_major, stat.stx_rdev_minor),
+        block_size: stat.stx_blksize,
+        flags: 0,
     }
+}
 
-    fn extended_attributes(&self, volume: Met, stat: &Statx) -> ExtendedAttributes {
-        ExtendedAttributes {
-            mask: stat.stx_mask,
-            block_size: stat.stx_blksize,
-            attributes: stat.stx_attributes.bits(),
-            links: self.shown_links(stat),
-            uid: stat.stx_uid,
-            gid: stat.stx_gid,
-            mode: stat.stx_mode,
-            spare0: 0,
-            number: shown_number(volume, stat),
-            size: stat.stx_size,
-            blocks: stat.stx_blocks,
-            attributes_mask: stat.stx_attributes_mask.bits(),
-            atime: extended_time(&stat.stx_atime),
-            btime: extended_time(&stat.stx_btime),
-            ctime: extended_time(&stat.stx_ctime),
-            mtime: extended_time(&stat.stx_mtime),
-            device_major: stat.stx_rdev_major,
-            device_minor: stat.stx_rdev_minor,
-            system_major: stat.stx_dev_major,
-            system_minor: stat.stx_dev_minor,
-            spare2: [0; 14],
-        }
+fn extended_attributes(view: &View, volume: Met, stat: &Statx) -> ExtendedAttributes {
+    ExtendedAttributes {
+        mask: stat.stx_mask,
+        block_size: stat.stx_blksize,
+        attributes: stat.stx_attributes.bits(),
+        links: shown_links(view, stat),
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        mode: stat.stx_mode,
+        spare0: 0,
+        number: shown_number(volume, stat),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        attributes_mask: stat.stx_attributes_mask.bits(),
+        atime: extended_time(&stat.stx_atime),
+        btime: extended_time(&stat.stx_btime),
+        ctime: extended_time(&stat.stx_ctime),
+        mtime: extended_time(&stat.stx_mtime),
+        device_major: stat.stx_rdev_major,
+        device_minor: stat.stx_rdev_minor,
+        system_major: stat.stx_dev_major,
+        system_minor: stat.stx_dev_minor,
+        spare2: [0; 14],
     }
+}
 
-    /// A merged folder has no number of links that would mean anything: 1 says so.
-    fn shown_links(&self, stat: &Statx) -> u32 {
-        let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
-        if self.branches.is_some() && is_folder { 1 } else { stat.stx_nlink }
-    }
+/// A merged folder has no number of links that would mean anything: 1 says so.
+fn shown_links(view: &View, stat: &Statx) -> u32 {
+    let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
+    if view.folders.branches().is_some() && is_folder { 1 } else { stat.stx_nlink }
 }
 
 /// The inode number that users see: the file's own on the first file system. On others its top bits

@@ -9,9 +9,8 @@ use std::ffi::CString;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::View;
 use crate::inodes::{InodeId, lock};
-use crate::watch::Spot;
+use crate::watch::WatchKey;
 
 /// Files that were opened since the last round, at most: 64 KiB. Others are told at once.
 const OPENED_MAX: usize = 4096;
@@ -32,7 +31,7 @@ struct Waiting {
     /// When the first of them was opened.
     since: Option<Instant>,
     /// Names of files that others have changed.
-    names: Vec<(Spot, CString)>,
+    names: Vec<(WatchKey, CString)>,
 }
 
 /// What is known of a file that was opened since the last round.
@@ -41,14 +40,14 @@ pub(super) struct Opened {
     /// A program writes to it through the mount.
     pub(super) is_written: bool,
     /// The kernel was told of changes as if they had come through the mount.
-    is_trusted: bool,
+    pub(super) is_trusted: bool,
 }
 
 /// What is to be told now.
 #[derive(Debug, PartialEq, Eq)]
-enum Due {
+pub(super) enum Due {
     Opened(HashMap<InodeId, Opened>),
-    Names(Vec<(Spot, CString)>),
+    Names(Vec<(WatchKey, CString)>),
 }
 
 impl Deferred {
@@ -76,18 +75,18 @@ impl Deferred {
     }
 
     /// Adds a name that has to be looked at; `false` if there is no room.
-    pub(super) fn add_name(&self, spot: Spot, name: CString) -> bool {
+    pub(super) fn add_name(&self, key: WatchKey, name: CString) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.names.len() >= NAMES_MAX {
             return false;
         }
-        waiting.names.push((spot, name));
+        waiting.names.push((key, name));
         self.added.notify_one();
         true
     }
 
     /// Waits for something that is due: names at once, files `after` the first of them was opened.
-    fn next(&self, after: Duration) -> Due {
+    pub(super) fn next(&self, after: Duration) -> Due {
         let mut waiting = lock(&self.waiting);
         loop {
             if !waiting.names.is_empty() {
@@ -104,24 +103,6 @@ impl Deferred {
             }
             let woken = self.added.wait_timeout(waiting, left);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-impl View {
-    /// Tells the kernel what is due, for ever: for a thread of its own.
-    pub(crate) fn tell_deferred(&self) {
-        loop {
-            match self.deferred.next(super::freshness::OPEN_TIMEOUT) {
-                Due::Opened(opened) => {
-                    opened.into_iter().for_each(|(id, opened)| {
-                        self.tell_if_needed(id, opened.is_trusted);
-                    });
-                }
-                Due::Names(names) => {
-                    names.into_iter().for_each(|(spot, name)| self.tell_slowly(spot, &name));
-                }
-            }
         }
     }
 }

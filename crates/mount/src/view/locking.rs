@@ -6,93 +6,93 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use thruway_fuse::wire::{FileLock, FlushIn, LockIn, LockOut, ReleaseIn, lock_flag, release_flag};
-use thruway_fuse::{Answer, Request};
 use thruway_sys::record_lock::{LockKind, RecordLock, conflict};
 
-use super::{Outcome, View};
+use super::context::Context;
+use super::state::View;
 use crate::actor::errno;
 use crate::inodes::InodeId;
-use crate::locks::{Holder, Wanted};
-use crate::reply::Replier;
+use crate::lock_holder::LockHolder;
+use crate::locks::Wanted;
+use crate::transport::reply::{Outcome, Replier};
 
 /// The kernel's numbers for kinds of locks.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
 
-impl View {
-    /// Sets a lock, now or, if it may `wait`, later.
-    pub(super) fn set_lock(
-        &self,
-        request: &Request<'_>,
-        with: &LockIn,
-        wait: bool,
-        replier: &Arc<dyn Replier>,
-    ) -> Result<Outcome, Errno> {
-        let wanted = wanted(with)?;
-        let file = self.lock_file(holder(InodeId(request.inode), with))?;
-        match self.locks.set(&file, &wanted) {
-            Err(Errno::AGAIN) if wait => {
-                self.locks.wait(request.unique, file, wanted, Arc::clone(replier))?;
-                Ok(Outcome::Later)
-            }
-            done => done.map(|()| Outcome::Answered),
+/// Sets a lock, now or, if it may `wait`, later.
+pub(super) fn setlk(
+    cx: &mut Context<'_>,
+    with: &LockIn,
+    wait: bool,
+    replier: &Arc<dyn Replier>,
+) -> Result<Outcome, Errno> {
+    let view = cx.view;
+    let request = cx.request;
+    let wanted = wanted(with)?;
+    let file = lock_file(view, holder(InodeId(request.inode), with))?;
+    match view.locks.set(&file, &wanted) {
+        Err(Errno::AGAIN) if wait => {
+            view.locks.wait(request.unique, file, wanted, Arc::clone(replier))?;
+            Ok(Outcome::Later)
         }
-    }
-
-    pub(super) fn get_lock(
-        &self,
-        id: InodeId,
-        with: &LockIn,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
-        let file = self.lock_file(holder(id, with))?;
-        let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
-        let lock = match found {
-            None => FileLock { kind: UNLOCK, ..with.lock },
-            Some((lock, pid)) => FileLock {
-                start: lock.start,
-                end: lock.end,
-                kind: if lock.kind == LockKind::Shared { READ } else { WRITE },
-                // A lock of an open file belongs to no process.
-                pid: u32::try_from(pid).unwrap_or(0),
-            },
-        };
-        answer.put(&LockOut { lock });
-        Ok(())
-    }
-
-    /// A process has closed one of its descriptors of the file: POSIX takes all its locks away.
-    pub(super) fn flush(&self, id: InodeId, with: &FlushIn) -> Result<(), Errno> {
-        if !self.behaviour.shared_locks {
-            // "Never ask again": nothing is held back here that a close would have to write.
-            return Err(Errno::NOSYS);
-        }
-        self.locks.end(Holder { inode: id, owner: with.lock_owner, is_flock: false });
-        Ok(())
-    }
-
-    /// An open file is closed for the last time: its `flock` ends.
-    pub(super) fn end_flock(&self, id: InodeId, with: &ReleaseIn) {
-        if with.release_flags & release_flag::FLOCK_UNLOCK != 0 {
-            self.locks.end(Holder { inode: id, owner: with.lock_owner, is_flock: true });
-        }
-    }
-
-    fn lock_file(&self, holder: Holder) -> Result<Arc<OwnedFd>, Errno> {
-        self.locks.file(holder, || {
-            // A lock for writing needs a file that is open for writing, if it may be.
-            match self.reopen(holder.inode, OFlags::RDWR) {
-                Err(Errno::ROFS | Errno::TXTBSY) => self.open_for_reading(holder.inode),
-                opened => opened,
-            }
-        })
+        done => done.map(|()| Outcome::Answered),
     }
 }
 
-fn holder(inode: InodeId, with: &LockIn) -> Holder {
-    Holder { inode, owner: with.owner, is_flock: with.flags & lock_flag::FLOCK != 0 }
+pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
+    let id = cx.inode();
+    let view = cx.view;
+    let answer = &mut *cx.reply;
+    let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
+    let file = lock_file(view, holder(id, with))?;
+    let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
+    let lock = match found {
+        None => FileLock { kind: UNLOCK, ..with.lock },
+        Some((lock, pid)) => FileLock {
+            start: lock.start,
+            end: lock.end,
+            kind: if lock.kind == LockKind::Shared { READ } else { WRITE },
+            // A lock of an open file belongs to no process.
+            pid: u32::try_from(pid).unwrap_or(0),
+        },
+    };
+    answer.put(&LockOut { lock });
+    Ok(())
+}
+
+/// A process has closed one of its descriptors of the file: POSIX takes all its locks away.
+pub(super) fn flush(cx: &mut Context<'_>, with: &FlushIn) -> Result<(), Errno> {
+    let id = cx.inode();
+    let view = cx.view;
+    if !view.behaviour.shared_locks {
+        // "Never ask again": nothing is held back here that a close would have to write.
+        return Err(Errno::NOSYS);
+    }
+    view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: false });
+    Ok(())
+}
+
+/// An open file is closed for the last time: its `flock` ends.
+pub(super) fn end_flock(view: &View, id: InodeId, with: &ReleaseIn) {
+    if with.release_flags & release_flag::FLOCK_UNLOCK != 0 {
+        view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: true });
+    }
+}
+
+fn lock_file(view: &View, holder: LockHolder) -> Result<Arc<OwnedFd>, Errno> {
+    view.locks.file(holder, || {
+        // A lock for writing needs a file that is open for writing, if it may be.
+        match view.files.reopen(holder.inode, OFlags::RDWR) {
+            Err(Errno::ROFS | Errno::TXTBSY) => view.files.open_for_reading(holder.inode),
+            opened => opened,
+        }
+    })
+}
+
+fn holder(inode: InodeId, with: &LockIn) -> LockHolder {
+    LockHolder { inode, owner: with.owner, is_flock: with.flags & lock_flag::FLOCK != 0 }
 }
 
 fn wanted(with: &LockIn) -> Result<Wanted, Errno> {

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getppid};
 use thruway_fuse::wire::{feature, opcode};
 
-use super::listing::each_entry;
-use super::{Refusals, View};
-use crate::inodes::lock;
+use super::entries::each_entry;
+use super::state::View;
+use crate::branches::Branches;
 use crate::memory::Count;
 use crate::{Plan, Status};
 
@@ -78,77 +78,75 @@ const COUNTS: [(Count, &str); 4] = [
 impl View {
     /// How it is doing.
     pub(crate) fn status(&self, plan: &Plan) -> Status {
-        let requests = self.memory.requests();
-        let count = |(number, name): (u32, &str)| {
-            let count = requests.get(number as usize).copied().unwrap_or(0);
-            (count > 0).then(|| (name.to_owned(), count))
-        };
-        let parent = getppid();
-        let is_orphaned = parent != self.supervisor;
-        let (merged_folders, merged_names) =
-            self.branches.as_ref().map_or((0, 0), |branches| branches.counts());
-        Status {
-            rules: self.rules(),
-            merged_folders,
-            merged_names,
-            failed_sources: self.failed_sources(plan),
-            target: plan.target.display().to_string(),
-            sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
-            process: if is_orphaned { Some(getpid()) } else { parent }.map(Pid::as_raw_pid),
-            is_orphaned,
-            source_errors: by_name(&self.source_errors),
-            mode: plan.mode,
-            transport: self.transport().into(),
-            passthrough: self.passes_through,
-            daemon_io_reasons: self.daemon_io_reasons(),
-            protocol: format!("7.{}", self.agreement.minor),
-            restarts: self.memory.counted(Count::Restarts),
-            changes: self.changes(),
-            watched_folders: self.watch().map(|watch| watch.len() as u64),
-            inodes: u64::try_from(self.inodes.len()).unwrap_or(u64::MAX),
-            counts: COUNTS
-                .into_iter()
-                .map(|(what, name)| (name.to_owned(), self.memory.counted(what)))
-                .collect(),
-            requests: OPERATIONS.into_iter().filter_map(count).collect(),
-        }
-    }
-
-    fn transport(&self) -> &'static str {
-        if self.agreement.has(feature::OVER_IO_URING) { "io_uring" } else { "/dev/fuse" }
-    }
-
-    fn failed_sources(&self, plan: &Plan) -> BTreeMap<String, String> {
-        let failures = self.branches.iter().flat_map(|branches| branches.failures());
-        let failures = failures.chain(self.probe());
-        let source = |(branch, errno): (usize, Errno)| {
-            let path = plan.sources.get(branch)?.display().to_string();
-            Some((path, Error::from(errno).to_string()))
-        };
-        failures.filter_map(source).collect()
-    }
-
-    fn daemon_io_reasons(&self) -> BTreeMap<String, u64> {
-        let mut reasons = by_name(&self.refusals);
-        // The kernel's word for it says something else to everybody.
-        if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
-            reasons.insert(STACKED.into(), count);
-        }
-        reasons
-    }
-
-    /// Whether each source can be read now.
-    fn probe(&self) -> Vec<(usize, Errno)> {
-        let roots =
-            self.branches.as_ref().map_or(std::slice::from_ref(&self.root), |all| all.roots());
-        let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
-        let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));
-        roots.iter().enumerate().filter_map(failure).collect()
+        status(self, plan)
     }
 }
 
-fn by_name(errors: &Refusals) -> BTreeMap<String, u64> {
-    let counts = lock(&errors.counts);
-    let reason = |errno| Error::from_raw_os_error(errno).to_string();
-    counts.iter().map(|(&errno, &count)| (reason(errno), count)).collect()
+fn status(view: &View, plan: &Plan) -> Status {
+    let memory = &view.memory;
+    let requests = memory.requests();
+    let count = |(number, name): (u32, &str)| {
+        let count = requests.get(number as usize).copied().unwrap_or(0);
+        (count > 0).then(|| (name.to_owned(), count))
+    };
+    let parent = getppid();
+    let is_orphaned = parent != view.supervisor;
+    let (merged_folders, merged_names) =
+        view.folders.branches().map_or((0, 0), |branches| branches.counts());
+    Status {
+        rules: view.access.rules(),
+        merged_folders,
+        merged_names,
+        failed_sources: failed_sources(view, plan),
+        target: plan.target.display().to_string(),
+        sources: plan.sources.iter().map(|path| path.display().to_string()).collect(),
+        process: if is_orphaned { Some(getpid()) } else { parent }.map(Pid::as_raw_pid),
+        is_orphaned,
+        source_errors: view.source_errors.by_name(),
+        mode: plan.mode,
+        transport: transport(view).into(),
+        passthrough: view.passes_through(),
+        daemon_io_reasons: daemon_io_reasons(view),
+        protocol: format!("7.{}", view.connection.agreement.minor),
+        restarts: memory.counted(Count::Restarts),
+        changes: view.changes(),
+        watched_folders: view.watch().map(|watch| watch.len() as u64),
+        inodes: u64::try_from(view.files.inodes.len()).unwrap_or(u64::MAX),
+        counts: COUNTS
+            .into_iter()
+            .map(|(what, name)| (name.to_owned(), memory.counted(what)))
+            .collect(),
+        requests: OPERATIONS.into_iter().filter_map(count).collect(),
+    }
+}
+
+fn transport(view: &View) -> &'static str {
+    let is_ring = view.connection.agreement.has(feature::OVER_IO_URING);
+    if is_ring { "io_uring" } else { "/dev/fuse" }
+}
+
+fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
+    let failures = view.folders.branches().into_iter().flat_map(Branches::failures);
+    let failures = failures.chain(probe(view));
+    let source = |(branch, errno): (usize, Errno)| {
+        let path = plan.sources.get(branch)?.display().to_string();
+        Some((path, Error::from(errno).to_string()))
+    };
+    failures.filter_map(source).collect()
+}
+
+fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
+    let mut reasons = view.backing.refusals.by_name();
+    // The kernel's word for it says something else to everybody.
+    if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
+        reasons.insert(STACKED.into(), count);
+    }
+    reasons
+}
+
+/// Whether each source can be read now.
+fn probe(view: &View) -> Vec<(usize, Errno)> {
+    let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
+    let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));
+    view.files.roots().iter().enumerate().filter_map(failure).collect()
 }

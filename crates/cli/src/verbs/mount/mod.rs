@@ -1,5 +1,6 @@
 //! `thruway mount`, `thruway mount status` and `thruway unmount`.
 
+mod failure;
 pub(crate) mod helper;
 mod log;
 mod service;
@@ -10,9 +11,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use failure::failure;
 use helper::Remount;
 use thruway_mount::{
-    AccessTimes, Changes, CreatePolicy, Error, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
+    AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
 };
 
 use crate::output::{Answer, Failure};
@@ -275,16 +277,8 @@ pub(crate) struct MountProcess {}
 
 impl MountProcess {
     pub(crate) fn run(self) -> Answer {
-        thruway_mount::obey(log::open).map_err(failure)?;
+        thruway_mount::run_inner(log::open).map_err(failure)?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-fn failure(error: Error) -> Failure {
-    let failure = Failure::new(&error);
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }
 

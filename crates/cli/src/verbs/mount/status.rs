@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use thruway_mount::{Answered, Changes, Mode};
 
-use super::failure;
+use super::failure::failure;
 use crate::output::{Answer, print};
 
 /// Show how mounts are doing

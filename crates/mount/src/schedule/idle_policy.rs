@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use thruway_sys::threads::{has_usual_policy, set_idle_policy};
 
-use crate::tether::Tether;
+use crate::schedule::cpu_pin::Tether;
 
 /// How long it has to do without its courtesy once that was taken away, at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(5);

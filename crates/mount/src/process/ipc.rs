@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::locks::Holder;
+use crate::lock_holder::LockHolder;
 use crate::{Error, Plan};
 
 /// What a process of ours that was just started shall do.
@@ -29,7 +29,7 @@ pub(crate) struct Service {
     /// A worker before this one has died.
     pub(crate) is_restart: bool,
     /// Whose locks it has left.
-    pub(crate) locks: Vec<Holder>,
+    pub(crate) locks: Vec<LockHolder>,
 }
 
 /// How it went.
@@ -40,7 +40,7 @@ pub(crate) enum Report {
     /// It never will.
     Failed(Error),
     /// The open file that comes along may have locks of this holder.
-    Locking(Holder),
+    Locking(LockHolder),
     /// It has none any more.
-    Unlocked(Holder),
+    Unlocked(LockHolder),
 }

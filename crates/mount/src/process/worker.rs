@@ -10,22 +10,24 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use thruway_fuse::wire::feature;
-use thruway_fuse::{Agreement, Answer, Frame, Notification, Offer, Operation};
+use thruway_fuse::{Agreement, Answer, Frame, Offer, Operation};
 use thruway_sys::fuse_ring;
 use thruway_sys::signal::BlockedSignals;
 
-use crate::channel::Channel;
-use crate::device::{Device, Reader, Received};
+use super::channel::Channel;
+use super::ipc::{Report, Service};
+use crate::limits::GRACE;
 use crate::memory::Memory;
-use crate::order::{Report, Service};
 use crate::policy::PolicyFile;
-use crate::pool::Pool;
-use crate::reply::Replier;
-use crate::row::{self, Place};
-use crate::supervisor::GRACE;
-use crate::view::{Behaviour, Judge, Timeouts, View};
-use crate::work::{Escort, Work};
-use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, ring, status, watch};
+use crate::schedule::reader_activity::{Escort, Work};
+use crate::transport::device::{Device, Received};
+use crate::transport::pool::Pool;
+use crate::transport::reader::Reader;
+use crate::transport::reader_pool::{self, Place};
+use crate::transport::reply::Replier;
+use crate::transport::ring;
+use crate::view::{Behaviour, PolicyEnforcer, Timeouts, View};
+use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, watch};
 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -88,7 +90,7 @@ fn serve(
         device,
         agreement,
         behaviour(&service.plan),
-        policy.map(|policy| Judge::new(policy, log.clone())),
+        policy.map(|policy| PolicyEnforcer::new(policy, log.clone())),
         limits::raise(),
     )
     .map_err(failed)?;
@@ -109,10 +111,7 @@ fn serve(
         superior.succeed(&mount);
     });
     if service.is_restart {
-        view.notify(&Notification::Resend).map_err(failed)?;
-        // Nobody has watched meanwhile. Kernels before 6.16 go by the timeouts.
-        let _ = view.tell_everything();
-        view.tell_all_open();
+        view.take_over().map_err(failed)?;
     }
     // A thread that panics has taken the process with it.
     let ends = servers.into_iter().map(|server| server.join().unwrap_or(Err(Errno::IO)));
@@ -148,7 +147,7 @@ impl Team<'_> {
             thread::spawn(move || ring::watch(&escort, works));
             devices.truncate(1);
         }
-        let places = row::places(devices.len());
+        let places = reader_pool::places(devices.len());
         let at_devices = devices.into_iter().zip(places);
         servers.extend(at_devices.map(|(device, place)| self.at_device(device, place)));
         Ok(servers)

@@ -17,15 +17,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use thruway_fuse::wire::feature;
 use thruway_sys::signal::BlockedSignals;
 
-use crate::channel::Channel;
-use crate::locks::Holder;
+use super::channel::Channel;
+use super::ipc::{Order, Report, Service};
+use super::spawn::spawn;
+use crate::limits::GRACE;
+use crate::lock_holder::LockHolder;
 use crate::memory::{Count, Memory};
-use crate::order::{Order, Report, Service};
 use crate::policy::PolicyFile;
-use crate::{Error, Log, Plan, attach, front, limits, mounts, sources, status};
-
-/// How long users of the mount have to finish when it is taken away.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
+use crate::{Error, Log, Plan, attach, limits, mounts, sources, status};
 
 /// How long a worker has that nobody can use any more.
 const GRACE_ALONE: Duration = Duration::from_millis(200);
@@ -47,7 +46,7 @@ struct Estate<'a> {
     status_socket: Option<UnixListener>,
     roots: &'a [OwnedFd],
     /// The files that locks are on.
-    locks: RefCell<HashMap<Holder, OwnedFd>>,
+    locks: RefCell<HashMap<LockHolder, OwnedFd>>,
     /// The connection and its clones. All of them: a clone that only the worker holds would take
     /// the requests that it has read with it when it dies.
     devices: Vec<OwnedFd>,
@@ -181,7 +180,7 @@ impl<'a> Estate<'a> {
         policy: &RefCell<Option<PolicyFile>>,
     ) -> Result<End, Error> {
         let failed = |cause| Error::new("cannot start a worker for", &self.plan.target, cause);
-        let (channel, mut child) = front::spawn(false).map_err(failed)?;
+        let (channel, mut child) = spawn(false).map_err(failed)?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
         self.give_orders(&channel, is_restart, policy).map_err(failed)?;

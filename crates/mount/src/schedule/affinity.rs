@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::thread::sched_getcpu;
 use thruway_fuse::Operation;
 
-use crate::work::Work;
+use crate::schedule::reader_activity::Work;
 
 /// Requests between two looks: one costs some microseconds.
 const INTERVAL: u32 = 64;

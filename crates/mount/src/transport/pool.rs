@@ -9,10 +9,10 @@ use rustix::io::Errno;
 use thruway_fuse::{Answer, Frame};
 
 use crate::actor::Actor;
-use crate::courtesy::Standing;
 use crate::inodes::lock;
-use crate::reply::Replier;
-use crate::view::{Outcome, View};
+use crate::schedule::idle_policy::Standing;
+use crate::transport::reply::{Outcome, Replier};
+use crate::view::View;
 
 /// Most threads at a time. Each may be waiting for a disk; more requests than this wait for a thread.
 const THREADS_MAX: usize = 64;

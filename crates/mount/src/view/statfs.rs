@@ -6,40 +6,40 @@ use std::sync::Arc;
 
 use rustix::fs::{self, StatVfs};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
 use thruway_fuse::wire::StatFsOut;
 
-use super::View;
-use crate::inodes::InodeId;
+use super::context::Context;
 
-impl View {
-    pub(super) fn space(&self, id: InodeId, answer: &mut Answer) -> Result<(), Errno> {
-        let space = match &self.branches {
-            None => fs::fstatvfs(self.place(id)?)?,
-            Some(branches) => sum(branches.roots())?,
-        };
-        let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
-        answer.put(&StatFsOut {
-            blocks: space.f_blocks,
-            free: space.f_bfree,
-            available: space.f_bavail,
-            files: space.f_files,
-            files_free: space.f_ffree,
-            block_size: narrow(space.f_bsize),
-            name_length: narrow(space.f_namemax),
-            fragment_size: narrow(space.f_frsize),
-            padding: 0,
-            spare: [0; 6],
-        });
-        Ok(())
-    }
+pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
+    let id = cx.inode();
+    let view = cx.view;
+    let answer = &mut *cx.reply;
+    let space = match view.folders.branches() {
+        None => fs::fstatvfs(view.files.place(id)?)?,
+        Some(branches) => sum(branches.roots())?,
+    };
+    let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
+    answer.put(&StatFsOut {
+        blocks: space.f_blocks,
+        free: space.f_bfree,
+        available: space.f_bavail,
+        files: space.f_files,
+        files_free: space.f_ffree,
+        block_size: narrow(space.f_bsize),
+        name_length: narrow(space.f_namemax),
+        fragment_size: narrow(space.f_frsize),
+        padding: 0,
+        spare: [0; 6],
+    });
+    Ok(())
+}
 
-    pub(super) fn sync_volumes(&self) -> Result<(), Errno> {
-        for volume in self.volumes.all() {
-            fs::syncfs(volume.anchor())?;
-        }
-        Ok(())
+pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
+    let view = cx.view;
+    for volume in view.files.volumes.all() {
+        fs::syncfs(volume.anchor())?;
     }
+    Ok(())
 }
 
 /// The space of all file systems that the folders lie on, in the first one's blocks. One that cannot be

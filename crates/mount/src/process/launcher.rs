@@ -2,17 +2,12 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 
-use crate::channel::Channel;
-use crate::order::{Order, Report};
-use crate::{Error, Log, LogTarget, Plan, supervisor, worker};
-
-/// The hidden verb under which the binary runs again as a process of a mount.
-pub const INNER_VERB: &str = "mount-process";
+use super::channel::Channel;
+use super::ipc::{Order, Report};
+use super::spawn::spawn;
+use super::{supervisor, worker};
+use crate::{Error, Log, LogTarget, Plan};
 
 /// Mounts, in the foreground if there is a `ready` to be called when the mount answers. In the foreground it
 /// returns when the mount is gone, else as soon as it answers.
@@ -55,7 +50,7 @@ pub fn start(
 ///
 /// # Errors
 /// There is no parent, or the order cannot be carried out.
-pub fn obey(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Error> {
+pub fn run_inner(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Error> {
     let no_parent = |cause: io::Error| {
         Error::plain(format_args!("no order on standard input: {cause}"))
             .with_hint("this verb is for thruway mount's own processes")
@@ -88,15 +83,4 @@ fn supervise(
 ) -> Result<(), Error> {
     let log = log(&plan.log)?.of(&plan.target);
     supervisor::run(plan, &log, true, report).inspect_err(|error| log.error(error))
-}
-
-/// Starts this program again as a process of a mount.
-pub(crate) fn spawn(detached: bool) -> io::Result<(Channel, Child)> {
-    let (ours, theirs) = Channel::pair()?;
-    let mut command = Command::new(Path::new("/proc/self/exe"));
-    command.arg0("thruway").arg(INNER_VERB).current_dir("/").stdin(OwnedFd::from(theirs));
-    if detached {
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-    }
-    Ok((ours, command.spawn()?))
 }

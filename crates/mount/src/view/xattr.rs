@@ -5,14 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, XattrFlags};
 use rustix::io::Errno;
+use thruway_fuse::Answer;
 use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
-use thruway_fuse::{Answer, Caller};
 
-use super::View;
-use super::judging::is_content;
-use super::lookup::stat_place;
-use crate::actor::Actor;
-use crate::inodes::InodeId;
+use super::access::is_content;
+use super::context::Context;
+use super::stat::stat_place;
+use super::state::View;
 use crate::proc_path::ProcPath;
 
 /// Attributes that only root sees.
@@ -25,77 +24,82 @@ const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 const NAMES_BYTES: usize = 256;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
-impl View {
-    pub(super) fn get_xattr(
-        &self,
-        id: InodeId,
-        name: &CStr,
-        size: u32,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let place = self.place(id)?;
+pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(), Errno> {
+    is_passed_on(cx.view)?;
+    let id = cx.inode();
+    let view = cx.view;
+    let answer = &mut *cx.reply;
+    let place = view.files.place(id)?;
+    let path = ProcPath::new(place.as_fd());
+    if size == 0 {
+        let length = fs::getxattr_query(path.as_c_str(), name)?;
+        return put_length(length, answer);
+    }
+    answer.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+}
+
+pub(super) fn setxattr(
+    cx: &mut Context<'_>,
+    name: &CStr,
+    value: &[u8],
+    with: &SetXattrIn,
+) -> Result<(), Errno> {
+    is_passed_on(cx.view)?;
+    let id = cx.inode();
+    let view = cx.view;
+    let actor = &*cx.actor;
+    let flags = XattrFlags::from_bits_retain(with.flags);
+    for place in view.folders.places_of(id)?.iter().rev() {
         let path = ProcPath::new(place.as_fd());
-        if size == 0 {
-            let length = fs::getxattr_query(path.as_c_str(), name)?;
-            return put_length(length, answer);
+        let set = || fs::setxattr(path.as_c_str(), name, value, flags);
+        if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
+            set()?;
+            clear_setgid(place)?;
+        } else if name == ACCESS_LIST && mode_of(place)?.contains(Mode::SGID) {
+            actor.keeping_setid(set)?;
+        } else {
+            set()?;
         }
-        answer.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
     }
+    Ok(())
+}
 
-    pub(super) fn set_xattr(
-        &self,
-        actor: &Actor,
-        id: InodeId,
-        name: &CStr,
-        value: &[u8],
-        with: &SetXattrIn,
-    ) -> Result<(), Errno> {
-        let flags = XattrFlags::from_bits_retain(with.flags);
-        for place in self.places_of(id)?.iter().rev() {
-            let path = ProcPath::new(place.as_fd());
-            let set = || fs::setxattr(path.as_c_str(), name, value, flags);
-            if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
-                set()?;
-                clear_setgid(place)?;
-            } else if name == ACCESS_LIST && mode_of(place)?.contains(Mode::SGID) {
-                actor.keeping_setid(set)?;
-            } else {
-                set()?;
-            }
-        }
-        Ok(())
+pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
+    is_passed_on(cx.view)?;
+    let id = cx.inode();
+    let view = cx.view;
+    let caller = &cx.request.caller;
+    let answer = &mut *cx.reply;
+    let mut names = names_at(&*view.files.place(id)?)?;
+    if caller.uid != 0 {
+        names = without(&names, |name| name.starts_with(TRUSTED));
     }
+    if !view.access.may_read(caller, id) {
+        names = without(&names, is_content);
+    }
+    match size as usize {
+        0 => put_length(names.len(), answer),
+        room if room < names.len() => Err(Errno::RANGE),
+        _ => {
+            answer.put_bytes(&names);
+            Ok(())
+        }
+    }
+}
 
-    pub(super) fn list_xattr(
-        &self,
-        id: InodeId,
-        caller: &Caller,
-        size: u32,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let mut names = names_at(&*self.place(id)?)?;
-        if caller.uid != 0 {
-            names = without(&names, |name| name.starts_with(TRUSTED));
-        }
-        if !self.may_read(caller, id) {
-            names = without(&names, is_content);
-        }
-        match size as usize {
-            0 => put_length(names.len(), answer),
-            room if room < names.len() => Err(Errno::RANGE),
-            _ => {
-                answer.put_bytes(&names);
-                Ok(())
-            }
-        }
+pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
+    is_passed_on(cx.view)?;
+    let id = cx.inode();
+    let view = cx.view;
+    for place in view.folders.places_of(id)?.iter().rev() {
+        fs::removexattr(ProcPath::new(place.as_fd()).as_c_str(), name)?;
     }
+    Ok(())
+}
 
-    pub(super) fn remove_xattr(&self, id: InodeId, name: &CStr) -> Result<(), Errno> {
-        for place in self.places_of(id)?.iter().rev() {
-            fs::removexattr(ProcPath::new(place.as_fd()).as_c_str(), name)?;
-        }
-        Ok(())
-    }
+/// Extended attributes may be switched off.
+fn is_passed_on(view: &View) -> Result<(), Errno> {
+    if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
 }
 
 /// The names of all extended attributes, each with a zero byte behind it.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::courtesy::{Courtesy, Look, Watcher};
-use crate::tether::Tether;
+use crate::schedule::cpu_pin::Tether;
+use crate::schedule::idle_policy::{Courtesy, Look, Watcher};
 
 /// How often one looks: a courteous thread may need help soon.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(1);

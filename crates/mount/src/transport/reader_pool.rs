@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::work::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
+use crate::schedule::reader_activity::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
 
 /// How often it is looked by one who has just found [`MANY`].
 const BUSY_INTERVAL: Duration = Duration::from_micros(50);

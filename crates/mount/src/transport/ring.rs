@@ -12,10 +12,10 @@ use thruway_sys::fuse_ring::{Arrival, Bell, FuseRing, Woken};
 use crate::actor::{Actor, errno};
 use crate::inodes::lock;
 use crate::memory::Memory;
-use crate::pool::{Job, Pool};
-use crate::reply::Replier;
-use crate::view::{Outcome, View};
-use crate::work::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
+use crate::schedule::reader_activity::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
+use crate::transport::pool::{Job, Pool};
+use crate::transport::reply::{Outcome, Replier};
+use crate::view::View;
 
 /// Requests that a queue has room for at a time; more wait in the kernel.
 const DEPTH: usize = 64;

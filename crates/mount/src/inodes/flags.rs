@@ -1,0 +1,84 @@
+//! What is so or not so of an inode: bits of its record's first word.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+pub(super) const LIVE: u64 = 1 << 0;
+/// Its number was given to another file since.
+pub(super) const DETACHED: u64 = 1 << 1;
+pub(super) const YOUNG: u64 = 1 << 2;
+pub(super) const CHECKED: u64 = 1 << 3;
+/// A folder that is watched.
+pub(super) const WATCHED: u64 = 1 << 4;
+/// A folder that cannot be watched.
+pub(super) const UNWATCHABLE: u64 = 1 << 5;
+/// A file that was open for reading and writing, and so may be changed through a map.
+pub(super) const MAPPABLE: u64 = 1 << 6;
+
+/// Whether we are told what others change in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// It was not tried.
+    Untried,
+    Yes,
+    /// It cannot be.
+    No,
+}
+
+/// The flags of one record.
+#[derive(Clone, Copy)]
+pub(crate) struct Flags<'a> {
+    word: &'a AtomicU64,
+}
+
+impl<'a> Flags<'a> {
+    pub(super) fn new(word: &'a AtomicU64) -> Self {
+        Self { word }
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.load() & LIVE != 0
+    }
+
+    pub(crate) fn is_detached(&self) -> bool {
+        self.load() & DETACHED != 0
+    }
+
+    pub(crate) fn detach(&self) {
+        self.word.fetch_or(DETACHED, Release);
+    }
+
+    pub(crate) fn set_checked(&self) {
+        self.word.fetch_or(CHECKED, Release);
+    }
+
+    pub(crate) fn is_mappable(&self) -> bool {
+        self.load() & MAPPABLE != 0
+    }
+
+    pub(crate) fn set_mappable(&self) {
+        self.word.fetch_or(MAPPABLE, Release);
+    }
+
+    pub(crate) fn watched(&self) -> Watched {
+        match self.load() {
+            state if state & WATCHED != 0 => Watched::Yes,
+            state if state & UNWATCHABLE != 0 => Watched::No,
+            _ => Watched::Untried,
+        }
+    }
+
+    pub(crate) fn set_watched(&self, watched: Watched) {
+        let bits = match watched {
+            Watched::Untried => 0,
+            Watched::Yes => WATCHED,
+            Watched::No => UNWATCHABLE,
+        };
+        self.word.fetch_and(!(WATCHED | UNWATCHABLE), Release);
+        self.word.fetch_or(bits, Release);
+    }
+
+    fn load(&self) -> u64 {
+        self.word.load(Acquire)
+    }
+}

@@ -1,0 +1,72 @@
+//! What an inode is called, and what tells it from all others.
+
+use serde::{Deserialize, Serialize};
+use thruway_sys::handle::FileHandle;
+
+/// The kernel's number for an inode: a slot of the table, and which inode of those that the slot
+/// has held. It is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct InodeId(pub(crate) u64);
+
+/// What tells a file from all others, now and later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Which file system: an index of the volumes.
+    pub(crate) volume: u16,
+    /// Its inode number there.
+    pub(crate) number: u64,
+    /// When it was made, nanoseconds since 1970; zero if the file system does not say.
+    pub(crate) birth: u64,
+    /// Its type: `mode >> 12`.
+    pub(crate) kind: u8,
+    /// It was made so lately that a file with its number may have gone before it in the same tick
+    /// of the clock: then only the handle tells the two apart.
+    pub(crate) young: bool,
+}
+
+/// An inode as it is in the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inode {
+    pub(crate) id: InodeId,
+    pub(crate) identity: Identity,
+    /// The folder that it was found in first.
+    pub(crate) parent: InodeId,
+    /// The source that it was found in first.
+    pub(crate) branch: u16,
+    pub(crate) handle: Option<FileHandle>,
+    /// The handle is known to open this inode.
+    pub(crate) checked: bool,
+}
+
+impl InodeId {
+    pub(crate) const ROOT: Self = Self(thruway_fuse::ROOT);
+
+    pub(super) fn new(slot: u32, incarnation: u32) -> Self {
+        Self(u64::from(incarnation) << 32 | u64::from(slot))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is the slot")]
+    pub(super) fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    pub(super) fn incarnation(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+impl Identity {
+    /// Whether both are of the same file, as far as can be told without a handle.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        let file =
+            |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
+        file(self) == file(other)
+    }
+
+    /// Of volume and number only: what else there is says whether a number is used again.
+    pub(super) fn hash(&self) -> u64 {
+        let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 32)
+    }
+}

@@ -1,0 +1,37 @@
+//! The file that a policy is in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Policy;
+use super::text::parse;
+use crate::Error;
+
+/// A policy as it stands in a file, found to be without errors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+impl PolicyFile {
+    /// Reads and checks the file.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong: the error says in which line and column.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path)
+            .map_err(|cause| Error::new("cannot read the policy", path, cause))?;
+        let file = Self { path: path.to_owned(), text };
+        file.policy().map(|_| file)
+    }
+
+    pub(crate) fn policy(&self) -> Result<Policy, Error> {
+        parse(&self.text).map_err(|fault| {
+            Error::plain(format_args!("in the policy {}, {fault}", self.path.display()))
+                .with_hint("no rule of a file with an error is used")
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! The connection to the kernel, for what is not a response.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use thruway_fuse::{Agreement, Notification};
+use thruway_sys::fuse;
+
+use crate::inodes::InodeId;
+use crate::transport::device;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) device: OwnedFd,
+    pub(super) agreement: Agreement,
+}
+
+impl Connection {
+    /// Tells the kernel something. What it does not know needs no telling.
+    pub(crate) fn notify(&self, notification: &Notification<'_>) -> Result<(), Errno> {
+        match device::send(&self.device, &notification.to_bytes()) {
+            Err(Errno::NOENT) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    pub(super) fn tell_attributes(&self, id: InodeId) {
+        // A connection that is gone is noticed by those who read from it.
+        let _ = self.notify(&Notification::Attributes { inode: id.0 });
+    }
+
+    pub(super) fn close_backing(&self, backing_id: i32) {
+        if backing_id > 0 {
+            // The connection may be gone, and the backing file with it.
+            let _ = fuse::close_backing(self.device.as_fd(), backing_id);
+        }
+    }
+}

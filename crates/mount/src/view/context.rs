@@ -1,0 +1,23 @@
+//! What a request is answered with.
+
+use thruway_fuse::{Answer, Request};
+
+use super::state::View;
+use crate::actor::Actor;
+use crate::inodes::InodeId;
+
+/// One request, and all that its operation needs.
+pub(super) struct Context<'a> {
+    pub(super) view: &'a View,
+    /// The thread's own rights.
+    pub(super) actor: &'a mut Actor,
+    pub(super) request: &'a Request<'a>,
+    pub(super) reply: &'a mut Answer,
+}
+
+impl Context<'_> {
+    /// The inode that the request is about; for names, the folder.
+    pub(super) fn inode(&self) -> InodeId {
+        InodeId(self.request.inode)
+    }
+}

@@ -1,0 +1,281 @@
+//! The files that inodes are, and what opens them.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
+use rustix::io::Errno;
+
+use super::found::Found;
+use super::stat::{identity, is_folder, open_handle, open_name, stat_name, stat_place};
+use super::target::Target;
+use crate::descriptors::Descriptors;
+use crate::inodes::{Inode, InodeId, Inodes};
+use crate::names::{Name, Names};
+use crate::pins::Pins;
+use crate::proc_path::ProcPath;
+use crate::volumes::{Met, Volumes};
+
+/// All inodes that the kernel knows, and the descriptors that are open of them.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) inodes: Arc<Inodes>,
+    pub(super) volumes: Arc<Volumes>,
+    /// The roots of the sources; there is one at least.
+    roots: Vec<Arc<OwnedFd>>,
+    /// Where inodes are: open with `O_PATH`.
+    pub(super) places: Descriptors,
+    pub(super) pins: Pins,
+    /// Where inodes are by name, if that is needed.
+    pub(super) names: Option<Names>,
+    /// Open for reading, where the data goes through the daemon.
+    readers: Descriptors,
+    /// Open for writing, where the data goes through the daemon.
+    writers: Descriptors,
+}
+
+impl Files {
+    /// The files below `roots`, of which there is at least one. `needs_names` says that names have to be known
+    /// although the first source has handles.
+    pub(super) fn new(
+        inodes: Inodes,
+        roots: Vec<Arc<OwnedFd>>,
+        needs_names: bool,
+        descriptors_max: usize,
+    ) -> Result<Self, Errno> {
+        let mut files = Self {
+            inodes: Arc::new(inodes),
+            volumes: Arc::default(),
+            roots,
+            places: Descriptors::new(descriptors_max / 4),
+            pins: Pins::default(),
+            names: None,
+            readers: Descriptors::new(descriptors_max / 8),
+            writers: Descriptors::new(descriptors_max / 8),
+        };
+        let volume = files.intern_root()?;
+        files.names = (needs_names || !volume.has_handles).then(Names::default);
+        Ok(files)
+    }
+
+    /// Puts the root into the table, unless a worker before us has.
+    fn intern_root(&self) -> Result<Met, Errno> {
+        let stat = stat_place(&self.roots[0])?;
+        let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
+        let volume = self.volumes.of(&stat, again)?;
+        if self.inodes.get(InodeId::ROOT).is_err() {
+            self.inodes.set_root(identity(volume.index, &stat));
+        }
+        Ok(volume)
+    }
+
+    /// The roots of the sources; the first one is the mount's.
+    pub(super) fn roots(&self) -> &[Arc<OwnedFd>] {
+        &self.roots
+    }
+
+    /// Closes what has not been used for a while.
+    pub(super) fn age(&self) {
+        self.places.age();
+        self.readers.age();
+        self.writers.age();
+    }
+
+    /// Closes what was open while a program had the file open.
+    pub(super) fn close(&self, id: InodeId) {
+        self.pins.release(id);
+        self.readers.remove(id);
+        self.writers.remove(id);
+    }
+
+    /// The kernel has forgotten the inode.
+    pub(super) fn forget(&self, id: InodeId) {
+        self.places.remove(id);
+        if let Some(names) = &self.names {
+            names.forget(id);
+        }
+        self.close(id);
+    }
+
+    /// The inode's place: open with `O_PATH`.
+    pub(super) fn place(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if id == InodeId::ROOT {
+            return Ok(Arc::clone(&self.roots[0]));
+        }
+        if let Some(place) = self.places.get(id) {
+            return Ok(place);
+        }
+        if let Some(place) = self.pins.get(id) {
+            return Ok(place);
+        }
+        let inode = self.inodes.get(id)?;
+        let place = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
+        self.places.put(id, Arc::clone(&place));
+        Ok(place)
+    }
+
+    /// Opens the inode again.
+    pub(super) fn open_inode(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let Some(handle) = inode.handle else {
+            return self.open_without_handle(inode, flags);
+        };
+        let volume = self.volumes.get(inode.identity.volume)?;
+        let opened = open_handle(&volume, &handle, flags)?;
+        if !inode.checked {
+            self.check(inode, &opened)?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens the inode through what is open of it, or else by the name that it was found by.
+    fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if !flags.contains(OFlags::PATH) {
+            let place = self.place(inode.id)?;
+            let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+            return fs::openat(CWD, ProcPath::new(place.as_fd()).as_c_str(), flags, Mode::empty());
+        }
+        let path =
+            self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        let root = self.root_of(inode.branch)?;
+        let place =
+            fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
+        // The name may lead to another file by now.
+        let identity = identity(inode.identity.volume, &stat_place(&place)?);
+        if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
+    }
+
+    /// Between the `statx` of a name and the taking of its handle, the name may have been given to
+    /// another file: then the handle is the other one's.
+    fn check(&self, inode: &Inode, opened: &OwnedFd) -> Result<(), Errno> {
+        let stat = stat_place(opened)?;
+        if stat.stx_ino != inode.identity.number {
+            return Err(Errno::STALE);
+        }
+        self.inodes.flags(inode.id).set_checked();
+        Ok(())
+    }
+
+    /// The root of a source.
+    pub(super) fn root_of(&self, branch: u16) -> Result<&OwnedFd, Errno> {
+        Ok(self.roots.get(usize::from(branch)).ok_or(Errno::STALE)?)
+    }
+
+    /// The inode that `stat` was taken of, if the kernel knows it.
+    pub(super) fn known(&self, stat: &Statx) -> Option<InodeId> {
+        let volume = self.volumes.known(stat)?;
+        self.inodes.find_known(&identity(volume.index, stat))
+    }
+
+    /// Keeps a file alive of whose opens we hear nothing, or that no name leads to.
+    pub(super) fn pin_found(&self, id: InodeId, found: Found<'_>) {
+        // Without it the file is merely gone for those who have it open, once it is removed.
+        if let Ok(place) = found.place() {
+            self.pins.hold(id, Arc::new(place));
+        }
+    }
+
+    /// Runs `change`, which may take this name away. If it is a folder's that the kernel knows, the
+    /// folder is kept for whoever is in it or has it open. (A file is kept by its opens.)
+    pub(super) fn keeping_folder<T>(
+        &self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        change: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let stat = stat_name(folder, name).ok();
+        let Some(stat) = stat.filter(is_folder) else { return change() };
+        let place = open_name(folder, name)?;
+        let changed = change()?;
+        if let Some(id) = self.known(&stat) {
+            self.pins.hold(id, Arc::new(place));
+        }
+        Ok(changed)
+    }
+
+    /// Keeps a file alive whose data goes through us: the kernel has no backing file that does.
+    pub(super) fn pin_open(&self, id: InodeId, place: impl FnOnce() -> Result<OwnedFd, Errno>) {
+        if self.pins.get(id).is_none()
+            && let Ok(place) = place()
+        {
+            self.pins.hold(id, Arc::new(place));
+        }
+    }
+
+    pub(super) fn reopen(&self, id: InodeId, access: OFlags) -> Result<OwnedFd, Errno> {
+        let inode = self.inodes.get(id)?;
+        self.open_inode(&inode, access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::LARGEFILE)
+    }
+
+    pub(super) fn open_for_reading(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        self.reopen(id, OFlags::RDONLY)
+    }
+
+    pub(super) fn open_for_writing(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        self.reopen(id, OFlags::WRONLY)
+    }
+
+    /// The inode, open for reading for as long as it is used.
+    pub(super) fn reader(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = self.readers.get(id) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open_for_reading(id)?);
+        self.readers.put(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The inode, open for writing for as long as it is used.
+    pub(super) fn writer(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = self.writers.get(id) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.open_for_writing(id)?);
+        self.writers.put(id, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The path below the mount, without a slash at its start; of several the one that was used last.
+    pub(super) fn path_of(&self, subject: Target<'_>) -> Result<Vec<u8>, Errno> {
+        match subject {
+            Target::Inode(id) => {
+                let known = self.names.as_ref().and_then(|names| names.path(id));
+                // After the death of a worker nothing is known of names; the source may say.
+                known.or_else(|| self.path_in_source(id)).ok_or(Errno::STALE)
+            }
+            Target::Name(folder, name) | Target::New(folder, name) => {
+                Ok(joined(&self.path_of(Target::Inode(folder))?, name.to_bytes()))
+            }
+        }
+    }
+
+    pub(super) fn path_by(&self, name: &Name) -> Result<Vec<u8>, Errno> {
+        Ok(joined(&self.path_of(Target::Inode(name.parent))?, &name.name))
+    }
+
+    fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
+        let path = |place: &OwnedFd| {
+            let path = fs::readlinkat(CWD, ProcPath::new(place.as_fd()).as_c_str(), Vec::new());
+            path.ok().map(std::ffi::CString::into_bytes)
+        };
+        let place = self.place(id).ok()?;
+        let stat = stat_place(&*place).ok()?;
+        if stat.stx_nlink == 0 || stat.stx_nlink > 1 && !is_folder(&stat) {
+            // It says a name that is gone, or any of several.
+            return None;
+        }
+        let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;
+        let below = path(&place)?;
+        let below = below.strip_prefix(root.as_slice())?;
+        below.strip_prefix(b"/").map(<[u8]>::to_vec)
+    }
+}
+
+pub(super) fn joined(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() {
+        return name.to_vec();
+    }
+    [folder, name].join(&b'/')
+}

@@ -1,0 +1,215 @@
+//! Folders of the view, and what is in them.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{self, Mode, OFlags, Statx};
+use rustix::io::Errno;
+
+use super::files::Files;
+use super::folder::{BranchDir, Folder, Parts, branch_number};
+use super::merging::Merging;
+use super::stat::{FOLDER, handle_of, stat_name, stat_place};
+use super::watches::FolderWatches;
+use crate::branches::{Branches, Merged, Opener, Part};
+use crate::inodes::{Forgotten, InodeId, Watched};
+
+/// The folders that the kernel knows, of one source or merged of several.
+#[derive(Debug)]
+pub(super) struct Folders {
+    pub(super) files: Arc<Files>,
+    pub(super) watches: FolderWatches,
+    /// All sources, if there are several.
+    pub(super) merging: Option<Merging>,
+    /// Nothing changes, so that nothing has to be watched.
+    pub(super) is_frozen: bool,
+}
+
+impl Folders {
+    /// The sources, if there are several.
+    pub(super) fn branches(&self) -> Option<&Branches> {
+        self.merging.as_ref().map(|merging| &merging.branches)
+    }
+
+    fn merging(&self) -> Result<&Merging, Errno> {
+        self.merging.as_ref().ok_or(Errno::STALE)
+    }
+
+    /// The folder, watched if it can be: the kernel will hold names of it.
+    pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
+        if let Some(branches) = self.branches() {
+            let merged = self.merged(branches, id)?;
+            let is_watched = self.is_frozen || merged.is_watched;
+            return Ok(Folder { id, is_watched, parts: Parts::Merged(merged) });
+        }
+        let spot = BranchDir { branch: 0, place: self.files.place(id)? };
+        let is_watched = self.is_frozen || self.watches.is_watched(id, &spot);
+        Ok(Folder { id, is_watched, parts: Parts::One(spot) })
+    }
+
+    /// What the name leads to, and in which source.
+    pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
+        match &folder.parts {
+            Parts::One(spot) => Ok((spot.clone(), stat_name(&spot.place, name)?)),
+            Parts::Merged(merged) if merged.is_merged() => {
+                self.merging()?.find_merged(merged, name)
+            }
+            Parts::Merged(merged) => {
+                let spot = self.merging()?.spot(merged, &merged.parts[0])?;
+                let stat = stat_name(&spot.place, name)?;
+                Ok((spot, stat))
+            }
+        }
+    }
+
+    /// The sources in which the name may be, the one that it is taken from first.
+    pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
+        match &folder.parts {
+            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::Merged(merged) if merged.is_merged() => {
+                self.merging()?.all_merged_with(merged, name)
+            }
+            Parts::Merged(merged) => Ok(vec![self.merging()?.spot(merged, &merged.parts[0])?]),
+        }
+    }
+
+    /// The folder's part in this source.
+    pub(super) fn spot_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
+        match &folder.parts {
+            Parts::One(spot) => Ok(spot.clone()),
+            Parts::Merged(merged) => {
+                let part = merged.part(branch).ok_or(Errno::XDEV)?;
+                self.merging()?.spot(merged, part)
+            }
+        }
+    }
+
+    /// The folder in each source that has it.
+    pub(super) fn spots(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
+        match &folder.parts {
+            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::Merged(merged) => {
+                let merging = self.merging()?;
+                merged.parts.iter().map(|part| merging.spot(merged, part)).collect()
+            }
+        }
+    }
+
+    /// The places of an inode: several if it is a merged folder.
+    pub(super) fn places_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
+        let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
+        if self.branches().is_none() || !is_folder {
+            return Ok(vec![self.files.place(id)?]);
+        }
+        let spots = self.spots(&self.folder(id)?)?;
+        Ok(spots.into_iter().map(|spot| spot.place).collect())
+    }
+
+    /// The merged folder; its parts are looked for if that has not been done.
+    fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<Merged>, Errno> {
+        if let Some(merged) = branches.get(id) {
+            return Ok(merged);
+        }
+        let places = if id == InodeId::ROOT {
+            let roots = branches.roots().iter().cloned();
+            roots.enumerate().map(|(branch, place)| (branch_number(branch), place)).collect()
+        } else {
+            self.part_places(id).or_else(|_| self.only_place(id))?
+        };
+        let parts: Vec<_> = places
+            .iter()
+            .filter_map(|(branch, place)| {
+                let part = self.new_part(id, *branch, place);
+                part.inspect_err(|&errno| branches.note_failure(*branch, errno)).ok()
+            })
+            .collect();
+        if parts.is_empty() {
+            return Err(Errno::STALE);
+        }
+        // Watched before anyone reads names, so that no change is missed.
+        let is_watched = places.iter().fold(true, |all, (branch, place)| {
+            let spot = BranchDir { branch: *branch, place: Arc::clone(place) };
+            self.watches.try_watching(id, &spot) && all
+        });
+        self.watches.set_watched(id, is_watched);
+        Ok(branches.keep(Merged::new(id, parts, is_watched)))
+    }
+
+    /// The folders of the branches that have this one's name in its parent.
+    fn part_places(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        let known = self.files.names.as_ref().and_then(|names| names.get(id));
+        let (parent, name) = known.ok_or(Errno::STALE)?;
+        let parent = self.folder(parent)?;
+        let mut places = Vec::new();
+        for spot in self.all_with(&parent, &name)? {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            match fs::openat(&spot.place, name.as_c_str(), flags, Mode::empty()) {
+                Ok(place) => places.push((spot.branch, Arc::new(place))),
+                // What the branch has there is no folder: it is hidden.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(errno) => {
+                    self.merging()?.branches.note_failure(spot.branch, errno);
+                }
+            }
+        }
+        if places.is_empty() { Err(Errno::STALE) } else { Ok(places) }
+    }
+
+    /// A folder that was removed, while somebody is in it or has it open.
+    fn only_place(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        Ok(vec![(self.files.inodes.get(id)?.branch, self.files.place(id)?)])
+    }
+
+    fn new_part(&self, id: InodeId, branch: u16, place: &Arc<OwnedFd>) -> Result<Part, Errno> {
+        let stat = stat_place(place)?;
+        let again = || fs::openat(place, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let volume = self.files.volumes.of(&stat, again)?;
+        let held = || Opener::Held(Arc::clone(place));
+        let opener = if id == InodeId::ROOT || !volume.has_handles {
+            held()
+        } else {
+            handle_of(place.as_fd()).map_or_else(|_| held(), Opener::Handle)
+        };
+        Ok(Part { branch, volume: volume.index, opener })
+    }
+
+    /// Keeps the index right after a change through the mount. (What we do ourselves is not told.)
+    pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
+        if let Some(merged) = folder.merged() {
+            merged.doubts().insert(name.to_owned());
+        }
+    }
+
+    /// Whether we are told of changes to the file, by the folder that it was found in, or by itself: the root.
+    pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
+        if id == InodeId::ROOT {
+            return self.folder(id).is_ok_and(|root| root.is_watched);
+        }
+        let parent = self.files.inodes.get(id).map(|inode| inode.parent);
+        parent.is_ok_and(|parent| {
+            self.files.inodes.get(parent).is_ok()
+                && self.files.inodes.flags(parent).watched() == Watched::Yes
+        })
+    }
+
+    /// Ends the watch of a folder that the kernel has forgotten.
+    pub(super) fn unwatch(&self, forgotten: &Forgotten) {
+        let id = forgotten.inode.id;
+        let (Some(watch), Watched::Yes) = (self.watches.watch(), forgotten.watched) else { return };
+        if let Some(merged) = self.branches().and_then(|branches| branches.get(id)) {
+            let spots = merged
+                .parts
+                .iter()
+                .flat_map(|part| self.merging().and_then(|all| all.spot(&merged, part)));
+            spots.for_each(|spot| watch.remove(id, &spot.place));
+            return;
+        }
+        let place = self.files.places.get(id).map(Ok).unwrap_or_else(|| {
+            self.files.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
+        });
+        if let Ok(place) = place {
+            watch.remove(id, &place);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Which source gets what is made.
+
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+
+use super::folder::{BranchDir, Folder, branch_number};
+use super::stat::stat_place;
+use super::state::View;
+use super::xattr;
+use crate::branches::Branches;
+use crate::inodes::InodeId;
+use crate::plan::CreatePolicy;
+use crate::proc_path::ProcPath;
+
+/// Makes something in the folder, in the source that the policy says. A source that is read-only
+/// is passed over.
+pub(super) fn make_in<T>(
+    view: &View,
+    folder: &Folder,
+    mut make: impl FnMut(&BranchDir) -> Result<T, Errno>,
+) -> Result<(BranchDir, T), Errno> {
+    let mut last = Errno::ROFS;
+    for branch in candidates(view, folder)? {
+        let spot = match view.folders.spot_in(folder, branch) {
+            Err(Errno::XDEV) => copy_folder(view, folder.id, branch),
+            spot => spot,
+        };
+        match spot.and_then(|spot| make(&spot).map(|made| (spot, made))) {
+            Err(Errno::ROFS) => last = Errno::ROFS,
+            made => return made,
+        }
+    }
+    Err(last)
+}
+
+/// The branches that may get what is made in the folder, the best one first.
+fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
+    let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
+    let all = 0..branch_number(branches.roots().len());
+    Ok(match branches.create() {
+        CreatePolicy::Parent => {
+            view.folders.spots(folder)?.into_iter().map(|spot| spot.branch).collect()
+        }
+        CreatePolicy::First => all.collect(),
+        CreatePolicy::MostFree => {
+            let mut all: Vec<_> = all.collect();
+            all.sort_by_cached_key(|&branch| std::cmp::Reverse(free_bytes(branches, branch)));
+            all
+        }
+        CreatePolicy::None => Vec::new(),
+    })
+}
+
+/// Makes the folder in a branch that does not have it, with the same owner, permissions and
+/// extended attributes.
+fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
+    let branches = view.folders.branches().ok_or(Errno::XDEV)?;
+    if id == InodeId::ROOT {
+        let root = branches.roots().get(usize::from(branch)).ok_or(Errno::XDEV)?;
+        return Ok(BranchDir { branch, place: Arc::clone(root) });
+    }
+    let known = view.files.names.as_ref().and_then(|names| names.get(id));
+    let (parent, name) = known.ok_or(Errno::STALE)?;
+    let above = copy_folder(view, parent, branch)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || fs::openat(&above.place, name.as_c_str(), flags, Mode::empty());
+    let place = match open() {
+        Err(Errno::NOENT) => {
+            let source = view.files.place(id)?;
+            let stat = stat_place(&source)?;
+            let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
+            fs::mkdirat(&above.place, name.as_c_str(), Mode::RWXU)?;
+            let place = open()?;
+            let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
+            fs::chownat(&place, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+            xattr::copy_all(&source, &place)?;
+            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&place));
+            fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
+            place
+        }
+        opened => opened?,
+    };
+    // The folder has one part more, and its parent's name leads to it.
+    branches.drop_folder(id);
+    if let Ok(parent) = view.folders.folder(parent) {
+        view.folders.note_change(&parent, &name);
+    }
+    Ok(BranchDir { branch, place: Arc::new(place) })
+}
+
+fn free_bytes(branches: &Branches, branch: u16) -> u64 {
+    let root = branches.roots().get(usize::from(branch));
+    let space = root.and_then(|root| fs::fstatvfs(root).ok());
+    space.map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize))
+}

@@ -1,0 +1,231 @@
+//! The policy in force, and what is known of files for it.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustix::fs::{self, CWD, FileType, Mode, OFlags, Statx};
+use rustix::io::Errno;
+use rustix::process::Gid;
+use thruway_fuse::Caller;
+
+use super::files::Files;
+use super::folders::Folders;
+use super::stat::{TICK_MAX, now, open_name, stat_place};
+use super::target::Target;
+use crate::Log;
+use crate::actor::{errno, groups_of};
+use crate::id_map::IdMap;
+use crate::inodes::{InodeId, lock};
+use crate::policy::{Access, Content, Facts, Policy};
+use crate::proc_path::ProcPath;
+
+/// Files of which it is known what is in them; when there are more, all are forgotten.
+const KNOWN_MAX: usize = 1 << 16;
+
+/// The policy in force, and what is known of contents.
+#[derive(Debug)]
+pub(crate) struct PolicyEnforcer {
+    policy: RwLock<Arc<Policy>>,
+    known: Mutex<IdMap<ContentFindings>>,
+    log: Log,
+}
+
+/// What was found in a file that had these attributes.
+#[derive(Debug)]
+struct ContentFindings {
+    stamp: ContentStamp,
+    /// A bit for each content that was looked for.
+    looked: u64,
+    /// A bit for each that was there.
+    found: u64,
+}
+
+/// What changes whenever a file does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ContentStamp {
+    size: u64,
+    mtime: (i64, u32),
+    ctime: (i64, u32),
+}
+
+impl PolicyEnforcer {
+    pub(crate) fn new(policy: Policy, log: Log) -> Self {
+        Self { policy: RwLock::new(Arc::new(policy)), known: Mutex::default(), log }
+    }
+
+    pub(super) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the policy. Contents have to be looked at again: another rule has their bit now.
+    pub(super) fn set_policy(&self, policy: Policy) {
+        let mut present = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+        *present = Arc::new(policy);
+        lock(&self.known).clear();
+    }
+
+    pub(super) fn note_refusal(&self, caller: &Caller, path: &[u8], access: Access, why: &str) {
+        let doing = if access.writes { "changing" } else { "reading" };
+        let command = std::fs::read(format!("/proc/{}/comm", caller.pid)).unwrap_or_default();
+        self.log.note(format_args!(
+            "refused {doing} {}: {why}, user {}, group {}, process {} ({})",
+            path.escape_ascii(),
+            caller.uid,
+            caller.gid,
+            caller.pid,
+            command.trim_ascii_end().escape_ascii()
+        ));
+    }
+}
+
+/// The facts about a caller and a file, looked up as far as that is necessary.
+pub(super) struct LazyFileFacts<'a> {
+    files: &'a Files,
+    folders: &'a Folders,
+    enforcer: &'a PolicyEnforcer,
+    caller: &'a Caller,
+    target: Target<'a>,
+    /// The file, open with `O_PATH`, and its attributes; `None` if there is none yet.
+    seen: OnceCell<Option<(Arc<OwnedFd>, Statx)>>,
+    /// The caller's supplementary groups; `None` if nobody tells.
+    groups: OnceCell<Option<Vec<Gid>>>,
+}
+
+impl<'a> LazyFileFacts<'a> {
+    pub(super) fn new(
+        (files, folders): (&'a Files, &'a Folders),
+        enforcer: &'a PolicyEnforcer,
+        caller: &'a Caller,
+        target: Target<'a>,
+    ) -> Self {
+        Self {
+            files,
+            folders,
+            enforcer,
+            caller,
+            target,
+            seen: OnceCell::new(),
+            groups: OnceCell::new(),
+        }
+    }
+
+    /// The file and its attributes, if it is a regular one.
+    fn file(&self) -> Result<Option<&(Arc<OwnedFd>, Statx)>, Errno> {
+        if self.seen.get().is_none() {
+            // Nobody else looks at this one.
+            let _ = self.seen.set(self.look()?);
+        }
+        let seen = self.seen.get().and_then(Option::as_ref);
+        let is_regular = |stat: &Statx| {
+            FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile
+        };
+        Ok(seen.filter(|(_, stat)| is_regular(stat)))
+    }
+
+    fn look(&self) -> Result<Option<(Arc<OwnedFd>, Statx)>, Errno> {
+        let place = match self.target {
+            Target::New(..) => return Ok(None),
+            Target::Inode(id) => self.files.place(id)?,
+            Target::Name(folder, name) => {
+                let found = self.folders.find(&self.folders.folder(folder)?, name);
+                match found {
+                    // A rename to a new name.
+                    Err(Errno::NOENT) => return Ok(None),
+                    found => Arc::new(open_name(found?.0.place.as_fd(), name)?),
+                }
+            }
+        };
+        let stat = stat_place(&place)?;
+        Ok(Some((place, stat)))
+    }
+
+    /// Reads as much of the file as the content is about.
+    fn start(place: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
+        let path = ProcPath::new(place.as_fd());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME;
+        let open = |flags| fs::openat(CWD, path.as_c_str(), flags, Mode::empty());
+        // Only its owner and root may read without a trace.
+        let file = open(flags).or_else(|_| open(flags - OFlags::NOATIME))?;
+        let mut start = Vec::new();
+        let read = File::from(file).take(length as u64).read_to_end(&mut start);
+        read.map_err(|error| errno(&error))?;
+        Ok(start)
+    }
+}
+
+impl Facts for LazyFileFacts<'_> {
+    fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
+        let groups = self.groups.get_or_init(|| groups_of(self.caller.pid));
+        // If the caller's groups are unknown, assume that a group rule could match, and deny.
+        let groups = groups.as_ref().ok_or(Errno::ACCESS)?;
+        Ok(groups.iter().any(|group| gids.contains(&group.as_raw())))
+    }
+
+    fn size(&self) -> Result<Option<u64>, Errno> {
+        Ok(self.file()?.map(|(_, stat)| stat.stx_size))
+    }
+
+    fn fits(&self, content: &Content) -> Result<bool, Errno> {
+        let Some((place, stat)) = self.file()? else { return Ok(false) };
+        // What is written through a map changes no time until the page is written out, so what was seen in such
+        // a file says nothing of what is in it now.
+        let id = self.files.known(stat).filter(|&id| !self.files.inodes.flags(id).is_mappable());
+        let stamp = ContentStamp::new(stat);
+        if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
+            return Ok(found);
+        }
+        let found = content.is_in(&Self::start(place, content.within)?);
+        if let Some(id) = id.filter(|_| stamp.is_settled()) {
+            self.enforcer.remember(id, stamp, content.bit, found);
+        }
+        Ok(found)
+    }
+}
+
+impl PolicyEnforcer {
+    /// Whether the content was found, if it was looked for in the file as it is now.
+    fn recall(&self, id: InodeId, stamp: ContentStamp, bit: u64) -> Option<bool> {
+        let known = lock(&self.known);
+        let known = known.get(&id.0).filter(|known| known.stamp == stamp)?;
+        (known.looked & bit != 0).then_some(known.found & bit != 0)
+    }
+
+    fn remember(&self, id: InodeId, stamp: ContentStamp, bit: u64, found: bool) {
+        let mut all = lock(&self.known);
+        if all.len() >= KNOWN_MAX {
+            all.clear();
+        }
+        let known = all.entry(id.0).or_insert(ContentFindings { stamp, looked: 0, found: 0 });
+        if known.stamp != stamp {
+            *known = ContentFindings { stamp, looked: 0, found: 0 };
+        }
+        known.looked |= bit;
+        known.found |= if found { bit } else { 0 };
+    }
+
+    pub(super) fn forget(&self, id: InodeId) {
+        lock(&self.known).remove(&id.0);
+    }
+}
+
+impl ContentStamp {
+    fn new(stat: &Statx) -> Self {
+        let (mtime, ctime) = (&stat.stx_mtime, &stat.stx_ctime);
+        Self {
+            size: stat.stx_size,
+            mtime: (mtime.tv_sec, mtime.tv_nsec),
+            ctime: (ctime.tv_sec, ctime.tv_nsec),
+        }
+    }
+
+    /// Whether the next change will have another stamp.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanoseconds) = self.ctime;
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        let changed = seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds));
+        now() > changed.saturating_add(TICK_MAX)
+    }
+}

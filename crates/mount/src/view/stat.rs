@@ -1,0 +1,93 @@
+//! What the system says about files, and what tells a file from all others.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use thruway_sys::handle::FileHandle;
+
+use crate::actor::errno;
+use crate::inodes::Identity;
+use crate::volumes::Volume;
+
+/// What is asked of every file: with it comes the birth, which tells apart files that got the same
+/// number one after the other.
+const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
+/// Ticks of the clock that stamps births are at most this long, nanoseconds.
+pub(super) const TICK_MAX: u64 = 20_000_000;
+
+/// The bits of a mode that say what a file is, and what they are for a folder.
+pub(super) const FILE_TYPE: u32 = 0o170_000;
+pub(super) const FOLDER: u32 = 0o040_000;
+
+pub(super) fn open_handle(
+    volume: &Volume,
+    handle: &FileHandle,
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
+    handle.open(volume.anchor(), flags).map_err(|error| errno(&error))
+}
+
+/// The handle of what is open.
+pub(super) fn handle_of(place: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
+    FileHandle::of(place, c"").map_err(|error| errno(&error))
+}
+
+pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    fs::openat(folder, name, flags, Mode::empty())
+}
+
+/// Whether we are asked when somebody opens it: the kernel opens folders, FIFOs, sockets and device
+/// nodes by itself. A link is not opened; a folder is kept when it is removed.
+pub(super) fn opens_reach_us(stat: &Statx) -> bool {
+    let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
+    let asked = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
+    asked && stat.stx_nlink > 0
+}
+
+/// `statx` of a name; a symbolic link is not followed, an automount not triggered.
+pub(super) fn stat_name(folder: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
+    fs::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT)
+}
+
+/// `statx` of what is open.
+pub(super) fn stat_place(place: impl AsFd) -> Result<Statx, Errno> {
+    fs::statx(place, c"", AtFlags::EMPTY_PATH, STAT)
+}
+
+/// What tells the file from all others.
+pub(super) fn identity(volume: u16, stat: &Statx) -> Identity {
+    let birth = birth(stat);
+    Identity {
+        volume,
+        number: stat.stx_ino,
+        birth,
+        kind: u8::try_from(stat.stx_mode >> 12).unwrap_or(0),
+        young: birth == 0 || now().saturating_sub(birth) < TICK_MAX,
+    }
+}
+
+/// Nanoseconds since 1970, or zero if the file system does not say.
+fn birth(stat: &Statx) -> u64 {
+    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    let seconds = u64::try_from(stat.stx_btime.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
+}
+
+/// Nanoseconds since 1970, by the clock that stamps births.
+pub(super) fn now() -> u64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+pub(super) fn is_folder(stat: &Statx) -> bool {
+    u32::from(stat.stx_mode) & FILE_TYPE == FOLDER
+}

@@ -1,0 +1,208 @@
+//! The view that is served, and the parts that it consists of.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, getppid};
+use thruway_fuse::{Agreement, Notification};
+
+use super::access::AccessControl;
+use super::backing_files::BackingFiles;
+use super::connection::Connection;
+use super::deferred::Deferred;
+use super::files::Files;
+use super::folders::Folders;
+use super::invalidation::Invalidation;
+use super::listed::Listed;
+use super::merging::Merging;
+use super::policy_check::PolicyEnforcer;
+use super::refusals::ErrorCounts;
+use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
+use super::walks::Walks;
+use super::watches::FolderWatches;
+use crate::branches::Branches;
+use crate::inodes::Inodes;
+use crate::locks::Locks;
+use crate::memory::Memory;
+use crate::plan::{Changes, CreatePolicy};
+use crate::policy::Policy;
+use crate::watch::{self, Change, Watch};
+
+/// How a view behaves.
+#[derive(Debug, Clone)]
+pub(crate) struct Behaviour {
+    /// Nothing changes: no request for an open, and long timeouts.
+    pub(crate) frozen: bool,
+    /// Extended attributes are passed on.
+    pub(crate) xattr: bool,
+    /// POSIX locks are set on the backing files.
+    pub(crate) shared_locks: bool,
+    pub(crate) timeouts: Timeouts,
+    /// How changes behind the mount are noticed.
+    pub(crate) changes: Changes,
+    /// Which source gets what is made.
+    pub(crate) create: CreatePolicy,
+}
+
+/// What the requests of one mount are answered from.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(super) memory: Arc<Memory>,
+    pub(super) behaviour: Behaviour,
+    pub(super) connection: Arc<Connection>,
+    pub(super) files: Arc<Files>,
+    pub(super) folders: Arc<Folders>,
+    pub(super) backing: BackingFiles,
+    pub(super) timeouts: CacheTimeouts,
+    pub(super) invalidation: Invalidation,
+    pub(super) access: AccessControl,
+    pub(super) locks: Locks,
+    pub(super) listed: Listed,
+    /// The process that started this one.
+    pub(super) supervisor: Option<Pid>,
+    /// Requests that a source could not answer.
+    pub(super) source_errors: ErrorCounts,
+}
+
+impl View {
+    /// A view of the folders `roots`, of which there is at least one, served over `device`.
+    pub(crate) fn new(
+        memory: Arc<Memory>,
+        roots: Vec<OwnedFd>,
+        device: OwnedFd,
+        agreement: Agreement,
+        mut behaviour: Behaviour,
+        enforcer: Option<PolicyEnforcer>,
+        descriptors_max: usize,
+    ) -> Result<Self, Errno> {
+        let roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
+        if roots.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let is_merged = roots.len() > 1;
+        let (inodes, needs_names) =
+            (Inodes::new(Arc::clone(&memory)), is_merged || enforcer.is_some());
+        let files = Arc::new(Files::new(inodes, roots.clone(), needs_names, descriptors_max)?);
+        let (inodes, volumes) = (&files.inodes, &files.volumes);
+        let watch = choose_changes(&mut behaviour, is_merged);
+        let watches = FolderWatches::new(watch, inodes, volumes, &roots);
+        let merging = is_merged.then(|| {
+            let branches = Branches::new(roots, behaviour.create, descriptors_max / 4);
+            Merging { branches, volumes: Arc::clone(volumes) }
+        });
+        let is_frozen = behaviour.frozen;
+        let folders = Arc::new(Folders { files: Arc::clone(&files), watches, merging, is_frozen });
+        let connection = Arc::new(Connection { device, agreement });
+        let backing =
+            BackingFiles::new(Arc::clone(&connection), Arc::clone(&memory), Arc::clone(inodes));
+        let deferred = Arc::<Deferred>::default();
+        Ok(Self {
+            timeouts: CacheTimeouts {
+                inodes: Arc::clone(inodes),
+                deferred: Arc::clone(&deferred),
+                longest: behaviour.timeouts,
+                changes: behaviour.changes,
+                is_frozen,
+                may_hide_untold: enforcer.is_some() && agreement.minor < EPOCH_MINOR,
+            },
+            invalidation: Invalidation {
+                connection: Arc::clone(&connection),
+                memory: Arc::clone(&memory),
+                files: Arc::clone(&files),
+                folders: Arc::clone(&folders),
+                deferred,
+                changes: behaviour.changes,
+                passes_through: backing.pass_through(),
+            },
+            access: AccessControl {
+                memory: Arc::clone(&memory),
+                files: Arc::clone(&files),
+                folders: Arc::clone(&folders),
+                enforcer,
+                walks: Walks::default(),
+            },
+            memory,
+            behaviour,
+            connection,
+            files,
+            folders,
+            backing,
+            locks: Locks::default(),
+            listed: Listed::default(),
+            supervisor: getppid(),
+            source_errors: ErrorCounts::default(),
+        })
+    }
+
+    /// Whether the kernel moves the data of files.
+    pub(crate) fn passes_through(&self) -> bool {
+        self.backing.pass_through()
+    }
+
+    /// How changes behind the mount are noticed.
+    pub(crate) fn changes(&self) -> Changes {
+        self.behaviour.changes
+    }
+
+    /// What others change, for the threads that tell the kernel.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.folders.watches.watch()
+    }
+
+    /// Tells the kernel what others have changed.
+    pub(crate) fn tell(&self, change: Change<'_>) {
+        self.invalidation.tell(change);
+    }
+
+    /// Tells the kernel what is due, for ever: for a thread of its own.
+    pub(crate) fn tell_deferred(&self) {
+        self.invalidation.tell_deferred();
+    }
+
+    /// Has the kernel send again what a dead worker has read and not answered. Nobody has watched meanwhile, so that
+    /// nothing that the kernel holds is certain. Kernels before 6.16 go by the timeouts.
+    pub(crate) fn take_over(&self) -> Result<(), Errno> {
+        self.connection.notify(&Notification::Resend)?;
+        let _ = self.invalidation.tell_everything();
+        self.invalidation.tell_all_open();
+        Ok(())
+    }
+
+    /// The locks, for the thread that tries again for those that wait.
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// From now on this policy is asked, if there was one before. Files that are open stay as they are.
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        if self.access.is_enforced() {
+            self.access.set_policy(policy);
+            // Names may be hidden or shown that were not. An older kernel forgets them by itself soon.
+            let _ = self.invalidation.tell_everything();
+        }
+    }
+
+    /// Closes what has not been used for a while: call it every few seconds.
+    pub(crate) fn age(&self) {
+        self.files.age();
+        if let Some(branches) = self.folders.branches() {
+            branches.age();
+        }
+        self.backing.drop_all_idle();
+    }
+}
+
+/// Has changes told, if that is wanted and can be had. Where each look-up asks, the index of names of several
+/// sources has to be told all the same.
+fn choose_changes(behaviour: &mut Behaviour, is_merged: bool) -> Option<Watch> {
+    if behaviour.frozen || behaviour.changes == Changes::Ignored {
+        return None;
+    }
+    let is_told = behaviour.changes == Changes::Told && watch::may_be_first().is_ok();
+    let watch = if is_told || is_merged { Watch::new().ok() } else { None };
+    if !is_told || watch.is_none() {
+        behaviour.changes = Changes::Asked;
+    }
+    watch
+}

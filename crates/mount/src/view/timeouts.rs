@@ -1,0 +1,197 @@
+//! How long the kernel may keep what it is told.
+//!
+//! Names in a folder that is watched hold until the kernel is told otherwise. So do attributes, with two
+//! exceptions. Of a file with several names, one name alone may be known. And nobody is told of a file that is written
+//! to and not yet closed: its attributes hold for a moment, and not at all while others write to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{Statx, StatxTimestamp};
+
+use super::deferred::Deferred;
+use super::folder::Folder;
+use super::stat::now;
+use crate::inodes::{InodeId, Inodes};
+use crate::plan::Changes;
+
+/// How long the kernel may keep the attributes of a file that is open here. `tail -f` asks each second, and is to see
+/// at each what was written before.
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long it may keep those of a file that nobody has open here, at most.
+const CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whoever writes to a file from time to time without closing it is noticed after this part of a pause.
+const PAUSE_PARTS: u64 = 8;
+
+/// Who has changed a file behind the mount within this time, nanoseconds, may still be writing to it.
+const STILL_WRITING: u64 = 2_000_000_000;
+
+/// How long the kernel may keep names if it cannot be told that a policy hides others now.
+const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The first protocol that lets us say that any name may lead elsewhere, 7.x.
+pub(super) const EPOCH_MINOR: u32 = 44;
+
+const TYPE: u16 = 0o170_000;
+const FOLDER: u16 = 0o040_000;
+const SETUID_OR_SETGID: u16 = 0o6000;
+
+/// Who is known to have changed a file last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Maker {
+    /// We have, just now.
+    Us,
+    Unknown,
+}
+
+/// How long the kernel may keep what it was told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) entry: Duration,
+    pub(crate) attributes: Duration,
+}
+
+/// What decides how long the kernel may keep what it is told.
+#[derive(Debug)]
+pub(super) struct CacheTimeouts {
+    pub(super) inodes: Arc<Inodes>,
+    pub(super) deferred: Arc<Deferred>,
+    pub(super) longest: Timeouts,
+    pub(super) changes: Changes,
+    pub(super) is_frozen: bool,
+    /// Names may be hidden from now on, and the kernel cannot be told.
+    pub(super) may_hide_untold: bool,
+}
+
+impl CacheTimeouts {
+    /// How long the kernel may keep a name in the folder, or that there is no such name.
+    pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
+        let longest = self.kept(folder.is_watched).entry;
+        // Which names are hidden may change, and older kernels cannot be told.
+        if self.may_hide_untold { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
+    }
+
+    /// How long the kernel may keep what it is told of a folder's names.
+    fn kept(&self, is_watched: bool) -> Timeouts {
+        let longest = self.longest;
+        let holds = match self.changes {
+            _ if self.is_frozen => true,
+            Changes::Told => is_watched,
+            Changes::Asked => false,
+            Changes::Ignored => true,
+        };
+        let nothing = Timeouts { entry: Duration::ZERO, attributes: Duration::ZERO };
+        if holds { longest } else { nothing }
+    }
+
+    /// How long the kernel may keep what it is told of a file in a folder, and that it was told.
+    pub(super) fn timeouts(
+        &self,
+        id: InodeId,
+        is_watched: bool,
+        stat: &Statx,
+        maker: Maker,
+    ) -> Timeouts {
+        let mut timeouts = self.kept(is_watched);
+        if self.is_frozen {
+            return timeouts;
+        }
+        let change = change_time(stat);
+        self.inodes.set_told(id, fingerprint(stat));
+        if maker == Maker::Us {
+            self.inodes.set_ours(id, change);
+        }
+        if stat.stx_mode & TYPE != FOLDER && self.changes != Changes::Ignored {
+            let is_open = self.inodes.is_open(id);
+            // The kernel is told once more if it stays open.
+            let opened = self.deferred.trust_opened(id).filter(|_| is_open);
+            let is_open = is_open && opened.is_none();
+            let is_ours = change <= self.inodes.ours(id) || opened.is_some_and(|it| it.is_written);
+            let hold = hold_for(stat, is_open, is_ours, now());
+            timeouts.attributes = timeouts.attributes.min(hold);
+        }
+        timeouts
+    }
+}
+
+/// When the file was changed last, nanoseconds since 1970.
+pub(super) fn change_time(stat: &Statx) -> u64 {
+    let nanoseconds = |time: &StatxTimestamp| {
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(time.tv_nsec))
+    };
+    nanoseconds(&stat.stx_ctime)
+}
+
+/// One number for all attributes that can be told.
+pub(super) fn fingerprint(stat: &Statx) -> u64 {
+    let time = |time: &StatxTimestamp| time.tv_sec.cast_unsigned() << 30 ^ u64::from(time.tv_nsec);
+    let owner = u64::from(stat.stx_uid) << 32 | u64::from(stat.stx_gid);
+    let kind = u64::from(stat.stx_nlink) << 32 | u64::from(stat.stx_mode);
+    let all = [time(&stat.stx_ctime), time(&stat.stx_mtime), stat.stx_size, owner, kind];
+    all.iter().fold(0, |mixed: u64, word| {
+        let mixed = (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    })
+}
+
+/// For how long the attributes of a file hold if nothing is told. `is_open` says that it is open here, `is_ours` that
+/// its last change came through the mount.
+fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
+    // A write that the kernel moves by itself clears setuid and setgid behind the back of the attributes that it
+    // holds.
+    let is_setid = stat.stx_mode & SETUID_OR_SETGID != 0;
+    let age = now.saturating_sub(change_time(stat));
+    let may_be_written = !is_ours && age < STILL_WRITING;
+    if is_setid || stat.stx_nlink > 1 || may_be_written {
+        Duration::ZERO
+    } else if is_open {
+        OPEN_TIMEOUT
+    } else if is_ours {
+        CLOSED_TIMEOUT
+    } else {
+        Duration::from_nanos(age / PAUSE_PARTS).clamp(OPEN_TIMEOUT, CLOSED_TIMEOUT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stat::stat_place;
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn changed_at(seconds: i64) -> Statx {
+        let mut stat = stat_place(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        stat.stx_mode = 0o100_644;
+        stat.stx_nlink = 1;
+        stat.stx_ctime.tv_sec = seconds;
+        stat.stx_ctime.tv_nsec = 0;
+        stat
+    }
+
+    #[test]
+    fn attributes_of_a_file_that_others_may_be_writing_to_do_not_hold() {
+        let stat = changed_at(100);
+        assert_eq!(hold_for(&stat, false, false, 101 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, false, 99 * SECOND), Duration::ZERO);
+        assert_eq!(hold_for(&stat, false, true, 101 * SECOND), CLOSED_TIMEOUT);
+        assert_eq!(hold_for(&stat, true, true, 101 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, true, false, 9999 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, false, 103 * SECOND), OPEN_TIMEOUT);
+        assert_eq!(hold_for(&stat, false, false, 180 * SECOND), Duration::from_secs(10));
+        assert_eq!(hold_for(&stat, false, false, 9999 * SECOND), CLOSED_TIMEOUT);
+    }
+
+    #[test]
+    fn attributes_that_may_change_by_another_name_do_not_hold() {
+        let mut stat = changed_at(0);
+        stat.stx_nlink = 2;
+        assert_eq!(hold_for(&stat, false, true, SECOND), Duration::ZERO);
+        let mut stat = changed_at(0);
+        stat.stx_mode |= 0o4000;
+        assert_eq!(hold_for(&stat, false, true, SECOND), Duration::ZERO);
+    }
+}
