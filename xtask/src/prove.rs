@@ -1,20 +1,22 @@
-//! `cargo x prove`: the random tests of the boot and of a mount, at length. CI runs a few cases of each.
+//! `cargo x prove`: the random tests of the boot, of a mount and of the server's queue, at length. CI runs a few
+//! cases of each.
 
 mod mount_freshness;
 mod policy;
+mod queue;
 
 use std::path::Path;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-/// Run the random tests of the boot or of a mount at length
+/// Run the random tests of the boot, of a mount or of the server's queue at length
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// What is to be proved
     #[arg(value_enum)]
     what: Proof,
-    /// How many cases: programs, boots, damaged packs, documents or sequences of operations
+    /// How many cases: programs, boots, damaged packs, documents, sequences of operations or seeds
     #[arg(long, default_value_t = 500)]
     cases: u64,
     /// Which cases
@@ -41,6 +43,8 @@ enum Proof {
     MountFreshness,
     /// No sequence of operations on a mount gives what its policy refuses
     Policy,
+    /// A simulated server serves as if there were one queue for all workers
+    Queue,
 }
 
 impl Prove {
@@ -50,6 +54,9 @@ impl Prove {
         }
         if let Proof::Policy = self.what {
             return policy::run(root, self.cases, self.seed);
+        }
+        if let Proof::Queue = self.what {
+            return queue::run(root, self.cases, self.seed);
         }
         build(root, self.ruby.as_ref())?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());

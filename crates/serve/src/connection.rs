@@ -24,6 +24,9 @@ const LINGER_BYTES_MAX: u32 = 1 << 20;
 /// Slices of one answer that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
+/// Bytes that were read of a request that moves to another worker, at most.
+pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
+
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -48,8 +51,16 @@ pub(crate) struct Connection {
     pub(crate) input: Vec<u8>,
     /// How many of them were looked at already.
     pub(crate) seen: usize,
+    /// They begin with a whole head, which waits for a thread with a handler.
+    pub(crate) has_head: bool,
     /// When what it waits for began.
     pub(crate) since_ms: u64,
+    /// When its last request was ready; zero before the first one.
+    pub(crate) asked_us: u64,
+    /// Since when it has waited for a turn in this worker.
+    pub(crate) ready_us: u64,
+    /// Its key in the run queue, while it is there.
+    pub(crate) key_us: u64,
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
@@ -128,7 +139,11 @@ impl Connection {
             is_fresh: true,
             input: Vec::new(),
             seen: 0,
+            has_head: false,
             since_ms: now_ms,
+            asked_us: 0,
+            ready_us: 0,
+            key_us: 0,
             output: None,
             held_bytes: 0,
             unchunk: None,
@@ -147,22 +162,39 @@ impl Connection {
         if self.output.is_some() {
             return self.is_writable;
         }
-        match self.phase {
+        match &self.phase {
             Phase::Waiting => self.is_readable || self.seen < self.input.len(),
-            Phase::Receiving(_) => self.is_readable || !self.input.is_empty(),
+            Phase::Receiving(upload) => {
+                upload.is_whole || self.is_readable || !self.input.is_empty()
+            }
             Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Answering => false,
         }
     }
 
-    /// Whether it is between two requests, with nothing read and nothing to be sent.
-    pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Waiting) && self.input.is_empty() && self.output.is_none()
+    /// Whether its next turn begins a request, or goes on with its head.
+    pub(crate) fn awaits_request(&self) -> bool {
+        matches!(self.phase, Phase::Waiting) && self.output.is_none()
     }
 
-    /// Whether it could go on in another process: nothing of it is here but its socket.
+    /// Whether its next turn hands a request to a handler.
+    pub(crate) fn needs_handler(&self) -> bool {
+        let is_whole = match &self.phase {
+            Phase::Waiting => self.has_head,
+            Phase::Receiving(upload) => upload.is_whole,
+            _ => false,
+        };
+        is_whole && self.output.is_none()
+    }
+
+    /// Whether it is between two requests, with nothing read and nothing to be sent.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.awaits_request() && self.input.is_empty()
+    }
+
+    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
     pub(crate) fn is_movable(&self) -> bool {
-        self.is_idle() && !self.is_ended
+        self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
     }
 
     /// Whether something has come in, be it the end.

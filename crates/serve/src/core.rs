@@ -15,7 +15,9 @@ use crate::exchange::{Answer, Ticket, text_answer};
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::pace::{Demand, Pace};
 use crate::poller::{Event, Poller};
-use crate::rotation::Rotation;
+use crate::queue::policy;
+use crate::queue::round::Round;
+use crate::queue::run_queue::RunQueue;
 use crate::settings::Settings;
 use crate::table::{Key, Table};
 use crate::trouble::Troubles;
@@ -43,13 +45,16 @@ const DRAIN_FIRST_BYTE_MS: u64 = 500;
 pub(crate) struct Core {
     pub(crate) poller: Poller,
     pub(crate) table: Table<Connection>,
-    pub(crate) rotation: Rotation,
+    pub(crate) queue: RunQueue,
     pub(crate) wheel: Wheel,
     pub(crate) activity: Activity,
     pub(crate) settings: Settings,
     pub(crate) troubles: Troubles,
     /// Milliseconds of the monotonic clock, as of the last look at it.
     pub(crate) now_ms: u64,
+    /// The same in microseconds.
+    pub(crate) now_us: u64,
+    pub(crate) round: Round,
     pub(crate) is_draining: bool,
     /// Requests so far: the number of the last one.
     requests: u64,
@@ -65,17 +70,20 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(poller: Poller, settings: Settings) -> Self {
-        let now_ms = monotonic_ms();
+        let now_us = monotonic_us();
+        let now_ms = now_us / 1000;
         let unix_seconds = unix_seconds();
         Self {
             poller,
             table: Table::new(),
-            rotation: Rotation::new(),
+            queue: RunQueue::default(),
             wheel: Wheel::new(now_ms),
             activity: Activity::default(),
             settings,
             troubles: Troubles::default(),
             now_ms,
+            now_us,
+            round: Round::default(),
             is_draining: false,
             requests: 0,
             held_bytes: 0,
@@ -88,7 +96,8 @@ impl Core {
 
     /// Looks at the clock, and ends what has taken too long.
     pub(crate) fn tick(&mut self) {
-        self.now_ms = monotonic_ms();
+        self.now_us = monotonic_us();
+        self.now_ms = self.now_us / 1000;
         self.unix_seconds = unix_seconds();
         self.activity.advance(self.now_ms);
         let mut due = std::mem::take(&mut self.due);
@@ -117,28 +126,50 @@ impl Core {
         connection.is_writable |= event.is_writable;
         connection.is_ended |= event.is_ended;
         if connection.has_work() {
-            self.rotation.arrive(key.place());
+            self.enqueue(key, self.now_us);
         }
     }
 
-    /// Gives a connection a turn to say what has come in.
-    pub(crate) fn listen_to(&mut self, key: Key) {
+    /// Puts a connection in line that has had something to do since `ready_us`. One that is there keeps its place.
+    fn enqueue(&mut self, key: Key, ready_us: u64) {
+        let Some(connection) = self.table.get_mut(key) else { return };
+        if self.queue.contains(key.place()) {
+            return;
+        }
+        let mut interval_us = 0;
+        if connection.awaits_request() && connection.input.is_empty() {
+            let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
+            if asked_us > 0 {
+                interval_us = ready_us.saturating_sub(asked_us);
+                self.round.note(interval_us);
+            }
+        }
+        connection.ready_us = ready_us;
+        connection.key_us = policy::key_us(ready_us, interval_us, &self.round);
+        self.queue.enqueue(key.place(), connection.key_us);
+    }
+
+    /// Puts a connection in line as it was in another worker's.
+    pub(crate) fn enqueue_moved(&mut self, key: Key) {
         if let Some(connection) = self.table.get_mut(key) {
-            connection.is_readable = true;
-            self.rotation.arrive(key.place());
+            connection.ready_us = self.now_us;
+            self.queue.enqueue(key.place(), connection.key_us);
         }
     }
 
-    /// Begins the turn of whoever has `place`; none if there is nothing to do, which ends it.
+    /// The key of the request that waits first, and since when it is ready.
+    pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
+        let (place, key_us) = self.queue.find_oldest(|_| true)?;
+        let key = self.table.key_at(place)?;
+        self.table.get(key).map(|connection| (key_us, connection.ready_us))
+    }
+
+    /// Begins the turn of the connection at `place`; none if there is nothing to do.
     pub(crate) fn begin_turn(&mut self, place: u32) -> Option<Key> {
-        let key = self.table.key_at(place);
-        let connection = key.and_then(|key| self.table.get_mut(key));
-        let Some(connection) = connection.filter(|connection| connection.has_work()) else {
-            self.rotation.remove(place);
-            return None;
-        };
+        let key = self.table.key_at(place)?;
+        let connection = self.table.get_mut(key).filter(|connection| connection.has_work())?;
         self.activity.note_turn(&mut connection.share);
-        key
+        Some(key)
     }
 
     /// Begins a connection.
@@ -158,7 +189,7 @@ impl Core {
 
     /// Ends a connection. Its socket is closed with it.
     pub(crate) fn close(&mut self, key: Key) -> Option<Connection> {
-        self.rotation.remove(key.place());
+        self.queue.remove(key.place());
         self.wheel.remove(key.place());
         let closed = self.table.remove(key)?;
         self.activity.leave(closed.share);
@@ -282,8 +313,8 @@ impl Core {
             connection
                 .is_some_and(|connection| connection.output.is_none() && connection.has_work())
         };
-        let is_long = self.rotation.len() > BULK_LINE_MAX;
-        if is_long || self.rotation.walk_back().any(wants_little) {
+        let is_long = self.queue.len() > BULK_LINE_MAX;
+        if is_long || self.queue.iter().any(wants_little) {
             QUANTUM_BYTES
         } else {
             QUANTUM_BYTES * BULK_QUANTA
@@ -306,11 +337,11 @@ impl Core {
         }
     }
 
-    /// Gives a connection its next deadline and, unless its handler is at work, its next turn.
+    /// Gives a connection its next deadline and, if it has more to do, its next turn.
     pub(crate) fn settle(&mut self, key: Key) {
         let Some(connection) = self.table.get(key) else { return };
-        if !matches!(connection.phase, Phase::Handling) {
-            self.rotation.served(key.place());
+        if connection.has_work() {
+            self.enqueue(key, monotonic_us());
         }
         self.set_deadline(key);
     }
@@ -409,6 +440,10 @@ impl Core {
         if connection.output.is_some() {
             return self.look_at_pace(key);
         }
+        if connection.has_work() {
+            // It waits for its turn, not for the client; the turn gives it the next deadline.
+            return;
+        }
         match connection.phase {
             Phase::Waiting if !connection.input.is_empty() => {
                 self.hang_up_with(key, 408, "the head took too long");
@@ -438,10 +473,6 @@ impl Core {
             bytes_per_second_min: self.settings.write_bytes_per_second_min,
         }
     }
-}
-
-fn monotonic_ms() -> u64 {
-    monotonic_us() / 1000
 }
 
 /// Microseconds of the monotonic clock, which all processes share.

@@ -15,7 +15,7 @@ use crate::exchange::{Answer, Handler, Ticket};
 use crate::fleet::Member;
 use crate::listener::Listener;
 use crate::output::Part;
-use crate::poller::{Event, Events, Poller, Waiter, Waker};
+use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::settings::Settings;
 use crate::stream::Written;
 use crate::table::Key;
@@ -36,10 +36,11 @@ const TURNS_PER_GLANCE: u32 = 32;
 /// Time between two looks at what has happened, whatever the turns.
 const GLANCE_US: u64 = 500;
 
-/// Words that are no keys: those of the waker, the mailbox and, counted down from there, the listeners.
+/// Words that are no keys: those of the waker, the mailbox, the bell and, counted down from there, the listeners.
 const WAKER: u64 = u64::MAX;
 const MAILBOX: u64 = WAKER - 1;
-const FIRST_LISTENER: u64 = MAILBOX - 1;
+const BELL: u64 = MAILBOX - 1;
+const FIRST_LISTENER: u64 = BELL - 1;
 const LISTENERS_MAX: u64 = 1 << 12;
 
 /// Serves connections, a turn at a time.
@@ -52,9 +53,16 @@ pub struct Engine {
     pub(crate) fleet: Option<Member>,
     listeners: Vec<Listener>,
     is_listening: bool,
+    /// Another thread has ended the wait.
+    pub(crate) is_woken: bool,
+    /// The worker that was asked for a request.
+    pub(crate) asked: Option<usize>,
+    /// When it was last looked whether one should be asked.
+    pub(crate) asked_us: u64,
     paused_until_ms: u64,
     waiter: Waiter,
     waker: Waker,
+    bell: Bell,
     pub(crate) inbox: Vec<u8>,
     pub(crate) head: Head,
     pub(crate) clock: Clock,
@@ -65,8 +73,6 @@ pub struct Engine {
 pub(crate) struct Clock {
     pub(crate) looked_us: u64,
     pub(crate) turns: u32,
-    /// What a turn took lately, in microseconds.
-    pub(crate) turn_us: u64,
     /// When the wait began that is going on.
     pub(crate) wait_began_us: Cell<Option<u64>>,
 }
@@ -84,6 +90,7 @@ impl Engine {
         let poller = Poller::new()?;
         let waiter = poller.waiter();
         let waker = poller.waker(WAKER)?;
+        let bell = poller.bell(BELL)?;
         if let Some(member) = &fleet {
             poller
                 .add_mailbox(member.mailbox(), MAILBOX)
@@ -94,9 +101,13 @@ impl Engine {
             fleet,
             listeners,
             is_listening: false,
+            is_woken: false,
+            asked: None,
+            asked_us: 0,
             paused_until_ms: 0,
             waiter,
             waker,
+            bell,
             inbox: vec![0; INBOX_BYTES],
             head: Head::new(),
             clock: Clock::default(),
@@ -108,7 +119,7 @@ impl Engine {
     /// Learns what has happened. With nothing to do it waits for that, `timeout_ms` at most (none:
     /// until something happens, or a signal comes).
     pub fn poll(&mut self, events: &mut Events, timeout_ms: Option<u64>) {
-        let has_work = self.core.rotation.len() > 0;
+        let has_work = self.core.queue.len() > 0;
         let timeout_ms = if has_work { Some(0) } else { self.begin_wait(timeout_ms) };
         self.waiter.wait(events, timeout_ms);
         self.take(events);
@@ -117,33 +128,28 @@ impl Engine {
     /// Learns what has happened meanwhile, now and then: for between two turns.
     ///
     /// With many short turns it is a look every [`TURNS_PER_GLANCE`] of them, so that the look itself
-    /// costs little; with long ones, every turn, so that whoever arrives is served next.
+    /// costs little; with long ones, every turn, so that what waits longest is served next.
     pub fn glance(&mut self, events: &mut Events) {
         let is_due = || monotonic_us() >= self.clock.looked_us + GLANCE_US;
         if self.clock.turns >= TURNS_PER_GLANCE || is_due() {
-            self.waiter.wait(events, Some(0));
-            self.take(events);
+            self.look(events);
         }
     }
 
-    /// Learns what has happened while nobody can serve here, such as during a long request, and sends
-    /// those who wait to other workers of the fleet.
-    pub fn send_away(&mut self, events: &mut Events) {
-        if let Some(member) = &self.fleet {
-            member.note_absence();
-        }
+    /// Learns what has happened, without a wait.
+    pub(crate) fn look(&mut self, events: &mut Events) {
         self.waiter.wait(events, Some(0));
         self.take(events);
-        self.send_waiting();
     }
 
     /// Serves the next connection in line; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
-        while let Some(place) = self.core.rotation.next() {
+        while let Some((place, _)) = self.core.queue.next() {
             let Some(key) = self.core.begin_turn(place) else { continue };
             self.clock.turns += 1;
             if let Some(member) = &mut self.fleet {
                 member.note_turn();
+                self.publish();
             }
             self.serve(key, handler);
             self.core.settle(key);
@@ -152,6 +158,19 @@ impl Engine {
         // The turns may have ended connections: there may be no event any more that tells of room.
         self.listen_again();
         false
+    }
+
+    /// Whether its owner is to call [`turn`](Self::turn) and look around, instead of another wait.
+    pub fn wants_turn(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
+            || self.core.queue.len() > 0
+            || self.core.troubles.has_some()
+    }
+
+    /// Whether connections wait for a turn.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.core.queue.len() > 0
     }
 
     /// Waits in the engine's place: hand what it brings to [`take`](Self::take).
@@ -166,16 +185,33 @@ impl Engine {
         self.waker.clone()
     }
 
+    /// Calls the thread that stands in.
+    #[must_use]
+    pub fn bell(&self) -> Bell {
+        self.bell.clone()
+    }
+
     /// To be called before a wait: how long it may last, if nothing is to be late, `timeout_ms` at most.
     #[must_use]
-    pub fn begin_wait(&self, timeout_ms: Option<u64>) -> Option<u64> {
-        self.clock.wait_began_us.set(Some(monotonic_us()));
-        if let Some(member) = &self.fleet {
-            member.note_waiting(true);
+    pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
+        if self.core.queue.len() > 0 {
+            return Some(0);
         }
+        let now_us = monotonic_us();
+        self.clock.wait_began_us.set(Some(now_us));
+        if self.fleet.is_some() {
+            self.core.now_us = now_us;
+            self.publish();
+            self.ask();
+        }
+        [timeout_ms, self.quiet_ms()].into_iter().flatten().min()
+    }
+
+    /// How long nothing is late.
+    pub(crate) fn quiet_ms(&self) -> Option<u64> {
         let quiet = self.core.wheel.quiet_ms(self.core.now_ms);
         let pause = (self.paused_until_ms > self.core.now_ms).then_some(PAUSE_MS);
-        [timeout_ms, quiet, pause].into_iter().flatten().min()
+        [quiet, pause].into_iter().flatten().min()
     }
 
     /// Takes in what a wait has brought.
@@ -185,7 +221,7 @@ impl Engine {
         for event in events.drain() {
             self.take_event(event);
         }
-        self.balance();
+        self.share();
         if self.core.is_draining {
             self.close_idle();
         }
@@ -349,8 +385,13 @@ impl Engine {
 
     fn take_event(&mut self, event: Event) {
         match event.word {
-            WAKER => self.waker.clear(),
+            WAKER => {
+                self.waker.clear();
+                self.is_woken = true;
+            }
             MAILBOX => self.take_letters(),
+            // It is for the thread that stands in.
+            BELL => {}
             word if word > FIRST_LISTENER - LISTENERS_MAX => {
                 self.accept(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX));
             }
@@ -432,7 +473,7 @@ impl Engine {
         self.is_listening = false;
     }
 
-    fn serve(&mut self, key: Key, handler: &mut impl Handler) {
+    pub(crate) fn serve(&mut self, key: Key, handler: &mut impl Handler) {
         let Some(connection) = self.core.table.get(key) else { return };
         if connection.output.is_some() {
             return self.core.flush(key);

@@ -22,6 +22,11 @@ pub trait Handler {
     fn wants_body(&self) -> bool {
         true
     }
+
+    /// Whether it can take requests now; otherwise they wait until it can.
+    fn is_present(&self) -> bool {
+        true
+    }
 }
 
 /// The right to answer one request, once. It ends with the request's answer: the next request of the

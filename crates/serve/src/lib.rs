@@ -7,12 +7,13 @@
 //! thread, and the gem drives one inside Ruby's interpreter lock. What is done with a request is a
 //! [`Handler`]'s business.
 //!
-//! Reading order: [`engine`](Engine), `rotation` (whose turn it is), `reading`, `connection` and `output`
+//! Reading order: [`engine`](Engine), `queue` (whose turn it is), `reading`, `connection` and `output`
 //! (what a turn does), `core` (what happens to a connection between its turns), `spool_file` and `pace` (clients
 //! that do not take their answers), [`fleet`] (several engines), `folder`.
 #![forbid(unsafe_code)]
 
 mod activity;
+mod attention;
 mod bind;
 mod connection;
 mod core;
@@ -25,8 +26,8 @@ pub mod listener;
 mod output;
 mod pace;
 mod poller;
+mod queue;
 mod reading;
-mod rotation;
 mod server;
 mod settings;
 mod sharing;
@@ -40,16 +41,17 @@ mod upload;
 mod wheel;
 
 pub use self::core::monotonic_us;
+pub use attention::Attention;
 pub use bind::Bind;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;
 pub use exchange::{Answer, Exchange, Handler, TICKET_BYTES, Ticket};
-pub use fleet::Fleet;
+pub use fleet::{Board, Fleet};
 pub use folder::Folder;
 pub use listener::{Address, Listener, Peer};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
-pub use poller::{Events, Waiter, Waker};
+pub use poller::{Bell, Events, Waiter, Waker};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stop::StopSignals;

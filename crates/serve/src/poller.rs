@@ -3,8 +3,9 @@
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -85,10 +86,12 @@ impl Waiter {
     /// Waits until something happens, a signal comes, or `timeout_ms` have passed (none: for ever).
     /// True if something happened.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> bool {
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(ms % 1000 * 1_000_000).unwrap_or(0),
-        });
+        self.wait_for(events, timeout_ms.map(Duration::from_millis))
+    }
+
+    /// The same, with a finer clock.
+    pub fn wait_for(&self, events: &mut Events, timeout: Option<Duration>) -> bool {
+        let timeout = timeout.map(timespec);
         events.list.clear();
         let room = rustix::buffer::spare_capacity(&mut events.list);
         match epoll::wait(&*self.epoll, room, timeout.as_ref()) {
@@ -96,6 +99,41 @@ impl Waiter {
             // Only a signal ends a wait on a valid descriptor early.
             Err(_) => false,
         }
+    }
+}
+
+/// Calls a thread that waits with it, or in its engine's place, until that has silenced it. Another thread that waits
+/// in the engine's place is told too, and has nothing to do for it.
+#[derive(Debug, Clone)]
+pub struct Bell {
+    event: Arc<OwnedFd>,
+}
+
+impl Bell {
+    /// Ends the wait, now or as soon as it begins.
+    pub fn ring(&self) {
+        // It fails only if 2^64 - 2 rings are pending.
+        let _ = rustix::io::write(&*self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits, `timeout` at most, until it is rung.
+    pub fn wait(&self, timeout: Option<Duration>) {
+        let mut descriptors = [PollFd::new(&*self.event, PollFlags::IN)];
+        // Only a signal ends a wait on a valid descriptor early.
+        let _ = poll(&mut descriptors, timeout.map(timespec).as_ref());
+        self.silence();
+    }
+
+    /// Forgets that it was rung.
+    pub fn silence(&self) {
+        let _ = rustix::io::read(&*self.event, &mut [0; 8]);
+    }
+}
+
+fn timespec(timeout: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
     }
 }
 
@@ -125,10 +163,21 @@ impl Poller {
 
     /// A waker whose event bears `word`.
     pub(crate) fn waker(&self, word: u64) -> Result<Waker, Error> {
+        let event = self.eventfd(word, epoll::EventFlags::IN)?;
+        Ok(Waker { event: Arc::new(event) })
+    }
+
+    /// A bell whose event bears `word`.
+    pub(crate) fn bell(&self, word: u64) -> Result<Bell, Error> {
+        let event = self.eventfd(word, epoll::EventFlags::IN)?;
+        Ok(Bell { event: Arc::new(event) })
+    }
+
+    fn eventfd(&self, word: u64, flags: epoll::EventFlags) -> Result<OwnedFd, Error> {
         let failed = |errno: Errno| Error::system("make an eventfd", errno);
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        self.add(&event, word, epoll::EventFlags::IN).map_err(failed)?;
-        Ok(Waker { event: Arc::new(event) })
+        self.add(&event, word, flags).map_err(failed)?;
+        Ok(event)
     }
 
     /// Tells of every change on a connection, once each.

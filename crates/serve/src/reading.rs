@@ -18,6 +18,7 @@ impl Engine {
     pub(crate) fn read_head(&mut self, key: Key, handler: &mut impl Handler) {
         let Some(connection) = self.core.table.get_mut(key) else { return };
         let mut own = std::mem::take(&mut connection.input);
+        connection.has_head = false;
         let seen = connection.seen;
         if own.is_empty() {
             connection.since_ms = self.core.now_ms;
@@ -38,7 +39,13 @@ impl Engine {
         match self.head.parse(bytes, seen, &self.core.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
             Err(refusal) => self.core.refuse(key, refusal),
-            Ok(true) => begin(&mut self.core, key, &self.head, bytes, handler),
+            Ok(true) if handler.is_present() || has_body(&self.head, bytes) => {
+                begin(&mut self.core, key, &self.head, bytes, handler);
+            }
+            Ok(true) => {
+                connection.keep(bytes, 0);
+                connection.has_head = true;
+            }
         }
         self.read_what_came_with_the_head(key, handler);
     }
@@ -57,6 +64,9 @@ impl Engine {
     /// Reads a piece of a body, and hands the request on when it is whole.
     pub(crate) fn read_body(&mut self, key: Key, handler: &mut impl Handler) {
         let Some(connection) = self.core.table.get_mut(key) else { return };
+        if matches!(&connection.phase, Phase::Receiving(upload) if upload.is_whole) {
+            return finish_upload(&mut self.core, key, handler);
+        }
         let own = std::mem::take(&mut connection.input);
         let bytes = if own.is_empty() {
             match connection.receive(&mut self.inbox) {
@@ -73,8 +83,11 @@ impl Engine {
             Err(Trouble::Disk(error)) => give_up_body(&mut self.core, key, error),
             Ok(None) => {}
             Ok(Some(used)) => {
+                upload.is_whole = true;
                 connection.keep(&bytes[used..], 0);
-                finish_upload(&mut self.core, key, handler);
+                if handler.is_present() {
+                    finish_upload(&mut self.core, key, handler);
+                }
             }
         }
     }
@@ -103,6 +116,11 @@ impl Upload {
     }
 }
 
+fn has_body(head: &Head, bytes: &[u8]) -> bool {
+    let request = head.request(&bytes[..head.length_bytes()]);
+    !matches!(request.framing(), Framing::None | Framing::Length(0))
+}
+
 /// Goes on with a request whose head is whole: to its handler, or to its body first.
 fn begin(core: &mut Core, key: Key, head: &Head, bytes: &[u8], handler: &mut impl Handler) {
     let (head_bytes, rest) = bytes.split_at(head.length_bytes());
@@ -121,7 +139,13 @@ fn begin(core: &mut Core, key: Key, head: &Head, bytes: &[u8], handler: &mut imp
     } else {
         Spool::Discard
     };
-    let upload = Upload { head: head.clone(), head_bytes: head_bytes.to_vec(), decoder, spool };
+    let upload = Upload {
+        head: head.clone(),
+        head_bytes: head_bytes.to_vec(),
+        decoder,
+        spool,
+        is_whole: false,
+    };
     connection.phase = Phase::Receiving(Box::new(upload));
     if request.expects_continue() && rest.is_empty() {
         let go_on =

@@ -29,6 +29,11 @@ impl Troubles {
         self.untold.push(Error::system(doing, source));
     }
 
+    /// Whether there is something that has not been told yet.
+    pub(crate) fn has_some(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
     /// What has not been told yet.
     pub(crate) fn take(&mut self) -> Option<Error> {
         self.untold.pop()

@@ -45,6 +45,8 @@ pub(crate) struct Upload {
     pub(crate) head_bytes: Vec<u8>,
     pub(crate) decoder: BodyDecoder,
     pub(crate) spool: Spool,
+    /// All of the body is here.
+    pub(crate) is_whole: bool,
 }
 
 /// Where a body's bytes go.

@@ -16,15 +16,11 @@ module Thruway
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
 
-    # The thread that calls no application.
-    PORTER = "porter"
-
     attr_reader :engine
 
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       @settings = settings
-      @is_worker = !fleet.nil?
       @threads = {}
       @ended = Thread::Queue.new
       @over = Latch.new
@@ -36,9 +32,7 @@ module Thruway
     # Serves until it is stopped and the last answers are sent. A thread that something else ends
     # meanwhile is replaced.
     def run
-      names = Array.new(@settings.threads) { |number| number }
-      names << PORTER if @is_worker
-      names.each { |name| start_thread(name) }
+      @settings.threads.times { |number| start_thread(number) }
       until @threads.empty?
         name, is_whole, error = @ended.pop
         @threads.delete(name)&.join
@@ -58,7 +52,7 @@ module Thruway
 
     private
 
-    # Starts the thread of that number, or the porter. How it ends is always told, whatever ends it.
+    # Starts the thread of that number. How it ends is always told, whatever ends it.
     def start_thread(name)
       @threads[name] = Thread.new do
         Thread.handle_interrupt(Object => :never) do
@@ -75,9 +69,6 @@ module Thruway
 
     def serve_as(name)
       Thread.current.name = "thruway-#{name}"
-      # It sends connections that nobody here can serve for now to other workers.
-      return @engine.send_away if name == PORTER
-
       run_hooks(:before_thread_start)
       @engine.serve(name)
       run_hooks(:before_thread_exit)

@@ -8,15 +8,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, send, sendmsg, socketpair,
 };
 
 use crate::activity::Share;
-use crate::connection::Connection;
+use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::{Error, Peer};
 
-/// Bytes of a letter.
-const LETTER_BYTES: usize = 40;
+/// Bytes of a letter that holds a connection.
+const LETTER_BYTES: usize = 56;
+
+/// A letter that only wakes.
+const BELL: [u8; 1] = [0];
+
+/// What came.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// A connection that another worker has sent.
+    Connection(Connection),
+    /// Another worker has written into this one's row.
+    Bell,
+}
 
 /// Where a worker gets connections.
 #[derive(Debug)]
@@ -50,7 +62,13 @@ impl Outlet {
         let sockets = [connection.socket.as_fd()];
         attached.push(SendAncillaryMessage::ScmRights(&sockets));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&self.0, &[IoSlice::new(&letter)], &mut attached, flags).map(|_| ())
+        let parts = [IoSlice::new(&letter), IoSlice::new(&connection.input)];
+        sendmsg(&self.0, &parts, &mut attached, flags).map(|_| ())
+    }
+
+    /// Wakes the worker. If its mailbox is full, it is about to look anyway.
+    pub(super) fn ring(&self) {
+        let _ = send(&self.0, &BELL, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
 
@@ -59,26 +77,29 @@ impl Mailbox {
         self.0.try_clone().map(Self)
     }
 
-    /// The next connection that was sent here, if there is one.
+    /// The next letter, if there is one.
     ///
     /// # Errors
-    /// `EMFILE` if one was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Connection>, Errno> {
-        let mut letter = [0; LETTER_BYTES];
+    /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
+    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Letter>, Errno> {
+        let (mut letter, mut input) = ([0; LETTER_BYTES], [0; MOVED_BYTES_MAX]);
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
-        let mut slices = [IoSliceMut::new(&mut letter)];
+        let mut slices = [IoSliceMut::new(&mut letter), IoSliceMut::new(&mut input)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        match recvmsg(&self.0, &mut slices, &mut attached, flags) {
+        let bytes = match recvmsg(&self.0, &mut slices, &mut attached, flags) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            received => received?,
+            Ok(received) if received.bytes == BELL.len() => return Ok(Some(Letter::Bell)),
+            received => received?.bytes,
         };
         let socket = attached.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
             _ => None,
         });
         let socket = socket.ok_or(Errno::MFILE)?;
-        Ok(Some(read_letter(&letter, socket, now_ms)))
+        let mut connection = read_letter(&letter, socket, now_ms);
+        connection.keep(&input[..bytes.saturating_sub(LETTER_BYTES)], 0);
+        Ok(Some(Letter::Connection(connection)))
     }
 }
 
@@ -88,8 +109,10 @@ impl AsFd for Mailbox {
     }
 }
 
-/// Listener (2), port (2), address (16), its family (1), freshness (1), padding (2), served turns (4) and
-/// their epoch (8), and what began the wait (4): all little-endian, between processes of one binary.
+/// Listener (2), port (2), address (16), its family (1), whether it is fresh (1) and readable (1), padding (1),
+/// turns (4) and their epoch (4), since when it waits in milliseconds (8), and in microseconds when its last request
+/// was ready (8), and its key (8): all little-endian, between processes of one binary. What was read of the next
+/// request follows.
 fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
@@ -104,9 +127,13 @@ fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
     letter[4..20].copy_from_slice(&address);
     letter[20] = family;
     letter[21] = u8::from(connection.is_fresh);
+    letter[22] = u8::from(connection.is_readable);
     letter[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     letter[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
-    letter[32..40].copy_from_slice(&connection.since_ms.to_le_bytes());
+    let times = [connection.since_ms, connection.asked_us, connection.key_us];
+    for (at, time) in (32..).step_by(8).zip(times) {
+        letter[at..at + 8].copy_from_slice(&time.to_le_bytes());
+    }
     letter
 }
 
@@ -127,11 +154,14 @@ fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Con
         }
         _ => Peer::Tcp(SocketAddr::new(IpAddr::V6(address), half(2))),
     };
-    let since_ms = u64::from(word(32)) | u64::from(word(36)) << 32;
+    let time = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     Connection {
         is_fresh: letter[21] == 1,
+        is_readable: letter[22] == 1,
         share: Share { turns: word(24), epoch: word(28) },
-        since_ms: since_ms.min(now_ms),
+        since_ms: time(32).min(now_ms),
+        asked_us: time(40),
+        key_us: time(48),
         ..Connection::new(socket, peer, half(0), now_ms)
     }
 }
@@ -142,6 +172,22 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
+    /// The next connection.
+    fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
+        match mailbox.receive(now_ms).unwrap()? {
+            Letter::Connection(connection) => Some(connection),
+            Letter::Bell => panic!("a bell"),
+        }
+    }
+
+    #[test]
+    fn a_bell_is_no_connection() {
+        let (mailbox, outlet) = pair().unwrap();
+        outlet.ring();
+        assert!(matches!(mailbox.receive(0), Ok(Some(Letter::Bell))));
+        assert!(mailbox.receive(0).unwrap().is_none());
+    }
+
     #[test]
     fn a_connection_arrives_as_it_was_sent() {
         let (mailbox, outlet) = pair().unwrap();
@@ -150,12 +196,17 @@ mod tests {
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
         let mut connection = Connection::new(near.into(), peer, 3, 7);
         connection.is_fresh = false;
+        connection.is_readable = true;
+        connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
+        (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
         outlet.send(&connection).unwrap();
         drop(connection);
-        let got = mailbox.receive(9).unwrap().unwrap();
+        let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
-        assert_eq!((got.share.turns, got.share.epoch), (70_000, 80_000));
+        assert_eq!((got.share.turns, got.share.epoch, got.is_readable), (70_000, 80_000, true));
+        assert_eq!((got.asked_us, got.key_us), (1 << 40, 1 << 42));
+        assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
         UnixStream::from(got.socket).write_all(b"same socket").unwrap();
         let mut text = String::new();
         far.read_to_string(&mut text).unwrap();
@@ -180,6 +231,6 @@ mod tests {
         let connection = Connection::new(near.into(), Peer::Unix, 0, 0);
         let sent = (0..10_000).take_while(|_| outlet.send(&connection).is_ok()).count();
         assert!((10..10_000).contains(&sent), "{sent}");
-        assert_eq!(std::iter::from_fn(|| mailbox.receive(0).unwrap()).count(), sent);
+        assert_eq!(std::iter::from_fn(|| receive(&mailbox, 0)).count(), sent);
     }
 }

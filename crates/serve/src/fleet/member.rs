@@ -5,15 +5,14 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::balance::{self, Move, PERIOD_MS};
-use super::mailbox::{Mailbox, Outlet};
+use super::board::{Board, UNSURE};
+use super::mailbox::{Letter, Mailbox, Outlet};
 use super::table::{Load, LoadTable, Row};
 use crate::connection::Connection;
+use crate::queue::policy::{self, WorkerView};
 
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;
-
-/// A connection that waits is sent to a worker without work only if it would wait so long here.
-const WAIT_US_MIN: u64 = 250;
 
 /// A worker's part in a fleet.
 #[derive(Debug)]
@@ -25,6 +24,8 @@ pub struct Member {
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
+    /// Room for all views.
+    views: Vec<WorkerView>,
 }
 
 /// What this worker has done lately.
@@ -48,18 +49,18 @@ impl Member {
     ) -> Self {
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
-        Self { index, table, mailbox, outlets, service, loads: Vec::new() }
+        Self { index, table, mailbox, outlets, service, loads: Vec::new(), views: Vec::new() }
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
         &self.mailbox
     }
 
-    /// The next connection that another worker has sent.
+    /// What another worker has sent next.
     ///
     /// # Errors
-    /// `EMFILE` if there was one, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Connection>, Errno> {
+    /// `EMFILE` if it was a connection, and no descriptor is left for it.
+    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Letter>, Errno> {
         self.mailbox.receive(now_ms)
     }
 
@@ -86,24 +87,80 @@ impl Member {
     /// Notes a turn of a connection.
     pub(crate) fn note_turn(&mut self) {
         self.service.turns += 1;
-        self.row().set_absent(false);
     }
 
-    /// Notes that nobody serves here for now: the others send nothing until the next turn.
-    pub(crate) fn note_absence(&self) {
-        self.row().set_absent(true);
+    /// What the threads of this worker tell its siblings of themselves.
+    #[must_use]
+    pub fn board(&self) -> Board {
+        Board { table: Arc::clone(&self.table), index: self.index }
     }
 
-    /// Another worker that would serve a connection which waits here, if there is one.
-    pub(crate) fn refuge(&mut self, connections_max: usize) -> Option<usize> {
-        self.look();
-        let target = balance::placement(&self.loads, self.index, connections_max as u64);
-        (target != self.index).then_some(target)
+    /// Tells the siblings how many requests wait here, and of the next one its key and since when it is ready.
+    pub(crate) fn note_waiting(&self, requests: usize, oldest: Option<(u64, u64)>) {
+        let (oldest_us, ready_us) = oldest.unwrap_or((u64::MAX, u64::MAX));
+        self.row().set_waiting(requests, oldest_us, ready_us);
     }
 
-    /// Notes that there is nothing to do, or that there is again.
-    pub(crate) fn note_waiting(&self, is_waiting: bool) {
-        self.row().set_waiting(is_waiting);
+    /// The sibling that has asked for the oldest request here. It waits for that, or to be refused.
+    pub(crate) fn take_asker(&self) -> Option<usize> {
+        let asker = self.row().asker()?;
+        self.row().forget_asker();
+        Some(asker)
+    }
+
+    /// The sibling that the oldest request here is to be given to: the `asker`, or one that can serve it now.
+    pub(crate) fn give_to(&mut self, asker: Option<usize>, now_us: u64) -> Option<usize> {
+        self.table.read_views(&mut self.views);
+        let asker = asker.filter(|asker| {
+            *asker < self.views.len() && policy::answers(&self.views, self.index, *asker, now_us)
+        });
+        asker.or_else(|| policy::give_to(&self.views, self.index, now_us))
+    }
+
+    /// Tells a sibling that it gets nothing.
+    pub(crate) fn refuse(&self, asker: usize) {
+        if let Some(outlet) = self.outlets.get(asker) {
+            outlet.ring();
+        }
+    }
+
+    /// Whether sibling `giver` has not answered this worker.
+    pub(crate) fn is_asking(&self, giver: usize) -> bool {
+        self.table.row(giver).asker() == Some(self.index)
+    }
+
+    /// Asks the sibling whose oldest request should be served before `next_us`, the key of the next one here;
+    /// which one it is.
+    pub(crate) fn ask(
+        &mut self,
+        now_us: u64,
+        next_us: Option<u64>,
+        round_us: u64,
+    ) -> Option<usize> {
+        self.table.read_views(&mut self.views);
+        let giver = policy::ask_from(&self.views, self.index, now_us, next_us, round_us)?;
+        if !self.table.row(giver).ask(self.index) {
+            return None;
+        }
+        self.outlets[giver].ring();
+        Some(giver)
+    }
+
+    /// Whether a sibling has a thread for what waits here, and nothing waiting. Those that are not sure whether they
+    /// compute look.
+    pub(crate) fn look_for_room(&mut self) -> bool {
+        self.table.read_views(&mut self.views);
+        let mut has_some = false;
+        for (index, view) in self.views.iter().enumerate() {
+            if index != self.index && view.is_serving && view.free_threads > 0 && view.waiting == 0
+            {
+                has_some = true;
+                if view.computing == UNSURE {
+                    self.outlets[index].ring();
+                }
+            }
+        }
+        has_some
     }
 
     /// Notes how long there was nothing to do.
@@ -129,31 +186,12 @@ impl Member {
         let service = &self.service;
         let (rate, idle) = (service.turns_per_second as u64, service.idle_permille as u64);
         self.row().set_service(rate, idle);
+        if busy_us_per_turn(rate, idle) >= policy::MOVE_AFTER_US {
+            // Turns so long are made equal by giving and asking.
+            return Move::Stay;
+        }
         self.look();
         balance::decide(&self.loads, self.index)
-    }
-
-    /// Whether another worker says that it has nothing to do.
-    pub(crate) fn sees_idle_worker(&self) -> bool {
-        self.others().any(|row| row.is_waiting())
-    }
-
-    /// A worker without work that a connection may be sent to, if it would wait long enough here:
-    /// `waiting` connections wait, and the last turns took `turn_us` each.
-    pub(crate) fn idle_worker(&self, waiting: usize, turn_us: u64) -> Option<usize> {
-        if waiting < 2 || waiting as u64 * turn_us < WAIT_US_MIN {
-            return None;
-        }
-        let others = (0..self.table.len()).filter(|index| *index != self.index);
-        others.into_iter().find(|index| {
-            let row = self.table.row(*index);
-            row.load().is_serving && row.claim_waiting()
-        })
-    }
-
-    fn others(&self) -> impl Iterator<Item = Row<'_>> {
-        let others = (0..self.table.len()).filter(|index| *index != self.index);
-        others.map(|index| self.table.row(index))
     }
 
     /// Sends a connection away. The socket here is to be dropped after that.
@@ -180,6 +218,10 @@ impl Member {
         self.loads.clear();
         self.loads.extend(rows);
     }
+}
+
+fn busy_us_per_turn(turns_per_second: u64, idle_permille: u64) -> u64 {
+    (1000 - idle_permille.min(1000)) * 1000 / turns_per_second.max(1)
 }
 
 impl Service {

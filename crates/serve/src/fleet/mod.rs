@@ -10,6 +10,7 @@
 //! input or output), `mailbox` (how a connection moves), `member` (one worker's part in it).
 
 mod balance;
+mod board;
 mod mailbox;
 mod member;
 mod table;
@@ -17,6 +18,8 @@ mod table;
 use std::sync::Arc;
 
 pub(crate) use balance::Move;
+pub use board::{Board, UNSURE};
+pub(crate) use mailbox::Letter;
 pub use member::Member;
 
 use crate::Error;

@@ -1,12 +1,14 @@
 //! What workers know of each other: a row each, in memory that they share.
 //!
-//! Each worker writes its own row; others only add to it what they have just sent there. Numbers may be
-//! a moment old, and nothing depends on their agreeing with each other.
+//! Each worker writes its own row; siblings add to it only what they have just sent there, and ask in it.
+//! Numbers may be a moment old, and nothing depends on their agreeing with each other.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thruway_sys::shared_memory::Anonymous;
+
+use crate::queue::policy::WorkerView;
 
 /// Words of a row: two cache lines, so that workers do not slow each other down.
 const ROW_WORDS: usize = 16;
@@ -16,16 +18,20 @@ const CONNECTIONS: usize = 1;
 const ACTIVE: usize = 2;
 const TURNS_PER_SECOND: usize = 3;
 const IDLE_PERMILLE: usize = 4;
-const WAITING: usize = 5;
+const FREE_THREADS: usize = 5;
+const COMPUTING: usize = 6;
+const WAITING: usize = 7;
+/// On the row's second cache line, as the next one: siblings write it.
+const ASKED_BY: usize = 8;
+const OLDEST_US: usize = 9;
+const READY_US: usize = 10;
 
-/// Nobody is there.
+/// No process is there.
 const VACANT: u64 = 0;
 /// It takes connections.
 const SERVING: u64 = 1;
 /// It serves those that it has.
 const DRAINING: u64 = 2;
-/// It would take connections, but whoever serves them is busy with one request for long.
-const ABSENT: u64 = 3;
 
 /// All rows.
 #[derive(Debug)]
@@ -66,6 +72,12 @@ impl LoadTable {
     pub(super) fn len(&self) -> usize {
         self.words.len() / ROW_WORDS
     }
+
+    /// What the policy looks at, of every worker.
+    pub(super) fn read_views(&self, views: &mut Vec<WorkerView>) {
+        views.clear();
+        views.extend((0..self.len()).map(|index| self.row(index).view()));
+    }
 }
 
 impl Row<'_> {
@@ -79,12 +91,26 @@ impl Row<'_> {
         }
     }
 
+    fn view(self) -> WorkerView {
+        let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
+        WorkerView {
+            is_serving: self.at(STATE) == SERVING,
+            free_threads: small(FREE_THREADS),
+            computing: small(COMPUTING),
+            waiting: small(WAITING),
+            oldest_us: self.at(OLDEST_US),
+            ready_us: self.at(READY_US),
+        }
+    }
+
     /// The worker is there, with nothing to do yet.
     pub(super) fn enter(self) {
-        for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, WAITING] {
+        for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY] {
             self.set(at, 0);
         }
+        self.set(FREE_THREADS, 1);
         self.set(IDLE_PERMILLE, 1000);
+        self.set(OLDEST_US, u64::MAX);
         self.set(STATE, SERVING);
     }
 
@@ -92,17 +118,11 @@ impl Row<'_> {
         self.set(STATE, DRAINING);
     }
 
-    /// The worker is busy with one request, or back from it. One that drains or is dead stays so.
-    pub(super) fn set_absent(self, is_absent: bool) {
-        let (from, to) = if is_absent { (SERVING, ABSENT) } else { (ABSENT, SERVING) };
-        if self.at(STATE) == from {
-            self.set(STATE, to);
-        }
-    }
-
     pub(super) fn vacate(self) {
         self.set(STATE, VACANT);
         self.set(WAITING, 0);
+        self.set(OLDEST_US, u64::MAX);
+        self.set(ASKED_BY, 0);
     }
 
     pub(super) fn set_connections(self, connections: u64, active: u64) {
@@ -115,20 +135,37 @@ impl Row<'_> {
         self.set(IDLE_PERMILLE, idle_permille);
     }
 
-    /// Whether the worker has nothing to do.
-    pub(super) fn set_waiting(self, is_waiting: bool) {
-        self.set(WAITING, u64::from(is_waiting));
+    /// Threads that could serve, and are not in the application.
+    pub(super) fn set_free_threads(self, threads: u32) {
+        self.set(FREE_THREADS, threads.into());
     }
 
-    /// Whether the worker says that it has nothing to do.
-    pub(super) fn is_waiting(self) -> bool {
-        self.at(WAITING) == 1
+    /// Threads that hold the interpreter lock, or stand for it.
+    pub(super) fn set_computing(self, threads: u32) {
+        self.set(COMPUTING, threads.into());
     }
 
-    /// Takes a worker's word that it has nothing to do: true for one only of those who ask.
-    pub(super) fn claim_waiting(self) -> bool {
+    /// How many requests wait, and of the next one its key and since when it has been ready.
+    pub(super) fn set_waiting(self, requests: usize, oldest_us: u64, ready_us: u64) {
+        self.set(WAITING, requests as u64);
+        self.set(OLDEST_US, oldest_us);
+        self.set(READY_US, ready_us);
+    }
+
+    /// Worker `asker` asks for this one's oldest waiter; false if another one has asked before.
+    pub(super) fn ask(self, asker: usize) -> bool {
         let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Relaxed);
-        self.words[WAITING].compare_exchange(1, 2, acquire, relaxed).is_ok()
+        self.words[ASKED_BY].compare_exchange(0, asker as u64 + 1, acquire, relaxed).is_ok()
+    }
+
+    /// The worker that has asked and is not answered.
+    pub(super) fn asker(self) -> Option<usize> {
+        usize::try_from(self.at(ASKED_BY)).ok()?.checked_sub(1)
+    }
+
+    /// It is answered: the next one may ask.
+    pub(super) fn forget_asker(self) {
+        self.words[ASKED_BY].store(0, Ordering::Release);
     }
 
     /// A connection is on its way there.
@@ -159,25 +196,45 @@ mod tests {
         table.row(1).set_connections(4, 3);
         table.row(1).set_service(50, 200);
         let load = table.row(1).load();
-        assert!(load.is_serving && !table.row(1).is_waiting());
+        assert!(load.is_serving);
         assert_eq!((load.active, load.turns_per_second, load.idle_permille), (3, 50, 200));
-        table.row(1).set_absent(true);
-        assert!(!table.row(1).load().is_serving);
-        table.row(1).set_absent(false);
-        assert!(table.row(1).load().is_serving);
         table.row(1).drain();
-        table.row(1).set_absent(false);
-        assert!(!table.row(1).load().is_serving, "who drains is not back for that");
+        assert!(!table.row(1).load().is_serving);
         assert_eq!(table.row(0).load().active, 0, "each has its own row");
     }
 
     #[test]
-    fn only_one_is_told_that_a_worker_waits() {
-        let table = LoadTable::new(1).unwrap();
-        let row = table.row(0);
-        assert!(!row.claim_waiting());
-        row.set_waiting(true);
-        assert!(row.claim_waiting());
-        assert!(!row.claim_waiting());
+    fn siblings_see_who_waits_and_what_computes() {
+        let table = LoadTable::new(2).unwrap();
+        table.row(1).enter();
+        let mut views = Vec::new();
+        table.read_views(&mut views);
+        assert_eq!((views[1].waiting, views[1].oldest_us, views[1].free_threads), (0, u64::MAX, 1));
+        table.row(1).set_free_threads(3);
+        table.row(1).set_computing(2);
+        table.row(1).set_waiting(7, 99, 100);
+        table.read_views(&mut views);
+        let view = views[1];
+        assert_eq!(
+            (view.free_threads, view.computing, view.waiting, view.oldest_us),
+            (3, 2, 7, 99)
+        );
+        assert_eq!(view.ready_us, 100);
+        table.row(1).vacate();
+        table.read_views(&mut views);
+        assert!(!views[1].is_serving && views[1].waiting == 0);
+    }
+
+    #[test]
+    fn one_worker_at_a_time_asks() {
+        let table = LoadTable::new(3).unwrap();
+        assert_eq!(table.row(0).asker(), None);
+        assert!(table.row(0).ask(2));
+        assert!(!table.row(0).ask(1));
+        assert_eq!(table.row(0).asker(), Some(2));
+        table.row(0).forget_asker();
+        assert_eq!(table.row(0).asker(), None);
+        assert!(table.row(0).ask(1));
+        assert_eq!(table.row(0).asker(), Some(1));
     }
 }

@@ -5,32 +5,32 @@
 //! follow: they wait without the interpreter lock. A follower takes over only while the leader is
 //! blocked inside the application; the old leader finishes its request and follows.
 //!
-//! Who notices that the leader blocks: a watchdog thread, which Ruby 3.2 and later tell that the leader let
-//! go of the lock, and which looks at the leader's state before that (see `watch`). Where applications block
-//! all the time, waiting for it would cost each request that delay. So the leader then calls a follower
-//! *before* it enters the application: the follower queues for the lock, and has it at the very moment
+//! The standby (see `standby`) notices that the leader blocks while requests wait, and calls a follower. Where
+//! applications block all the time, waiting for that would cost each request a delay. So the leader then calls a
+//! follower *before* it enters the application: the follower queues for the lock, and has it at the very moment
 //! that the leader lets go of it.
-//!
-//! A leader that stays in one call for long is *away*: in a cluster the process's *porter* then sends the
-//! connections that wait to other workers. It is one more thread, which never calls the application.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use thruway_serve::monotonic_us;
 
 use super::lock::Lock;
-use super::sleeper::{Event, Sleeper};
+use super::signal::Signal;
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before
 /// each.
 const CALLS_AHEAD_PERMILLE: i32 = 250;
 
-/// A new call weighs one part in so many in the share of blocking ones.
+/// A new call weighs one part in so many in what is remembered of calls.
 const MEMORY_CALLS: i32 = 16;
 
-/// Between two looks of the porter at a leader: one that is in the same call at both is away.
-const AWAY: Duration = Duration::from_millis(50);
+/// Where calls take longer than this on average, the standby stands in during each.
+const LONG_CALL_US: i32 = 500;
+
+/// A call that is longer than this says no more than that.
+const CALL_US_MAX: i32 = 10_000;
 
 /// What a thread is to do next.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,52 +39,35 @@ pub(super) enum Role {
     Follow,
 }
 
-/// Who leads, and where it is. Used with the interpreter lock held, but for [`Signal`].
+/// Who leads, and where it is. Used with the interpreter lock held, but for its [`Signal`].
 pub(super) struct Baton {
     leader: Cell<Option<usize>>,
     leader_calls: Cell<bool>,
     /// Threads that are in the application and lead no more.
     superseded: Cell<usize>,
+    /// The last request began while other threads stood for the lock.
+    has_kept_lock: Cell<bool>,
     blocking_permille: Cell<i32>,
+    /// What a call takes on average.
+    call_us: Cell<i32>,
     signal: Arc<Signal>,
 }
 
-/// What is seen of the baton without the interpreter lock.
-#[derive(Default)]
-pub(super) struct Signal {
-    /// Followers that are called and still wait.
-    called: Mutex<u32>,
-    changed: Condvar,
-    /// Followers that wait, are about to, or were called and are on their way back.
-    followers: AtomicU32,
-    /// Followers that were called and do not have the interpreter lock yet.
-    coming: AtomicU32,
-    /// Counts the leader's calls of the application; odd while it is in one.
-    calls: AtomicU64,
-    /// The leader's thread, as the system numbers it.
-    leader_thread: AtomicU32,
-    /// Whether the leader is without the lock in the application, and how often it was: counted where
-    /// Ruby tells.
-    is_suspended: AtomicBool,
-    suspensions: AtomicU64,
-    watchdog: Sleeper,
-    porter: Sleeper,
-    is_ending: AtomicBool,
-}
-
 impl Baton {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(signal: Arc<Signal>) -> Self {
         Self {
             leader: Cell::new(None),
             leader_calls: Cell::new(false),
             superseded: Cell::new(0),
+            has_kept_lock: Cell::new(false),
             blocking_permille: Cell::new(0),
-            signal: Arc::default(),
+            call_us: Cell::new(0),
+            signal,
         }
     }
 
-    pub(super) fn signal(&self) -> Arc<Signal> {
-        Arc::clone(&self.signal)
+    pub(super) fn signal(&self) -> &Signal {
+        &self.signal
     }
 
     /// What thread `me` is to do: it takes the lead if nobody has it, or if the leader is blocked.
@@ -94,6 +77,7 @@ impl Baton {
             Some(leader) if !self.leader_calls.get() || !leader_is_blocked(leader) => Role::Follow,
             Some(_) => {
                 self.superseded.set(self.superseded.get() + 1);
+                self.signal.load.note_blocked();
                 self.take(me)
             }
             None => self.take(me),
@@ -103,9 +87,7 @@ impl Baton {
     fn take(&self, me: usize) -> Role {
         self.leader.set(Some(me));
         self.leader_calls.set(false);
-        self.signal.calls.fetch_and(!1, Ordering::Relaxed);
-        self.signal.is_suspended.store(false, Ordering::Relaxed);
-        self.signal.leader_thread.store(thread_number(), Ordering::Relaxed);
+        self.signal.note_leader();
         Role::Lead
     }
 
@@ -118,7 +100,7 @@ impl Baton {
         if self.leads(me) {
             self.leader.set(None);
             self.leader_calls.set(false);
-            self.signal.coming.store(0, Ordering::Relaxed);
+            self.signal.forget_coming();
             self.signal.call_follower();
         }
     }
@@ -126,35 +108,38 @@ impl Baton {
     /// Thread `me` ends before its time: what it was called for, another follower is called for.
     pub(super) fn resign(&self, me: usize) {
         self.release(me);
-        self.signal.coming.store(0, Ordering::Relaxed);
+        self.signal.forget_coming();
         self.signal.call_follower();
     }
 
-    /// The leader is about to call the application.
-    pub(super) fn enter_application(&self) {
+    /// The leader is about to call the application, while something else `waits` at the engine or not; when it does.
+    pub(super) fn enter_application(&self, waits: bool) -> u64 {
         self.leader_calls.set(true);
-        // Before the look at whether the watchdog sleeps, as the watchdog has it the other way round.
-        self.signal.calls.fetch_add(1, Ordering::SeqCst);
+        self.signal.load.enter();
+        self.signal.note_call(self.call_us.get() > LONG_CALL_US, waits);
         if self.blocking_permille.get() > CALLS_AHEAD_PERMILLE {
             self.signal.call_follower();
         }
-        self.signal.watchdog.tell(Event::Call);
-        self.signal.porter.tell(Event::Call);
+        monotonic_us()
     }
 
-    /// The application has answered `me`, who may lead no more.
-    pub(super) fn leave_application(&self, me: usize) {
+    /// The application has answered `me`, who may lead no more, and was called at `entered_us`.
+    pub(super) fn leave_application(&self, me: usize, entered_us: u64) {
         let blocked = !self.leads(me);
+        self.signal.load.leave(!blocked);
         if blocked {
             self.superseded.set(self.superseded.get().saturating_sub(1));
         } else {
             self.leader_calls.set(false);
-            self.signal.calls.fetch_add(1, Ordering::Relaxed);
+            self.signal.note_return();
         }
-        if blocked || self.signal.followers.load(Ordering::Relaxed) > 0 {
-            let now = self.blocking_permille.get();
-            let sample = if blocked { 1000 } else { 0 };
-            self.blocking_permille.set(now + (sample - now) / MEMORY_CALLS);
+        let took_us = monotonic_us().saturating_sub(entered_us);
+        remember(
+            &self.call_us,
+            i32::try_from(took_us).map_or(CALL_US_MAX, |us| us.min(CALL_US_MAX)),
+        );
+        if blocked || self.signal.has_followers() {
+            remember(&self.blocking_permille, if blocked { 1000 } else { 0 });
         }
     }
 
@@ -164,141 +149,29 @@ impl Baton {
         self.leads(me) && self.superseded.get() + 1 < threads
     }
 
-    /// Whether threads are in the application that lead no more: they may want the lock.
-    pub(super) fn has_superseded(&self) -> bool {
-        self.superseded.get() > 0
+    /// Between two requests: every second time, threads go first that stand for the lock in the application. To let
+    /// them always go first would keep requests from starting whose waits could pass meanwhile.
+    pub(super) fn pass_lock(&self, lock: Lock) {
+        let load = &self.signal.load;
+        let others_stand = self.superseded.get() > 0 && (!load.is_told() || load.computing() > 0);
+        let passes = others_stand && self.has_kept_lock.get();
+        self.has_kept_lock.set(others_stand && !passes);
+        if passes {
+            self.signal.duty.call();
+            lock.yield_turn();
+        }
     }
 
     /// Waits, without the interpreter lock, until this follower is called.
     pub(super) fn follow(&self, lock: Lock) {
         let is_ended = AtomicBool::new(false);
-        let signal = &*self.signal;
-        // Counted before the lock is released: whoever calls from now on calls this one, too.
-        signal.followers.fetch_add(1, Ordering::Relaxed);
-        lock.release(|| signal.wait(&is_ended), || signal.end_wait(&is_ended));
-        signal.followers.fetch_sub(1, Ordering::Relaxed);
-        signal.coming.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the leader is in the application, so that nobody serves.
-    pub(super) fn leader_is_away(&self) -> bool {
-        self.leader_calls.get()
-    }
-
-    /// Waits, without the interpreter lock, until the leader is away, or the server stops.
-    pub(super) fn wait_as_porter(&self, lock: Lock) {
-        let is_ended = AtomicBool::new(false);
-        let signal = &*self.signal;
-        let end = || {
-            is_ended.store(true, Ordering::SeqCst);
-            signal.porter.interrupt();
-        };
-        lock.release(|| signal.wait_until_away(&is_ended), end);
-    }
-
-    /// Calls every follower and the porter, such as for the end.
-    pub(super) fn call_all(&self) {
-        self.signal.is_ending.store(true, Ordering::SeqCst);
-        self.signal.porter.interrupt();
-        let mut called = self.signal.called.lock().unwrap_or_else(PoisonError::into_inner);
-        *called = self.signal.followers.load(Ordering::Relaxed);
-        self.signal.changed.notify_all();
+        self.signal.add_follower();
+        lock.release(|| self.signal.wait(&is_ended), || self.signal.end_wait(&is_ended));
+        self.signal.remove_follower();
     }
 }
 
-impl Signal {
-    /// Lets one follower go, if one waits and none is on its way.
-    pub(super) fn call_follower(&self) {
-        if self.coming.load(Ordering::Relaxed) > 0 || !self.has_followers() {
-            return;
-        }
-        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        if *called < self.followers.load(Ordering::Relaxed) {
-            *called += 1;
-            self.coming.store(1, Ordering::Relaxed);
-            self.changed.notify_one();
-        }
-    }
-
-    fn wait(&self, is_ended: &AtomicBool) {
-        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        while *called == 0 && !is_ended.load(Ordering::Relaxed) {
-            called = self.changed.wait(called).unwrap_or_else(PoisonError::into_inner);
-        }
-        *called = called.saturating_sub(1);
-    }
-
-    /// The porter's wait.
-    fn wait_until_away(&self, is_ended: &AtomicBool) {
-        let is_over = || is_ended.load(Ordering::SeqCst) || self.is_ending.load(Ordering::SeqCst);
-        let mut last = self.calls();
-        while !is_over() {
-            std::thread::park_timeout(AWAY);
-            let calls = self.calls();
-            if calls == last && calls.is_multiple_of(2) {
-                self.porter.sleep_until(Event::Call, || is_over() || self.calls() != calls);
-            } else if calls == last {
-                return;
-            }
-            last = calls;
-        }
-    }
-
-    fn end_wait(&self, is_ended: &AtomicBool) {
-        let _called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        is_ended.store(true, Ordering::Relaxed);
-        self.changed.notify_all();
-    }
-
-    /// The leader's calls so far; odd while it is in one.
-    pub(super) fn calls(&self) -> u64 {
-        self.calls.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn has_followers(&self) -> bool {
-        self.followers.load(Ordering::Relaxed) > 0
-    }
-
-    pub(super) fn leader_thread(&self) -> u32 {
-        self.leader_thread.load(Ordering::Relaxed)
-    }
-
-    /// The watchdog sleeps until the leader calls the application again.
-    pub(super) fn sleep_until_call(&self) {
-        let calls = self.calls();
-        self.watchdog.sleep_until(Event::Call, || self.calls() != calls);
-    }
-
-    /// The watchdog sleeps until the leader has been without the lock more than `known` times; how often.
-    pub(super) fn sleep_until_suspension(&self, known: u64) -> u64 {
-        let suspensions = || self.suspensions.load(Ordering::SeqCst);
-        while suspensions() == known {
-            self.watchdog.sleep_until(Event::Suspension, || suspensions() != known);
-        }
-        suspensions()
-    }
-
-    /// Whether the leader has been without the lock since its suspension of that number.
-    pub(super) fn is_still_suspended(&self, suspension: u64) -> bool {
-        self.is_suspended.load(Ordering::SeqCst)
-            && self.suspensions.load(Ordering::SeqCst) == suspension
-    }
-
-    /// The calling thread lets go of the lock, or wants it back.
-    pub(super) fn note_suspension(&self, is_suspended: bool) {
-        if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {
-            return;
-        }
-        self.is_suspended.store(is_suspended, Ordering::SeqCst);
-        if is_suspended {
-            self.suspensions.fetch_add(1, Ordering::SeqCst);
-            self.watchdog.tell(Event::Suspension);
-        }
-    }
-}
-
-/// The calling thread, as the system numbers it.
-fn thread_number() -> u32 {
-    // SAFETY: `gettid` has no preconditions and cannot fail.
-    unsafe { libc::gettid() }.unsigned_abs()
+fn remember(average: &Cell<i32>, sample: i32) {
+    let now = average.get();
+    average.set(now + (sample - now) / MEMORY_CALLS);
 }

@@ -120,7 +120,7 @@ impl Server {
     }
 
     fn finish_head(&self, context: &Context, draft: Draft, length: Option<u64>) -> Promise {
-        let date = self.engine.borrow_mut().date();
+        let date = self.engine().date();
         // SAFETY: no Ruby code runs while the head is used.
         let out = unsafe { context.head.get() };
         ResponseHead::resume(out, draft).finish(context.terms.get(), length, &date)
@@ -129,7 +129,7 @@ impl Server {
     fn hand_over(&self, context: &Context, answer: Answer<'_>) {
         context.stage.set(Stage::Done);
         if let Some(ticket) = context.ticket.get() {
-            self.engine.borrow_mut().answer(ticket, answer);
+            self.engine().answer(ticket, answer);
         }
     }
 
@@ -213,7 +213,7 @@ impl Server {
             }
             Stage::Streaming => {
                 context.stage.set(Stage::Done);
-                let finish = |ticket| self.engine.borrow_mut().finish(ticket);
+                let finish = |ticket| self.engine().finish(ticket);
                 let missing = context.ticket.get().map_or(0, finish);
                 if missing > 0 {
                     inside.runtime_error(too_short(inside.lock(), missing));
@@ -237,7 +237,7 @@ impl Server {
             self.begin_stream(context);
         }
         let Some(ticket) = context.ticket.get() else { return };
-        let written = self.engine.borrow_mut().write(ticket, bytes);
+        let written = self.engine().write(ticket, bytes);
         if written == Written::Excess {
             inside.runtime_error(too_long(lock));
         }
@@ -262,6 +262,7 @@ impl Server {
             return false;
         }
         gathered.extend_from_slice(piece);
+        self.baton.signal().note_gathering();
         true
     }
 
@@ -291,7 +292,7 @@ impl Server {
     pub(super) fn start_stream(&self, context: &Context) {
         self.begin_stream(context);
         if let Some(ticket) = context.ticket.get() {
-            self.engine.borrow_mut().flush(ticket);
+            self.engine().flush(ticket);
         }
     }
 
@@ -306,7 +307,7 @@ impl Server {
         let head = unsafe { context.head.get() };
         // SAFETY: as above.
         let gathered = unsafe { context.gathered.get() };
-        let mut engine = self.engine.borrow_mut();
+        let mut engine = self.engine();
         engine.begin(ticket, head, promise);
         if !gathered.is_empty() {
             engine.write(ticket, gathered);
@@ -355,12 +356,12 @@ impl Server {
         hijack: VALUE,
     ) {
         let Some(ticket) = context.ticket.get() else { return };
-        let date = self.engine.borrow_mut().date();
+        let date = self.engine().date();
         // SAFETY: no Ruby code runs while the head is used.
         let head = unsafe { context.head.get() };
         let promise = ResponseHead::resume(head, draft).finish_raw(&date);
-        self.engine.borrow_mut().begin(ticket, head, promise);
-        let written = self.engine.borrow_mut().flush(ticket);
+        self.engine().begin(ticket, head, promise);
+        let written = self.engine().flush(ticket);
         context.stage.set(Stage::Streaming);
         self.wait_below(inside, ticket, written, 0);
         context.stage.set(Stage::Done);
@@ -372,7 +373,7 @@ impl Server {
 
     /// Takes a connection out of the engine: its descriptor, and what was read ahead, as Ruby objects.
     pub(super) fn detach(&self, lock: Lock, ticket: Ticket) -> Option<(VALUE, VALUE)> {
-        let (socket, input) = self.engine.borrow_mut().detach(ticket)?;
+        let (socket, input) = self.engine().detach(ticket)?;
         let number = rb_sys::LONG2NUM(socket.into_raw_fd().into());
         Some((number, lock.string(&input)))
     }
@@ -385,7 +386,7 @@ impl Server {
         ticket: Ticket,
         written: Written,
     ) -> bool {
-        let most = self.engine.borrow().backlog_bytes_max();
+        let most = self.engine().backlog_bytes_max();
         self.wait_below(inside, ticket, written, most)
     }
 
@@ -400,11 +401,11 @@ impl Server {
             if bytes <= bytes_max {
                 return true;
             }
-            let socket = self.engine.borrow().socket(ticket).map(|socket| socket.as_raw_fd());
+            let socket = self.engine().socket(ticket).map(|socket| socket.as_raw_fd());
             let Some(socket) = socket else { return false };
             inside.lock().release(|| wait_writable(socket), || ());
             inside.check_interrupts();
-            let mut engine = self.engine.borrow_mut();
+            let mut engine = self.engine();
             // All threads may be waiting here, so that none looks at the time.
             engine.tick();
             written = engine.flush(ticket);

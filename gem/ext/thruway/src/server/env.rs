@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_http1::field::members;
@@ -29,7 +29,7 @@ const MEMO_BYTES_MAX: usize = 4 << 10;
 
 /// Makes environments.
 pub(super) struct Environments {
-    roots: Rc<Roots>,
+    roots: Arc<Roots>,
     template: Root,
     keys: Keys,
     names: HashMap<Vec<u8>, Root>,
@@ -85,7 +85,7 @@ struct Own<'a> {
 
 impl Environments {
     /// `template` holds what is the same for all requests.
-    pub(super) fn new(lock: Lock, roots: &Rc<Roots>, template: VALUE) -> Self {
+    pub(super) fn new(lock: Lock, roots: &Arc<Roots>, template: VALUE) -> Self {
         let keys = Keys::new(lock, roots);
         // A place for each value, so that to set it later only replaces it.
         let env = roots.keep(lock.dup_hash(template));
@@ -95,7 +95,7 @@ impl Environments {
             }
         }
         Self {
-            roots: Rc::clone(roots),
+            roots: Arc::clone(roots),
             template: env,
             keys,
             names: HashMap::new(),
@@ -282,7 +282,7 @@ impl Kept {
 }
 
 impl Keys {
-    fn new(lock: Lock, roots: &Rc<Roots>) -> Self {
+    fn new(lock: Lock, roots: &Arc<Roots>) -> Self {
         let keep = |text: &str| roots.keep(lock.interned(text.as_bytes()));
         Self {
             method: keep("REQUEST_METHOD"),

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rb_sys::VALUE;
 use thruway_http1::response::Terms;
@@ -13,12 +15,18 @@ use super::baton::Role;
 use super::context::{Context, Stage};
 use super::lock::{Lock, NIL, Raised, Raising};
 
+/// How long an answer of another worker is waited for: those that can answer need a tenth of that.
+const ASKED_MS: u64 = 1;
+const ASKED_MAX: Duration = Duration::from_millis(ASKED_MS);
+
 /// A request that is ready for the application.
 struct Call {
     env: VALUE,
     ticket: Ticket,
     terms: Terms,
     input: Input,
+    /// Others wait for a turn.
+    waits: bool,
 }
 
 /// A request's body as Ruby takes it.
@@ -50,7 +58,7 @@ impl Handler for Receive<'_> {
         let input = Input::new(lock, body);
         let (ticket, terms) = (exchange.defer(), exchange.terms());
         environments.set_hijack(lock, env, self.server.new_hijack(lock, ticket));
-        self.call = Some(Call { env, ticket, terms, input });
+        self.call = Some(Call { env, ticket, terms, input, waits: false });
     }
 }
 
@@ -87,7 +95,7 @@ impl Server {
         let ended = self.take_turns(lock, me);
         if ended.is_ok() {
             self.baton.release(me);
-            self.baton.call_all();
+            self.baton.signal().call_all_followers();
         } else {
             // Something has ended this thread alone: the others go on, and another takes its place.
             self.contexts[me].end();
@@ -95,19 +103,6 @@ impl Server {
         }
         self.waker.wake();
         ended
-    }
-
-    /// Sends connections to other workers whenever nobody serves them for long, until the server stops.
-    pub(super) fn send_away(&self, lock: Lock) -> Result<(), Raised> {
-        let mut events = Events::new();
-        while !self.is_stopping.get() {
-            self.baton.wait_as_porter(lock);
-            lock.protect(Raising::check_interrupts)?;
-            if self.baton.leader_is_away() && !self.is_stopping.get() {
-                self.engine.borrow_mut().send_away(&mut events);
-            }
-        }
-        Ok(())
     }
 
     fn take_turns(&self, lock: Lock, me: usize) -> Result<(), Raised> {
@@ -125,7 +120,7 @@ impl Server {
     }
 
     fn is_over(&self) -> bool {
-        self.is_stopping.get() && self.engine.borrow().connections() == 0
+        self.is_stopping.get() && self.engine().connections() == 0
     }
 
     /// Whether a thread that is in the application waits there: for anything but the lock, which the
@@ -139,17 +134,16 @@ impl Server {
     fn lead(&self, lock: Lock, me: usize, events: &mut Events) -> Result<(), Raised> {
         self.flush_gathered();
         while self.baton.leads(me) && !self.is_over() {
-            if self.baton.has_superseded() {
-                lock.yield_turn();
-            }
             self.tell_troubles(lock)?;
+            self.ask_for_older(lock, events);
             match self.turn(lock) {
                 Turn::Nothing => self.wait(lock, events)?,
-                Turn::Work => self.engine.borrow_mut().glance(events),
+                Turn::Work => self.engine().glance(events),
                 Turn::Call(call) => {
                     self.run(lock, me, call)?;
                     if self.baton.leads(me) {
-                        self.engine.borrow_mut().glance(events);
+                        self.engine().glance(events);
+                        self.baton.pass_lock(lock);
                     }
                 }
             }
@@ -160,7 +154,7 @@ impl Server {
     /// Tells the log what the engine could not do.
     fn tell_troubles(&self, lock: Lock) -> Result<(), Raised> {
         loop {
-            let trouble = self.engine.borrow_mut().trouble();
+            let trouble = self.engine().trouble();
             let Some(text) = trouble.map(|trouble| lock.string(trouble.to_string().as_bytes()))
             else {
                 return Ok(());
@@ -182,32 +176,64 @@ impl Server {
 
     fn turn(&self, lock: Lock) -> Turn {
         let mut receive = Receive { server: self, lock, call: None };
-        let worked = self.engine.borrow_mut().turn(&mut receive);
-        match receive.call {
+        let (worked, waits) = {
+            let mut engine = self.engine();
+            (engine.turn(&mut receive), engine.has_waiting())
+        };
+        match receive.call.map(|call| Call { waits, ..call }) {
             Some(call) => Turn::Call(call),
             None if worked => Turn::Work,
             None => Turn::Nothing,
         }
     }
 
-    /// Waits for events, without the interpreter lock.
-    fn wait(&self, lock: Lock, events: &mut Events) -> Result<(), Raised> {
-        let timeout_ms = self.engine.borrow().begin_wait(None);
+    /// A request that has waited longer in another worker goes before the next one here: it is asked for, and waited
+    /// for.
+    fn ask_for_older(&self, lock: Lock, events: &mut Events) {
+        if !self.engine().ask_for_older() {
+            return;
+        }
+        let is_interrupted = AtomicBool::new(false);
         let wait = || {
-            self.waiter.wait(events, timeout_ms);
+            let begun = Instant::now();
+            while self.engine().awaits_answer()
+                && begun.elapsed() < ASKED_MAX
+                && !is_interrupted.load(Ordering::Relaxed)
+            {
+                self.waiter.wait(events, Some(ASKED_MS));
+                self.engine().take(events);
+            }
+        };
+        lock.release(wait, || is_interrupted.store(true, Ordering::Relaxed));
+    }
+
+    /// Waits, without the interpreter lock, until there is something to do.
+    fn wait(&self, lock: Lock, events: &mut Events) -> Result<(), Raised> {
+        let signal = self.baton.signal();
+        // From here on nothing is taken in behind this thread's back: see `Standby::stand_in`.
+        signal.duty.dismiss();
+        let wait = || {
+            while !self.engine().wants_turn() {
+                let timeout_ms = self.engine().begin_wait(None);
+                self.waiter.wait(events, timeout_ms);
+                self.engine().take(events);
+            }
+            if signal.load.computing() > 0 {
+                // This thread is going to wait for the lock.
+                signal.duty.call();
+            }
         };
         lock.release(wait, || self.waker.wake());
-        self.engine.borrow_mut().take(events);
         lock.protect(Raising::check_interrupts)
     }
 
     /// Calls the application and sends its answer.
     fn run(&self, lock: Lock, me: usize, call: Call) -> Result<(), Raised> {
         let context = &self.contexts[me];
-        let Call { env, ticket, terms, input } = call;
+        let Call { env, ticket, terms, input, waits } = call;
         context.begin(env, ticket, terms);
         self.requests.set(self.requests.get() + 1);
-        self.baton.enter_application();
+        let entered_us = self.baton.enter_application(waits);
         let answered = lock.protect(|inside| {
             self.set_input(inside, context, input);
             let returned = inside.call(self.app.value(), self.names.call, &[env]);
@@ -222,8 +248,8 @@ impl Server {
         let ended = answered
             .or_else(|raised| self.rescue(lock, context, raised, &error))
             .and_then(|()| self.finish(lock, context, error.get()));
-        self.baton.leave_application(me);
-        if !self.baton.leads(me) && self.engine.borrow().has_work(ticket) {
+        self.baton.leave_application(me, entered_us);
+        if !self.baton.leads(me) && self.engine().has_work(ticket) {
             // The leader may be waiting for events, and this request came without one.
             self.waker.wake();
         }
@@ -277,7 +303,7 @@ impl Server {
     /// An answer that needs nothing of Ruby's.
     fn answer_bare_error(&self, context: &Context) {
         let Some(ticket) = context.ticket.get() else { return };
-        let mut engine = self.engine.borrow_mut();
+        let mut engine = self.engine();
         let date = engine.date();
         let mut head = Vec::new();
         let promise = ResponseHead::new(&mut head, 500).finish(context.terms.get(), Some(0), &date);
@@ -289,7 +315,7 @@ impl Server {
         if let Some(ticket) = context.ticket.get()
             && context.stage.get() != Stage::Done
         {
-            self.engine.borrow_mut().abort(ticket);
+            self.engine().abort(ticket);
         }
         context.stage.set(Stage::Done);
     }

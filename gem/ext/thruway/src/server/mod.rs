@@ -1,6 +1,7 @@
-//! The Rack server: an engine inside the interpreter lock.
+//! The Rack server: an engine, the Ruby threads that call the application, and a standby thread.
 //!
-//! Reading order: `lead` (what a thread does), `baton` (which thread leads), `env` (from a request to its
+//! Reading order: `lead` (what a thread does), `baton` (which thread leads), `standby` and `duty` (what is done while
+//! none is at the engine), `env` (from a request to its
 //! environment), `reply` and `body` (from what the application returns to what the client gets). `native`
 //! and `fleet` are what Ruby sees of it; `lock`, `roots` and `class` are how Rust and Ruby live together. What
 //! is rare is done in Ruby, by `Thruway::Server`.
@@ -9,21 +10,23 @@ mod baton;
 mod body;
 mod class;
 mod context;
+mod duty;
 mod env;
 mod files;
 mod fleet;
 mod lead;
+mod load;
 mod lock;
 mod native;
 mod plan;
 mod reply;
 mod roots;
-mod sleeper;
+mod signal;
+mod standby;
 mod suspension;
-mod watch;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rb_sys::{ID, VALUE};
 use thruway_serve::{Engine, Ticket, Waiter, Waker};
@@ -39,7 +42,8 @@ pub(crate) use native::define;
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with
 /// the interpreter lock held; no borrow of its cells lasts over a call that may run Ruby code.
 struct Server {
-    engine: RefCell<Engine>,
+    /// Shared with the standby. It is locked for moments only, and never while Ruby code may run.
+    engine: Arc<Mutex<Engine>>,
     waiter: Waiter,
     waker: Waker,
     environments: RefCell<Environments>,
@@ -53,7 +57,7 @@ struct Server {
     helper: Root,
     /// The class `Thruway::Hijack`.
     hijack: Root,
-    roots: Rc<Roots>,
+    roots: Arc<Roots>,
     names: Names,
 }
 
@@ -106,10 +110,20 @@ impl Names {
 }
 
 impl Server {
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells Ruby's collector of everything that is held here.
     fn mark(&self) {
         self.roots.mark();
         self.contexts.iter().for_each(Context::mark);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.baton.signal().duty.end();
     }
 }
 

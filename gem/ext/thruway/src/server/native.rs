@@ -33,7 +33,6 @@ pub(crate) fn define(thruway: VALUE) {
     define_method(class, Owner::Class, c"create", Method::Two(create));
     define_method(class, Owner::Class, c"listen", Method::One(listen));
     define_method(class, Owner::Instance, c"serve", Method::One(serve));
-    define_method(class, Owner::Instance, c"send_away", Method::None(send_away));
     define_method(class, Owner::Instance, c"drain", Method::One(drain));
     define_method(class, Owner::Instance, c"give_up", Method::None(give_up));
     define_method(class, Owner::Instance, c"connections", Method::None(connections));
@@ -120,24 +119,15 @@ unsafe extern "C" fn serve(this: VALUE, number: VALUE) -> VALUE {
     give(lock, server.serve(lock, me.min(server.contexts.len() - 1)).map(|()| NIL))
 }
 
-/// `engine.send_away`: what the porter of a worker does until the server stops.
-unsafe extern "C" fn send_away(this: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
-    give(lock, server.send_away(lock).map(|()| NIL))
-}
-
 /// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
 /// answers.
 unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
     server.is_stopping.set(true);
-    server.engine.borrow_mut().drain(rb_sys::TEST(closes_for_all));
+    server.engine().drain(rb_sys::TEST(closes_for_all));
     server.waker.wake();
-    server.baton.call_all();
+    server.baton.signal().call_all_followers();
     NIL
 }
 
@@ -145,9 +135,9 @@ unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
 unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
-    server.engine.borrow_mut().give_up();
+    server.engine().give_up();
     server.waker.wake();
-    server.baton.call_all();
+    server.baton.signal().call_all_followers();
     NIL
 }
 
@@ -155,7 +145,7 @@ unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
 unsafe extern "C" fn connections(this: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
     let server = unsafe { server_of(this) };
-    let count = server.engine.borrow().connections();
+    let count = server.engine().connections();
     rb_sys::ULONG2NUM(count as u64)
 }
 
@@ -203,7 +193,7 @@ unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
             let ticket = ticket_of(inside, ticket);
             let string = inside.to_string(string);
             // SAFETY: no Ruby code runs while the bytes are used.
-            let written = server.engine.borrow_mut().write(ticket, unsafe { lock.bytes(string) });
+            let written = server.engine().write(ticket, unsafe { lock.bytes(string) });
             if written == Written::Excess {
                 let message = too_long(lock);
                 inside.call(server.helper.value(), server.names.trouble, &[message]);
@@ -217,7 +207,7 @@ unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
 /// `engine.finish(ticket)`: the stream is complete.
 unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
     let finish = |server: &Server, inside: Raising, ticket| {
-        let missing = server.engine.borrow_mut().finish(ticket);
+        let missing = server.engine().finish(ticket);
         // The leader may be waiting, with the connection's next request read already.
         server.waker.wake();
         if missing > 0 {
@@ -231,7 +221,7 @@ unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
 
 /// `engine.abort(ticket)`: the stream will never be complete.
 unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
-    let abort = |server: &Server, _: Raising, ticket| server.engine.borrow_mut().abort(ticket);
+    let abort = |server: &Server, _: Raising, ticket| server.engine().abort(ticket);
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, abort) }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{BorrowedFd, RawFd};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use rb_sys::VALUE;
 use thruway_serve::fleet::Member;
@@ -10,12 +10,15 @@ use thruway_serve::{Engine, Listener, Settings};
 
 use super::baton::Baton;
 use super::context::Context;
+use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
 use super::fleet::fleet_of;
+use super::load::Load;
 use super::lock::{Lock, NIL, Raising};
 use super::roots::Roots;
-use super::{Names, Server, watch};
+use super::signal::Signal;
+use super::{Names, Server, standby};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
@@ -92,15 +95,19 @@ impl Plan {
     }
 
     pub(super) fn build(&self, lock: Lock, helper: VALUE) -> Result<Box<Server>, String> {
-        let engine = Engine::new(self.numbers.settings(), self.listeners(lock)?, self.member()?)
-            .map_err(|error| error.to_string())?;
-        let roots = Rc::<Roots>::default();
+        let member = self.member()?;
+        let load = Load::new(self.threads, member.as_ref().map(Member::board));
+        let failed = |error: thruway_serve::Error| error.to_string();
+        let engine =
+            Engine::new(self.numbers.settings(), self.listeners(lock)?, member).map_err(failed)?;
+        let signal = Arc::new(Signal::new(Duty::new(engine.bell()), load));
+        let roots = Arc::<Roots>::default();
         let server = Server {
             waiter: engine.waiter(),
             waker: engine.waker(),
-            engine: RefCell::new(engine),
+            engine: Arc::new(Mutex::new(engine)),
             environments: RefCell::new(Environments::new(lock, &roots, self.env)),
-            baton: Baton::new(),
+            baton: Baton::new(Arc::clone(&signal)),
             contexts: (0..self.threads).map(Context::new).collect(),
             files: self.declared_folders(lock)?,
             is_stopping: Cell::new(false),
@@ -111,10 +118,8 @@ impl Plan {
             roots,
             names: Names::new(),
         };
-        if self.threads > 1 {
-            watch::start(server.baton.signal())
-                .map_err(|error| format!("cannot start a thread: {error}"))?;
-        }
+        standby::start(&server.engine, signal)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Box::new(server))
     }
 

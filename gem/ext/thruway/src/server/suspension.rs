@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::baton::Signal;
+use super::signal::Signal;
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
 const READY: u32 = 1 << 1;
@@ -26,7 +26,7 @@ pub(super) fn tell(signal: &Arc<Signal>) -> bool {
     }
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
-    // As long as the watchdog, which has no end either.
+    // The hook has no end.
     let signal = Arc::into_raw(Arc::clone(signal)).cast_mut().cast();
     // SAFETY: the callback fits the events and the data, which lives for ever.
     unsafe { add_hook(suspension, SUSPENDED | READY, signal) };

@@ -1,0 +1,231 @@
+//! Which worker serves what waits, and in which order: pure functions of what the workers tell of themselves.
+
+use super::round::Round;
+
+/// A request is not moved before it has waited so long: a short one is served sooner where it is.
+pub(crate) const MOVE_AFTER_US: u64 = 300;
+
+/// A worker asks for a request that is older than its own next one by more than this part of a round.
+const LAG_PARTS: u64 = 5;
+
+/// What a worker tells of itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WorkerView {
+    /// It serves and is not about to stop.
+    pub(crate) is_serving: bool,
+    /// Threads that are in no request.
+    pub(crate) free_threads: u32,
+    /// Threads that hold its interpreter lock, or stand for it.
+    pub(crate) computing: u32,
+    /// Requests that wait.
+    pub(crate) waiting: u32,
+    /// The lowest key of those.
+    pub(crate) oldest_us: u64,
+    /// Since when the request with the lowest key has waited in this worker.
+    pub(crate) ready_us: u64,
+}
+
+impl WorkerView {
+    /// Whether it would serve another request at once.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_serving && self.free_threads > 0 && self.waiting == 0 && self.computing == 0
+    }
+
+    /// Whether its oldest request has waited there for long enough to be moved.
+    pub(crate) fn may_give(&self, now_us: u64) -> bool {
+        self.waiting > 0 && self.waited_us(now_us) >= MOVE_AFTER_US
+    }
+
+    fn waited_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.ready_us)
+    }
+}
+
+/// A request's key in the run queue: when it was ready, less the credit of a client that asks seldom.
+///
+/// `interval_us` is the time since the client's last request was ready; zero for the first one. A client that
+/// lets one and a half rounds pass has a credit of what is beyond a round, and of a round at most. So its request
+/// passes only those that became ready a round or more after its last one, and no client passes a request twice.
+pub(crate) fn key_us(ready_us: u64, interval_us: u64, round: &Round) -> u64 {
+    let round_us = round.us();
+    let is_rested = round.is_known() && interval_us >= round_us + round_us / 2;
+    let credit_us = if is_rested { (interval_us - round_us).min(round_us) } else { 0 };
+    ready_us.saturating_sub(credit_us)
+}
+
+/// The idle worker that `me` sends its oldest request to.
+pub(crate) fn give_to(views: &[WorkerView], me: usize, now_us: u64) -> Option<usize> {
+    let mut idle = siblings(views, me).filter(|(_, view)| view.is_idle());
+    if views[me].may_give(now_us) { idle.next().map(|(worker, _)| worker) } else { None }
+}
+
+/// The worker that `me` asks for its oldest request: because `me` is idle, or because that one is older than the
+/// next one of `me` by a part of a round. `my_next_us` is the key of the next one.
+///
+/// With work of its own, `me` takes none of it before the answer has come. If it did, the request that comes would
+/// wait there for a turn, others would ask for it meanwhile, and nobody would serve it.
+pub(crate) fn ask_from(
+    views: &[WorkerView],
+    me: usize,
+    now_us: u64,
+    my_next_us: Option<u64>,
+    round_us: u64,
+) -> Option<usize> {
+    let givers = siblings(views, me).filter(|(_, view)| view.may_give(now_us));
+    let (giver, view) = givers.min_by_key(|(_, view)| view.oldest_us)?;
+    let is_due = |next_us| {
+        views[me].is_serving
+            && views[me].free_threads > 0
+            && view.oldest_us.saturating_add(round_us / LAG_PARTS) < next_us
+    };
+    my_next_us.map_or(views[me].is_idle(), is_due).then_some(giver)
+}
+
+/// Whether `giver` sends its oldest request to `asker`. Things may have changed since that has asked.
+pub(crate) fn answers(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
+    let (mine, its) = (&views[giver], &views[asker]);
+    giver != asker
+        && its.is_serving
+        && mine.may_give(now_us)
+        && (its.waiting == 0 || mine.oldest_us < its.oldest_us)
+}
+
+fn siblings(views: &[WorkerView], me: usize) -> impl Iterator<Item = (usize, &WorkerView)> {
+    views.iter().enumerate().filter(move |(worker, view)| *worker != me && view.is_serving)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::queue::run_queue::RunQueue;
+
+    const NOW_US: u64 = 10_000;
+
+    /// A worker with one free thread that nothing waits for.
+    const IDLE: WorkerView = WorkerView {
+        is_serving: true,
+        free_threads: 1,
+        computing: 0,
+        waiting: 0,
+        oldest_us: 0,
+        ready_us: 0,
+    };
+
+    /// A worker whose only thread computes; its oldest request has waited for so long.
+    fn busy(waited_us: u64) -> WorkerView {
+        let ready_us = NOW_US - waited_us;
+        WorkerView {
+            free_threads: 0,
+            computing: 1,
+            waiting: 1,
+            oldest_us: ready_us,
+            ready_us,
+            ..IDLE
+        }
+    }
+
+    #[test]
+    fn a_client_that_asks_seldom_has_a_credit_of_a_round_at_most() {
+        let mut round = Round::default();
+        (0..100).for_each(|_| round.note(500));
+        let credit = |interval_us| NOW_US - key_us(NOW_US, interval_us, &round);
+        assert_eq!([0, 500, 749].map(credit), [0, 0, 0], "it asks about once a round");
+        assert_eq!([750, 900, 2_000].map(credit), [250, 400, 500]);
+        assert_eq!(key_us(100, 2_000, &round), 0, "keys are no less than zero");
+    }
+
+    #[test]
+    fn there_is_no_credit_before_the_round_is_known() {
+        let mut round = Round::default();
+        assert_eq!(key_us(NOW_US, 2_000, &round), NOW_US);
+        round.note(500);
+        assert_eq!(key_us(NOW_US, 2_000, &round), NOW_US);
+    }
+
+    #[test]
+    fn a_request_is_given_to_an_idle_worker_once_it_has_waited() {
+        assert_eq!(give_to(&[busy(300), busy(0), IDLE], 0, NOW_US), Some(2));
+        assert_eq!(give_to(&[busy(299), IDLE], 0, NOW_US), None);
+        let others = [
+            WorkerView { waiting: 1, ..IDLE },
+            WorkerView { computing: 1, ..IDLE },
+            WorkerView { free_threads: 0, ..IDLE },
+            WorkerView { is_serving: false, ..IDLE },
+        ];
+        for other in others {
+            assert_eq!(give_to(&[busy(300), other], 0, NOW_US), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn credit_moves_no_request_sooner() {
+        let rested = WorkerView { oldest_us: 0, ..busy(299) };
+        assert_eq!(give_to(&[rested, IDLE], 0, NOW_US), None);
+        assert_eq!(ask_from(&[rested, IDLE], 1, NOW_US, None, 1_000), None);
+    }
+
+    #[test]
+    fn an_idle_worker_asks_for_the_oldest() {
+        let views = [IDLE, busy(400), busy(500), busy(200)];
+        assert_eq!(ask_from(&views, 0, NOW_US, None, 1_000), Some(2));
+        assert_eq!(ask_from(&[IDLE, busy(299)], 0, NOW_US, None, 1_000), None);
+        let busy_one = WorkerView { computing: 1, ..IDLE };
+        assert_eq!(ask_from(&[busy_one, busy(500)], 0, NOW_US, None, 1_000), None);
+    }
+
+    #[test]
+    fn a_worker_asks_for_one_that_is_older_than_its_own_by_a_part_of_a_round() {
+        let me = WorkerView { waiting: 1, ..IDLE };
+        let asks = |other, next_us| ask_from(&[me, other], 0, NOW_US, Some(next_us), 900);
+        assert_eq!(asks(busy(1_000), NOW_US - 819), Some(1));
+        assert_eq!(asks(busy(1_000), NOW_US - 820), None);
+    }
+
+    #[test]
+    fn an_answer_goes_to_a_worker_that_would_still_serve_it_sooner() {
+        let waits = |key_us| WorkerView { waiting: 1, oldest_us: key_us, ..IDLE };
+        assert!(answers(&[busy(400), IDLE], 0, 1, NOW_US));
+        assert!(answers(&[busy(400), waits(NOW_US - 399)], 0, 1, NOW_US));
+        assert!(!answers(&[busy(400), waits(NOW_US - 400)], 0, 1, NOW_US));
+        assert!(!answers(&[busy(299), IDLE], 0, 1, NOW_US), "it has only just come");
+        assert!(!answers(&[busy(400), WorkerView { is_serving: false, ..IDLE }], 0, 1, NOW_US));
+    }
+
+    #[test]
+    fn a_worker_without_a_free_thread_asks_for_nothing() {
+        let full = WorkerView { waiting: 1, free_threads: 0, ..IDLE };
+        assert_eq!(ask_from(&[full, busy(1_000)], 0, NOW_US, Some(NOW_US), 900), None);
+    }
+
+    proptest! {
+        /// Each step, a client asks, or the next one is served and answered at once. Whatever the round is
+        /// taken for, a client passes a waiting request once at most.
+        #[test]
+        fn no_client_passes_a_waiting_request_twice(
+            steps in prop::collection::vec((any::<bool>(), 0_usize..6, 1_u64..300), 0..400),
+        ) {
+            let (mut queue, mut round, mut now_us) = (RunQueue::default(), Round::default(), 0);
+            let mut ready_us: [Option<u64>; 6] = [None; 6];
+            let mut passed = [[0; 6]; 6];
+            for (asks, client, pause_us) in steps {
+                now_us += pause_us;
+                let slot = client as u32;
+                if asks && !queue.contains(slot) {
+                    let interval_us = ready_us[client].map_or(0, |last_us| now_us - last_us);
+                    round.note(interval_us);
+                    queue.enqueue(slot, key_us(now_us, interval_us, &round));
+                    ready_us[client] = Some(now_us);
+                    passed[client] = [0; 6];
+                } else if let Some((served, _)) = queue.next() {
+                    let served = served as usize;
+                    for waiting in queue.iter().map(|slot| slot as usize) {
+                        passed[waiting][served] += usize::from(ready_us[served] > ready_us[waiting]);
+                        prop_assert!(passed[waiting][served] <= 1, "{waiting} by {served}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What is seen of the baton without the interpreter lock.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use thruway_serve::monotonic_us;
+
+use super::duty::Duty;
+use super::load::Load;
+
+/// The leader is not suspended.
+const RUNS: u64 = 0;
+
+pub(super) struct Signal {
+    pub(super) duty: Duty,
+    pub(super) load: Load,
+    /// Followers that are called and still wait.
+    called: Mutex<u32>,
+    changed: Condvar,
+    /// Followers that wait, are about to, or were called and are on their way back.
+    followers: AtomicU32,
+    /// Followers that were called and do not have the interpreter lock yet.
+    coming: AtomicU32,
+    /// Counts the leader's calls of the application; odd while it is in one.
+    calls: AtomicU64,
+    /// The leader's thread, as the system numbers it.
+    leader_thread: AtomicU32,
+    /// Since when the leader is without the lock in the application, where Ruby tells.
+    suspended_us: AtomicU64,
+    /// Requests wait, so that a follower is to lead as soon as the leader blocks.
+    is_awaited: AtomicBool,
+    /// The leader gathers a body, which a successor is to send if the leader blocks.
+    is_gathering: AtomicBool,
+}
+
+impl Signal {
+    pub(super) fn new(duty: Duty, load: Load) -> Self {
+        Self {
+            duty,
+            load,
+            called: Mutex::default(),
+            changed: Condvar::new(),
+            followers: AtomicU32::new(0),
+            coming: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+            leader_thread: AtomicU32::new(0),
+            suspended_us: AtomicU64::new(RUNS),
+            is_awaited: AtomicBool::new(false),
+            is_gathering: AtomicBool::new(false),
+        }
+    }
+
+    /// Lets one follower go, if one waits and none is on its way.
+    pub(super) fn call_follower(&self) {
+        if self.coming.load(Ordering::Relaxed) > 0 || !self.has_followers() {
+            return;
+        }
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        if *called < self.followers.load(Ordering::Relaxed) {
+            *called += 1;
+            self.coming.store(1, Ordering::Relaxed);
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn call_all_followers(&self) {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        *called = self.followers.load(Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Nothing is on its way any more: the follower that was called has come, or will never come.
+    pub(super) fn forget_coming(&self) {
+        self.coming.store(0, Ordering::Relaxed);
+    }
+
+    /// A thread begins to follow: before it lets go of the lock, so that calls from now on count it.
+    pub(super) fn add_follower(&self) {
+        self.followers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn remove_follower(&self) {
+        self.followers.fetch_sub(1, Ordering::Relaxed);
+        self.forget_coming();
+    }
+
+    /// A follower's wait.
+    pub(super) fn wait(&self, is_ended: &AtomicBool) {
+        let mut called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        while *called == 0 && !is_ended.load(Ordering::Relaxed) {
+            called = self.changed.wait(called).unwrap_or_else(PoisonError::into_inner);
+        }
+        *called = called.saturating_sub(1);
+    }
+
+    pub(super) fn end_wait(&self, is_ended: &AtomicBool) {
+        let _called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        is_ended.store(true, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// The calling thread leads from now on.
+    pub(super) fn note_leader(&self) {
+        self.calls.fetch_and(!1, Ordering::Relaxed);
+        self.suspended_us.store(RUNS, Ordering::Relaxed);
+        self.leader_thread.store(thread_number(), Ordering::Relaxed);
+    }
+
+    /// The leader is about to call the application. What `waits` at the engine makes no event any more.
+    pub(super) fn note_call(&self, is_long: bool, waits: bool) {
+        // Before the look at whether the standby sleeps, as the standby has it the other way round.
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        match (is_long, waits) {
+            (true, true) => self.duty.nudge(),
+            (true, false) => self.duty.call(),
+            (false, _) => {
+                self.duty.dismiss();
+                self.duty.note_call();
+            }
+        }
+    }
+
+    /// The leader is back from the application.
+    pub(super) fn note_return(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.is_gathering.store(false, Ordering::Relaxed);
+    }
+
+    /// The leader's calls so far; odd while it is in one.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn has_followers(&self) -> bool {
+        self.followers.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn leader_thread(&self) -> u32 {
+        self.leader_thread.load(Ordering::Relaxed)
+    }
+
+    /// Whether requests wait that nothing serves.
+    pub(super) fn set_awaited(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::SeqCst);
+    }
+
+    /// The leader gathers a body: it is to be sent by another thread if this one blocks.
+    pub(super) fn note_gathering(&self) {
+        self.is_gathering.store(true, Ordering::SeqCst);
+        if !self.load.is_told() {
+            self.duty.call();
+        }
+    }
+
+    /// Whether a follower is to lead as soon as the leader blocks in the application.
+    pub(super) fn wants_successor(&self) -> bool {
+        let is_wanted =
+            self.is_awaited.load(Ordering::SeqCst) || self.is_gathering.load(Ordering::SeqCst);
+        is_wanted && self.has_followers() && !self.calls().is_multiple_of(2)
+    }
+
+    /// For how long the leader has been without the lock in the application, where Ruby tells.
+    pub(super) fn suspended_for_us(&self) -> Option<u64> {
+        let since = self.suspended_us.load(Ordering::SeqCst);
+        (since != RUNS).then(|| monotonic_us().saturating_sub(since))
+    }
+
+    /// The calling thread lets go of the lock, or wants it back. Nothing of Ruby's is touched.
+    pub(super) fn note_suspension(&self, is_suspended: bool) {
+        self.load.note(!is_suspended);
+        if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {
+            return;
+        }
+        let since = if is_suspended { monotonic_us().max(RUNS + 1) } else { RUNS };
+        self.suspended_us.store(since, Ordering::SeqCst);
+        if is_suspended && self.wants_successor() {
+            self.duty.nudge();
+        }
+    }
+}
+
+/// The calling thread, as the system numbers it.
+fn thread_number() -> u32 {
+    // SAFETY: `gettid` has no preconditions and cannot fail.
+    unsafe { libc::gettid() }.unsigned_abs()
+}

@@ -1,0 +1,159 @@
+//! The standby: a thread of each worker that never takes the interpreter lock.
+//!
+//! While it is on duty (see `duty`) it does at the engine what needs no application: it takes in what comes,
+//! reads bodies, writes what waits, ends what takes too long, and gives requests to other workers. It also
+//! notices that the leader blocks while requests wait, and calls a follower.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thruway_serve::{Engine, Events, Waiter, Waker};
+
+use super::signal::Signal;
+use super::suspension;
+
+/// How long a leader may be without the lock: several times as long as it takes to hand the lead on, so that
+/// short waits hand nothing on.
+const PATIENCE_US: u64 = 300;
+
+/// From the first look at a leader to the second, where Ruby does not tell whether it waits.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Between two looks at a leader that computes in one call, at most: as late is it seen that it has begun to
+/// wait. Each look takes twice as long as the one before to come.
+const LOOK_MAX: Duration = Duration::from_millis(8);
+
+struct Standby {
+    engine: Arc<Mutex<Engine>>,
+    signal: Arc<Signal>,
+    waiter: Waiter,
+    waker: Waker,
+    leader: Leader,
+}
+
+/// Starts the standby, a thread unknown to Ruby.
+///
+/// # Errors
+/// The system has no threads left.
+pub(super) fn start(engine: &Arc<Mutex<Engine>>, signal: Arc<Signal>) -> std::io::Result<()> {
+    let (waiter, waker) = {
+        let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
+        (engine.waiter(), engine.waker())
+    };
+    if suspension::tell(&signal) {
+        signal.load.set_told();
+    }
+    let engine = Arc::clone(engine);
+    let standby = Standby { engine, signal, waiter, waker, leader: Leader::default() };
+    let thread = std::thread::Builder::new().name("thruway-standby".into()).spawn(move || {
+        hold_signals();
+        standby.run();
+    });
+    thread.map(drop)
+}
+
+impl Standby {
+    fn run(mut self) {
+        let mut events = Events::new();
+        let signal = Arc::clone(&self.signal);
+        while signal.duty.wait(|| signal.calls()) {
+            self.stand_in(&mut events);
+            signal.set_awaited(false);
+        }
+    }
+
+    fn stand_in(&mut self, events: &mut Events) {
+        let mut timeout = Some(Duration::ZERO);
+        while self.signal.duty.is_on() {
+            self.waiter.wait_for(events, timeout);
+            self.signal.duty.note_look();
+            let attention =
+                self.engine.lock().unwrap_or_else(PoisonError::into_inner).attend(events);
+            self.signal.set_awaited(attention.waiting > 0);
+            if !self.signal.duty.is_on() {
+                // The leader may have begun to wait since, without a look at what was taken in here.
+                if attention.waiting > 0 || attention.is_woken {
+                    self.waker.wake();
+                }
+                return;
+            }
+            let look = self.see_to_successor();
+            timeout = [attention.rest, look].into_iter().flatten().min();
+        }
+    }
+
+    /// Calls a follower if one is wanted and the leader is blocked; when to look again.
+    fn see_to_successor(&mut self) -> Option<Duration> {
+        let is_wanted = self.signal.wants_successor();
+        if !self.signal.load.is_told() {
+            // Without a successor to call, it looks for siblings that could give something.
+            let looks = is_wanted || self.signal.load.is_unsure() && self.signal.has_followers();
+            return (looks && self.look_at_leader()).then_some(self.leader.pause);
+        }
+        if !is_wanted {
+            return None;
+        }
+        // A leader that runs tells when it lets go of the lock.
+        let left_us = PATIENCE_US.checked_sub(self.signal.suspended_for_us()?);
+        if let Some(left_us) = left_us.filter(|left_us| *left_us > 0) {
+            return Some(Duration::from_micros(left_us));
+        }
+        self.signal.call_follower();
+        None
+    }
+
+    /// Looks whether the leader is blocked; true if it is to be looked at again.
+    fn look_at_leader(&mut self) -> bool {
+        let call = self.signal.calls();
+        let is_known = std::mem::replace(&mut self.leader.call, call) == call;
+        let is_blocked = is_known && self.leader.sleeps(self.signal.leader_thread());
+        if is_blocked {
+            self.signal.load.note_blocked();
+        }
+        if is_blocked && self.signal.wants_successor() {
+            self.signal.call_follower();
+        }
+        let pause = self.leader.pause;
+        self.leader.pause = if is_known { (2 * pause).min(LOOK_MAX) } else { LOOK };
+        !is_known || self.signal.wants_successor()
+    }
+}
+
+/// The leader's thread as the system sees it.
+#[derive(Default)]
+struct Leader {
+    thread: u32,
+    stat: Option<File>,
+    /// The call in which it was seen.
+    call: u64,
+    /// Until the next look.
+    pause: Duration,
+}
+
+impl Leader {
+    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
+    fn sleeps(&mut self, thread: u32) -> bool {
+        if self.thread != thread {
+            self.thread = thread;
+            self.stat = File::open(format!("/proc/self/task/{thread}/stat")).ok();
+        }
+        let mut text = [0; 256];
+        let length = self.stat.as_ref().and_then(|stat| stat.read_at(&mut text, 0).ok());
+        // The state follows the name, which is in parentheses and may hold some.
+        let text = &text[..length.unwrap_or(0)];
+        let end = text.iter().rposition(|byte| *byte == b')');
+        end.and_then(|end| text.get(end + 2)) == Some(&b'S')
+    }
+}
+
+/// Leaves every signal to Ruby's own threads.
+fn hold_signals() {
+    let mut all = MaybeUninit::uninit();
+    // SAFETY: the call writes the whole set and cannot fail.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: the set is written; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut()) };
+}
