@@ -54,7 +54,9 @@ pub(crate) struct Core {
     pub(crate) now_ms: u64,
     /// The same in microseconds.
     pub(crate) now_us: u64,
+    /// How long a round lasts, and how long clients rest between two requests.
     pub(crate) round: Round,
+    rests: Round,
     pub(crate) is_draining: bool,
     /// Requests so far: the number of the last one.
     requests: u64,
@@ -84,6 +86,7 @@ impl Core {
             now_ms,
             now_us,
             round: Round::default(),
+            rests: Round::default(),
             is_draining: false,
             requests: 0,
             held_bytes: 0,
@@ -136,16 +139,19 @@ impl Core {
         if self.queue.contains(key.place()) {
             return;
         }
-        let mut interval_us = 0;
+        let (mut interval_us, mut rest_us) = (0, 0);
         if connection.awaits_request() && connection.input.is_empty() {
             let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
             if asked_us > 0 {
                 interval_us = ready_us.saturating_sub(asked_us);
+                rest_us = ready_us.saturating_sub(connection.rests_us);
                 self.round.note(interval_us);
+                self.rests.note(rest_us.max(policy::REST_US_MIN));
             }
         }
         connection.ready_us = ready_us;
-        connection.key_us = policy::key_us(ready_us, interval_us, &self.round);
+        connection.key_us =
+            policy::key_us(ready_us, interval_us, rest_us, &self.round, &self.rests);
         self.queue.enqueue(key.place(), connection.key_us);
     }
 
@@ -356,6 +362,7 @@ impl Core {
                 connection.phase = Phase::Waiting;
                 connection.is_fresh = false;
                 connection.since_ms = self.now_ms;
+                connection.rests_us = monotonic_us();
                 if !connection.is_persistent {
                     self.hang_up(key);
                 }

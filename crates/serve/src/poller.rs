@@ -120,8 +120,10 @@ impl Bell {
     pub fn wait(&self, timeout: Option<Duration>) {
         let mut descriptors = [PollFd::new(&*self.event, PollFlags::IN)];
         // Only a signal ends a wait on a valid descriptor early.
-        let _ = poll(&mut descriptors, timeout.map(timespec).as_ref());
-        self.silence();
+        let rung = poll(&mut descriptors, timeout.map(timespec).as_ref());
+        if rung.is_ok_and(|count| count > 0) {
+            self.silence();
+        }
     }
 
     /// Forgets that it was rung.

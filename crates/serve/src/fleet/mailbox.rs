@@ -16,7 +16,7 @@ use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::{Error, Peer};
 
 /// Bytes of a letter that holds a connection.
-const LETTER_BYTES: usize = 56;
+const LETTER_BYTES: usize = 64;
 
 /// A letter that only wakes.
 const BELL: [u8; 1] = [0];
@@ -111,8 +111,8 @@ impl AsFd for Mailbox {
 
 /// Listener (2), port (2), address (16), its family (1), whether it is fresh (1) and readable (1), padding (1),
 /// turns (4) and their epoch (4), since when it waits in milliseconds (8), and in microseconds when its last request
-/// was ready (8), and its key (8): all little-endian, between processes of one binary. What was read of the next
-/// request follows.
+/// was ready (8), its key (8), and when its last response was sent (8): all little-endian, between processes of
+/// one binary. What was read of the next request follows.
 fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
@@ -130,7 +130,7 @@ fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
     letter[22] = u8::from(connection.is_readable);
     letter[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     letter[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
-    let times = [connection.since_ms, connection.asked_us, connection.key_us];
+    let times = [connection.since_ms, connection.asked_us, connection.key_us, connection.rests_us];
     for (at, time) in (32..).step_by(8).zip(times) {
         letter[at..at + 8].copy_from_slice(&time.to_le_bytes());
     }
@@ -162,6 +162,7 @@ fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Con
         since_ms: time(32).min(now_ms),
         asked_us: time(40),
         key_us: time(48),
+        rests_us: time(56),
         ..Connection::new(socket, peer, half(0), now_ms)
     }
 }

@@ -8,6 +8,15 @@ pub(crate) const MOVE_AFTER_US: u64 = 300;
 /// A worker asks for a request that is older than its own next one by more than this part of a round.
 const LAG_PARTS: u64 = 5;
 
+/// A client has rested that had nothing to do for one of so many parts of a round,
+const REST_PARTS: u64 = 4;
+
+/// and for so long: the way to a client that always asks takes a part of that,
+pub(crate) const REST_US_MIN: u64 = 1_000;
+
+/// and for so many times what clients rest on average: where all rest, none goes first for that.
+const REST_TIMES: u64 = 2;
+
 /// What a worker tells of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkerView {
@@ -43,13 +52,28 @@ impl WorkerView {
 
 /// A request's key in the run queue: when it was ready, less the credit of a client that asks seldom.
 ///
-/// `interval_us` is the time since the client's last request was ready; zero for the first one. A client that
-/// lets one and a half rounds pass has a credit of what is beyond a round, and of a round at most. So its request
-/// passes only those that became ready a round or more after its last one, and no client passes a request twice.
-pub(crate) fn key_us(ready_us: u64, interval_us: u64, round: &Round) -> u64 {
+/// `interval_us` is the time since the client's last request was ready, and `rest_us` since it had its last response;
+/// both are zero for the first one. A client that lets one and a half rounds pass has a credit of what is
+/// beyond a round, and of a round at most: its request passes each waiting one once. A client that rests for a quarter
+/// of a round, and far longer than clients do on average, has a round's credit, too: so it gets no more than four
+/// requests while one that never rests gets one.
+pub(crate) fn key_us(
+    ready_us: u64,
+    interval_us: u64,
+    rest_us: u64,
+    round: &Round,
+    rests: &Round,
+) -> u64 {
     let round_us = round.us();
-    let is_rested = round.is_known() && interval_us >= round_us + round_us / 2;
-    let credit_us = if is_rested { (interval_us - round_us).min(round_us) } else { 0 };
+    let credit_us = if !round.is_known() {
+        0
+    } else if rest_us >= (round_us / REST_PARTS).max(REST_US_MIN).max(REST_TIMES * rests.us()) {
+        round_us
+    } else if interval_us >= round_us + round_us / 2 {
+        (interval_us - round_us).min(round_us)
+    } else {
+        0
+    };
     ready_us.saturating_sub(credit_us)
 }
 
@@ -130,18 +154,40 @@ mod tests {
     fn a_client_that_asks_seldom_has_a_credit_of_a_round_at_most() {
         let mut round = Round::default();
         (0..100).for_each(|_| round.note(500));
-        let credit = |interval_us| NOW_US - key_us(NOW_US, interval_us, &round);
+        let credit =
+            |interval_us| NOW_US - key_us(NOW_US, interval_us, 0, &round, &Round::default());
         assert_eq!([0, 500, 749].map(credit), [0, 0, 0], "it asks about once a round");
         assert_eq!([750, 900, 2_000].map(credit), [250, 400, 500]);
-        assert_eq!(key_us(100, 2_000, &round), 0, "keys are no less than zero");
+        assert_eq!(
+            key_us(100, 2_000, 0, &round, &Round::default()),
+            0,
+            "keys are no less than zero"
+        );
     }
 
     #[test]
     fn there_is_no_credit_before_the_round_is_known() {
         let mut round = Round::default();
-        assert_eq!(key_us(NOW_US, 2_000, &round), NOW_US);
+        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &Round::default()), NOW_US);
         round.note(500);
-        assert_eq!(key_us(NOW_US, 2_000, &round), NOW_US);
+        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &Round::default()), NOW_US);
+    }
+
+    #[test]
+    fn a_client_that_rests_for_a_quarter_of_a_round_has_a_credit_of_one() {
+        let mut round = Round::default();
+        (0..32).for_each(|_| round.note(8_000));
+        let rests = |mean_us| {
+            let mut rests = Round::default();
+            (0..32).for_each(|_| rests.note(mean_us));
+            rests
+        };
+        let credit = |rest_us| NOW_US - key_us(NOW_US, 3_000, rest_us, &round, &rests(100));
+        assert_eq!([0, 1_999, 2_000, 9_000].map(credit), [0, 0, 8_000, 8_000]);
+        assert_eq!(key_us(NOW_US, 3_000, 2_000, &round, &rests(1_001)), NOW_US, "all rest");
+        let mut short = Round::default();
+        (0..32).for_each(|_| short.note(100));
+        assert_eq!(key_us(NOW_US, 120, 90, &short, &rests(10)), NOW_US, "it is on its way");
     }
 
     #[test]
@@ -215,7 +261,7 @@ mod tests {
                 if asks && !queue.contains(slot) {
                     let interval_us = ready_us[client].map_or(0, |last_us| now_us - last_us);
                     round.note(interval_us);
-                    queue.enqueue(slot, key_us(now_us, interval_us, &round));
+                    queue.enqueue(slot, key_us(now_us, interval_us, 0, &round, &Round::default()));
                     ready_us[client] = Some(now_us);
                     passed[client] = [0; 6];
                 } else if let Some((served, _)) = queue.next() {

@@ -269,6 +269,7 @@ impl Model {
     fn finish(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         let Some(request) = connection.in_service.take() else { return };
+        connection.served_us = Some(self.now_us as u64);
         let worker = &mut self.workers[connection.worker];
         worker.free += 1;
         if [Leader::Vacant, Leader::InService(place)].contains(&worker.leader) {

@@ -42,6 +42,8 @@ pub(super) struct Connection {
     pub(super) in_service: Option<Request>,
     /// Since when its request waits, or waited, in this worker.
     ready_us: Option<u64>,
+    /// When its last request was served.
+    pub(super) served_us: Option<u64>,
     /// Requests that had been started when this one became ready.
     pub(super) started_before: usize,
 }
@@ -76,6 +78,7 @@ pub(super) struct Worker {
     pub(super) standing: VecDeque<Standing>,
     queue: RunQueue,
     round: Round,
+    rests: Round,
     /// A request was taken while others stood for the lock.
     has_passed: bool,
     has_asked: bool,
@@ -94,6 +97,7 @@ impl Connection {
             pending: VecDeque::new(),
             in_service: None,
             ready_us: None,
+            served_us: None,
             started_before: 0,
         }
     }
@@ -114,6 +118,7 @@ impl Worker {
             standing: VecDeque::new(),
             queue: RunQueue::default(),
             round: Round::default(),
+            rests: Round::default(),
             has_passed: false,
             has_asked: false,
             coming: 0,
@@ -141,7 +146,10 @@ impl Model {
         if connection.ready_us.replace(ready_us).is_some() {
             worker.round.note(interval_us);
         }
-        let key_us = policy::key_us(ready_us, interval_us, &worker.round);
+        let rest_us =
+            connection.served_us.map_or(0, |served_us| ready_us.saturating_sub(served_us));
+        worker.rests.note(rest_us.max(policy::REST_US_MIN));
+        let key_us = policy::key_us(ready_us, interval_us, rest_us, &worker.round, &worker.rests);
         worker.queue.enqueue(place as u32, key_us);
         let due = Event::Due(connection.worker);
         self.after(MOVE_AFTER_US as f64 + 1.0, due);

@@ -27,7 +27,7 @@ const CALLS_AHEAD_PERMILLE: i32 = 250;
 const MEMORY_CALLS: i32 = 16;
 
 /// Where calls take longer than this on average, the standby stands in during each.
-const LONG_CALL_US: i32 = 500;
+const LONG_CALL_US: i32 = 1_000;
 
 /// A call that is longer than this says no more than that.
 const CALL_US_MAX: i32 = 10_000;

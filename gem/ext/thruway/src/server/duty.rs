@@ -20,7 +20,7 @@ const ON: u8 = 2;
 const ENDED: u8 = 3;
 
 /// Between two looks of a dozing standby: a call that lasts through one is long.
-const DOZE: Duration = Duration::from_millis(3);
+const DOZE: Duration = Duration::from_millis(5);
 
 /// Looks at a leader that is in no call before the standby sleeps.
 const DOZES_BEFORE_SLEEP: u32 = 4;
