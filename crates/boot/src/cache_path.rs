@@ -47,7 +47,7 @@ impl Environment {
     /// The pack of the application in `folder`, for a program of that identity.
     ///
     /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
-    /// do, and one that is not everybody's (`/tmp`, of an application in `/`); else in the user's cache,
+    /// do, and is not open to all users (`/tmp`, of an application in `/`); else in the user's cache,
     /// if that is this user's. The identity is part of the name, so that two versions of Ruby
     /// do not take turns at replacing one file. `None` without a folder to keep it in.
     #[must_use]

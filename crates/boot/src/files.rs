@@ -137,7 +137,7 @@ impl Files {
         self.edited(path);
     }
 
-    /// The load path with these entries; `None` for one that is not a plain string.
+    /// The load path with these entries; `None` for an entry that is not a plain string.
     pub fn load_path<'a>(&self, entries: impl IntoIterator<Item = Option<&'a [u8]>>) -> LoadPath {
         match self.folders() {
             Some(mut folders) => LoadPath::new(&mut folders, entries),

@@ -23,7 +23,7 @@ pub enum Resolution {
 }
 
 impl LoadPath {
-    /// The load path with these entries; `None` for one that is not a plain string.
+    /// The load path with these entries; `None` for an entry that is not a plain string.
     ///
     /// Ruby takes the real path of an entry when it expands its load path, and keeps that until the load
     /// path is changed: an entry that is a link still means the same folder when the link leads elsewhere.

@@ -58,7 +58,7 @@ pub(crate) struct Connection {
     /// When its last request was ready; zero before the first one.
     pub(crate) asked_us: u64,
     /// When its last response was sent.
-    pub(crate) rests_us: u64,
+    pub(crate) responded_us: u64,
     /// Since when it has waited for a turn in this worker.
     pub(crate) ready_us: u64,
     /// Its key in the run queue, while it is there.
@@ -144,7 +144,7 @@ impl Connection {
             has_head: false,
             since_ms: now_ms,
             asked_us: 0,
-            rests_us: 0,
+            responded_us: 0,
             ready_us: 0,
             key_us: 0,
             output: None,

@@ -144,7 +144,7 @@ impl Core {
             let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
             if asked_us > 0 {
                 interval_us = ready_us.saturating_sub(asked_us);
-                rest_us = ready_us.saturating_sub(connection.rests_us);
+                rest_us = ready_us.saturating_sub(connection.responded_us);
                 self.round.note(interval_us);
                 self.rests.note(rest_us.max(policy::REST_US_MIN));
             }
@@ -362,7 +362,7 @@ impl Core {
                 connection.phase = Phase::Waiting;
                 connection.is_fresh = false;
                 connection.since_ms = self.now_ms;
-                connection.rests_us = monotonic_us();
+                connection.responded_us = monotonic_us();
                 if !connection.is_persistent {
                     self.hang_up(key);
                 }

@@ -1,14 +1,15 @@
 //! Serves HTTP/1 connections a turn at a time.
 //!
-//! A **turn** is one request or one quantum of a body. Whoever has had one waits for everybody else
-//! who wants one, so no client holds the road.
+//! A **turn** is one request or one quantum of a body. What has waited longest has the next turn, so no client
+//! keeps others from theirs.
 //!
 //! The [`Engine`] is driven by its owner and knows no threads: a folder's server drives one in each
-//! thread, and the gem drives one inside Ruby's interpreter lock. What is done with a request is a
-//! [`Handler`]'s business.
+//! thread. The gem shares one between Ruby threads and a thread that stands in for them. A [`Handler`] decides what
+//! is done with a request.
 //!
 //! Reading order: [`engine`](Engine), `queue` (whose turn it is), `reading`, `connection` and `output`
-//! (what a turn does), `core` (what happens to a connection between its turns), `spool_file` and `pace` (clients
+//! (what a turn does), `attention` (what needs no handler), `core` (what happens to a connection between its turns),
+//! `sharing` (requests that move between workers), `spool_file` and `pace` (clients
 //! that do not take their answers), [`fleet`] (several engines), `folder`.
 #![forbid(unsafe_code)]
 

@@ -103,6 +103,9 @@ impl Engine {
     fn give(&mut self) {
         let Some(member) = &mut self.fleet else { return };
         let asker = member.take_asker();
+        if asker.is_none() && self.core.queue.len() == 0 {
+            return;
+        }
         let target = member.give_to(asker, self.core.now_us);
         let is_sent = target.is_some_and(|target| {
             let key = self.oldest_movable();

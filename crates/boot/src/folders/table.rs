@@ -41,11 +41,11 @@ pub(super) struct Folder {
 /// What a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not a folder, or one that may not be looked at.
+    /// Not a folder, or a folder without permission to list it.
     Unknown,
     /// Nothing of that name.
     Missing,
-    /// A folder: this one itself, or the one that links lead to.
+    /// A folder: the path itself, or the target of its links.
     Folder(FolderId),
 }
 

@@ -11,7 +11,7 @@ use thruway_spawn::Command;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
-/// Exit statuses of a command that is there and cannot be run, and of one that is not there: as
+/// Exit statuses of a command that cannot be run, and of a command that does not exist: as
 /// shells and env(1) have them.
 const CANNOT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;

@@ -130,7 +130,8 @@ fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
     letter[22] = u8::from(connection.is_readable);
     letter[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     letter[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
-    let times = [connection.since_ms, connection.asked_us, connection.key_us, connection.rests_us];
+    let times =
+        [connection.since_ms, connection.asked_us, connection.key_us, connection.responded_us];
     for (at, time) in (32..).step_by(8).zip(times) {
         letter[at..at + 8].copy_from_slice(&time.to_le_bytes());
     }
@@ -162,7 +163,7 @@ fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Con
         since_ms: time(32).min(now_ms),
         asked_us: time(40),
         key_us: time(48),
-        rests_us: time(56),
+        responded_us: time(56),
         ..Connection::new(socket, peer, half(0), now_ms)
     }
 }

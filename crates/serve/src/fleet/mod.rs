@@ -1,13 +1,11 @@
 //! Several engines on the same listeners: workers, in processes or threads.
 //!
-//! A connection belongs to one worker, and moves to another one when that makes service more equal. An
-//! accepted socket goes to the worker that has least to do; a connection that waits moves to a worker
-//! that has nothing to do; and while connections of one worker are served faster than those of another,
-//! because processors are never shared out evenly, the two exchange connections, so that each of them has
-//! its time with the faster one.
+//! A connection belongs to one worker. An accepted socket goes to the worker that has least to do. A request that
+//! waits moves as the policy of the queue decides (see `queue`). Where turns are too short for that, workers
+//! exchange connections while one serves its own faster than another: processors are never shared out evenly.
 //!
-//! Reading order: `table` (what workers know of each other), `balance` (what follows from it, without any
-//! input or output), `mailbox` (how a connection moves), `member` (one worker's part in it).
+//! Reading order: `table` (what workers know of each other), `board` (what a worker's threads tell), `balance` (what
+//! follows for new connections and short turns), `mailbox` (how a connection moves), `member` (one worker's part).
 
 mod balance;
 mod board;

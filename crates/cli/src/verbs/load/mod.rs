@@ -213,7 +213,7 @@ impl Load {
         Ok(json)
     }
 
-    /// A run without a response is a failure; one that was less fair than asked, an honest no.
+    /// A run without a response is a failure; a run below the demanded fairness is a negative result.
     fn verdict(&self, url: &Url, report: &Report) -> Answer {
         if report.total.requests == 0 {
             let why = report.connect_error.as_deref().unwrap_or("it never answered in full");

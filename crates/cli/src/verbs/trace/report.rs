@@ -19,7 +19,7 @@ use crate::units::thousands;
 
 /// Exit status of a command that made more look-ups than it may.
 pub(super) const OVER_BUDGET: u8 = 1;
-/// Exit statuses of a command that is there and cannot be run, and of one that is not there: as
+/// Exit statuses of a command that cannot be run, and of a command that does not exist: as
 /// shells and env(1) have them.
 const CANNOT_RUN: u8 = 126;
 const NOT_THERE: u8 = 127;

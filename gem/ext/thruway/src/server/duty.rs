@@ -25,6 +25,7 @@ const DOZE: Duration = Duration::from_millis(5);
 /// Looks at a leader that is in no call before the standby sleeps.
 const DOZES_BEFORE_SLEEP: u32 = 4;
 
+/// Whether the standby stands in, and how it is called.
 pub(super) struct Duty {
     state: AtomicU8,
     bell: Bell,
@@ -49,7 +50,8 @@ impl Duty {
         }
     }
 
-    /// The leader calls the application: in the order of a store of its own before this look.
+    /// The leader calls the application. It has counted the call before, because a standby that falls asleep looks at
+    /// the count last.
     pub(super) fn note_call(&self) {
         if self.state() == ASLEEP && self.change(|state| (state == ASLEEP).then_some(DOZING)) {
             self.bell.ring();

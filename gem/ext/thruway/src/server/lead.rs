@@ -25,8 +25,6 @@ struct Call {
     ticket: Ticket,
     terms: Terms,
     input: Input,
-    /// Others wait for a turn.
-    waits: bool,
 }
 
 /// A request's body as Ruby takes it.
@@ -58,7 +56,7 @@ impl Handler for Receive<'_> {
         let input = Input::new(lock, body);
         let (ticket, terms) = (exchange.defer(), exchange.terms());
         environments.set_hijack(lock, env, self.server.new_hijack(lock, ticket));
-        self.call = Some(Call { env, ticket, terms, input, waits: false });
+        self.call = Some(Call { env, ticket, terms, input });
     }
 }
 
@@ -176,11 +174,8 @@ impl Server {
 
     fn turn(&self, lock: Lock) -> Turn {
         let mut receive = Receive { server: self, lock, call: None };
-        let (worked, waits) = {
-            let mut engine = self.engine();
-            (engine.turn(&mut receive), engine.has_waiting())
-        };
-        match receive.call.map(|call| Call { waits, ..call }) {
+        let worked = self.engine().turn(&mut receive);
+        match receive.call {
             Some(call) => Turn::Call(call),
             None if worked => Turn::Work,
             None => Turn::Nothing,
@@ -230,9 +225,10 @@ impl Server {
     /// Calls the application and sends its answer.
     fn run(&self, lock: Lock, me: usize, call: Call) -> Result<(), Raised> {
         let context = &self.contexts[me];
-        let Call { env, ticket, terms, input, waits } = call;
+        let Call { env, ticket, terms, input } = call;
         context.begin(env, ticket, terms);
         self.requests.set(self.requests.get() + 1);
+        let waits = self.engine().has_waiting();
         let entered_us = self.baton.enter_application(waits);
         let answered = lock.protect(|inside| {
             self.set_input(inside, context, input);
