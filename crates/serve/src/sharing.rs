@@ -173,7 +173,8 @@ impl Engine {
         let (Some(member), Some(key)) = (&mut self.fleet, key) else { return false };
         let Some(connection) = self.core.table.get(key) else { return false };
         let is_active = self.core.activity.is_active(connection.share);
-        let is_sent = member.send(connection, is_active, target).is_ok();
+        let is_sent = member.has_room(target, self.core.settings.connections_max)
+            && member.send(connection, is_active, target).is_ok();
         if is_sent {
             self.core.poller.remove(&connection.socket);
             self.core.close(key);

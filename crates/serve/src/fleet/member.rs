@@ -14,6 +14,9 @@ use crate::queue::policy::{self, WorkerView};
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;
 
+/// Connections that move may fill a worker beyond those that it accepts by one of so many parts.
+const EXTRA_PARTS: usize = 8;
+
 /// A worker's part in a fleet.
 #[derive(Debug)]
 pub struct Member {
@@ -194,6 +197,13 @@ impl Member {
         balance::decide(&self.loads, self.index)
     }
 
+    /// Whether another worker has room for a connection that is open here: a few more than those that it accepts, so
+    /// that work is shared when all are full.
+    pub(crate) fn has_room(&self, target: usize, connections_max: usize) -> bool {
+        let most = connections_max + connections_max / EXTRA_PARTS;
+        self.table.row(target).load().connections < most as u64
+    }
+
     /// Sends a connection away. The socket here is to be dropped after that.
     ///
     /// # Errors
@@ -235,5 +245,20 @@ impl Service {
         self.turns_per_second += (rate - self.turns_per_second) * weight;
         self.idle_permille += (idle - self.idle_permille) * weight;
         (self.turns, self.idle_us) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fleet::Fleet;
+
+    #[test]
+    fn a_worker_that_is_full_takes_a_few_more_and_then_none() {
+        let fleet = Fleet::new(2).unwrap();
+        let (me, sibling) = (fleet.member(0).unwrap(), fleet.member(1).unwrap());
+        for (open, has_room) in [(0, true), (16, true), (17, true), (18, false), (99, false)] {
+            sibling.note_connections(open, 0);
+            assert_eq!(me.has_room(1, 16), has_room, "{open} are open");
+        }
     }
 }
