@@ -91,14 +91,23 @@ impl Waiter {
 
     /// The same, with a finer clock.
     pub fn wait_for(&self, events: &mut Events, timeout: Option<Duration>) -> bool {
-        let timeout = timeout.map(timespec);
+        let given = timeout.map(timespec);
         events.list.clear();
         let room = rustix::buffer::spare_capacity(&mut events.list);
-        match epoll::wait(&*self.epoll, room, timeout.as_ref()) {
-            Ok(count) => count > 0,
-            // Only a signal ends a wait on a valid descriptor early.
-            Err(_) => false,
-        }
+        let waited = match epoll::wait(&*self.epoll, room, given.as_ref()) {
+            Err(Errno::NOSYS | Errno::PERM) => self.wait_ms(events, timeout),
+            waited => waited,
+        };
+        // Only a signal ends a wait on a valid descriptor early.
+        waited.is_ok_and(|count| count > 0)
+    }
+
+    /// For kernels before 5.11, and sandboxes, that refuse the finer call.
+    fn wait_ms(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize, Errno> {
+        // Up to the next millisecond: a wait that ends early would be begun again and again.
+        let ms = timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000));
+        let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        thruway_sys::epoll::wait_ms(self.epoll.as_fd(), &mut events.list, ms)
     }
 }
 
