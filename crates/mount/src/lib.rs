@@ -41,5 +41,5 @@ pub use plan::{AccessTimes, Changes, CreatePolicy, Mode, Plan, Transport};
 pub use policy::PolicyFile;
 pub use process::{INNER_VERB, run_inner, start};
 pub use reload::read_policy_again;
-pub use status::{Answered, Status, status};
+pub use status::{MountStatus, Status, status};
 pub use unmount::{Manner, resolve_new_target, resolve_target, unmount};

@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 use thruway_sys::record_lock::{self, RecordLock};
 
 use crate::actor::errno;
 use crate::inodes::{InodeId, lock};
 use crate::lock_holder::LockHolder;
 use crate::process::Channel;
-use crate::process::Report;
-use crate::transport::reply::Replier;
+use crate::process::Event;
+use crate::transport::reply::ReplySender;
 
 /// How often waiting locks are tried that somebody outside the mount holds.
 const RETRY: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ struct Waiting {
     unique: u64,
     file: Arc<OwnedFd>,
     wanted: Wanted,
-    replier: Arc<dyn Replier>,
+    sender: Arc<dyn ReplySender>,
 }
 
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ pub(crate) struct Locks {
     state: Mutex<State>,
     changed: Condvar,
     /// The supervisor.
-    keeper: OnceLock<Channel>,
+    supervisor: OnceLock<Channel>,
 }
 
 impl Locks {
@@ -76,11 +76,11 @@ impl Locks {
     pub(crate) fn inherit(
         &self,
         left: impl Iterator<Item = (LockHolder, OwnedFd)>,
-        keeper: Channel,
+        supervisor: Channel,
     ) {
         lock(&self.state).files.extend(left.map(|(holder, file)| (holder, Arc::new(file))));
         // It is done once.
-        let _ = self.keeper.set(keeper);
+        let _ = self.supervisor.set(supervisor);
     }
 
     /// The open file that carries the holder's locks; `open` opens it the first time.
@@ -96,15 +96,15 @@ impl Locks {
         match lock(&self.state).files.entry(holder) {
             Entry::Occupied(other) => Ok(Arc::clone(other.get())),
             Entry::Vacant(place) => {
-                self.tell_keeper(&Report::Locking(holder), &[file.as_fd()]);
+                self.tell_supervisor(&Event::Locking(holder), &[file.as_fd()]);
                 Ok(Arc::clone(place.insert(file)))
             }
         }
     }
 
     /// A supervisor that is dead keeps nothing.
-    fn tell_keeper(&self, report: &Report, file: &[BorrowedFd<'_>]) {
-        let _ = self.keeper.get().map(|keeper| keeper.send(report, file));
+    fn tell_supervisor(&self, event: &Event, file: &[BorrowedFd<'_>]) {
+        let _ = self.supervisor.get().map(|supervisor| supervisor.send(event, file));
     }
 
     /// Locks or unlocks at once, or fails with `EAGAIN`.
@@ -122,13 +122,13 @@ impl Locks {
         unique: u64,
         file: Arc<OwnedFd>,
         wanted: Wanted,
-        replier: Arc<dyn Replier>,
+        sender: Arc<dyn ReplySender>,
     ) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         if state.waiting.len() == WAITING_MAX {
             return Err(Errno::NOLCK);
         }
-        state.waiting.push(Waiting { unique, file, wanted, replier });
+        state.waiting.push(Waiting { unique, file, wanted, sender });
         self.changed.notify_one();
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Locks {
         for (holder, file) in ended {
             // The keeper closes its copy later. What cannot be unlocked was not locked.
             let _ = holder.all().try_on(&file);
-            self.tell_keeper(&Report::Unlocked(holder), &[]);
+            self.tell_supervisor(&Event::Unlocked(holder), &[]);
             any = true;
         }
         if any {
@@ -166,7 +166,7 @@ impl Locks {
         let Some(place) = state.waiting.iter().position(|one| one.unique == unique) else { return };
         let waiting = state.waiting.remove(place);
         drop(state);
-        waiting.answer(Err(Errno::INTR));
+        waiting.reply(Err(Errno::INTR));
     }
 
     /// Tries waiting locks again, for ever.
@@ -189,7 +189,7 @@ impl State {
         self.waiting.retain(|waiting| match waiting.wanted.try_on(&waiting.file) {
             Err(Errno::AGAIN) => true,
             done => {
-                waiting.answer(done);
+                waiting.reply(done);
                 false
             }
         });
@@ -197,12 +197,12 @@ impl State {
 }
 
 impl Waiting {
-    fn answer(&self, done: Result<(), Errno>) {
-        let mut answer = Answer::default();
+    fn reply(&self, done: Result<(), Errno>) {
+        let mut reply = Reply::default();
         if let Err(errno) = done {
-            answer.fail(errno.raw_os_error());
+            reply.fail(errno.raw_os_error());
         }
-        self.replier.reply(self.unique, &mut answer);
+        self.sender.send(self.unique, &mut reply);
     }
 }
 
@@ -226,9 +226,9 @@ mod tests {
     #[derive(Debug)]
     struct Told(Sender<(u64, i32)>);
 
-    impl Replier for Told {
-        fn reply(&self, unique: u64, answer: &mut Answer) {
-            self.0.send((unique, answer.errno())).unwrap();
+    impl ReplySender for Told {
+        fn send(&self, unique: u64, reply: &mut Reply) {
+            self.0.send((unique, reply.errno())).unwrap();
         }
     }
 
@@ -236,7 +236,7 @@ mod tests {
         file: tempfile::NamedTempFile,
         locks: Arc<Locks>,
         told: Receiver<(u64, i32)>,
-        replier: Arc<dyn Replier>,
+        sender: Arc<dyn ReplySender>,
     }
 
     const EXCLUSIVE: Wanted = Wanted::Flock(FlockOperation::NonBlockingLockExclusive);
@@ -249,7 +249,7 @@ mod tests {
             let trying = Arc::clone(&locks);
             std::thread::spawn(move || trying.keep_trying());
             let file = tempfile::NamedTempFile::new().unwrap();
-            Self { file, locks, told, replier: Arc::new(Told(teller)) }
+            Self { file, locks, told, sender: Arc::new(Told(teller)) }
         }
 
         fn file(&self, owner: u64) -> Arc<OwnedFd> {
@@ -265,8 +265,8 @@ mod tests {
         let (one, other) = (fixture.file(1), fixture.file(2));
         fixture.locks.set(&one, &EXCLUSIVE).unwrap();
         assert_eq!(fixture.locks.set(&other, &EXCLUSIVE), Err(Errno::AGAIN));
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(7, Arc::clone(&other), EXCLUSIVE, replier).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(7, Arc::clone(&other), EXCLUSIVE, sender).unwrap();
         fixture.locks.set(&one, &UNLOCK).unwrap();
         assert_eq!(fixture.told.recv(), Ok((7, 0)));
         assert_eq!(fixture.locks.set(&one, &EXCLUSIVE), Err(Errno::AGAIN));
@@ -277,11 +277,11 @@ mod tests {
         let fixture = Fixture::new();
         let outside = File::open(fixture.file.path()).unwrap();
         flock(&outside, FlockOperation::LockExclusive).unwrap();
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(8, fixture.file(1), EXCLUSIVE, Arc::clone(&replier)).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(8, fixture.file(1), EXCLUSIVE, Arc::clone(&sender)).unwrap();
         drop(outside);
         assert_eq!(fixture.told.recv(), Ok((8, 0)));
-        fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, sender).unwrap();
         fixture.locks.end(LockHolder { inode: InodeId(2), owner: 1, is_flock: true });
         assert_eq!(fixture.told.recv(), Ok((9, 0)));
     }
@@ -290,8 +290,8 @@ mod tests {
     fn who_is_interrupted_waits_no_longer() {
         let fixture = Fixture::new();
         fixture.locks.set(&fixture.file(1), &EXCLUSIVE).unwrap();
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(5, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(5, fixture.file(2), EXCLUSIVE, sender).unwrap();
         fixture.locks.interrupt(4);
         fixture.locks.interrupt(5);
         assert_eq!(fixture.told.recv(), Ok((5, Errno::INTR.raw_os_error())));

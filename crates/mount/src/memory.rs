@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::time::{ClockId, clock_gettime};
-use thruway_fuse::Agreement;
+use thruway_fuse::Negotiated;
 use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
@@ -109,9 +109,9 @@ impl Memory {
 
     /// What was agreed with the kernel, if that has happened.
     #[expect(clippy::cast_possible_truncation, reason = "fields of the words")]
-    pub(crate) fn agreement(&self) -> Option<Agreement> {
+    pub(crate) fn negotiated(&self) -> Option<Negotiated> {
         let word = |index: usize| self.words[AGREEMENT + index].load(Relaxed);
-        (self.words[AGREED].load(Acquire) == 1).then(|| Agreement {
+        (self.words[AGREED].load(Acquire) == 1).then(|| Negotiated {
             features: word(0),
             minor: word(1) as u32,
             pages_max: (word(1) >> 32) as u16,
@@ -120,11 +120,11 @@ impl Memory {
         })
     }
 
-    pub(crate) fn set_agreement(&self, agreement: &Agreement) {
+    pub(crate) fn set_negotiated(&self, negotiated: &Negotiated) {
         let words: [u64; AGREEMENT_WORDS] = [
-            agreement.features,
-            u64::from(agreement.pages_max) << 32 | u64::from(agreement.minor),
-            u64::from(agreement.readahead_bytes_max) << 32 | u64::from(agreement.stack_depth_max),
+            negotiated.features,
+            u64::from(negotiated.pages_max) << 32 | u64::from(negotiated.minor),
+            u64::from(negotiated.readahead_bytes_max) << 32 | u64::from(negotiated.stack_depth_max),
         ];
         for (index, word) in words.into_iter().enumerate() {
             self.words[AGREEMENT + index].store(word, Relaxed);

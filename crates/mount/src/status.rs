@@ -20,7 +20,7 @@ pub(crate) const LIST_HINT: &str = "thruway mount status lists them";
 /// How long a daemon may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longest answer in bytes.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const STATUS_BYTES_MAX: u64 = 16 << 20;
 
 /// How one mount is doing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ impl Status {
 
 /// One mount and what its daemon says; `Err` is why it says nothing.
 #[derive(Debug)]
-pub struct Answered {
+pub struct MountStatus {
     /// Where it is.
     pub target: PathBuf,
     /// How it is doing.
@@ -88,20 +88,20 @@ pub struct Answered {
 ///
 /// # Errors
 /// The kernel's table cannot be read, or there is no mount of ours at `target`.
-pub fn status(target: Option<&Path>) -> Result<Vec<Answered>, Error> {
+pub fn status(target: Option<&Path>) -> Result<Vec<MountStatus>, Error> {
     let all = mounts::all()
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
     let ours = all.into_iter().filter(mounts::Mounted::is_ours);
     let chosen = ours.filter(|mounted| target.is_none_or(|target| mounted.target == target));
-    let answered: Vec<_> = chosen
-        .map(|mounted| Answered {
+    let statuses: Vec<_> = chosen
+        .map(|mounted| MountStatus {
             status: ask(&mounted.device).map_err(|cause| cause.to_string()),
             target: mounted.target,
         })
         .collect();
     match target {
-        Some(target) if answered.is_empty() => Err(not_ours(target)),
-        _ => Ok(answered),
+        Some(target) if statuses.is_empty() => Err(not_ours(target)),
+        _ => Ok(statuses),
     }
 }
 
@@ -143,7 +143,7 @@ fn ask_once(mount_device: &str) -> io::Result<Status> {
     let socket = connect(mount_device)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
-    socket.take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
+    socket.take(STATUS_BYTES_MAX).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
@@ -158,12 +158,12 @@ pub(crate) fn serve(listener: &UnixListener, status: impl Fn() -> Status) {
     for socket in listener.incoming() {
         let Ok(mut socket) = socket else { return };
         // Who asks and goes away is not waited for.
-        let answered = socket.set_write_timeout(Some(PATIENCE)).and_then(|()| {
+        let statuses = socket.set_write_timeout(Some(PATIENCE)).and_then(|()| {
             if !is_trusted(&socket)? {
                 return Ok(());
             }
             socket.write_all(&serde_json::to_vec(&status())?)
         });
-        drop(answered);
+        drop(statuses);
     }
 }

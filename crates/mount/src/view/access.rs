@@ -160,7 +160,7 @@ impl AccessControl {
             for access in access.parts(policy.tells_accesses()) {
                 let request =
                     AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access };
-                match answer(&policy, &request, &facts) {
+                match decide(&policy, &request, &facts) {
                     Ok(Verdict::Allow | Verdict::ReadOnly) => {}
                     Ok(other) => verdict = other,
                     Err(refusal) => {
@@ -185,7 +185,7 @@ impl AccessControl {
         for path in self.paths_of(caller, target)? {
             let request =
                 AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access: READS };
-            let is_refused = answer(&policy, &request, &facts).is_err();
+            let is_refused = decide(&policy, &request, &facts).is_err();
             if is_refused && policy.could_allow(&request, &facts) {
                 // Asked once more, for the count and the log.
                 return self.check(caller, target, READS).map(drop);
@@ -201,7 +201,7 @@ impl AccessControl {
         let facts = LazyFileFacts::new((&self.files, &self.folders), enforcer, caller, target);
         let is_allowed = |path: &Vec<u8>| {
             let request = AccessRequest { path, uid: caller.uid, gid: caller.gid, access: READS };
-            answer(&policy, &request, &facts).is_ok()
+            decide(&policy, &request, &facts).is_ok()
         };
         self.paths_of(caller, target).is_ok_and(|paths| paths.iter().all(is_allowed))
     }
@@ -343,7 +343,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-fn answer(
+fn decide(
     policy: &Policy,
     request: &AccessRequest<'_>,
     facts: &LazyFileFacts<'_>,

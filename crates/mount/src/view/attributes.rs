@@ -12,7 +12,7 @@ use super::context::Context;
 use super::data::change_data;
 use super::stat::{FILE_TYPE, FOLDER, stat_place};
 use super::timeouts::Maker;
-use thruway_fuse::{Answer, Caller, Request};
+use thruway_fuse::{Caller, Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
@@ -27,20 +27,20 @@ const OMIT: i64 = 0x3fff_fffe;
 pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Unknown, answer)
+    put_attributes(view, id, &stat, Maker::Unknown, reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let stat = stat_place(view.files.place(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
-    answer.put(&StatxOut {
+    reply.put(&StatxOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         flags: 0,
@@ -54,14 +54,14 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let id = InodeId(request.inode);
     // What was changed in the first source is what is shown.
     for place in view.folders.places_of(id)?.iter().rev() {
         set_attributes_at(view, actor, request, with, place)?;
     }
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Us, answer)
+    put_attributes(view, id, &stat, Maker::Us, reply)
 }
 
 fn set_attributes_at(
@@ -114,12 +114,12 @@ fn put_attributes(
     id: InodeId,
     stat: &Statx,
     maker: Maker,
-    answer: &mut Answer,
+    reply: &mut Reply,
 ) -> Result<(), Errno> {
     let volume = view.files.volumes.known(stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, stat, maker).attributes;
-    answer.put(&AttributesOut {
+    reply.put(&AttributesOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         padding: 0,

@@ -46,7 +46,7 @@ impl BackingFiles {
         memory: Arc<Memory>,
         inodes: Arc<Inodes>,
     ) -> Self {
-        let passes_through = connection.agreement.has(feature::PASSTHROUGH);
+        let passes_through = connection.negotiated.has(feature::PASSTHROUGH);
         let (idle, refusals) = Default::default();
         let mut all = Self { connection, memory, inodes, idle, refusals, passes_through };
         if passes_through && let Err(errno) = all.may_pass_through() {

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use thruway_fuse::{Agreement, Notification};
+use thruway_fuse::{Negotiated, Notification};
 use thruway_sys::fuse;
 
 use crate::inodes::InodeId;
@@ -12,13 +12,13 @@ use crate::transport::device;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) device: OwnedFd,
-    pub(super) agreement: Agreement,
+    pub(super) negotiated: Negotiated,
 }
 
 impl Connection {
     /// Tells the kernel something. What it does not know needs no telling.
     pub(crate) fn notify(&self, notification: &Notification<'_>) -> Result<(), Errno> {
-        match device::send(&self.device, &notification.to_bytes()) {
+        match device::write_message(&self.device, &notification.to_bytes()) {
             Err(Errno::NOENT) => Ok(()),
             sent => sent,
         }

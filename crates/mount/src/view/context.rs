@@ -1,6 +1,6 @@
 //! What a request is answered with.
 
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
@@ -12,7 +12,7 @@ pub(super) struct Context<'a> {
     /// The thread's own rights.
     pub(super) actor: &'a mut Actor,
     pub(super) request: &'a Request<'a>,
-    pub(super) reply: &'a mut Answer,
+    pub(super) reply: &'a mut Reply,
 }
 
 impl Context<'_> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 
 use super::context::Context;
@@ -28,7 +28,7 @@ pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result
     let view = cx.view;
     let actor = &mut *cx.actor;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     let kind = FileType::from_raw_mode(with.mode);
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
@@ -37,7 +37,7 @@ pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result
             fs::mknodat(&spot.place, name, kind, mode, unpacked_device(with.device))
         })
     })?;
-    answer_new(view, &folder, &spot, name, answer)
+    reply_new(view, &folder, &spot, name, reply)
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
@@ -45,14 +45,14 @@ pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result
     let view = cx.view;
     let actor = &mut *cx.actor;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let (spot, ()) = make_in(view, &folder, |spot| {
         let make = || fs::mkdirat(&spot.place, name, mode);
         actor.make_as(caller, with.mode, with.umask, make)
     })?;
-    answer_new(view, &folder, &spot, name, answer)
+    reply_new(view, &folder, &spot, name, reply)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
@@ -60,23 +60,23 @@ pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Resul
     let view = cx.view;
     let actor = &mut *cx.actor;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     let (spot, ()) = make_in(view, &folder, |spot| {
         actor.make_as(caller, 0, 0, || fs::symlinkat(target, &spot.place, name))
     })?;
-    answer_new(view, &folder, &spot, name, answer)
+    reply_new(view, &folder, &spot, name, reply)
 }
 
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let (place, folder) = (view.files.place(source)?, view.folders.folder(parent)?);
     // In the source that has the file, or not at all.
     let spot = view.folders.spot_in(&folder, view.files.inodes.get(source)?.branch)?;
     link_place(&place, &spot.place, name)?;
-    answer_new(view, &folder, &spot, name, answer)
+    reply_new(view, &folder, &spot, name, reply)
 }
 
 pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Result<(), Errno> {
@@ -84,7 +84,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     let view = cx.view;
     let actor = &mut *cx.actor;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
     let verdict = view.access.check(caller, Target::New(parent, name), access)?;
     let folder = view.folders.folder(parent)?;
@@ -102,7 +102,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     }?;
     view.folders.note_change(&folder, name);
     let found = Found::Made(&spot, file.as_fd(), name);
-    let id = answer_created(view, &folder, &file, found, (with, verdict), answer)?;
+    let id = reply_created(view, &folder, &file, found, (with, verdict), reply)?;
     // Who has made a file soon asks for more: its attributes are set, or it is written to.
     view.files.places.put(id, Arc::new(file));
     Ok(())
@@ -113,7 +113,7 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
     let view = cx.view;
     let actor = &mut *cx.actor;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
     let verdict = view.access.check(caller, Target::New(parent, c""), access)?;
     let folder = view.folders.folder(parent)?;
@@ -125,36 +125,36 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
         actor.make_as(caller, with.mode, with.umask, make)
     })?;
     let found = Found::Nameless(&spot, file.as_fd());
-    answer_created(view, &folder, &file, found, (with, verdict), answer).map(drop)
+    reply_created(view, &folder, &file, found, (with, verdict), reply).map(drop)
 }
 
-fn answer_created(
+fn reply_created(
     view: &View,
     folder: &Folder,
     file: &OwnedFd,
     found: Found<'_>,
     (with, verdict): (&CreateIn, Verdict),
-    answer: &mut Answer,
+    reply: &mut Reply,
 ) -> Result<InodeId, Errno> {
     let stat = stat_place(file)?;
     let entry = new_entry(view, folder, found, &stat)?;
     let id = InodeId(entry.inode);
     let open = open::open_new(view, id, &stat, (with.flags, verdict), file);
-    answer.put(&entry);
-    answer.put(&open::opened(view, open));
+    reply.put(&entry);
+    reply.put(&open::opened(view, open));
     Ok(id)
 }
 
-fn answer_new(
+fn reply_new(
     view: &View,
     folder: &Folder,
     spot: &BranchDir,
     name: &CStr,
-    answer: &mut Answer,
+    reply: &mut Reply,
 ) -> Result<(), Errno> {
     view.folders.note_change(folder, name);
     let stat = stat_name(&spot.place, name)?;
-    answer.put(&new_entry(view, folder, Found::Name(spot, name), &stat)?);
+    reply.put(&new_entry(view, folder, Found::Name(spot, name), &stat)?);
     Ok(())
 }
 

@@ -32,10 +32,10 @@ const DOTS: u64 = 2;
 pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    let mut listing = answer.listing(with.size);
+    let mut listing = reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         each_merged(view, merged, with.offset, usize::MAX, |entry, name| {
             is_hidden(name) || listing.push(entry, name.to_bytes())
@@ -52,13 +52,13 @@ pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> 
 pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
     // The kernel takes names without attributes, too, and keeps what it knows.
     let is_known =
         view.timeouts.name_timeout(&folder) > FRESH && view.listed.is_again(id, with.offset);
-    let mut listing = answer.listing(with.size);
+    let mut listing = reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         // Looking a name up may change the index, so the names are taken out of it first.
         let mut names = Vec::new();
@@ -155,11 +155,11 @@ fn each_merged(
 /// without.
 pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     if !view.access.is_enforced() {
         return Err(Errno::NOSYS);
     }
-    answer.put(&OpenOut::default());
+    reply.put(&OpenOut::default());
     Ok(())
 }
 

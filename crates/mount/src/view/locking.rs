@@ -14,7 +14,7 @@ use crate::actor::errno;
 use crate::inodes::InodeId;
 use crate::lock_holder::LockHolder;
 use crate::locks::Wanted;
-use crate::transport::reply::{Outcome, Replier};
+use crate::transport::reply::{Outcome, ReplySender};
 
 /// The kernel's numbers for kinds of locks.
 const READ: u32 = 0;
@@ -26,7 +26,7 @@ pub(super) fn setlk(
     cx: &mut Context<'_>,
     with: &LockIn,
     wait: bool,
-    replier: &Arc<dyn Replier>,
+    sender: &Arc<dyn ReplySender>,
 ) -> Result<Outcome, Errno> {
     let view = cx.view;
     let request = cx.request;
@@ -34,17 +34,17 @@ pub(super) fn setlk(
     let file = lock_file(view, holder(InodeId(request.inode), with))?;
     match view.locks.set(&file, &wanted) {
         Err(Errno::AGAIN) if wait => {
-            view.locks.wait(request.unique, file, wanted, Arc::clone(replier))?;
+            view.locks.wait(request.unique, file, wanted, Arc::clone(sender))?;
             Ok(Outcome::Later)
         }
-        done => done.map(|()| Outcome::Answered),
+        done => done.map(|()| Outcome::Replied),
     }
 }
 
 pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
     let file = lock_file(view, holder(id, with))?;
     let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
@@ -58,7 +58,7 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
             pid: u32::try_from(pid).unwrap_or(0),
         },
     };
-    answer.put(&LockOut { lock });
+    reply.put(&LockOut { lock });
     Ok(())
 }
 

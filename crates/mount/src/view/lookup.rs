@@ -21,10 +21,10 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     if view.access.hiding(parent)?(name) {
-        answer.put(&no_entry(view, &folder));
+        reply.put(&no_entry(view, &folder));
         return Ok(());
     }
     match view.folders.find(&folder, name) {
@@ -34,11 +34,11 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
             }
-            answer.put(&entry);
+            reply.put(&entry);
             Ok(())
         }
         Err(Errno::NOENT) => {
-            answer.put(&no_entry(view, &folder));
+            reply.put(&no_entry(view, &folder));
             Ok(())
         }
         Err(errno) => Err(errno),

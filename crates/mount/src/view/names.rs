@@ -130,8 +130,8 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let target = fs::readlinkat(view.files.place(id)?, c"", Vec::new())?;
-    answer.put_bytes(target.as_bytes());
+    reply.put_bytes(target.as_bytes());
     Ok(())
 }

@@ -107,7 +107,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         transport: transport(view).into(),
         passthrough: view.passes_through(),
         daemon_io_reasons: daemon_io_reasons(view),
-        protocol: format!("7.{}", view.connection.agreement.minor),
+        protocol: format!("7.{}", view.connection.negotiated.minor),
         restarts: memory.counted(Count::Restarts),
         changes: view.changes(),
         watched_folders: view.watch().map(|watch| watch.len() as u64),
@@ -121,7 +121,7 @@ fn status(view: &View, plan: &Plan) -> Status {
 }
 
 fn transport(view: &View) -> &'static str {
-    let is_ring = view.connection.agreement.has(feature::OVER_IO_URING);
+    let is_ring = view.connection.negotiated.has(feature::OVER_IO_URING);
     if is_ring { "io_uring" } else { "/dev/fuse" }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
-use thruway_fuse::{Agreement, Notification};
+use thruway_fuse::{Negotiated, Notification};
 
 use super::access::AccessControl;
 use super::backing_files::BackingFiles;
@@ -71,7 +71,7 @@ impl View {
         memory: Arc<Memory>,
         roots: Vec<OwnedFd>,
         device: OwnedFd,
-        agreement: Agreement,
+        negotiated: Negotiated,
         mut behaviour: Behaviour,
         enforcer: Option<PolicyEnforcer>,
         descriptors_max: usize,
@@ -93,7 +93,7 @@ impl View {
         });
         let is_frozen = behaviour.frozen;
         let folders = Arc::new(Folders { files: Arc::clone(&files), watches, merging, is_frozen });
-        let connection = Arc::new(Connection { device, agreement });
+        let connection = Arc::new(Connection { device, negotiated });
         let backing =
             BackingFiles::new(Arc::clone(&connection), Arc::clone(&memory), Arc::clone(inodes));
         let deferred = Arc::<Deferred>::default();
@@ -104,7 +104,7 @@ impl View {
                 longest: behaviour.timeouts,
                 changes: behaviour.changes,
                 is_frozen,
-                may_hide_untold: enforcer.is_some() && agreement.minor < EPOCH_MINOR,
+                may_hide_untold: enforcer.is_some() && negotiated.minor < EPOCH_MINOR,
             },
             invalidation: Invalidation {
                 connection: Arc::clone(&connection),

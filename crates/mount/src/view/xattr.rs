@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, XattrFlags};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
@@ -28,14 +28,14 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let place = view.files.place(id)?;
     let path = ProcPath::new(place.as_fd());
     if size == 0 {
         let length = fs::getxattr_query(path.as_c_str(), name)?;
-        return put_length(length, answer);
+        return put_length(length, reply);
     }
-    answer.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+    reply.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
 }
 
 pub(super) fn setxattr(
@@ -69,7 +69,7 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
+    let reply = &mut *cx.reply;
     let mut names = names_at(&*view.files.place(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
@@ -78,10 +78,10 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
         names = without(&names, is_content);
     }
     match size as usize {
-        0 => put_length(names.len(), answer),
+        0 => put_length(names.len(), reply),
         room if room < names.len() => Err(Errno::RANGE),
         _ => {
-            answer.put_bytes(&names);
+            reply.put_bytes(&names);
             Ok(())
         }
     }
@@ -132,9 +132,9 @@ pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> 
 }
 
 /// Answers with a length alone.
-fn put_length(length: usize, answer: &mut Answer) -> Result<(), Errno> {
+fn put_length(length: usize, reply: &mut Reply) -> Result<(), Errno> {
     let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
-    answer.put(&GetXattrOut { size, padding: 0 });
+    reply.put(&GetXattrOut { size, padding: 0 });
     Ok(())
 }
 
