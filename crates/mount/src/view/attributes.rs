@@ -27,20 +27,18 @@ const OMIT: i64 = 0x3fff_fffe;
 pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Unknown, reply)
+    put_attributes(view, id, &stat, Maker::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let stat = stat_place(view.files.place(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
-    reply.put(&StatxOut {
+    cx.reply.put(&StatxOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         flags: 0,
@@ -54,14 +52,13 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let reply = &mut *cx.reply;
     let id = InodeId(request.inode);
     // What was changed in the first source is what is shown.
     for place in view.folders.places_of(id)?.iter().rev() {
         set_attributes_at(view, actor, request, with, place)?;
     }
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Us, reply)
+    put_attributes(view, id, &stat, Maker::Us, cx.reply)
 }
 
 fn set_attributes_at(

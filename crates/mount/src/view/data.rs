@@ -27,23 +27,21 @@ const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 pub(super) fn read(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let file = view.files.reader(id)?;
-    reply.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
+    cx.reply.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
 }
 
 pub(super) fn write(cx: &mut Context<'_>, with: &WriteIn, data: &[u8]) -> Result<(), Errno> {
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let reply = &mut *cx.reply;
     let file = view.files.writer(InodeId(request.inode))?;
     let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
     let written = change_data(actor, &request.caller, kills, &file, || {
         io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with))
     })?;
     let size = u32::try_from(written).map_err(|_| Errno::IO)?;
-    reply.put(&WriteOut { size, padding: 0 });
+    cx.reply.put(&WriteOut { size, padding: 0 });
     Ok(())
 }
 
@@ -68,13 +66,12 @@ pub(super) fn fallocate(cx: &mut Context<'_>, with: &FAllocateIn) -> Result<(), 
 pub(super) fn lseek(cx: &mut Context<'_>, with: &LSeekIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let file = view.files.open_for_reading(id)?;
     let from = match with.whence {
         SEEK_HOLE => SeekFrom::Hole(with.offset),
         _ => SeekFrom::Data(with.offset),
     };
-    reply.put(&LSeekOut { offset: fs::seek(file, from)? });
+    cx.reply.put(&LSeekOut { offset: fs::seek(file, from)? });
     Ok(())
 }
 
@@ -94,7 +91,6 @@ pub(super) fn copy_file_range(
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let reply = &mut *cx.reply;
     let source = view.files.open_for_reading(InodeId(request.inode))?;
     let target = view.files.open_for_writing(InodeId(with.target))?;
     let (mut from, mut to) = (with.offset, with.target_offset);
@@ -105,9 +101,9 @@ pub(super) fn copy_file_range(
         fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length)
     })?;
     if long {
-        reply.put(&CopyFileRangeOut { copied: copied as u64 });
+        cx.reply.put(&CopyFileRangeOut { copied: copied as u64 });
     } else {
-        reply.put(&WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 });
+        cx.reply.put(&WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 });
     }
     Ok(())
 }

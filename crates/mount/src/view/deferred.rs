@@ -114,12 +114,12 @@ mod tests {
     #[test]
     fn names_are_due_at_once_and_files_later() {
         let deferred = Deferred::default();
-        let spot = (InodeId(7), 0);
+        let key = (InodeId(7), 0);
         assert!(deferred.add_opened(InodeId(8), false));
         assert!(deferred.add_opened(InodeId(8), false));
-        assert!(deferred.add_name(spot, c"name".into()));
+        assert!(deferred.add_name(key, c"name".into()));
         let day = Duration::from_secs(86_400);
-        assert_eq!(deferred.next(day), Due::Names(vec![(spot, c"name".into())]));
+        assert_eq!(deferred.next(day), Due::Names(vec![(key, c"name".into())]));
         assert_eq!(
             deferred.next(Duration::from_millis(1)),
             Due::Opened([(InodeId(8), Opened::default())].into())

@@ -43,22 +43,22 @@ impl Folders {
             let is_watched = self.is_frozen || merged.is_watched;
             return Ok(Folder { id, is_watched, parts: Parts::Merged(merged) });
         }
-        let spot = BranchDir { branch: 0, place: self.files.place(id)? };
-        let is_watched = self.is_frozen || self.watches.is_watched(id, &spot);
-        Ok(Folder { id, is_watched, parts: Parts::One(spot) })
+        let dir = BranchDir { branch: 0, place: self.files.place(id)? };
+        let is_watched = self.is_frozen || self.watches.is_watched(id, &dir);
+        Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
 
     /// What the name leads to, and in which source.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok((spot.clone(), stat_name(&spot.place, name)?)),
+            Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.place, name)?)),
             Parts::Merged(merged) if merged.is_merged() => {
                 self.merging()?.find_merged(merged, name)
             }
             Parts::Merged(merged) => {
-                let spot = self.merging()?.spot(merged, &merged.parts[0])?;
-                let stat = stat_name(&spot.place, name)?;
-                Ok((spot, stat))
+                let dir = self.merging()?.open_part(merged, &merged.parts[0])?;
+                let stat = stat_name(&dir.place, name)?;
+                Ok((dir, stat))
             }
         }
     }
@@ -66,32 +66,32 @@ impl Folders {
     /// The sources in which the name may be, the one that it is taken from first.
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) if merged.is_merged() => {
                 self.merging()?.all_merged_with(merged, name)
             }
-            Parts::Merged(merged) => Ok(vec![self.merging()?.spot(merged, &merged.parts[0])?]),
+            Parts::Merged(merged) => Ok(vec![self.merging()?.open_part(merged, &merged.parts[0])?]),
         }
     }
 
     /// The folder's part in this source.
-    pub(super) fn spot_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
+    pub(super) fn dir_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(spot.clone()),
+            Parts::One(dir) => Ok(dir.clone()),
             Parts::Merged(merged) => {
                 let part = merged.part(branch).ok_or(Errno::XDEV)?;
-                self.merging()?.spot(merged, part)
+                self.merging()?.open_part(merged, part)
             }
         }
     }
 
     /// The folder in each source that has it.
-    pub(super) fn spots(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
+    pub(super) fn dirs(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) => {
                 let merging = self.merging()?;
-                merged.parts.iter().map(|part| merging.spot(merged, part)).collect()
+                merged.parts.iter().map(|part| merging.open_part(merged, part)).collect()
             }
         }
     }
@@ -102,8 +102,8 @@ impl Folders {
         if self.branches().is_none() || !is_folder {
             return Ok(vec![self.files.place(id)?]);
         }
-        let spots = self.spots(&self.folder(id)?)?;
-        Ok(spots.into_iter().map(|spot| spot.place).collect())
+        let dirs = self.dirs(&self.folder(id)?)?;
+        Ok(dirs.into_iter().map(|dir| dir.place).collect())
     }
 
     /// The merged folder; its parts are looked for if that has not been done.
@@ -129,8 +129,8 @@ impl Folders {
         }
         // Watched before anyone reads names, so that no change is missed.
         let is_watched = places.iter().fold(true, |all, (branch, place)| {
-            let spot = BranchDir { branch: *branch, place: Arc::clone(place) };
-            self.watches.try_watching(id, &spot) && all
+            let dir = BranchDir { branch: *branch, place: Arc::clone(place) };
+            self.watches.try_watching(id, &dir) && all
         });
         self.watches.set_watched(id, is_watched);
         Ok(branches.keep(Merged::new(id, parts, is_watched)))
@@ -142,14 +142,14 @@ impl Folders {
         let (parent, name) = known.ok_or(Errno::STALE)?;
         let parent = self.folder(parent)?;
         let mut places = Vec::new();
-        for spot in self.all_with(&parent, &name)? {
+        for dir in self.all_with(&parent, &name)? {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match fs::openat(&spot.place, name.as_c_str(), flags, Mode::empty()) {
-                Ok(place) => places.push((spot.branch, Arc::new(place))),
+            match fs::openat(&dir.place, name.as_c_str(), flags, Mode::empty()) {
+                Ok(place) => places.push((dir.branch, Arc::new(place))),
                 // What the branch has there is no folder: it is hidden.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
-                    self.merging()?.branches.note_failure(spot.branch, errno);
+                    self.merging()?.branches.note_failure(dir.branch, errno);
                 }
             }
         }
@@ -198,11 +198,11 @@ impl Folders {
         let id = forgotten.inode.id;
         let (Some(watch), Watched::Yes) = (self.watches.watch(), forgotten.watched) else { return };
         if let Some(merged) = self.branches().and_then(|branches| branches.get(id)) {
-            let spots = merged
+            let dirs = merged
                 .parts
                 .iter()
-                .flat_map(|part| self.merging().and_then(|all| all.spot(&merged, part)));
-            spots.for_each(|spot| watch.remove(id, &spot.place));
+                .flat_map(|part| self.merging().and_then(|all| all.open_part(&merged, part)));
+            dirs.for_each(|dir| watch.remove(id, &dir.place));
             return;
         }
         let place = self.files.places.get(id).map(Ok).unwrap_or_else(|| {

@@ -24,8 +24,8 @@ pub(super) enum Found<'a> {
 
 impl<'a> Found<'a> {
     pub(super) fn branch(self) -> u16 {
-        let (Self::Name(spot, _) | Self::Made(spot, ..) | Self::Nameless(spot, _)) = self;
-        spot.branch
+        let (Self::Name(dir, _) | Self::Made(dir, ..) | Self::Nameless(dir, _)) = self;
+        dir.branch
     }
 
     pub(super) fn name(self) -> Option<&'a CStr> {
@@ -37,8 +37,8 @@ impl<'a> Found<'a> {
 
     pub(super) fn handle(self) -> Result<FileHandle, Errno> {
         match self {
-            Self::Name(spot, name) => {
-                FileHandle::of(spot.place.as_fd(), name).map_err(|error| errno(&error))
+            Self::Name(dir, name) => {
+                FileHandle::of(dir.place.as_fd(), name).map_err(|error| errno(&error))
             }
             Self::Made(_, file, _) | Self::Nameless(_, file) => handle_of(file),
         }
@@ -48,7 +48,7 @@ impl<'a> Found<'a> {
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Name(spot, name) => fs::openat(&spot.place, name, flags, Mode::empty()),
+            Self::Name(dir, name) => fs::openat(&dir.place, name, flags, Mode::empty()),
             // A file was made in a folder, and so that folder's file system is known.
             Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
@@ -57,7 +57,7 @@ impl<'a> Found<'a> {
     /// Open with `O_PATH`, or as it is open already.
     pub(super) fn place(self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Name(spot, name) => open_name(spot.place.as_fd(), name),
+            Self::Name(dir, name) => open_name(dir.place.as_fd(), name),
             Self::Made(_, file, _) | Self::Nameless(_, file) => {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }

@@ -55,7 +55,7 @@ impl Invalidation {
                     });
                 }
                 Due::Names(names) => {
-                    names.into_iter().for_each(|(spot, name)| self.tell_slowly(spot, &name));
+                    names.into_iter().for_each(|(dir, name)| self.tell_slowly(dir, &name));
                 }
             }
         }
@@ -138,8 +138,8 @@ impl Invalidation {
             {
                 Ok(())
             }
-            Change::Name(spot, name, what) => self.tell_name(spot, name, what),
-            Change::FolderName(spot, name) => self.tell_folder_name(spot, name),
+            Change::Name(dir, name, what) => self.tell_name(dir, name, what),
+            Change::FolderName(dir, name) => self.tell_folder_name(dir, name),
             Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
             Change::Folder(id, folder) => self.tell_folder(id, &folder),
             Change::Unwatched(folder) => self.tell_unwatched(&folder),
@@ -151,12 +151,12 @@ impl Invalidation {
         let _ = told;
     }
 
-    fn tell_folder_name(&self, spot: WatchKey, name: &[u8]) -> Result<(), Errno> {
-        if self.merging().is_some_and(|all| all.may_be_part(spot.0, name)) {
+    fn tell_folder_name(&self, dir: WatchKey, name: &[u8]) -> Result<(), Errno> {
+        if self.merging().is_some_and(|all| all.may_be_part(dir.0, name)) {
             // A folder below has one part more or less. That is rare enough to begin again.
             self.tell_everything()?;
         }
-        self.tell_name(spot, name, What::Went)
+        self.tell_name(dir, name, What::Went)
     }
 
     /// Nothing is asked of a folder in which a name has gone: whoever removed it may still hold the folder's lock,
@@ -194,15 +194,15 @@ impl Invalidation {
     }
 
     /// The same with a look at the disk.
-    pub(super) fn tell_slowly(&self, spot: WatchKey, name: &CStr) {
+    pub(super) fn tell_slowly(&self, dir: WatchKey, name: &CStr) {
         // A connection that is gone is noticed by those who read from it.
-        let _ = self.tell_found(spot, name, ResolveFlags::empty());
+        let _ = self.tell_found(dir, name, ResolveFlags::empty());
     }
 
     fn tell_found(&self, at: WatchKey, name: &CStr, resolve: ResolveFlags) -> Result<(), Errno> {
-        let spot = self.folders.spot_in(&self.folders.folder(at.0)?, at.1)?;
+        let dir = self.folders.dir_in(&self.folders.folder(at.0)?, at.1)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat2(&spot.place, name, flags, Mode::empty(), resolve);
+        let opened = fs::openat2(&dir.place, name, flags, Mode::empty(), resolve);
         let stat = opened.and_then(stat_place)?;
         let Some(id) = self.files.known(&stat) else { return Ok(()) };
         // The kernel keeps data too if we move it: of two changes within a tick it would miss one.

@@ -32,18 +32,17 @@ const DOTS: u64 = 2;
 pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    let mut listing = reply.listing(with.size);
+    let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         each_merged(view, merged, with.offset, usize::MAX, |entry, name| {
             is_hidden(name) || listing.push(entry, name.to_bytes())
         });
         return Ok(());
     }
-    let spots = view.folders.spots(&folder)?;
-    each_entry(&spots[0].place, with.offset, RAW_BYTES, |entry| {
+    let dirs = view.folders.dirs(&folder)?;
+    each_entry(&dirs[0].place, with.offset, RAW_BYTES, |entry| {
         let name = entry.file_name();
         Ok(is_hidden(name) || listing.push(dir_entry(entry), name.to_bytes()))
     })
@@ -52,13 +51,12 @@ pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> 
 pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
     // The kernel takes names without attributes, too, and keeps what it knows.
     let is_known =
         view.timeouts.name_timeout(&folder) > FRESH && view.listed.is_again(id, with.offset);
-    let mut listing = reply.listing(with.size);
+    let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         // Looking a name up may change the index, so the names are taken out of it first.
         let mut names = Vec::new();
@@ -76,8 +74,8 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         }
         return Ok(());
     }
-    let spots = view.folders.spots(&folder)?;
-    each_entry(&spots[0].place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
+    let dirs = view.folders.dirs(&folder)?;
+    each_entry(&dirs[0].place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
         let name = entry.file_name();
         if is_hidden(name) {
             return Ok(true);
@@ -102,8 +100,8 @@ fn push_with_attributes(
         b"." | b".." => EntryOut::default(),
         _ if is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
-            Ok((spot, stat)) => {
-                lookup::entry(view, folder, Found::Name(&spot, name), &stat, Maker::Unknown)?
+            Ok((dir, stat)) => {
+                lookup::entry(view, folder, Found::Name(&dir, name), &stat, Maker::Unknown)?
             }
             // It went away since it was listed.
             Err(Errno::NOENT) => return Ok(true),
@@ -155,11 +153,10 @@ fn each_merged(
 /// without.
 pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
-    let reply = &mut *cx.reply;
     if !view.access.is_enforced() {
         return Err(Errno::NOSYS);
     }
-    reply.put(&OpenOut::default());
+    cx.reply.put(&OpenOut::default());
     Ok(())
 }
 

@@ -44,7 +44,6 @@ pub(super) fn setlk(
 pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
     let file = lock_file(view, holder(id, with))?;
     let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
@@ -58,7 +57,7 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
             pid: u32::try_from(pid).unwrap_or(0),
         },
     };
-    reply.put(&LockOut { lock });
+    cx.reply.put(&LockOut { lock });
     Ok(())
 }
 

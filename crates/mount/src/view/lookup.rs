@@ -21,24 +21,23 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let reply = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     if view.access.hiding(parent)?(name) {
-        reply.put(&no_entry(view, &folder));
+        cx.reply.put(&no_entry(view, &folder));
         return Ok(());
     }
     match view.folders.find(&folder, name) {
-        Ok((spot, stat)) => {
-            let found = Found::Name(&spot, name);
+        Ok((dir, stat)) => {
+            let found = Found::Name(&dir, name);
             let entry = entry(view, &folder, found, &stat, Maker::Unknown)?;
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
             }
-            reply.put(&entry);
+            cx.reply.put(&entry);
             Ok(())
         }
         Err(Errno::NOENT) => {
-            reply.put(&no_entry(view, &folder));
+            cx.reply.put(&no_entry(view, &folder));
             Ok(())
         }
         Err(errno) => Err(errno),

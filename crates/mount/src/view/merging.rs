@@ -30,7 +30,7 @@ pub(super) struct Merging {
 
 impl Merging {
     /// The open part of a merged folder.
-    pub(super) fn spot(&self, merged: &Merged, part: &Part) -> Result<BranchDir, Errno> {
+    pub(super) fn open_part(&self, merged: &Merged, part: &Part) -> Result<BranchDir, Errno> {
         let place = self.branches.place(merged.id, part, |handle| {
             let volume = self.volumes.get(part.volume)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
@@ -46,9 +46,9 @@ impl Merging {
     ) -> Result<(BranchDir, Statx), Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
         let part = merged.part(entry.branch).ok_or(Errno::STALE)?;
-        let spot = self.spot(merged, part)?;
-        match stat_name(&spot.place, name) {
-            Ok(stat) => Ok((spot, stat)),
+        let dir = self.open_part(merged, part)?;
+        match stat_name(&dir.place, name) {
+            Ok(stat) => Ok((dir, stat)),
             Err(Errno::NOENT) => self.look_again(merged, name).ok_or(Errno::NOENT),
             Err(errno) => Err(errno),
         }
@@ -60,18 +60,18 @@ impl Merging {
         name: &CStr,
     ) -> Result<Vec<BranchDir>, Errno> {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
-        let mut spots = Vec::new();
+        let mut dirs = Vec::new();
         for part in merged.parts.iter().filter(|part| part.branch >= entry.branch) {
             let is_first = part.branch == entry.branch;
-            match self.spot(merged, part) {
-                Ok(spot) if is_first || entry.more && stat_name(&spot.place, name).is_ok() => {
-                    spots.push(spot);
+            match self.open_part(merged, part) {
+                Ok(dir) if is_first || entry.more && stat_name(&dir.place, name).is_ok() => {
+                    dirs.push(dir);
                 }
                 Err(errno) if is_first => return Err(errno),
                 _ => {}
             }
         }
-        Ok(spots)
+        Ok(dirs)
     }
 
     /// The names of all parts, read if that has not been done, or was too long ago for sources of which
@@ -103,8 +103,8 @@ impl Merging {
     fn build(&self, merged: &Merged, built: &mut Built) {
         built.index.begin();
         for part in &merged.parts {
-            let read = self.spot(merged, part).and_then(|spot| {
-                each_entry(&spot.place, 0, RAW_BYTES, |entry| {
+            let read = self.open_part(merged, part).and_then(|dir| {
+                each_entry(&dir.place, 0, RAW_BYTES, |entry| {
                     let name = entry.file_name().to_bytes();
                     if !matches!(name, b"." | b"..") {
                         let kind = u8::try_from(entry.file_type().as_raw_mode() >> 12);
@@ -129,9 +129,9 @@ impl Merging {
         let mut more = false;
         for part in &merged.parts {
             // A part that is gone has no names.
-            let Ok(spot) = self.spot(merged, part) else { continue };
-            match (stat_name(&spot.place, name), &found) {
-                (Ok(stat), None) => found = Some((spot, stat)),
+            let Ok(dir) = self.open_part(merged, part) else { continue };
+            match (stat_name(&dir.place, name), &found) {
+                (Ok(stat), None) => found = Some((dir, stat)),
                 (Ok(_), Some(_)) => more = true,
                 (Err(_), _) => {}
             }
@@ -139,9 +139,9 @@ impl Merging {
         let mut built = merged.write_index();
         match &found {
             None => built.index.remove(name.to_bytes()),
-            Some((spot, stat)) => {
+            Some((dir, stat)) => {
                 let kind = u8::try_from(stat.stx_mode >> 12).unwrap_or(0);
-                let entry = Entry { branch: spot.branch, more, kind, number: stat.stx_ino };
+                let entry = Entry { branch: dir.branch, more, kind, number: stat.stx_ino };
                 built.index.replace(name.to_bytes(), entry);
             }
         }

@@ -18,7 +18,7 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
-    let unlink = |spot: &BranchDir| fs::unlinkat(&spot.place, name, AtFlags::empty());
+    let unlink = |dir: &BranchDir| fs::unlinkat(&dir.place, name, AtFlags::empty());
     remove(view, &folder, name, unlink)
 }
 
@@ -26,9 +26,9 @@ pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
-    remove(view, &folder, name, |spot| {
-        let remove = || fs::unlinkat(&spot.place, name, AtFlags::REMOVEDIR);
-        view.files.keeping_folder(spot.place.as_fd(), name, remove)
+    remove(view, &folder, name, |dir| {
+        let remove = || fs::unlinkat(&dir.place, name, AtFlags::REMOVEDIR);
+        view.files.keeping_folder(dir.place.as_fd(), name, remove)
     })
 }
 
@@ -38,10 +38,10 @@ fn remove(
     name: &CStr,
     remove: impl Fn(&BranchDir) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let spots = view.folders.all_with(folder, name)?;
-    let removed = spots.iter().rev().try_for_each(|spot| match remove(spot) {
+    let dirs = view.folders.all_with(folder, name)?;
+    let removed = dirs.iter().rev().try_for_each(|dir| match remove(dir) {
         // A source that is hidden has something else there, which stays.
-        Err(Errno::NOTDIR | Errno::ISDIR) if spot.branch != spots[0].branch => Ok(()),
+        Err(Errno::NOTDIR | Errno::ISDIR) if dir.branch != dirs[0].branch => Ok(()),
         removed => removed,
     });
     view.folders.note_change(folder, name);
@@ -62,7 +62,7 @@ pub(super) fn rename(
     let flags = RenameFlags::from_bits_retain(flags);
     let from = view.folders.all_with(&folder, name)?;
     let to: Result<Vec<_>, _> =
-        from.iter().map(|spot| view.folders.spot_in(&new_folder, spot.branch)).collect();
+        from.iter().map(|dir| view.folders.dir_in(&new_folder, dir.branch)).collect();
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
     let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
@@ -72,8 +72,8 @@ pub(super) fn rename(
     });
     if renamed.is_ok() {
         // What would hide the new name.
-        for spot in in_the_way {
-            fs::unlinkat(&spot.place, new_name, AtFlags::empty())?;
+        for dir in in_the_way {
+            fs::unlinkat(&dir.place, new_name, AtFlags::empty())?;
         }
     }
     view.folders.note_change(&folder, name);
@@ -97,23 +97,23 @@ fn in_the_way(
     if folder.merged().is_none() {
         return Ok(Vec::new());
     }
-    let (spot, stat) = match view.folders.find(folder, name) {
+    let (dir, stat) = match view.folders.find(folder, name) {
         Err(Errno::NOENT) => return Ok(Vec::new()),
         found => found?,
     };
     if flags.contains(RenameFlags::NOREPLACE) {
         return Err(Errno::EXIST);
     }
-    let is_same_source = from.len() == 1 && spot.branch == from[0].branch;
+    let is_same_source = from.len() == 1 && dir.branch == from[0].branch;
     if flags.contains(RenameFlags::EXCHANGE) && !is_same_source {
         return Err(Errno::XDEV);
     }
     if u32::from(stat.stx_mode) & FILE_TYPE == FOLDER && !is_same_source {
         return Err(Errno::XDEV);
     }
-    let mut spots = view.folders.all_with(folder, name)?;
-    spots.retain(|spot| spot.branch < from[0].branch);
-    Ok(spots)
+    let mut dirs = view.folders.all_with(folder, name)?;
+    dirs.retain(|dir| dir.branch < from[0].branch);
+    Ok(dirs)
 }
 
 /// Remembers the inode's new name, where names are remembered.
@@ -130,8 +130,7 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let target = fs::readlinkat(view.files.place(id)?, c"", Vec::new())?;
-    reply.put_bytes(target.as_bytes());
+    cx.reply.put_bytes(target.as_bytes());
     Ok(())
 }

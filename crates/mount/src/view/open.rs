@@ -39,7 +39,6 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let reply = &mut *cx.reply;
     if view.behaviour.frozen {
         // "Never ask again": reads come without an open.
         return Err(Errno::NOSYS);
@@ -63,7 +62,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         IoMode::Daemon if flags.contains(OFlags::RDWR) && view.access.scans() => IoMode::Unmapped,
         way => way,
     };
-    reply.put(&opened(view, way));
+    cx.reply.put(&opened(view, way));
     Ok(())
 }
 

@@ -23,11 +23,11 @@ pub(super) fn make_in<T>(
 ) -> Result<(BranchDir, T), Errno> {
     let mut last = Errno::ROFS;
     for branch in candidates(view, folder)? {
-        let spot = match view.folders.spot_in(folder, branch) {
+        let dir = match view.folders.dir_in(folder, branch) {
             Err(Errno::XDEV) => copy_folder(view, folder.id, branch),
-            spot => spot,
+            dir => dir,
         };
-        match spot.and_then(|spot| make(&spot).map(|made| (spot, made))) {
+        match dir.and_then(|dir| make(&dir).map(|made| (dir, made))) {
             Err(Errno::ROFS) => last = Errno::ROFS,
             made => return made,
         }
@@ -41,7 +41,7 @@ fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     let all = 0..branch_number(branches.roots().len());
     Ok(match branches.create() {
         CreatePolicy::Parent => {
-            view.folders.spots(folder)?.into_iter().map(|spot| spot.branch).collect()
+            view.folders.dirs(folder)?.into_iter().map(|dir| dir.branch).collect()
         }
         CreatePolicy::First => all.collect(),
         CreatePolicy::MostFree => {

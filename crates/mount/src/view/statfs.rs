@@ -13,13 +13,12 @@ use super::context::Context;
 pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let space = match view.folders.branches() {
         None => fs::fstatvfs(view.files.place(id)?)?,
         Some(branches) => sum(branches.roots())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
-    reply.put(&StatFsOut {
+    cx.reply.put(&StatFsOut {
         blocks: space.f_blocks,
         free: space.f_bfree,
         available: space.f_bavail,

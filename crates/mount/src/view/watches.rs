@@ -53,12 +53,12 @@ impl FolderWatches {
     }
 
     /// Whether we are told of changes in the folder; it is watched from now on if it can be.
-    pub(super) fn is_watched(&self, id: InodeId, spot: &BranchDir) -> bool {
+    pub(super) fn is_watched(&self, id: InodeId, dir: &BranchDir) -> bool {
         match self.inodes.flags(id).watched() {
             Watched::Yes => true,
             Watched::No => false,
             Watched::Untried => {
-                let watched = self.try_watching(id, spot);
+                let watched = self.try_watching(id, dir);
                 self.set_watched(id, watched);
                 watched
             }
@@ -69,11 +69,11 @@ impl FolderWatches {
         self.inodes.flags(id).set_watched(if watched { Watched::Yes } else { Watched::No });
     }
 
-    pub(super) fn try_watching(&self, id: InodeId, spot: &BranchDir) -> bool {
+    pub(super) fn try_watching(&self, id: InodeId, dir: &BranchDir) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let volume = stat_place(&spot.place).ok().and_then(|stat| self.volumes.known(&stat));
+        let volume = stat_place(&dir.place).ok().and_then(|stat| self.volumes.known(&stat));
         // What other machines change is not told.
         volume.is_some_and(|volume| !volume.is_remote)
-            && watch.add((id, spot.branch), &spot.place).is_ok()
+            && watch.add((id, dir.branch), &dir.place).is_ok()
     }
 }

@@ -28,14 +28,13 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    let reply = &mut *cx.reply;
     let place = view.files.place(id)?;
     let path = ProcPath::new(place.as_fd());
     if size == 0 {
         let length = fs::getxattr_query(path.as_c_str(), name)?;
-        return put_length(length, reply);
+        return put_length(length, cx.reply);
     }
-    reply.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+    cx.reply.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
 }
 
 pub(super) fn setxattr(
@@ -69,7 +68,6 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let reply = &mut *cx.reply;
     let mut names = names_at(&*view.files.place(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
@@ -78,10 +76,10 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
         names = without(&names, is_content);
     }
     match size as usize {
-        0 => put_length(names.len(), reply),
+        0 => put_length(names.len(), cx.reply),
         room if room < names.len() => Err(Errno::RANGE),
         _ => {
-            reply.put_bytes(&names);
+            cx.reply.put_bytes(&names);
             Ok(())
         }
     }
