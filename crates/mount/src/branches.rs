@@ -57,7 +57,7 @@ pub(crate) struct Merged {
     /// The names of all parts, if there are several and somebody has asked.
     index: RwLock<Built>,
     /// Names that may lead elsewhere than the index says.
-    doubts: Mutex<HashSet<CString>>,
+    stale_names: Mutex<HashSet<CString>>,
 }
 
 #[derive(Debug, Default)]
@@ -182,7 +182,7 @@ impl Branches {
 
 impl Merged {
     pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
-        Self { id, parts, is_watched, index: RwLock::default(), doubts: Mutex::default() }
+        Self { id, parts, is_watched, index: RwLock::default(), stale_names: Mutex::default() }
     }
 
     /// The part of this branch.
@@ -196,8 +196,8 @@ impl Merged {
     }
 
     /// Names that have to be looked up again before the index is used.
-    pub(crate) fn doubts(&self) -> MutexGuard<'_, HashSet<CString>> {
-        lock(&self.doubts)
+    pub(crate) fn stale_names(&self) -> MutexGuard<'_, HashSet<CString>> {
+        lock(&self.stale_names)
     }
 
     pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, Built> {

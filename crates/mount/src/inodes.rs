@@ -209,21 +209,21 @@ impl Inodes {
     }
 
     /// The fingerprint of the attributes that the kernel was told last.
-    pub(crate) fn told(&self, id: InodeId) -> u64 {
-        self.record(id.slot()).told()
+    pub(crate) fn cached_fingerprint(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).cached_fingerprint()
     }
 
-    pub(crate) fn set_told(&self, id: InodeId, fingerprint: u64) {
-        self.record(id.slot()).set_told(fingerprint);
+    pub(crate) fn set_cached_fingerprint(&self, id: InodeId, fingerprint: u64) {
+        self.record(id.slot()).set_cached_fingerprint(fingerprint);
     }
 
     /// Until when changes are known to come through the mount, nanoseconds since 1970.
-    pub(crate) fn ours(&self, id: InodeId) -> u64 {
-        self.record(id.slot()).ours()
+    pub(crate) fn own_changes_until(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).own_changes_until()
     }
 
-    pub(crate) fn set_ours(&self, id: InodeId, until: u64) {
-        self.record(id.slot()).set_ours(until);
+    pub(crate) fn set_own_changes_until(&self, id: InodeId, until: u64) {
+        self.record(id.slot()).set_own_changes_until(until);
     }
 
     /// How many inodes the kernel knows.

@@ -57,8 +57,8 @@ pub(crate) struct Access {
 
 impl Access {
     /// What is judged one after the other: what both reads and writes has to be allowed both.
-    pub(crate) fn parts(self, are_told_apart: bool) -> impl Iterator<Item = Self> {
-        let is_both = are_told_apart && self.reads && self.writes;
+    pub(crate) fn parts(self, by_access: bool) -> impl Iterator<Item = Self> {
+        let is_both = by_access && self.reads && self.writes;
         let parts = match is_both {
             true => [Some(Self { writes: false, ..self }), Some(Self { reads: false, ..self })],
             false => [Some(self), None],
@@ -90,13 +90,13 @@ pub(crate) trait Facts {
 
 /// What the policy says, and the rule that says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Judgement {
+pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
     /// Rules count from 1; zero is "no rule fits".
     pub(crate) rule: usize,
 }
 
-impl Judgement {
+impl Decision {
     /// The errno of a refusal.
     pub(crate) fn refusal(self, access: Access) -> Option<Errno> {
         match self.verdict {
@@ -138,20 +138,20 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// What the first rule that fits says.
-    pub(crate) fn judge(
+    pub(crate) fn decide(
         &self,
-        question: &AccessRequest<'_>,
-        evidence: &impl Facts,
-    ) -> Result<Judgement, Errno> {
+        request: &AccessRequest<'_>,
+        facts: &impl Facts,
+    ) -> Result<Decision, Errno> {
         for (index, rule) in self.rules.iter().enumerate() {
-            if rule.fits_question(question)
-                && rule.fits_groups(question.gid, evidence)?
-                && rule.fits_file(evidence)?
+            if rule.fits_request(request)
+                && rule.fits_groups(request.gid, facts)?
+                && rule.fits_file(facts)?
             {
-                return Ok(Judgement { verdict: rule.verdict, rule: index + 1 });
+                return Ok(Decision { verdict: rule.verdict, rule: index + 1 });
             }
         }
-        Ok(Judgement { verdict: Verdict::Allow, rule: 0 })
+        Ok(Decision { verdict: Verdict::Allow, rule: 0 })
     }
 
     /// Whether nobody sees the name. What depends on who asks is left to opens: the kernel keeps names
@@ -164,7 +164,7 @@ impl Policy {
     /// Whether what has the path `old` may get the path `new` without being judged otherwise than
     /// before: itself and, whatever it holds, all that is below it.
     pub(crate) fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
-        self.globs().all(|globs| globs.standing(old) == globs.standing(new))
+        self.globs().all(|globs| globs.match_state(old) == globs.match_state(new))
     }
 
     /// Whether a file is judged alike at both paths, by everyone's rules and whatever is in it.
@@ -194,9 +194,9 @@ impl Policy {
 
     /// Whether the caller may be refused something at the path, whatever a file there holds. The
     /// question's access does not matter.
-    pub(crate) fn may_refuse(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
-        for rule in self.rules.iter().filter(|rule| rule.fits_caller(question)) {
-            let group = rule.fits_groups(question.gid, evidence);
+    pub(crate) fn may_refuse(&self, request: &AccessRequest<'_>, facts: &impl Facts) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.fits_caller(request)) {
+            let group = rule.fits_groups(request.gid, facts);
             if group == Ok(false) {
                 continue;
             }
@@ -211,10 +211,10 @@ impl Policy {
     }
 
     /// Whether reading might be allowed with other data in the file.
-    pub(crate) fn could_allow(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
-        for rule in self.rules.iter().filter(|rule| rule.fits_question(question)) {
+    pub(crate) fn could_allow(&self, request: &AccessRequest<'_>, facts: &impl Facts) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.fits_request(request)) {
             let refuses = matches!(rule.verdict, Verdict::Deny | Verdict::Hide);
-            let fits = match rule.fits_groups(question.gid, evidence) {
+            let fits = match rule.fits_groups(request.gid, facts) {
                 Ok(fits) => fits,
                 Err(_) => refuses,
             };
@@ -226,7 +226,7 @@ impl Policy {
     }
 
     /// Whether reading and writing are judged by different rules.
-    pub(crate) fn tells_accesses(&self) -> bool {
+    pub(crate) fn distinguishes_accesses(&self) -> bool {
         self.rules.iter().any(|rule| rule.access.is_some())
     }
 
@@ -245,41 +245,41 @@ impl Policy {
 }
 
 impl Rule {
-    fn fits_question(&self, question: &AccessRequest<'_>) -> bool {
+    fn fits_request(&self, request: &AccessRequest<'_>) -> bool {
         let access = match self.access {
             None => true,
-            Some(AccessKind::Read) => question.access.reads,
-            Some(AccessKind::Write) => question.access.writes,
+            Some(AccessKind::Read) => request.access.reads,
+            Some(AccessKind::Write) => request.access.writes,
         };
-        access && self.fits_caller(question)
+        access && self.fits_caller(request)
     }
 
     /// The path, and the user as far as its number goes.
-    fn fits_caller(&self, question: &AccessRequest<'_>) -> bool {
-        self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
-            && self.fits_path(question.path)
+    fn fits_caller(&self, request: &AccessRequest<'_>) -> bool {
+        self.uids.as_ref().is_none_or(|uids| uids.contains(&request.uid))
+            && self.fits_path(request.path)
     }
 
     fn fits_path(&self, path: &[u8]) -> bool {
         self.paths.as_ref().is_none_or(|paths| paths.fit(path))
     }
 
-    fn fits_groups(&self, gid: u32, evidence: &impl Facts) -> Result<bool, Errno> {
+    fn fits_groups(&self, gid: u32, facts: &impl Facts) -> Result<bool, Errno> {
         match &self.gids {
-            Some(gids) if !gids.contains(&gid) => evidence.is_in_one_of(gids),
+            Some(gids) if !gids.contains(&gid) => facts.is_in_one_of(gids),
             _ => Ok(true),
         }
     }
 
-    fn fits_file(&self, evidence: &impl Facts) -> Result<bool, Errno> {
+    fn fits_file(&self, facts: &impl Facts) -> Result<bool, Errno> {
         if self.larger_than.is_some() || self.smaller_than.is_some() {
-            let Some(size) = evidence.size()? else { return Ok(false) };
+            let Some(size) = facts.size()? else { return Ok(false) };
             let is_larger = self.larger_than.is_none_or(|limit| size > limit);
             if !is_larger || self.smaller_than.is_some_and(|limit| size >= limit) {
                 return Ok(false);
             }
         }
-        self.content.as_ref().map_or(Ok(true), |content| evidence.fits(content))
+        self.content.as_ref().map_or(Ok(true), |content| facts.fits(content))
     }
 
     fn is_of_paths_alone(&self) -> bool {

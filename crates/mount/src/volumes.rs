@@ -21,7 +21,7 @@ pub(crate) struct Volume {
 
 /// A file system that was met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Met {
+pub(crate) struct VolumeInfo {
     pub(crate) index: u16,
     /// Files can be opened by handle.
     pub(crate) has_handles: bool,
@@ -63,7 +63,7 @@ impl Volumes {
         &self,
         stat: &Statx,
         folder: impl FnOnce() -> Result<OwnedFd, Errno>,
-    ) -> Result<Met, Errno> {
+    ) -> Result<VolumeInfo, Errno> {
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
         if let Some(met) = self.find(device) {
             return Ok(met);
@@ -77,7 +77,7 @@ impl Volumes {
             self.any_remote.fetch_or(volume.is_remote, Relaxed);
             all.push(volume);
         }
-        met(&all, device).ok_or(Errno::NFILE)
+        info_of(&all, device).ok_or(Errno::NFILE)
     }
 
     pub(crate) fn get(&self, index: u16) -> Result<Arc<Volume>, Errno> {
@@ -96,19 +96,19 @@ impl Volumes {
     }
 
     /// The file system that `stat` was taken on, if it was met before.
-    pub(crate) fn known(&self, stat: &Statx) -> Option<Met> {
+    pub(crate) fn known(&self, stat: &Statx) -> Option<VolumeInfo> {
         self.find((stat.stx_dev_major, stat.stx_dev_minor))
     }
 
-    fn find(&self, device: (u32, u32)) -> Option<Met> {
-        met(&self.all.read().unwrap_or_else(PoisonError::into_inner), device)
+    fn find(&self, device: (u32, u32)) -> Option<VolumeInfo> {
+        info_of(&self.all.read().unwrap_or_else(PoisonError::into_inner), device)
     }
 }
 
-fn met(all: &[Arc<Volume>], device: (u32, u32)) -> Option<Met> {
+fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
     let index = all.iter().position(|volume| volume.device == device)?;
     let volume = &all[index];
-    Some(Met {
+    Some(VolumeInfo {
         index: u16::try_from(index).ok()?,
         has_handles: volume.has_handles,
         is_remote: volume.is_remote,

@@ -162,19 +162,19 @@ impl<'a> Record<'a> {
         self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) & 0xff != 0
     }
 
-    pub(super) fn told(&self) -> u64 {
+    pub(super) fn cached_fingerprint(&self) -> u64 {
         self.words[TOLD].load(Relaxed)
     }
 
-    pub(super) fn set_told(&self, fingerprint: u64) {
+    pub(super) fn set_cached_fingerprint(&self, fingerprint: u64) {
         self.words[TOLD].store(fingerprint, Relaxed);
     }
 
-    pub(super) fn ours(&self) -> u64 {
+    pub(super) fn own_changes_until(&self) -> u64 {
         self.words[OURS].load(Relaxed)
     }
 
-    pub(super) fn set_ours(&self, until: u64) {
+    pub(super) fn set_own_changes_until(&self, until: u64) {
         self.words[OURS].store(until, Relaxed);
     }
 

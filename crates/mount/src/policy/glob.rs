@@ -25,7 +25,7 @@ enum Component {
 /// How far along the patterns a path has come. What is below two paths with the same standing fits
 /// below both or below neither.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum MatchState {
     /// A pattern fits the path, and so all that is below it.
     Fits,
     /// For each pattern, how many of its components may have been met.
@@ -51,15 +51,15 @@ impl Globs {
     }
 
     /// How far along the patterns the path has come.
-    pub(super) fn standing(&self, path: &[u8]) -> Standing {
+    pub(super) fn match_state(&self, path: &[u8]) -> MatchState {
         if self.fit(path) {
-            return Standing::Fits;
+            return MatchState::Fits;
         }
         let met = |pattern: &Vec<Component>| {
             let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
             names.fold(closed(pattern, vec![0]), |met, name| step(pattern, &met, name))
         };
-        Standing::Met(self.patterns.iter().map(met).collect())
+        MatchState::Met(self.patterns.iter().map(met).collect())
     }
 }
 

@@ -27,14 +27,14 @@ fn check(policy: &Policy, line: &str) {
         panic!("seven cells: {line}");
     };
     let gids: Vec<_> = gids.split('+').map(|gid| gid.parse().unwrap()).collect();
-    let question = AccessRequest {
+    let request = AccessRequest {
         path: path.as_bytes(),
         uid: uid.parse().unwrap(),
         gid: gids[0],
         access: Access { reads: access.contains('r'), writes: access.contains('w') },
     };
     let seen = Seen { groups: gids[1..].to_vec(), content: content.as_bytes() };
-    let judged = policy.judge(&question, &seen).unwrap();
+    let decision = policy.decide(&request, &seen).unwrap();
     let expected = match verdict {
         "allow" => Verdict::Allow,
         "deny" => Verdict::Deny,
@@ -43,7 +43,7 @@ fn check(policy: &Policy, line: &str) {
         "daemon-io" => Verdict::DaemonIo,
         other => panic!("no verdict {other}"),
     };
-    assert_eq!(judged, Judgement { verdict: expected, rule: number.parse().unwrap() }, "{line}");
+    assert_eq!(decision, Decision { verdict: expected, rule: number.parse().unwrap() }, "{line}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_path_has_come_to_its_end_if_a_pattern_fits_it_and_only_then() {
         let fits = |path: &str| globs.fit(path.as_bytes());
         for (one, other) in paths.iter().flat_map(|one| paths.iter().map(move |other| (one, other)))
         {
-            if globs.standing(one.as_bytes()) == globs.standing(other.as_bytes()) {
+            if globs.match_state(one.as_bytes()) == globs.match_state(other.as_bytes()) {
                 for below in ["", "/a", "/b", "/c", "/b/c", "/c/b", "/a/b/c"] {
                     let both = [one, other].map(|path| fits(&format!("{path}{below}")));
                     assert_eq!(both[0], both[1], "{pattern}: {one} {other} {below}");
@@ -208,8 +208,8 @@ fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
     .unwrap();
     let may_refuse = |path: &str, uid: u32, gid: u32| {
         let access = Access { reads: true, writes: true };
-        let question = AccessRequest { path: path.as_bytes(), uid, gid, access };
-        policy.may_refuse(&question, &Seen { groups: Vec::new(), content: b"" })
+        let request = AccessRequest { path: path.as_bytes(), uid, gid, access };
+        policy.may_refuse(&request, &Seen { groups: Vec::new(), content: b"" })
     };
     assert!(!may_refuse("a", 1, 0) && !may_refuse("b", 2, 0));
     assert!(may_refuse("a", 2, 0) && may_refuse("a", 2, 5));

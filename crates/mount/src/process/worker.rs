@@ -224,7 +224,7 @@ fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option
     });
     start_notifiers(view);
     let deferring = Arc::clone(view);
-    thread::spawn(move || deferring.tell_deferred());
+    thread::spawn(move || deferring.run_deferred());
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
@@ -237,7 +237,9 @@ fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option
 fn start_notifiers(view: &Arc<View>) {
     if view.changes() != Changes::Told {
         let view = Arc::clone(view);
-        thread::spawn(move || view.watch().map(|watch| watch.run_late(|change| view.tell(change))));
+        thread::spawn(move || {
+            view.watch().map(|watch| watch.run_late(|change| view.apply(change)))
+        });
         return;
     }
     for processor in watch::processors().flat_map(|processor| [processor; 2]) {
@@ -245,7 +247,7 @@ fn start_notifiers(view: &Arc<View>) {
         thread::spawn(move || {
             // On another CPU, or with another priority, it reports the same changes.
             let _ = watch::stay_first_on(processor);
-            view.watch().map(|watch| watch.run(|change| view.tell(change)))
+            view.watch().map(|watch| watch.run(|change| view.apply(change)))
         });
     }
 }

@@ -89,7 +89,7 @@ impl AccessControl {
 
     /// Whether an answer to this may take as long as reading what is in a file.
     pub(super) fn may_scan(&self, operation: &Operation<'_>) -> bool {
-        let is_judged = matches!(
+        let is_checked = matches!(
             operation,
             Operation::Open(_)
                 | Operation::Read(_)
@@ -105,7 +105,7 @@ impl AccessControl {
                 | Operation::Rename { .. }
                 | Operation::Link { .. }
         );
-        is_judged && self.scans()
+        is_checked && self.scans()
     }
 
     /// Refuses what the policy does not allow. Opens are judged where they are answered.
@@ -157,7 +157,7 @@ impl AccessControl {
         let facts = LazyFileFacts::new((&self.files, &self.folders), enforcer, caller, target);
         let mut verdict = Verdict::Allow;
         for path in self.paths_of(caller, target)? {
-            for access in access.parts(policy.tells_accesses()) {
+            for access in access.parts(policy.distinguishes_accesses()) {
                 let request =
                     AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access };
                 match decide(&policy, &request, &facts) {
@@ -348,11 +348,11 @@ fn decide(
     request: &AccessRequest<'_>,
     facts: &LazyFileFacts<'_>,
 ) -> Result<Verdict, Refusal> {
-    let judgement =
-        policy.judge(request, facts).map_err(|errno| Refusal { errno, rule: usize::MAX })?;
-    match judgement.refusal(request.access) {
-        None => Ok(judgement.verdict),
-        Some(errno) => Err(Refusal { errno, rule: judgement.rule }),
+    let decision =
+        policy.decide(request, facts).map_err(|errno| Refusal { errno, rule: usize::MAX })?;
+    match decision.refusal(request.access) {
+        None => Ok(decision.verdict),
+        Some(errno) => Err(Refusal { errno, rule: decision.rule }),
     }
 }
 

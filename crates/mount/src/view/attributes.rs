@@ -11,14 +11,14 @@ use thruway_fuse::wire::{
 use super::context::Context;
 use super::data::change_data;
 use super::stat::{FILE_TYPE, FOLDER, stat_place};
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::proc_path::ProcPath;
-use crate::volumes::Met;
+use crate::volumes::VolumeInfo;
 
 /// Times that are not numbers, as `utimensat` wants them.
 const NOW: i64 = 0x3fff_ffff;
@@ -28,7 +28,7 @@ pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Unknown, cx.reply)
+    put_attributes(view, id, &stat, ChangedBy::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
@@ -37,7 +37,7 @@ pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let stat = stat_place(view.files.place(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
-    let timeout = view.timeouts.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
+    let timeout = view.timeouts.timeouts(id, is_watched, &stat, ChangedBy::Unknown).attributes;
     cx.reply.put(&StatxOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
@@ -58,7 +58,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
         set_attributes_at(view, actor, request, with, place)?;
     }
     let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Us, cx.reply)
+    put_attributes(view, id, &stat, ChangedBy::Us, cx.reply)
 }
 
 fn set_attributes_at(
@@ -110,12 +110,12 @@ fn put_attributes(
     view: &View,
     id: InodeId,
     stat: &Statx,
-    maker: Maker,
+    changed_by: ChangedBy,
     reply: &mut Reply,
 ) -> Result<(), Errno> {
     let volume = view.files.volumes.known(stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
-    let timeout = view.timeouts.timeouts(id, is_watched, stat, maker).attributes;
+    let timeout = view.timeouts.timeouts(id, is_watched, stat, changed_by).attributes;
     reply.put(&AttributesOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
@@ -125,7 +125,7 @@ fn put_attributes(
     Ok(())
 }
 
-pub(super) fn attributes(view: &View, volume: Met, stat: &Statx) -> Attributes {
+pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attributes {
     Attributes {
         number: shown_number(volume, stat),
         size: stat.stx_size,
@@ -146,7 +146,7 @@ pub(super) fn attributes(view: &View, volume: Met, stat: &Statx) -> Attributes {
     }
 }
 
-fn extended_attributes(view: &View, volume: Met, stat: &Statx) -> ExtendedAttributes {
+fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> ExtendedAttributes {
     ExtendedAttributes {
         mask: stat.stx_mask,
         block_size: stat.stx_blksize,
@@ -180,7 +180,7 @@ fn shown_links(view: &View, stat: &Statx) -> u32 {
 
 /// The inode number that users see: the file's own on the first file system. On others its top bits
 /// say which, since the whole mount is one device to its users.
-fn shown_number(volume: Met, stat: &Statx) -> u64 {
+fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
 

@@ -13,7 +13,7 @@ use thruway_fuse::wire::feature;
 use thruway_sys::fuse;
 
 use super::connection::Connection;
-use super::refusals::ErrorCounts;
+use super::error_counts::ErrorCounts;
 use crate::actor::errno;
 use crate::inodes::{Backing, InodeId, Inodes, lock};
 use crate::memory::{Count, Memory};
@@ -79,8 +79,8 @@ impl BackingFiles {
             backing.id = back()?;
         }
         backing.opens += 1;
-        let way = if backing.id == DAEMON_IO { Count::DaemonIo } else { Count::Passthrough };
-        self.memory.count(way);
+        let io_mode = if backing.id == DAEMON_IO { Count::DaemonIo } else { Count::Passthrough };
+        self.memory.count(io_mode);
         Ok(backing.id)
     }
 

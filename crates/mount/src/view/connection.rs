@@ -24,7 +24,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn tell_attributes(&self, id: InodeId) {
+    pub(super) fn invalidate_attributes(&self, id: InodeId) {
         // A connection that is gone is noticed by those who read from it.
         let _ = self.notify(&Notification::Attributes { inode: id.0 });
     }

@@ -16,7 +16,7 @@ use super::placement::make_in;
 use super::stat::{stat_name, stat_place};
 use super::state::View;
 use super::target::Target;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use super::{lookup, open};
 use crate::inodes::InodeId;
 use crate::policy::Verdict;
@@ -140,7 +140,7 @@ fn new_entry(
     found: Found<'_>,
     stat: &Statx,
 ) -> Result<EntryOut, Errno> {
-    let mut entry = lookup::entry(view, folder, found, stat, Maker::Us)?;
+    let mut entry = lookup::entry(view, folder, found, stat, ChangedBy::Us)?;
     if let Some(name) = found.name()
         && view.access.hiding(folder.id)?(name)
     {

@@ -15,7 +15,7 @@ use crate::inodes::{Inode, InodeId, Inodes};
 use crate::names::{Name, Names};
 use crate::pins::Pins;
 use crate::proc_path::ProcPath;
-use crate::volumes::{Met, Volumes};
+use crate::volumes::{VolumeInfo, Volumes};
 
 /// All inodes that the kernel knows, and the descriptors that are open of them.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Files {
     }
 
     /// Puts the root into the table, unless a worker before us has.
-    fn intern_root(&self) -> Result<Met, Errno> {
+    fn intern_root(&self) -> Result<VolumeInfo, Errno> {
         let stat = stat_place(&self.roots[0])?;
         let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
         let volume = self.volumes.of(&stat, again)?;

@@ -177,7 +177,7 @@ impl Folders {
     /// Keeps the index right after a change through the mount. (What we do ourselves is not told.)
     pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
         if let Some(merged) = folder.merged() {
-            merged.doubts().insert(name.to_owned());
+            merged.stale_names().insert(name.to_owned());
         }
     }
 

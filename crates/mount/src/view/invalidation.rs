@@ -46,16 +46,18 @@ impl Invalidation {
     }
 
     /// Tells the kernel what is due, for ever: for a thread of its own.
-    pub(super) fn tell_deferred(&self) {
+    pub(super) fn run_deferred(&self) {
         loop {
             match self.deferred.next(OPEN_TIMEOUT) {
                 Due::Opened(opened) => {
                     opened.into_iter().for_each(|(id, opened)| {
-                        self.tell_if_needed(id, opened.is_trusted);
+                        self.invalidate_if_needed(id, opened.is_trusted);
                     });
                 }
                 Due::Names(names) => {
-                    names.into_iter().for_each(|(dir, name)| self.tell_slowly(dir, &name));
+                    names
+                        .into_iter()
+                        .for_each(|(dir, name)| self.invalidate_name_on_disk(dir, &name));
                 }
             }
         }
@@ -65,7 +67,7 @@ impl Invalidation {
     pub(super) fn catch_up(&self) {
         if let (Changes::Asked, Some(watch)) = (self.changes, self.folders.watches.watch()) {
             // If it fails, it fails for the thread that does nothing else, too.
-            let _ = watch.catch_up(|change| self.tell(change));
+            let _ = watch.catch_up(|change| self.apply(change));
         }
     }
 
@@ -77,93 +79,102 @@ impl Invalidation {
             return;
         }
         let is_added = self.deferred.add_opened(id, is_written);
-        if !is_added || !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if !is_added || !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
     /// The kernel has heard the attributes of a file that is made and opened at once.
     pub(super) fn note_open_new(&self, id: InodeId, is_written: bool) {
         if self.changes == Changes::Told && !self.deferred.add_opened(id, is_written) {
-            self.connection.tell_attributes(id);
+            self.connection.invalidate_attributes(id);
         }
     }
 
     /// Has the kernel ask for the attributes of a file that is still open, or that others may have changed while a
     /// program wrote to it.
-    pub(super) fn tell_if_needed(&self, id: InodeId, is_trusted: bool) {
+    pub(super) fn invalidate_if_needed(&self, id: InodeId, is_trusted: bool) {
         let is_open = self.files.inodes.is_open(id);
-        if is_open || is_trusted && !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if is_open || is_trusted && !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
     /// Who has died may have meant to tell the kernel of files that are open.
-    pub(super) fn tell_all_open(&self) {
+    pub(super) fn invalidate_all_open(&self) {
         if self.changes == Changes::Told {
-            self.files.inodes.open().into_iter().for_each(|id| self.connection.tell_attributes(id));
+            self.files
+                .inodes
+                .open()
+                .into_iter()
+                .for_each(|id| self.connection.invalidate_attributes(id));
         }
     }
 
     /// Whether the file's attributes are those that the kernel was told last.
-    fn is_as_told(&self, id: InodeId) -> bool {
+    fn is_cached(&self, id: InodeId) -> bool {
         let stat = self.files.place(id).and_then(|place| stat_place(&*place));
-        stat.is_ok_and(|stat| self.files.inodes.told(id) == fingerprint(&stat))
+        stat.is_ok_and(|stat| self.files.inodes.cached_fingerprint(id) == fingerprint(&stat))
     }
 
     /// What the file's last writer through the mount has done is known: it has closed the file.
     pub(super) fn note_written(&self, id: InodeId) {
         // The clock that stamps changes may be a tick ahead of the one that is read here.
-        self.files.inodes.set_ours(id, now() + TICK_MAX);
+        self.files.inodes.set_own_changes_until(id, now() + TICK_MAX);
     }
 
     /// Tells the kernel that it holds older attributes. It knows of writes that it moves by itself, and not of
     /// those through a map, whose file is open for reading and writing. Where folders are watched it would be
     /// told by that, too, but later: `make` may ask before.
-    pub(super) fn tell_if_changed(&self, id: InodeId) {
+    pub(super) fn invalidate_if_changed(&self, id: InodeId) {
         let is_moved_by_us = || self.files.inodes.update_backing(id, |backing| backing.id <= 0);
         if !self.passes_through || is_moved_by_us() {
             return;
         }
-        if !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
     /// Tells the kernel what others have changed.
-    pub(super) fn tell(&self, change: Change<'_>) {
+    pub(super) fn apply(&self, change: Change<'_>) {
         let told = match change {
             Change::File(..) | Change::Folder(..) | Change::Unwatched(_)
                 if self.changes == Changes::Asked =>
             {
                 Ok(())
             }
-            Change::Name(dir, name, what) => self.tell_name(dir, name, what),
-            Change::FolderName(dir, name) => self.tell_folder_name(dir, name),
-            Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
-            Change::Folder(id, folder) => self.tell_folder(id, &folder),
-            Change::Unwatched(folder) => self.tell_unwatched(&folder),
-            Change::Everything => self.tell_everything(),
-            Change::Late => self.tell_late(),
+            Change::Name(dir, name, what) => self.invalidate_name(dir, name, what),
+            Change::FolderName(dir, name) => self.invalidate_folder_name(dir, name),
+            Change::File((folder, branch), name) => self.invalidate_file(folder, branch, name),
+            Change::Folder(id, folder) => self.invalidate_folder(id, &folder),
+            Change::Unwatched(folder) => self.invalidate_unwatched(&folder),
+            Change::Everything => self.invalidate_everything(),
+            Change::Late => self.invalidate_late(),
         };
         self.memory.count(Count::Told);
         // A connection that is gone is noticed by those who read from it.
         let _ = told;
     }
 
-    fn tell_folder_name(&self, dir: WatchKey, name: &[u8]) -> Result<(), Errno> {
+    fn invalidate_folder_name(&self, dir: WatchKey, name: &[u8]) -> Result<(), Errno> {
         if self.merging().is_some_and(|all| all.may_be_part(dir.0, name)) {
             // A folder below has one part more or less. That is rare enough to begin again.
-            self.tell_everything()?;
+            self.invalidate_everything()?;
         }
-        self.tell_name(dir, name, What::Went)
+        self.invalidate_name(dir, name, What::Went)
     }
 
     /// Nothing is asked of a folder in which a name has gone: whoever removed it may still hold the folder's lock,
     /// and wait for us to give way.
-    fn tell_name(&self, (folder, branch): WatchKey, name: &[u8], what: What) -> Result<(), Errno> {
+    fn invalidate_name(
+        &self,
+        (folder, branch): WatchKey,
+        name: &[u8],
+        what: What,
+    ) -> Result<(), Errno> {
         if let Some(merging) = self.merging() {
-            merging.doubt(folder, name);
+            merging.mark_stale(folder, name);
         }
         if self.changes == Changes::Asked {
             // What it was listed with is kept, and held against the times of one source only.
@@ -176,30 +187,35 @@ impl Invalidation {
             return Ok(());
         }
         // If that was a link, the file has one name more.
-        self.tell_file(folder, branch, name)
+        self.invalidate_file(folder, branch, name)
     }
 
     /// The kernel is told of a file only what it was not told since. A look at the disk might wait for a lock whose
     /// holder waits for us to give way. So a name is looked at later that is not in memory. It is mostly gone: a
     /// file that was written through the mount is told, too, and may have another name by then.
-    fn tell_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
+    fn invalidate_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         for _ in 0..CACHED_LOOKS_MAX {
-            match self.tell_found((folder, branch), &name, ResolveFlags::CACHED) {
+            match self.invalidate_found((folder, branch), &name, ResolveFlags::CACHED) {
                 Err(Errno::AGAIN) => {}
                 told => return told,
             }
         }
-        if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.tell_late() }
+        if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.invalidate_late() }
     }
 
     /// The same with a look at the disk.
-    pub(super) fn tell_slowly(&self, dir: WatchKey, name: &CStr) {
+    pub(super) fn invalidate_name_on_disk(&self, dir: WatchKey, name: &CStr) {
         // A connection that is gone is noticed by those who read from it.
-        let _ = self.tell_found(dir, name, ResolveFlags::empty());
+        let _ = self.invalidate_found(dir, name, ResolveFlags::empty());
     }
 
-    fn tell_found(&self, at: WatchKey, name: &CStr, resolve: ResolveFlags) -> Result<(), Errno> {
+    fn invalidate_found(
+        &self,
+        at: WatchKey,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<(), Errno> {
         let dir = self.folders.dir_in(&self.folders.folder(at.0)?, at.1)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = fs::openat2(&dir.place, name, flags, Mode::empty(), resolve);
@@ -207,7 +223,7 @@ impl Invalidation {
         let Some(id) = self.files.known(&stat) else { return Ok(()) };
         // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
-        if is_settled && self.files.inodes.told(id) == fingerprint(&stat) {
+        if is_settled && self.files.inodes.cached_fingerprint(id) == fingerprint(&stat) {
             return Ok(());
         }
         let is_moved_by_us = self.files.inodes.update_backing(id, |backing| backing.id < 0);
@@ -220,13 +236,13 @@ impl Invalidation {
 
     /// Of several sources, the kernel may know a part of a merged folder as a folder by itself since, when the parts
     /// before it are gone.
-    fn tell_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
+    fn invalidate_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
         self.connection.notify(&Notification::Attributes { inode: id.0 })?;
-        if self.folders.branches().is_some() { self.tell_unwatched(folder) } else { Ok(()) }
+        if self.folders.branches().is_some() { self.invalidate_unwatched(folder) } else { Ok(()) }
     }
 
     /// A folder of which the kernel knows the attributes, and no names.
-    fn tell_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
+    fn invalidate_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
         for volume in self.files.volumes.all() {
             let opened = open_handle(&volume, folder, OFlags::PATH | OFlags::DIRECTORY);
             let stat = opened.and_then(stat_place);
@@ -239,12 +255,12 @@ impl Invalidation {
 
     /// Changes cannot be told in time. So all names are asked for again, unless something is mounted upon the mount:
     /// the kernel would take that away with the name that it lies on.
-    fn tell_late(&self) -> Result<(), Errno> {
-        if mounts::are_upon_ours() { Ok(()) } else { self.tell_everything() }
+    fn invalidate_late(&self) -> Result<(), Errno> {
+        if mounts::are_upon_ours() { Ok(()) } else { self.invalidate_everything() }
     }
 
     /// Something was left out: nothing that the kernel holds is certain.
-    pub(super) fn tell_everything(&self) -> Result<(), Errno> {
+    pub(super) fn invalidate_everything(&self) -> Result<(), Errno> {
         // First what waits for no lock.
         let told = self.connection.notify(&Notification::Epoch);
         let dropped = self.folders.branches().map(Branches::drop_folders).unwrap_or_default();

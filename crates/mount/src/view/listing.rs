@@ -15,10 +15,10 @@ use super::context::Context;
 use super::entries::{each_entry, open_folder};
 use super::folder::Folder;
 use super::found::Found;
-use super::listed::FRESH;
 use super::lookup;
+use super::recent_listing::FRESH;
 use super::state::View;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use crate::branches::Merged;
 
 /// Room for entries as the source gives them. Without attributes they take about as much as in the
@@ -54,8 +54,8 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
     // The kernel takes names without attributes, too, and keeps what it knows.
-    let is_known =
-        view.timeouts.name_timeout(&folder) > FRESH && view.listed.is_again(id, with.offset);
+    let is_known = view.timeouts.name_timeout(&folder) > FRESH
+        && view.recent_listing.is_again(id, with.offset);
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         // Looking a name up may change the index, so the names are taken out of it first.
@@ -101,7 +101,7 @@ fn push_with_attributes(
         _ if is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
             Ok((dir, stat)) => {
-                lookup::entry(view, folder, Found::Name(&dir, name), &stat, Maker::Unknown)?
+                lookup::entry(view, folder, Found::Name(&dir, name), &stat, ChangedBy::Unknown)?
             }
             // It went away since it was listed.
             Err(Errno::NOENT) => return Ok(true),

@@ -13,9 +13,9 @@ use super::folder::Folder;
 use super::found::Found;
 use super::stat::{identity, opens_reach_us};
 use super::state::View;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use crate::inodes::InodeId;
-use crate::volumes::Met;
+use crate::volumes::VolumeInfo;
 
 pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
@@ -29,7 +29,7 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     match view.folders.find(&folder, name) {
         Ok((dir, stat)) => {
             let found = Found::Name(&dir, name);
-            let entry = entry(view, &folder, found, &stat, Maker::Unknown)?;
+            let entry = entry(view, &folder, found, &stat, ChangedBy::Unknown)?;
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
             }
@@ -50,11 +50,11 @@ pub(super) fn entry(
     folder: &Folder,
     found: Found<'_>,
     stat: &Statx,
-    maker: Maker,
+    changed_by: ChangedBy,
 ) -> Result<EntryOut, Errno> {
     let volume = view.files.volumes.of(stat, || found.anchor())?;
     let id = intern(view, folder.id, found, volume, stat)?;
-    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, stat, maker);
+    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, stat, changed_by);
     if view.access.is_checked_by_lookup(stat) {
         timeouts.entry = Duration::ZERO;
     }
@@ -84,7 +84,7 @@ fn intern(
     view: &View,
     parent: InodeId,
     found: Found<'_>,
-    volume: Met,
+    volume: VolumeInfo,
     stat: &Statx,
 ) -> Result<InodeId, Errno> {
     let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };

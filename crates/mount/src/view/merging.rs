@@ -16,7 +16,7 @@ use crate::inodes::InodeId;
 use crate::volumes::Volumes;
 
 /// How old the names of several sources may be if we are told nothing of one of them.
-const UNTOLD_MAX: Duration = Duration::from_secs(1);
+const UNWATCHED_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Room for the entries of a folder while its names are read.
 const RAW_BYTES: usize = 64 * 1024;
@@ -49,7 +49,7 @@ impl Merging {
         let dir = self.open_part(merged, part)?;
         match stat_name(&dir.place, name) {
             Ok(stat) => Ok((dir, stat)),
-            Err(Errno::NOENT) => self.look_again(merged, name).ok_or(Errno::NOENT),
+            Err(Errno::NOENT) => self.look_up_again(merged, name).ok_or(Errno::NOENT),
             Err(errno) => Err(errno),
         }
     }
@@ -78,13 +78,13 @@ impl Merging {
     /// we are told nothing.
     pub(super) fn index<'a>(&self, merged: &'a Merged) -> RwLockReadGuard<'a, Built> {
         let is_good = |built: &Built| {
-            built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNTOLD_MAX)
+            built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNWATCHED_AGE_MAX)
         };
         {
             // Held until all are looked up: nobody else may go by the index before.
-            let mut doubts = merged.doubts();
-            for name in doubts.drain() {
-                self.look_again(merged, &name);
+            let mut stale_names = merged.stale_names();
+            for name in stale_names.drain() {
+                self.look_up_again(merged, &name);
             }
         }
         loop {
@@ -124,7 +124,7 @@ impl Merging {
     }
 
     /// Looks in all parts for the name, and keeps what is found.
-    pub(super) fn look_again(&self, merged: &Merged, name: &CStr) -> Option<(BranchDir, Statx)> {
+    pub(super) fn look_up_again(&self, merged: &Merged, name: &CStr) -> Option<(BranchDir, Statx)> {
         let mut found = None;
         let mut more = false;
         for part in &merged.parts {
@@ -149,10 +149,10 @@ impl Merging {
     }
 
     /// Somebody else has changed what a branch has under the name.
-    pub(super) fn doubt(&self, id: InodeId, name: &[u8]) {
+    pub(super) fn mark_stale(&self, id: InodeId, name: &[u8]) {
         let merged = self.branches.get(id);
         if let (Some(merged), Ok(name)) = (merged.filter(|it| it.is_merged()), CString::new(name)) {
-            merged.doubts().insert(name);
+            merged.stale_names().insert(name);
         }
     }
 
@@ -160,9 +160,9 @@ impl Merging {
     pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
         // What is below a folder that is not known any more may be.
         let Some(merged) = self.branches.get(id) else { return !self.branches.is_empty() };
-        let is_doubted = CString::new(name).is_ok_and(|name| merged.doubts().contains(&name));
+        let is_stale = CString::new(name).is_ok_and(|name| merged.stale_names().contains(&name));
         let built = merged.read_index();
         let may_be_in = built.at.is_none() || built.index.find(name).is_some();
-        merged.is_merged() && (is_doubted || may_be_in)
+        merged.is_merged() && (is_stale || may_be_in)
     }
 }

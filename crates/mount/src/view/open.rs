@@ -45,7 +45,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     }
     let id = InodeId(request.inode);
     let flags = OFlags::from_bits_retain(with.flags);
-    let verdict = judge_open(view, &request.caller, id, flags)?;
+    let verdict = check_open(view, &request.caller, id, flags)?;
     if flags.contains(OFlags::TRUNC) {
         let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
         attributes::resize(view, actor, &request.caller, (id, 0), kills)?;
@@ -57,16 +57,16 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.place(id)?))
     })?;
     view.invalidation.note_open(id, writes(flags));
-    let way = match way(view, id, backing_id, flags, request.caller.uid == 0)? {
+    let io_mode = match io_mode(view, id, backing_id, flags, request.caller.uid == 0)? {
         IoMode::Daemon if verdict == Verdict::DaemonIo => IoMode::CheckedReads,
         IoMode::Daemon if flags.contains(OFlags::RDWR) && view.access.scans() => IoMode::Unmapped,
-        way => way,
+        io_mode => io_mode,
     };
-    cx.reply.put(&opened(view, way));
+    cx.reply.put(&opened(view, io_mode));
     Ok(())
 }
 
-fn judge_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {
+fn check_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {
     let verdict = view.access.check(caller, Target::Inode(id), access(flags))?;
     if flags.contains(OFlags::WRONLY) && !flags.contains(OFlags::TRUNC) {
         view.access.check_partial_change(caller, id)?;
@@ -113,7 +113,7 @@ pub(super) fn open_new(
     }
 }
 
-fn way(
+fn io_mode(
     view: &View,
     id: InodeId,
     backing_id: i32,
@@ -143,7 +143,7 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
         view.invalidation.note_written(id);
     }
     if flags.contains(OFlags::RDWR) {
-        view.invalidation.tell_if_changed(id);
+        view.invalidation.invalidate_if_changed(id);
     }
     let (is_closed, now_idle) = view.files.inodes.update_backing(id, |backing| {
         backing.opens = backing.opens.saturating_sub(1);
@@ -168,10 +168,10 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
 }
 
 /// The answer to an open.
-pub(super) fn opened(view: &View, way: IoMode) -> OpenOut {
+pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
     // With shared locks the kernel must say when a descriptor is closed: locks end then.
     let quiet = if view.behaviour.shared_locks { 0 } else { open_flag::NO_FLUSH };
-    let (flags, backing_id) = match way {
+    let (flags, backing_id) = match io_mode {
         IoMode::Passthrough { backing_id } => (open_flag::PASSTHROUGH, backing_id),
         IoMode::PassthroughDirect { backing_id } => {
             (open_flag::PASSTHROUGH | open_flag::DIRECT_IO, backing_id)
@@ -179,7 +179,7 @@ pub(super) fn opened(view: &View, way: IoMode) -> OpenOut {
         IoMode::Daemon => (0, 0),
         IoMode::CheckedReads | IoMode::Unmapped => (open_flag::DIRECT_IO, 0),
     };
-    let handle = if way == IoMode::CheckedReads { CHECKED } else { 0 };
+    let handle = if io_mode == IoMode::CheckedReads { CHECKED } else { 0 };
     OpenOut { handle, flags: flags | quiet, backing_id }
 }
 

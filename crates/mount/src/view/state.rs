@@ -11,13 +11,13 @@ use super::access::AccessControl;
 use super::backing_files::BackingFiles;
 use super::connection::Connection;
 use super::deferred::Deferred;
+use super::error_counts::ErrorCounts;
 use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
-use super::listed::Listed;
 use super::merging::Merging;
 use super::policy_check::PolicyEnforcer;
-use super::refusals::ErrorCounts;
+use super::recent_listing::RecentListing;
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
 use super::walks::Walks;
 use super::watches::FolderWatches;
@@ -58,7 +58,7 @@ pub(crate) struct View {
     pub(super) invalidation: Invalidation,
     pub(super) access: AccessControl,
     pub(super) locks: Locks,
-    pub(super) listed: Listed,
+    pub(super) recent_listing: RecentListing,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
     /// Requests that a source could not answer.
@@ -104,7 +104,7 @@ impl View {
                 longest: behaviour.timeouts,
                 changes: behaviour.changes,
                 is_frozen,
-                may_hide_untold: enforcer.is_some() && negotiated.minor < EPOCH_MINOR,
+                cannot_invalidate_hidden: enforcer.is_some() && negotiated.minor < EPOCH_MINOR,
             },
             invalidation: Invalidation {
                 connection: Arc::clone(&connection),
@@ -129,7 +129,7 @@ impl View {
             folders,
             backing,
             locks: Locks::default(),
-            listed: Listed::default(),
+            recent_listing: RecentListing::default(),
             supervisor: getppid(),
             source_errors: ErrorCounts::default(),
         })
@@ -151,21 +151,21 @@ impl View {
     }
 
     /// Tells the kernel what others have changed.
-    pub(crate) fn tell(&self, change: Change<'_>) {
-        self.invalidation.tell(change);
+    pub(crate) fn apply(&self, change: Change<'_>) {
+        self.invalidation.apply(change);
     }
 
     /// Tells the kernel what is due, for ever: for a thread of its own.
-    pub(crate) fn tell_deferred(&self) {
-        self.invalidation.tell_deferred();
+    pub(crate) fn run_deferred(&self) {
+        self.invalidation.run_deferred();
     }
 
     /// Has the kernel send again what a dead worker has read and not answered. Nobody has watched meanwhile, so that
     /// nothing that the kernel holds is certain. Kernels before 6.16 go by the timeouts.
     pub(crate) fn take_over(&self) -> Result<(), Errno> {
         self.connection.notify(&Notification::Resend)?;
-        let _ = self.invalidation.tell_everything();
-        self.invalidation.tell_all_open();
+        let _ = self.invalidation.invalidate_everything();
+        self.invalidation.invalidate_all_open();
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl View {
         if self.access.is_enforced() {
             self.access.set_policy(policy);
             // Names may be hidden or shown that were not. An older kernel forgets them by itself soon.
-            let _ = self.invalidation.tell_everything();
+            let _ = self.invalidation.invalidate_everything();
         }
     }
 

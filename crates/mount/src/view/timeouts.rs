@@ -40,7 +40,7 @@ const SETUID_OR_SETGID: u16 = 0o6000;
 
 /// Who is known to have changed a file last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Maker {
+pub(super) enum ChangedBy {
     /// We have, just now.
     Us,
     Unknown,
@@ -62,7 +62,7 @@ pub(super) struct CacheTimeouts {
     pub(super) changes: Changes,
     pub(super) is_frozen: bool,
     /// Names may be hidden from now on, and the kernel cannot be told.
-    pub(super) may_hide_untold: bool,
+    pub(super) cannot_invalidate_hidden: bool,
 }
 
 impl CacheTimeouts {
@@ -70,7 +70,7 @@ impl CacheTimeouts {
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
         let longest = self.kept(folder.is_watched).entry;
         // Which names are hidden may change, and older kernels cannot be told.
-        if self.may_hide_untold { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
+        if self.cannot_invalidate_hidden { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
     }
 
     /// How long the kernel may keep what it is told of a folder's names.
@@ -92,23 +92,24 @@ impl CacheTimeouts {
         id: InodeId,
         is_watched: bool,
         stat: &Statx,
-        maker: Maker,
+        changed_by: ChangedBy,
     ) -> Timeouts {
         let mut timeouts = self.kept(is_watched);
         if self.is_frozen {
             return timeouts;
         }
         let change = change_time(stat);
-        self.inodes.set_told(id, fingerprint(stat));
-        if maker == Maker::Us {
-            self.inodes.set_ours(id, change);
+        self.inodes.set_cached_fingerprint(id, fingerprint(stat));
+        if changed_by == ChangedBy::Us {
+            self.inodes.set_own_changes_until(id, change);
         }
         if stat.stx_mode & TYPE != FOLDER && self.changes != Changes::Ignored {
             let is_open = self.inodes.is_open(id);
             // The kernel is told once more if it stays open.
             let opened = self.deferred.trust_opened(id).filter(|_| is_open);
             let is_open = is_open && opened.is_none();
-            let is_ours = change <= self.inodes.ours(id) || opened.is_some_and(|it| it.is_written);
+            let is_ours = change <= self.inodes.own_changes_until(id)
+                || opened.is_some_and(|it| it.is_written);
             let hold = hold_for(stat, is_open, is_ours, now());
             timeouts.attributes = timeouts.attributes.min(hold);
         }

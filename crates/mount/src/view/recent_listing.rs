@@ -10,11 +10,11 @@ pub(super) const FRESH: Duration = Duration::from_millis(10);
 
 /// What was listed last with attributes: the folder, from which cookie on, and when.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
+pub(super) struct RecentListing {
     last: Mutex<Option<(InodeId, u64, Instant)>>,
 }
 
-impl Listed {
+impl RecentListing {
     /// Whether this has been told just now. `rm -r` asks each folder whether it is empty before it reads it.
     pub(super) fn is_again(&self, folder: InodeId, cookie: u64) -> bool {
         let (now, mut last) = (Instant::now(), lock(&self.last));
@@ -35,12 +35,12 @@ mod tests {
 
     #[test]
     fn what_was_listed_just_now_and_nothing_else_is_known() {
-        let listed = Listed::default();
+        let recent_listing = RecentListing::default();
         let (one, other) = (InodeId(7), InodeId(8));
         let asked = [(one, 0), (one, 0), (one, 9), (one, 0), (other, 0), (other, 0)];
-        let known = asked.map(|(folder, cookie)| listed.is_again(folder, cookie));
+        let known = asked.map(|(folder, cookie)| recent_listing.is_again(folder, cookie));
         assert_eq!(known, [false, true, false, false, false, true]);
         std::thread::sleep(FRESH);
-        assert!(!listed.is_again(other, 0));
+        assert!(!recent_listing.is_again(other, 0));
     }
 }
