@@ -1,4 +1,4 @@
-//! The file systems that the sources lie on.
+//! The file systems of the sources.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
@@ -13,26 +13,26 @@ use thruway_sys::handle::FileHandle;
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: (u32, u32),
-    /// A folder on it that is really open: handles are opened through it.
+    /// A folder on it, open without `O_PATH`: file handles are opened through it.
     anchor: OwnedFd,
     has_handles: bool,
     is_remote: bool,
 }
 
-/// A file system that was met.
+/// What callers need of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct VolumeInfo {
     pub(crate) index: u16,
     /// Files can be opened by handle.
     pub(crate) has_handles: bool,
-    /// Other machines change it, and the kernel does not tell us.
+    /// Other machines change it, and the kernel does not report that.
     pub(crate) is_remote: bool,
 }
 
 /// Most file systems below one mount.
 const VOLUMES_MAX: usize = 1 << 16;
 
-/// All file systems that were met so far; the first is the first source's.
+/// All file systems that were seen so far; the first is that of the first source.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     all: RwLock<Vec<Arc<Volume>>>,
@@ -58,7 +58,7 @@ const REMOTE: [u64; 14] = [
 ];
 
 impl Volumes {
-    /// The file system that `stat` was taken on; if it is new, `folder` is one on it.
+    /// The file system of `stat`; if it is new, `folder` gives a folder on it.
     pub(crate) fn of(
         &self,
         stat: &Statx,
@@ -95,7 +95,7 @@ impl Volumes {
         self.any_remote.load(Relaxed)
     }
 
-    /// The file system that `stat` was taken on, if it was met before.
+    /// The file system of `stat`, if it was seen before.
     pub(crate) fn known(&self, stat: &Statx) -> Option<VolumeInfo> {
         self.find((stat.stx_dev_major, stat.stx_dev_minor))
     }
@@ -140,7 +140,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_file_system_is_met_once() {
+    fn a_file_system_is_added_once() {
         let volumes = Volumes::default();
         let folder = tempfile::tempdir().unwrap();
         let base: OwnedFd = File::open(folder.path()).unwrap().into();

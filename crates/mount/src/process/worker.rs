@@ -246,7 +246,7 @@ fn start_notifiers(view: &Arc<View>) {
         let view = Arc::clone(view);
         thread::spawn(move || {
             // On another CPU, or with another priority, it reports the same changes.
-            let _ = watch::stay_first_on(processor);
+            let _ = watch::preempt_on(processor);
             view.watch().map(|watch| watch.run(|change| view.apply(change)))
         });
     }

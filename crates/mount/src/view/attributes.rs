@@ -20,7 +20,7 @@ use crate::inodes::InodeId;
 use crate::proc_path::ProcPath;
 use crate::volumes::VolumeInfo;
 
-/// Times that are not numbers, as `utimensat` wants them.
+/// Special values of nanoseconds for `utimensat`.
 const NOW: i64 = 0x3fff_ffff;
 const OMIT: i64 = 0x3fff_fffe;
 
@@ -53,7 +53,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let actor = &*cx.actor;
     let request = cx.request;
     let id = InodeId(request.inode);
-    // What was changed in the first source is what is shown.
+    // The first source is the last: its attributes are the ones that are shown.
     for place in view.folders.places_of(id)?.iter().rev() {
         set_attributes_at(view, actor, request, with, place)?;
     }
@@ -69,7 +69,7 @@ fn set_attributes_at(
     place: &OwnedFd,
 ) -> Result<(), Errno> {
     let is = |flag| with.valid & flag != 0;
-    // A change of nothing is a chown(-1, -1), which clears setuid and setgid and is a change all the same.
+    // Without any field it is chown(-1, -1), which clears setuid and setgid and updates the time of change.
     if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
         let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
         let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
@@ -78,7 +78,7 @@ fn set_attributes_at(
         })?;
     }
     if is(setattr_flag::MODE) {
-        // The kernel has already taken away what this caller may not set.
+        // The kernel has removed the bits that this caller may not set.
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
         let path = ProcPath::new(place.as_fd());
         let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
@@ -94,7 +94,7 @@ fn set_attributes_at(
     Ok(())
 }
 
-/// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
+/// Changes the length of a file. `kills` says whether this caller's change clears setuid and setgid.
 pub(super) fn resize(
     view: &View,
     actor: &Actor,
@@ -172,14 +172,14 @@ fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Extende
     }
 }
 
-/// A merged folder has no number of links that would mean anything: 1 says so.
+/// The number of links. A merged folder has no meaningful one, which 1 stands for.
 fn shown_links(view: &View, stat: &Statx) -> u32 {
     let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
     if view.folders.branches().is_some() && is_folder { 1 } else { stat.stx_nlink }
 }
 
-/// The inode number that users see: the file's own on the first file system. On others its top bits
-/// say which, since the whole mount is one device to its users.
+/// The inode number that users see. On the first file system it is the file's own. On others the top bits differ, since
+/// the whole mount is one device.
 fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
@@ -198,7 +198,7 @@ fn is_empty(with: &SetAttrIn) -> bool {
     with.valid & what == 0
 }
 
-/// The kernel's 32 bits for a device number.
+/// Packs a device number into the kernel's 32 bits.
 fn packed_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }

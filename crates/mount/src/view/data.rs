@@ -1,4 +1,4 @@
-//! Data that the kernel does not move by itself.
+//! Reads and writes that the daemon does.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -18,10 +18,10 @@ use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 
-/// `SEEK_HOLE`; the other one that is asked for is `SEEK_DATA`.
+/// `SEEK_HOLE`; otherwise it is `SEEK_DATA`.
 const SEEK_HOLE: u32 = 4;
 
-/// A copy of this many bytes takes as long as it takes to hand the request to another thread.
+/// Largest copy in bytes that is made at once. It takes as long as handing the request to another thread.
 const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 
 pub(super) fn read(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
@@ -75,7 +75,7 @@ pub(super) fn lseek(cx: &mut Context<'_>, with: &LSeekIn) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether it is a copy of more than is there at once.
+/// Whether the request copies more than can be done at once.
 pub(super) fn copies_much(view: &View, request: &Request<'_>) -> bool {
     let Operation::CopyFileRange { with, .. } = request.operation else { return false };
     let size = |place: Arc<OwnedFd>| stat_place(&*place).map_or(0, |stat| stat.stx_size);
@@ -94,7 +94,7 @@ pub(super) fn copy_file_range(
     let source = view.files.open_for_reading(InodeId(request.inode))?;
     let target = view.files.open_for_writing(InodeId(with.target))?;
     let (mut from, mut to) = (with.offset, with.target_offset);
-    // The short form answers in 32 bits.
+    // The short form has 32 bits in its reply.
     let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
     let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
     let copied = change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
@@ -108,8 +108,8 @@ pub(super) fn copy_file_range(
     Ok(())
 }
 
-/// Runs `change`, which changes what is in a file. If it `kills`, setuid and setgid go as they would by the
-/// caller's own change; else they stay.
+/// Runs `change`, which changes a file's data. With `kills`, setuid and setgid are cleared as by the caller's own
+/// change; else they stay.
 pub(super) fn change_data<T>(
     actor: &Actor,
     caller: &Caller,
@@ -129,8 +129,8 @@ pub(super) fn is_setid(stat: &Statx) -> bool {
     stat.stx_mode & 0o6000 != 0
 }
 
-/// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
-/// group may write to it and leave it so.
+/// Whether the file has setgid without execution by its group, once a sign of mandatory locks. Members of the group may
+/// write to it without clearing the bit.
 pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
     stat.stx_mode & 0o2010 == 0o2000
 }

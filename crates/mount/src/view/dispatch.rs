@@ -1,4 +1,4 @@
-//! Which operation a request asks for: one match over all of them.
+//! Runs the operation of a request: one match over all of them.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::transport::reply::{Outcome, ReplySender};
 
-/// Errors of a source that fails: of its disk, its device, or the server behind it.
+/// Errors of a failing source: of its disk, its device, or the server behind it.
 const FAILING: [Errno; 5] =
     [Errno::IO, Errno::UCLEAN, Errno::NOTCONN, Errno::CONNABORTED, Errno::SHUTDOWN];
 
 impl View {
-    /// Answers one request. A response that comes later goes to `replier`.
+    /// Serves one request. A reply that comes later goes to `sender`.
     pub(crate) fn serve(
         &self,
         actor: &mut Actor,
@@ -41,7 +41,7 @@ impl View {
         })
     }
 
-    /// Refuses what the mode or the policy does not allow. Names stay as they are while the guard is held.
+    /// Refuses what the mode or the policy does not allow. The guard keeps names as they are.
     fn admit(&self, request: &Request<'_>) -> Result<Option<NamesHeld<'_>>, Errno> {
         if matches!(
             request.operation,
@@ -53,7 +53,7 @@ impl View {
             return Ok(None);
         }
         if self.behaviour.frozen && request.operation.is_change() {
-            // The kernel has refused it, unless root has made the mount writable behind our back.
+            // The kernel refuses it, unless root has remounted the mount as writable.
             return Err(Errno::ROFS);
         }
         self.invalidation.catch_up();
@@ -62,7 +62,7 @@ impl View {
         Ok(held)
     }
 
-    /// Whether the response may take as long as a disk or another machine takes.
+    /// Whether the reply may take as long as a disk or another machine takes.
     pub(crate) fn is_slow(&self, request: &Request<'_>) -> bool {
         let is_short = matches!(
             request.operation,

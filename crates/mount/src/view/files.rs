@@ -1,4 +1,4 @@
-//! The files that inodes are, and what opens them.
+//! Opens the files of inodes.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,27 +17,27 @@ use crate::pins::Pins;
 use crate::proc_path::ProcPath;
 use crate::volumes::{VolumeInfo, Volumes};
 
-/// All inodes that the kernel knows, and the descriptors that are open of them.
+/// All inodes that the kernel knows, and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) inodes: Arc<Inodes>,
     pub(super) volumes: Arc<Volumes>,
-    /// The roots of the sources; there is one at least.
+    /// The roots of the sources, of which there is at least one.
     roots: Vec<Arc<OwnedFd>>,
-    /// Where inodes are: open with `O_PATH`.
+    /// Inodes, open with `O_PATH`.
     pub(super) places: Descriptors,
     pub(super) pins: Pins,
-    /// Where inodes are by name, if that is needed.
+    /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
-    /// Open for reading, where the data goes through the daemon.
+    /// Open for reading, for daemon I/O.
     readers: Descriptors,
-    /// Open for writing, where the data goes through the daemon.
+    /// Open for writing, for daemon I/O.
     writers: Descriptors,
 }
 
 impl Files {
-    /// The files below `roots`, of which there is at least one. `needs_names` says that names have to be known
-    /// although the first source has handles.
+    /// The files below `roots`, of which there is at least one. With `needs_names`, names are kept even if the first
+    /// source has handles.
     pub(super) fn new(
         inodes: Inodes,
         roots: Vec<Arc<OwnedFd>>,
@@ -59,7 +59,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Puts the root into the table, unless a worker before us has.
+    /// Adds the root to the table, unless the previous worker has.
     fn intern_root(&self) -> Result<VolumeInfo, Errno> {
         let stat = stat_place(&self.roots[0])?;
         let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
@@ -70,19 +70,19 @@ impl Files {
         Ok(volume)
     }
 
-    /// The roots of the sources; the first one is the mount's.
+    /// The roots of the sources; the first one is the root of the mount.
     pub(super) fn roots(&self) -> &[Arc<OwnedFd>] {
         &self.roots
     }
 
-    /// Closes what has not been used for a while.
+    /// Closes descriptors that are unused for a while.
     pub(super) fn age(&self) {
         self.places.age();
         self.readers.age();
         self.writers.age();
     }
 
-    /// Closes what was open while a program had the file open.
+    /// Closes what was open only while a program had the file open.
     pub(super) fn close(&self, id: InodeId) {
         self.pins.release(id);
         self.readers.remove(id);
@@ -98,7 +98,7 @@ impl Files {
         self.close(id);
     }
 
-    /// The inode's place: open with `O_PATH`.
+    /// The inode, open with `O_PATH`.
     pub(super) fn place(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if id == InodeId::ROOT {
             return Ok(Arc::clone(&self.roots[0]));
@@ -115,7 +115,7 @@ impl Files {
         Ok(place)
     }
 
-    /// Opens the inode again.
+    /// Opens the inode by its handle.
     pub(super) fn open_inode(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         let Some(handle) = inode.handle else {
             return self.open_without_handle(inode, flags);
@@ -128,7 +128,7 @@ impl Files {
         Ok(opened)
     }
 
-    /// Opens the inode through what is open of it, or else by the name that it was found by.
+    /// Opens the inode through a descriptor of it, or else by its name.
     fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         if !flags.contains(OFlags::PATH) {
             let place = self.place(inode.id)?;
@@ -142,13 +142,13 @@ impl Files {
         let root = self.root_of(inode.branch)?;
         let place =
             fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
-        // The name may lead to another file by now.
+        // The name may lead to another file now.
         let identity = identity(inode.identity.volume, &stat_place(&place)?);
         if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
     }
 
-    /// Between the `statx` of a name and the taking of its handle, the name may have been given to
-    /// another file: then the handle is the other one's.
+    /// Between the `statx` of a name and the taking of its handle, the name may have been moved to another file. Then
+    /// the handle is that file's.
     fn check(&self, inode: &Inode, opened: &OwnedFd) -> Result<(), Errno> {
         let stat = stat_place(opened)?;
         if stat.stx_ino != inode.identity.number {
@@ -163,22 +163,22 @@ impl Files {
         Ok(self.roots.get(usize::from(branch)).ok_or(Errno::STALE)?)
     }
 
-    /// The inode that `stat` was taken of, if the kernel knows it.
+    /// The inode of `stat`, if the kernel knows it.
     pub(super) fn known(&self, stat: &Statx) -> Option<InodeId> {
         let volume = self.volumes.known(stat)?;
         self.inodes.find_known(&identity(volume.index, stat))
     }
 
-    /// Keeps a file alive of whose opens we hear nothing, or that no name leads to.
+    /// Keeps a file alive whose opens the kernel does not report, or that has no name.
     pub(super) fn pin_found(&self, id: InodeId, found: Found<'_>) {
-        // Without it the file is merely gone for those who have it open, once it is removed.
+        // If this fails, the file is merely gone for its users once it is removed.
         if let Ok(place) = found.place() {
             self.pins.hold(id, Arc::new(place));
         }
     }
 
-    /// Runs `change`, which may take this name away. If it is a folder's that the kernel knows, the
-    /// folder is kept for whoever is in it or has it open. (A file is kept by its opens.)
+    /// Runs `change`, which may remove this name. If it is the name of a folder that the kernel knows, the folder is
+    /// kept for its users. (A file is kept by its opens.)
     pub(super) fn keeping_folder<T>(
         &self,
         folder: BorrowedFd<'_>,
@@ -195,7 +195,7 @@ impl Files {
         Ok(changed)
     }
 
-    /// Keeps a file alive whose data goes through us: the kernel has no backing file that does.
+    /// Keeps a file with daemon I/O alive, as it has no backing file in the kernel.
     pub(super) fn pin_open(&self, id: InodeId, place: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if self.pins.get(id).is_none()
             && let Ok(place) = place()
@@ -237,12 +237,12 @@ impl Files {
         Ok(file)
     }
 
-    /// The path below the mount, without a slash at its start; of several the one that was used last.
+    /// The path below the mount, without a leading slash. Of several names, the last used one counts.
     pub(super) fn path_of(&self, subject: Target<'_>) -> Result<Vec<u8>, Errno> {
         match subject {
             Target::Inode(id) => {
                 let known = self.names.as_ref().and_then(|names| names.path(id));
-                // After the death of a worker nothing is known of names; the source may say.
+                // After the death of a worker no names are known; the source may tell.
                 known.or_else(|| self.path_in_source(id)).ok_or(Errno::STALE)
             }
             Target::Name(folder, name) | Target::New(folder, name) => {
@@ -263,7 +263,7 @@ impl Files {
         let place = self.place(id).ok()?;
         let stat = stat_place(&*place).ok()?;
         if stat.stx_nlink == 0 || stat.stx_nlink > 1 && !is_folder(&stat) {
-            // It says a name that is gone, or any of several.
+            // It would be a name that is gone, or any of several.
             return None;
         }
         let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;

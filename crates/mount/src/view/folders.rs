@@ -1,4 +1,4 @@
-//! Folders of the view, and what is in them.
+//! The folders of the view, and the names in them.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ pub(super) struct Folders {
     pub(super) watches: FolderWatches,
     /// All sources, if there are several.
     pub(super) merging: Option<Merging>,
-    /// Nothing changes, so that nothing has to be watched.
+    /// Nothing changes, so nothing has to be watched.
     pub(super) is_frozen: bool,
 }
 
@@ -36,7 +36,7 @@ impl Folders {
         self.merging.as_ref().ok_or(Errno::STALE)
     }
 
-    /// The folder, watched if it can be: the kernel will hold names of it.
+    /// The folder. It is watched if that is possible, since the kernel caches its names.
     pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
         if let Some(branches) = self.branches() {
             let merged = self.merged(branches, id)?;
@@ -48,7 +48,7 @@ impl Folders {
         Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
 
-    /// What the name leads to, and in which source.
+    /// The file of a name, and its source.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.place, name)?)),
@@ -63,7 +63,7 @@ impl Folders {
         }
     }
 
-    /// The sources in which the name may be, the one that it is taken from first.
+    /// The sources that may have the name; the one that wins is the first.
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
@@ -85,7 +85,7 @@ impl Folders {
         }
     }
 
-    /// The folder in each source that has it.
+    /// The folder's parts, one for each source that has it.
     pub(super) fn dirs(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
@@ -96,7 +96,7 @@ impl Folders {
         }
     }
 
-    /// The places of an inode: several if it is a merged folder.
+    /// The inode's descriptors, one for each part if it is a merged folder.
     pub(super) fn places_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
         let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
         if self.branches().is_none() || !is_folder {
@@ -106,7 +106,7 @@ impl Folders {
         Ok(dirs.into_iter().map(|dir| dir.place).collect())
     }
 
-    /// The merged folder; its parts are looked for if that has not been done.
+    /// The merged folder; its parts are looked up if they are not known.
     fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<Merged>, Errno> {
         if let Some(merged) = branches.get(id) {
             return Ok(merged);
@@ -127,7 +127,7 @@ impl Folders {
         if parts.is_empty() {
             return Err(Errno::STALE);
         }
-        // Watched before anyone reads names, so that no change is missed.
+        // Watched before names are read, so that no change is missed.
         let is_watched = places.iter().fold(true, |all, (branch, place)| {
             let dir = BranchDir { branch: *branch, place: Arc::clone(place) };
             self.watches.try_watching(id, &dir) && all
@@ -136,7 +136,7 @@ impl Folders {
         Ok(branches.keep(Merged::new(id, parts, is_watched)))
     }
 
-    /// The folders of the branches that have this one's name in its parent.
+    /// The folders in each branch that have this one's name in its parent.
     fn part_places(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
@@ -146,7 +146,7 @@ impl Folders {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             match fs::openat(&dir.place, name.as_c_str(), flags, Mode::empty()) {
                 Ok(place) => places.push((dir.branch, Arc::new(place))),
-                // What the branch has there is no folder: it is hidden.
+                // The branch has a file of that name, which is hidden.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
                     self.merging()?.branches.note_failure(dir.branch, errno);
@@ -156,7 +156,7 @@ impl Folders {
         if places.is_empty() { Err(Errno::STALE) } else { Ok(places) }
     }
 
-    /// A folder that was removed, while somebody is in it or has it open.
+    /// A removed folder that programs still use.
     fn only_place(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         Ok(vec![(self.files.inodes.get(id)?.branch, self.files.place(id)?)])
     }
@@ -174,14 +174,14 @@ impl Folders {
         Ok(Part { branch, volume: volume.index, opener })
     }
 
-    /// Keeps the index right after a change through the mount. (What we do ourselves is not told.)
+    /// Keeps the index fresh after a change through the mount, for which there is no event.
     pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
         if let Some(merged) = folder.merged() {
             merged.stale_names().insert(name.to_owned());
         }
     }
 
-    /// Whether we are told of changes to the file, by the folder that it was found in, or by itself: the root.
+    /// Whether changes to the file are reported: by the folder that it was found in, or for the root by itself.
     pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
         if id == InodeId::ROOT {
             return self.folder(id).is_ok_and(|root| root.is_watched);

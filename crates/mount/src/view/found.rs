@@ -11,14 +11,14 @@ use super::folder::BranchDir;
 use super::stat::{handle_of, open_name};
 use crate::actor::errno;
 
-/// What opens an inode that was just found or made in a folder.
+/// How to open an inode that was just found or made in a folder.
 #[derive(Clone, Copy)]
 pub(super) enum Found<'a> {
-    /// Its name there.
+    /// By its name there.
     Name(&'a BranchDir, &'a CStr),
-    /// Itself, and its name there.
+    /// By its descriptor; it also has a name there.
     Made(&'a BranchDir, BorrowedFd<'a>, &'a CStr),
-    /// Itself; it has no name.
+    /// By its descriptor; it has no name.
     Nameless(&'a BranchDir, BorrowedFd<'a>),
 }
 
@@ -44,17 +44,17 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// A folder of the file system that it lies on.
+    /// A folder on its file system.
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
             Self::Name(dir, name) => fs::openat(&dir.place, name, flags, Mode::empty()),
-            // A file was made in a folder, and so that folder's file system is known.
+            // It was made in a folder, whose file system is known already.
             Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
     }
 
-    /// Open with `O_PATH`, or as it is open already.
+    /// Open with `O_PATH`, or as it was made.
     pub(super) fn place(self) -> Result<OwnedFd, Errno> {
         match self {
             Self::Name(dir, name) => open_name(dir.place.as_fd(), name),

@@ -1,8 +1,7 @@
-//! The names in a folder.
+//! Lists the names in a folder.
 //!
-//! The kernel asks for as much as fits into its buffer, from a cookie on. The cookies are the
-//! source's own, so a listing goes on where it was even when names come and go in between, and
-//! nothing is kept between two requests but what was asked last.
+//! The kernel asks for as much as fits into its buffer, after a cookie. The cookies are the source's own. So a listing
+//! continues correctly while names come and go, and needs no state between requests.
 
 use std::ffi::{CStr, CString};
 
@@ -21,12 +20,12 @@ use super::state::View;
 use super::timeouts::ChangedBy;
 use crate::branches::Merged;
 
-/// Room for entries as the source gives them. Without attributes they take about as much as in the
-/// answer; with attributes the answer is some five times longer.
+/// Room for the source's entries. Without attributes, an entry takes about as much in the reply; with attributes, some
+/// five times more.
 const RAW_BYTES: usize = 32 * 1024;
 const RAW_BYTES_WITH_ATTRIBUTES: usize = 8 * 1024;
 
-/// The cookie of `..` in a merged folder; names come behind it.
+/// The cookie of `..` in a merged folder; names come after it.
 const DOTS: u64 = 2;
 
 pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
@@ -53,12 +52,12 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     let view = cx.view;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    // The kernel takes names without attributes, too, and keeps what it knows.
+    // The kernel also accepts names without attributes, and keeps those that it has.
     let is_known = view.timeouts.name_timeout(&folder) > FRESH
         && view.recent_listing.is_again(id, with.offset);
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
-        // Looking a name up may change the index, so the names are taken out of it first.
+        // A look-up may change the index, so the names are copied first.
         let mut names = Vec::new();
         let most = with.size as usize / (EntryOut::SIZE + DirEntry::SIZE);
         each_merged(view, merged, with.offset, most, |entry, name| {
@@ -84,7 +83,7 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     })
 }
 
-/// Adds a name and, unless the kernel knows that, a lookup of its inode; `false` if it does not fit.
+/// Adds a name and, unless the kernel knows it, a lookup of its inode; `false` if it does not fit.
 fn push_with_attributes(
     view: &View,
     folder: &Folder,
@@ -103,7 +102,7 @@ fn push_with_attributes(
             Ok((dir, stat)) => {
                 lookup::entry(view, folder, Found::Name(&dir, name), &stat, ChangedBy::Unknown)?
             }
-            // It went away since it was listed.
+            // The name was removed since it was listed.
             Err(Errno::NOENT) => return Ok(true),
             Err(_) => EntryOut::default(),
         },
@@ -111,8 +110,7 @@ fn push_with_attributes(
     Ok(listing.push_with_attributes(&out, entry, name.to_bytes()))
 }
 
-/// Calls `push` for at most `most` entries of a merged folder behind the cookie, until it says that
-/// there is no more room.
+/// Calls `push` for at most `most` entries of a merged folder after the cookie, until it returns that there is no room.
 fn each_merged(
     view: &View,
     merged: &Merged,
@@ -149,8 +147,7 @@ fn each_merged(
     }
 }
 
-/// Opens of folders reach us only where a policy has to be asked; the kernel may keep their names
-/// without.
+/// Opens of folders are requests only under a policy. Without one, the kernel opens them itself and caches their names.
 pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
     if !view.access.is_enforced() {

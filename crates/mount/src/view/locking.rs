@@ -1,4 +1,4 @@
-//! Requests about locks.
+//! Operations on locks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::lock_holder::LockHolder;
 use crate::locks::Wanted;
 use crate::transport::reply::{Outcome, ReplySender};
 
-/// The kernel's numbers for kinds of locks.
+/// The kernel's numbers for the kinds of locks.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
@@ -53,7 +53,7 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
             start: lock.start,
             end: lock.end,
             kind: if lock.kind == LockKind::Shared { READ } else { WRITE },
-            // A lock of an open file belongs to no process.
+            // A lock of an open file has no process.
             pid: u32::try_from(pid).unwrap_or(0),
         },
     };
@@ -61,12 +61,12 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A process has closed one of its descriptors of the file: POSIX takes all its locks away.
+/// A process has closed one of its descriptors of the file: by POSIX, its locks on it end.
 pub(super) fn flush(cx: &mut Context<'_>, with: &FlushIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     if !view.behaviour.shared_locks {
-        // "Never ask again": nothing is held back here that a close would have to write.
+        // "Never ask again": there is nothing to write at a close.
         return Err(Errno::NOSYS);
     }
     view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: false });
@@ -82,7 +82,7 @@ pub(super) fn end_flock(view: &View, id: InodeId, with: &ReleaseIn) {
 
 fn lock_file(view: &View, holder: LockHolder) -> Result<Arc<OwnedFd>, Errno> {
     view.locks.file(holder, || {
-        // A lock for writing needs a file that is open for writing, if it may be.
+        // A lock for writing needs a file that is open for writing, if that is permitted.
         match view.files.reopen(holder.inode, OFlags::RDWR) {
             Err(Errno::ROFS | Errno::TXTBSY) => view.files.open_for_reading(holder.inode),
             opened => opened,

@@ -1,4 +1,4 @@
-//! From a name to an inode.
+//! Looks up names, and forgets inodes.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Adds a lookup of the inode and says what the kernel may know of it.
+/// Adds a lookup of the inode, and makes its entry for the reply.
 pub(super) fn entry(
     view: &View,
     folder: &Folder,
@@ -69,7 +69,7 @@ pub(super) fn entry(
     })
 }
 
-/// Says that there is no such name, and how long that holds.
+/// The entry for a name that does not exist, with its timeout.
 fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     let negative = view.timeouts.name_timeout(folder);
     EntryOut {
@@ -79,7 +79,7 @@ fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     }
 }
 
-/// Adds a lookup of the inode and gives its number.
+/// Adds a lookup of the inode, and returns its id.
 fn intern(
     view: &View,
     parent: InodeId,
@@ -100,7 +100,7 @@ fn intern(
     Ok(id)
 }
 
-/// Takes lookups back; what was held for the inode ends with the last one.
+/// Takes lookups back. With the last one, everything that was kept for the inode is dropped.
 pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
     if let Some(forgotten) = view.files.inodes.forget(id, lookups) {
         view.folders.unwatch(&forgotten);

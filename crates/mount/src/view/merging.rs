@@ -1,4 +1,4 @@
-//! Names of merged folders: which source a name is taken from, and keeping that right.
+//! The names of merged folders: which source each is taken from.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, RwLockReadGuard};
@@ -15,10 +15,10 @@ use crate::index::Entry;
 use crate::inodes::InodeId;
 use crate::volumes::Volumes;
 
-/// How old the names of several sources may be if we are told nothing of one of them.
+/// How old the index may be if changes in one of its folders are not reported.
 const UNWATCHED_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Room for the entries of a folder while its names are read.
+/// The buffer for entries while names are read.
 const RAW_BYTES: usize = 64 * 1024;
 
 /// Several sources as one.
@@ -74,14 +74,14 @@ impl Merging {
         Ok(dirs)
     }
 
-    /// The names of all parts, read if that has not been done, or was too long ago for sources of which
-    /// we are told nothing.
+    /// The index of all parts. It is built if there is none, or if it is too old for a folder without reports of
+    /// changes.
     pub(super) fn index<'a>(&self, merged: &'a Merged) -> RwLockReadGuard<'a, Built> {
         let is_good = |built: &Built| {
             built.at.is_some_and(|at| merged.is_watched || at.elapsed() < UNWATCHED_AGE_MAX)
         };
         {
-            // Held until all are looked up: nobody else may go by the index before.
+            // Held until all are looked up: no other thread may use the index before.
             let mut stale_names = merged.stale_names();
             for name in stale_names.drain() {
                 self.look_up_again(merged, &name);
@@ -115,7 +115,7 @@ impl Merging {
             });
             match read {
                 Ok(()) => self.branches.note_success(part.branch),
-                // Its names are missing, and only those.
+                // Only the names of this part are missing.
                 Err(errno) => self.branches.note_failure(part.branch, errno),
             }
         }
@@ -123,7 +123,7 @@ impl Merging {
         built.at = Some(Instant::now());
     }
 
-    /// Looks in all parts for the name, and keeps what is found.
+    /// Looks the name up in all parts, and updates the index.
     pub(super) fn look_up_again(&self, merged: &Merged, name: &CStr) -> Option<(BranchDir, Statx)> {
         let mut found = None;
         let mut more = false;
@@ -148,7 +148,7 @@ impl Merging {
         found
     }
 
-    /// Somebody else has changed what a branch has under the name.
+    /// Another program has changed what a branch has under the name.
     pub(super) fn mark_stale(&self, id: InodeId, name: &[u8]) {
         let merged = self.branches.get(id);
         if let (Some(merged), Ok(name)) = (merged.filter(|it| it.is_merged()), CString::new(name)) {
@@ -156,9 +156,9 @@ impl Merging {
         }
     }
 
-    /// Whether a folder of this name that came or went may be one of several parts.
+    /// Whether a folder of this name, just added or removed, may be a part of a merged folder.
     pub(super) fn may_be_part(&self, id: InodeId, name: &[u8]) -> bool {
-        // What is below a folder that is not known any more may be.
+        // In a folder that is not known any more, it may be.
         let Some(merged) = self.branches.get(id) else { return !self.branches.is_empty() };
         let is_stale = CString::new(name).is_ok_and(|name| merged.stale_names().contains(&name));
         let built = merged.read_index();

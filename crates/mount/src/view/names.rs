@@ -1,4 +1,4 @@
-//! Names that move or go.
+//! Removes and renames names.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,8 +12,7 @@ use super::stat::{FILE_TYPE, FOLDER, stat_name};
 use super::state::View;
 use crate::inodes::InodeId;
 
-/// Removes the name from every source that has it, the first one last: what is seen until then is
-/// the whole.
+/// Removes the name from every source that has it, the first source last: until then the merged view does not change.
 pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
@@ -40,7 +39,7 @@ fn remove(
 ) -> Result<(), Errno> {
     let dirs = view.folders.all_with(folder, name)?;
     let removed = dirs.iter().rev().try_for_each(|dir| match remove(dir) {
-        // A source that is hidden has something else there, which stays.
+        // A later source has a file of another type there, which is hidden and stays.
         Err(Errno::NOTDIR | Errno::ISDIR) if dir.branch != dirs[0].branch => Ok(()),
         removed => removed,
     });
@@ -48,8 +47,7 @@ fn remove(
     removed
 }
 
-/// Renames in every source that has the old name. If one of them does not have the new folder, that
-/// is another file system for whoever asks.
+/// Renames in every source that has the old name. If one of them does not have the new folder, it fails with `EXDEV`.
 pub(super) fn rename(
     cx: &mut Context<'_>,
     name: &CStr,
@@ -71,7 +69,7 @@ pub(super) fn rename(
         })
     });
     if renamed.is_ok() {
-        // What would hide the new name.
+        // These would hide the new name.
         for dir in in_the_way {
             fs::unlinkat(&dir.place, new_name, AtFlags::empty())?;
         }
@@ -86,7 +84,7 @@ pub(super) fn rename(
     Ok(())
 }
 
-/// What sources before those of a rename have under its new name.
+/// What earlier sources than the renamed ones have under the new name.
 fn in_the_way(
     view: &View,
     folder: &Folder,
@@ -116,7 +114,7 @@ fn in_the_way(
     Ok(dirs)
 }
 
-/// Remembers the inode's new name, where names are remembered.
+/// Remembers the inode's new name, if names are kept.
 fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
     if view.files.names.is_none() {
         return;

@@ -1,4 +1,4 @@
-//! How the data of an open file moves: decided once for all who have it open.
+//! Opens files: decides how their data moves, for all opens at one time.
 
 use std::os::fd::OwnedFd;
 
@@ -22,16 +22,16 @@ use crate::policy::{Access, Verdict};
 /// How the data of one open file moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IoMode {
-    /// By the kernel.
+    /// The kernel moves it.
     Passthrough { backing_id: i32 },
-    /// By the kernel for maps; reads and writes come as requests, because a write of this caller
-    /// may have to leave setuid and setgid as they are.
+    /// The kernel moves it for maps. Reads and writes are requests, because a write by this caller may have to keep
+    /// setuid and setgid.
     PassthroughDirect { backing_id: i32 },
-    /// By requests.
+    /// The daemon moves it; the kernel caches it.
     Daemon,
-    /// By requests, each of which is judged: the kernel keeps no data.
+    /// The daemon moves it, and each read is checked. The kernel caches nothing.
     CheckedReads,
-    /// By requests, and no data in the kernel that we have not: contents are judged by what we have.
+    /// The daemon moves it, and the kernel caches nothing, so that checks see the newest content.
     Unmapped,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
         attributes::resize(view, actor, &request.caller, (id, 0), kills)?;
     } else if writes(flags) {
-        // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
+        // A file that is running or immutable. The kernel's own attempt would only fail with EIO.
         view.files.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
     }
     let backing_id = view.files.inodes.update_backing(id, |backing| {
@@ -77,7 +77,7 @@ fn check_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Resul
     Ok(verdict)
 }
 
-/// Opens a file that was just made, through the descriptor that made it.
+/// Opens a new file, through the descriptor that made it.
 pub(super) fn open_new(
     view: &View,
     id: InodeId,
@@ -167,9 +167,9 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
     Ok(())
 }
 
-/// The answer to an open.
+/// The reply to an open.
 pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
-    // With shared locks the kernel must say when a descriptor is closed: locks end then.
+    // With shared locks the kernel must report each close, since locks end there.
     let quiet = if view.behaviour.shared_locks { 0 } else { open_flag::NO_FLUSH };
     let (flags, backing_id) = match io_mode {
         IoMode::Passthrough { backing_id } => (open_flag::PASSTHROUGH, backing_id),
@@ -183,7 +183,7 @@ pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
     OpenOut { handle, flags: flags | quiet, backing_id }
 }
 
-/// What an open with these flags is for.
+/// The access that an open with these flags needs.
 pub(super) fn access(flags: OFlags) -> Access {
     Access {
         reads: !flags.contains(OFlags::WRONLY),

@@ -1,4 +1,4 @@
-//! Which source gets what is made.
+//! Chooses the source in which something is made.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use crate::inodes::InodeId;
 use crate::plan::CreatePolicy;
 use crate::proc_path::ProcPath;
 
-/// Makes something in the folder, in the source that the policy says. A source that is read-only
-/// is passed over.
+/// Makes something in the folder, in the source that the create policy chooses. Read-only sources are skipped.
 pub(super) fn make_in<T>(
     view: &View,
     folder: &Folder,
@@ -35,7 +34,7 @@ pub(super) fn make_in<T>(
     Err(last)
 }
 
-/// The branches that may get what is made in the folder, the best one first.
+/// The branches in which it may be made, the best one first.
 fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
     let all = 0..branch_number(branches.roots().len());
@@ -53,8 +52,7 @@ fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     })
 }
 
-/// Makes the folder in a branch that does not have it, with the same owner, permissions and
-/// extended attributes.
+/// Makes the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
 fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
@@ -82,7 +80,7 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
         }
         opened => opened?,
     };
-    // The folder has one part more, and its parent's name leads to it.
+    // The folder has one part more, and so has its name in the parent.
     branches.drop_folder(id);
     if let Ok(parent) = view.folders.folder(parent) {
         view.folders.note_change(&parent, &name);

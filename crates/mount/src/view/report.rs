@@ -1,4 +1,4 @@
-//! How the view is doing.
+//! The status of the view.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -15,13 +15,13 @@ use crate::branches::Branches;
 use crate::memory::Count;
 use crate::{Plan, Status};
 
-/// Why the kernel takes no backing file of a file system that is stacked on others itself.
+/// Why the kernel refuses backing files on a file system that is itself stacked.
 const STACKED: &str = "the source is a stacked file system, and Linux stacks no more than two";
 
 /// Room for a name or two.
 const PROBE_BYTES: usize = 4096;
 
-/// The operations that a daemon is asked for, by the kernel's names.
+/// The operations that a daemon serves, by the kernel's names.
 const OPERATIONS: [(u32, &str); 43] = [
     (opcode::LOOKUP, "lookup"),
     (opcode::FORGET, "forget"),
@@ -76,7 +76,7 @@ const COUNTS: [(Count, &str); 4] = [
 ];
 
 impl View {
-    /// How it is doing.
+    /// The status of the mount.
     pub(crate) fn status(&self, plan: &Plan) -> Status {
         status(self, plan)
     }
@@ -137,14 +137,14 @@ fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
     let mut reasons = view.backing.refusals.by_name();
-    // The kernel's word for it says something else to everybody.
+    // The system's text for this error would mislead users.
     if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
         reasons.insert(STACKED.into(), count);
     }
     reasons
 }
 
-/// Whether each source can be read now.
+/// The errors of sources that cannot be read now.
 fn probe(view: &View) -> Vec<(usize, Errno)> {
     let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
     let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));

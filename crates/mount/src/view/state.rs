@@ -1,4 +1,4 @@
-//! The view that is served, and the parts that it consists of.
+//! The view, and the parts that it consists of.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ use crate::plan::{Changes, CreatePolicy};
 use crate::policy::Policy;
 use crate::watch::{self, Change, Watch};
 
-/// How a view behaves.
+/// The options of a view.
 #[derive(Debug, Clone)]
 pub(crate) struct Behaviour {
-    /// Nothing changes: no request for an open, and long timeouts.
+    /// Nothing changes: opens are no requests, and timeouts are long.
     pub(crate) frozen: bool,
     /// Extended attributes are passed on.
     pub(crate) xattr: bool,
@@ -41,11 +41,11 @@ pub(crate) struct Behaviour {
     pub(crate) timeouts: Timeouts,
     /// How changes behind the mount are noticed.
     pub(crate) changes: Changes,
-    /// Which source gets what is made.
+    /// The source in which new files are made.
     pub(crate) create: CreatePolicy,
 }
 
-/// What the requests of one mount are answered from.
+/// What the requests of one mount are served from.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(super) memory: Arc<Memory>,
@@ -61,12 +61,12 @@ pub(crate) struct View {
     pub(super) recent_listing: RecentListing,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
-    /// Requests that a source could not answer.
+    /// Errors of the sources.
     pub(super) source_errors: ErrorCounts,
 }
 
 impl View {
-    /// A view of the folders `roots`, of which there is at least one, served over `device`.
+    /// A view of `roots`, of which there is at least one; `device` is the connection.
     pub(crate) fn new(
         memory: Arc<Memory>,
         roots: Vec<OwnedFd>,
@@ -145,23 +145,23 @@ impl View {
         self.behaviour.changes
     }
 
-    /// What others change, for the threads that tell the kernel.
+    /// The watch on the sources, for the threads that report changes.
     pub(crate) fn watch(&self) -> Option<&Watch> {
         self.folders.watches.watch()
     }
 
-    /// Tells the kernel what others have changed.
+    /// Invalidates what another program has changed.
     pub(crate) fn apply(&self, change: Change<'_>) {
         self.invalidation.apply(change);
     }
 
-    /// Tells the kernel what is due, for ever: for a thread of its own.
+    /// Does what is deferred, for ever: for a thread of its own.
     pub(crate) fn run_deferred(&self) {
         self.invalidation.run_deferred();
     }
 
-    /// Has the kernel send again what a dead worker has read and not answered. Nobody has watched meanwhile, so that
-    /// nothing that the kernel holds is certain. Kernels before 6.16 go by the timeouts.
+    /// Makes the kernel send again the requests that the dead worker has read. Everything else is invalidated, as there
+    /// was no watch meanwhile. Kernels before 6.16 rely on the timeouts.
     pub(crate) fn take_over(&self) -> Result<(), Errno> {
         self.connection.notify(&Notification::Resend)?;
         let _ = self.invalidation.invalidate_everything();
@@ -169,21 +169,21 @@ impl View {
         Ok(())
     }
 
-    /// The locks, for the thread that tries again for those that wait.
+    /// The locks, for the thread that tries waiting ones.
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// From now on this policy is asked, if there was one before. Files that are open stay as they are.
+    /// Replaces the policy, if there is one. Files that are open stay open.
     pub(crate) fn set_policy(&self, policy: Policy) {
         if self.access.is_enforced() {
             self.access.set_policy(policy);
-            // Names may be hidden or shown that were not. An older kernel forgets them by itself soon.
+            // Other names may be hidden now. Older kernels drop names soon by themselves.
             let _ = self.invalidation.invalidate_everything();
         }
     }
 
-    /// Closes what has not been used for a while: call it every few seconds.
+    /// Closes descriptors that are unused for a while: to be called every few seconds.
     pub(crate) fn age(&self) {
         self.files.age();
         if let Some(branches) = self.folders.branches() {
@@ -193,13 +193,13 @@ impl View {
     }
 }
 
-/// Has changes told, if that is wanted and can be had. Where each look-up asks, the index of names of several
-/// sources has to be told all the same.
+/// Starts the watch if changes are to be reported and can be; else changes the options. With [`Changes::Asked`], the
+/// index of merged folders still needs a watch.
 fn choose_changes(behaviour: &mut Behaviour, is_merged: bool) -> Option<Watch> {
     if behaviour.frozen || behaviour.changes == Changes::Ignored {
         return None;
     }
-    let is_told = behaviour.changes == Changes::Told && watch::may_be_first().is_ok();
+    let is_told = behaviour.changes == Changes::Told && watch::may_preempt().is_ok();
     let watch = if is_told || is_merged { Watch::new().ok() } else { None };
     if !is_told || watch.is_none() {
         behaviour.changes = Changes::Asked;

@@ -1,4 +1,4 @@
-//! The space that is left, and writing everything to disk.
+//! Free space, and writing everything to disk.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -41,8 +41,7 @@ pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The space of all file systems that the folders lie on, in the first one's blocks. One that cannot be
-/// asked counts for nothing.
+/// The sum over all file systems of the folders, in blocks of the first one. A file system that fails is left out.
 fn sum(folders: &[Arc<OwnedFd>]) -> Result<StatVfs, Errno> {
     let mut seen = BTreeSet::new();
     let mut total: Option<StatVfs> = None;

@@ -1,4 +1,4 @@
-//! Folders in which changes are told.
+//! Watches on folders.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::mounts;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 
-/// Which folders are watched, if the system lets us watch any.
+/// The folders that are watched, if the system allows any watch.
 #[derive(Debug)]
 pub(super) struct FolderWatches {
     watch: Option<Watch>,
@@ -21,7 +21,7 @@ pub(super) struct FolderWatches {
 }
 
 impl FolderWatches {
-    /// With `watch`, the sources that are whole file systems are watched as such, if they may be.
+    /// With `watch`, sources that are whole file systems are watched as a whole.
     pub(super) fn new(
         watch: Option<Watch>,
         inodes: &Arc<Inodes>,
@@ -38,7 +38,7 @@ impl FolderWatches {
         self.watch.as_ref()
     }
 
-    /// Watches the sources that are whole file systems, if it may: else each folder is watched.
+    /// Watches sources that are whole file systems as a whole, where possible; else each folder is watched.
     fn watch_whole_sources(&mut self, roots: &[Arc<OwnedFd>]) {
         let Some(watch) = &mut self.watch else { return };
         for root in roots {
@@ -52,7 +52,7 @@ impl FolderWatches {
         }
     }
 
-    /// Whether we are told of changes in the folder; it is watched from now on if it can be.
+    /// Whether changes in the folder are reported; if possible, it is watched from now on.
     pub(super) fn is_watched(&self, id: InodeId, dir: &BranchDir) -> bool {
         match self.inodes.flags(id).watched() {
             Watched::Yes => true,
@@ -72,7 +72,7 @@ impl FolderWatches {
     pub(super) fn try_watching(&self, id: InodeId, dir: &BranchDir) -> bool {
         let Some(watch) = &self.watch else { return false };
         let volume = stat_place(&dir.place).ok().and_then(|stat| self.volumes.known(&stat));
-        // What other machines change is not told.
+        // Changes by other machines are not reported.
         volume.is_some_and(|volume| !volume.is_remote)
             && watch.add((id, dir.branch), &dir.place).is_ok()
     }

@@ -1,4 +1,4 @@
-//! Extended attributes, access lists among them.
+//! Extended attributes, which include access lists.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,10 +17,10 @@ use crate::proc_path::ProcPath;
 /// Attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// The only one whose change may take a file's setgid away.
+/// The access list. Changing it is the only change of an attribute that may clear setgid.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// Room for the names that a file usually has, and for as many as Linux lets it have.
+/// Room for the names of most files, and for the most that Linux allows.
 const NAMES_BYTES: usize = 256;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
@@ -95,12 +95,12 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     Ok(())
 }
 
-/// Extended attributes may be switched off.
+/// Fails if extended attributes are switched off.
 fn is_passed_on(view: &View) -> Result<(), Errno> {
     if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
 }
 
-/// The names of all extended attributes, each with a zero byte behind it.
+/// The names of all extended attributes, each with a final zero byte.
 fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
     let path = ProcPath::new(place.as_fd());
     let mut names = vec![0; NAMES_BYTES];
@@ -116,7 +116,7 @@ fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
     }
 }
 
-/// Gives `target` the extended attributes of `source`.
+/// Copies all extended attributes from `source` to `target`.
 pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
     let (from, to) = (ProcPath::new(source.as_fd()), ProcPath::new(target.as_fd()));
     let names = names_at(source)?;
@@ -129,14 +129,14 @@ pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Answers with a length alone.
+/// Replies with a length alone.
 fn put_length(length: usize, reply: &mut Reply) -> Result<(), Errno> {
     let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
     reply.put(&GetXattrOut { size, padding: 0 });
     Ok(())
 }
 
-/// A caller outside the file's group, who changes its access list, takes its setgid away.
+/// Clears setgid, as a caller outside the file's group has changed its access list.
 fn clear_setgid(place: &OwnedFd) -> Result<(), Errno> {
     let mode = mode_of(place)?;
     if !mode.contains(Mode::SGID) {
@@ -150,7 +150,7 @@ fn mode_of(place: &OwnedFd) -> Result<Mode, Errno> {
     Ok(Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode)))
 }
 
-/// The names, each with a zero byte behind it, but for those that are left out.
+/// The names without those that are left out; each has a final zero byte.
 fn without(names: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let all = names.split_inclusive(|&byte| byte == 0);
     all.filter(|name| !is_left_out(name)).flatten().copied().collect()
