@@ -1,7 +1,7 @@
 //! Backing files: the kernel moves data to and from them by itself.
 //!
 //! All opens of an inode at one time must use the same backing file, so it belongs to the inode. The kernel's id of a
-//! backing file is kept for a while after the last close: the next open then needs no system call for it.
+//! backing file is kept for a while after the last close. Then the next open needs no system call for it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

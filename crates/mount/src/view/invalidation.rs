@@ -233,8 +233,7 @@ impl Invalidation {
         })
     }
 
-    /// With several sources, the kernel may know a part of a merged folder as a folder of its own by now, if the parts
-    /// before it are gone.
+    /// Invalidates a folder. With several sources, the kernel may meanwhile know a part of it as a folder of its own.
     fn invalidate_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
         self.connection.notify(&Notification::Attributes { inode: id.0 })?;
         if self.folders.branches().is_some() { self.invalidate_unwatched(folder) } else { Ok(()) }
