@@ -34,7 +34,7 @@ pub(crate) struct ReaderSlot {
     activity: Arc<Activity>,
 }
 
-/// The slots of so many readers, the leader leader.
+/// The slots of so many readers, the leader first.
 pub(crate) fn reader_slots(count: usize) -> Vec<ReaderSlot> {
     let monitor_threads: Vec<Arc<MonitorThread>> = (0..=count).map(|_| Arc::default()).collect();
     let mut predecessor = None;
