@@ -1,4 +1,4 @@
-//! The processes of a mount, for another process that signals them. A process that got their number since is safe.
+//! The processes of a mount, for another process that signals them. Later processes with their numbers get no signal.
 
 use std::fs;
 use std::os::fd::OwnedFd;

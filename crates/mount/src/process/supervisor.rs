@@ -77,7 +77,7 @@ pub(crate) fn run(
     loop {
         let device = attach::attach(plan)?;
         if is_daemon && restarting.restarts == 0 {
-            // Not before: a mount that triggers an automount waits, unless it is in systemd's process group.
+            // Not before mounting: at an automount the kernel blocks all processes outside systemd's process group.
             setsid().map_err(|errno| failed(errno.into()))?;
         }
         let state = MountState::new(plan, log, &roots, device);
@@ -328,8 +328,8 @@ fn wait(
 
 /// The status socket. Its name is abstract, so no file is left behind.
 ///
-/// The kernel reuses the device number of a mount that has just gone, whose daemon may still be about to end. So a name
-/// in use is tried again for a while.
+/// The kernel reuses the device number of a mount that has just gone, and its daemon may still be ending. So a name in
+/// use is tried again for a while.
 fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
     let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
     let deadline = Instant::now() + PREDECESSOR_TIMEOUT;

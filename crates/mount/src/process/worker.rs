@@ -233,7 +233,7 @@ fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option
     }
 }
 
-/// Two threads for each CPU, if the kernel is told of changes at once: it may block one of them on a lock.
+/// With [`Changes::Told`], two threads for each CPU: the kernel may block one of them on a lock. Else one thread.
 fn start_notifiers(view: &Arc<View>) {
     if view.changes() != Changes::Told {
         let view = Arc::clone(view);

@@ -53,7 +53,7 @@ impl Device {
 impl ReplySender for Device {
     fn send(&self, unique: u64, reply: &mut Reply) {
         // A reply to a withdrawn request is no error (ENOENT). If the connection is gone, the next read
-        // says so.
+        // reports that.
         let _ = write_message(&self.descriptor, reply.seal(unique));
     }
 }

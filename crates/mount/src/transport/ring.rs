@@ -246,14 +246,14 @@ impl QueueServer {
             return Ok(());
         }
         // Only a reply gives the slot back to the kernel.
-        ring.answer(arrival, dispatcher.reply().seal(unique)).map_err(|error| errno(&error))
+        ring.reply(arrival, dispatcher.reply().seal(unique)).map_err(|error| errno(&error))
     }
 
     /// Sends the replies of other threads.
     fn send_mailbox(&mut self) -> Result<(), Errno> {
         let replies = std::mem::take(&mut *lock(&self.mailbox.replies));
         replies.into_iter().try_for_each(|(unique, reply)| match self.pending.remove(unique) {
-            Some(arrival) => self.ring.answer(arrival, &reply).map_err(|error| errno(&error)),
+            Some(arrival) => self.ring.reply(arrival, &reply).map_err(|error| errno(&error)),
             None => Ok(()),
         })
     }
