@@ -50,13 +50,13 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
     };
     // Opening it as a folder would trigger an automount, and that may be waiting for this mount.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
-    let mode = fstat(&place).map_err(failed)?.st_mode;
+    let folder = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
+    let mode = fstat(&folder).map_err(failed)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Directory {
         return Err(failed(Errno::NOTDIR));
     }
     if plan.nonempty
-        || is_empty(&place).map_err(|errno| Error::new("cannot list", target, errno))?
+        || is_empty(&folder).map_err(|errno| Error::new("cannot list", target, errno))?
     {
         return Ok(());
     }
@@ -64,9 +64,9 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
         .with_hint("--nonempty hides what is in it while the mount lasts"))
 }
 
-fn is_empty(place: &OwnedFd) -> Result<bool, Errno> {
+fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(place, c".", flags, Permissions::empty())?;
+    let folder = openat(folder, c".", flags, Permissions::empty())?;
     let mut raw = Vec::with_capacity(4096);
     let mut entries = RawDir::new(&folder, raw.spare_capacity_mut());
     while let Some(entry) = entries.next() {

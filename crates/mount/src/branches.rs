@@ -25,7 +25,7 @@ pub(crate) struct Branches {
     create: CreatePolicy,
     folders: RwLock<IdMap<Arc<Merged>>>,
     /// Open parts, by folder and branch.
-    places: Descriptors,
+    part_fds: Descriptors,
     /// The errors of branches that could not be read.
     failures: Mutex<IdMap<Errno>>,
 }
@@ -76,7 +76,7 @@ impl Branches {
             roots,
             create,
             folders: RwLock::default(),
-            places: Descriptors::new(descriptors_max),
+            part_fds: Descriptors::new(descriptors_max),
             failures: Mutex::default(),
         }
     }
@@ -103,7 +103,7 @@ impl Branches {
     pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<Merged>> {
         let dropped = self.write().remove(&id.0)?;
         for part in &dropped.parts {
-            self.places.remove((id, part.branch));
+            self.part_fds.remove((id, part.branch));
         }
         Some(dropped)
     }
@@ -112,34 +112,34 @@ impl Branches {
     pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
-            folder.parts.iter().for_each(|part| self.places.remove((folder.id, part.branch)));
+            folder.parts.iter().for_each(|part| self.part_fds.remove((folder.id, part.branch)));
         }
         dropped.values().map(|folder| folder.id).collect()
     }
 
     /// The open part; `open` opens it if need be.
-    pub(crate) fn place(
+    pub(crate) fn part_fd(
         &self,
         id: InodeId,
         part: &Part,
         open: impl FnOnce(&FileHandle) -> Result<OwnedFd, Errno>,
     ) -> Result<Arc<OwnedFd>, Errno> {
         let handle = match &part.opener {
-            Opener::Held(place) => return Ok(Arc::clone(place)),
+            Opener::Held(fd) => return Ok(Arc::clone(fd)),
             Opener::Handle(handle) => handle,
         };
         let key = (id, part.branch);
-        if let Some(place) = self.places.get(key) {
-            return Ok(place);
+        if let Some(fd) = self.part_fds.get(key) {
+            return Ok(fd);
         }
-        let place = Arc::new(open(handle)?);
-        self.places.put(key, Arc::clone(&place));
-        Ok(place)
+        let fd = Arc::new(open(handle)?);
+        self.part_fds.put(key, Arc::clone(&fd));
+        Ok(fd)
     }
 
     /// Closes parts that are unused for a while.
     pub(crate) fn age(&self) {
-        self.places.age();
+        self.part_fds.age();
     }
 
     pub(crate) fn note_failure(&self, branch: u16, errno: Errno) {

@@ -77,7 +77,7 @@ impl Inodes {
         }
     }
 
-    /// Puts the root of the mount into its place.
+    /// Adds the root of the mount.
     pub(crate) fn set_root(&self, identity: Identity) {
         let slot = InodeId::ROOT.slot();
         lock(&self.slots).occupy(slot);

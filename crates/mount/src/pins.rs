@@ -26,9 +26,9 @@ impl Pins {
         lock(&self.held).get(&id.0).cloned()
     }
 
-    pub(crate) fn hold(&self, id: InodeId, place: Arc<OwnedFd>) {
+    pub(crate) fn hold(&self, id: InodeId, fd: Arc<OwnedFd>) {
         let mut held = lock(&self.held);
-        let before = held.insert(id.0, place);
+        let before = held.insert(id.0, fd);
         self.count.store(held.len(), Relaxed);
         drop(held);
         drop(before);

@@ -100,19 +100,19 @@ impl Watch {
     }
 
     /// Watches the whole file system that this folder is on.
-    pub(crate) fn add_whole(&mut self, place: &OwnedFd) -> Result<(), Errno> {
-        let system = fanotify::system_id(place.as_fd()).map_err(|error| errno(&error))?;
-        self.watcher.watch_whole(place.as_fd()).map_err(|error| errno(&error))?;
+    pub(crate) fn add_whole(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+        let system = fanotify::system_id(fd.as_fd()).map_err(|error| errno(&error))?;
+        self.watcher.watch_whole(fd.as_fd()).map_err(|error| errno(&error))?;
         self.whole.insert(system);
         Ok(())
     }
 
     /// Watches a folder; its changes are reported with this key.
-    pub(crate) fn add(&self, key: WatchKey, place: &OwnedFd) -> Result<(), Errno> {
-        let folder = folder_key(place)?;
+    pub(crate) fn add(&self, key: WatchKey, fd: &OwnedFd) -> Result<(), Errno> {
+        let folder = folder_key(fd)?;
         let mut folders = lock(&self.folders);
         if !self.whole.contains(&folder.0) {
-            self.watcher.watch(place.as_fd()).map_err(|error| errno(&error))?;
+            self.watcher.watch(fd.as_fd()).map_err(|error| errno(&error))?;
         }
         // The first change cannot be reported before this: that takes the lock.
         folders.insert(folder, key);
@@ -120,8 +120,8 @@ impl Watch {
     }
 
     /// Ends the watch of a folder that the kernel has forgotten. Meanwhile it may be known again, by another id.
-    pub(crate) fn remove(&self, id: InodeId, place: &OwnedFd) {
-        let Ok(folder) = folder_key(place) else { return };
+    pub(crate) fn remove(&self, id: InodeId, fd: &OwnedFd) {
+        let Ok(folder) = folder_key(fd) else { return };
         let mut folders = lock(&self.folders);
         if folders.get(&folder).is_none_or(|key| key.0 != id) {
             return;
@@ -129,7 +129,7 @@ impl Watch {
         folders.remove(&folder);
         if !self.whole.contains(&folder.0) {
             // If the folder was removed, so was its watch.
-            let _ = self.watcher.unwatch(place.as_fd());
+            let _ = self.watcher.unwatch(fd.as_fd());
         }
     }
 
@@ -275,9 +275,9 @@ pub(crate) fn processors() -> impl Iterator<Item = usize> {
     (0..CpuSet::MAX_CPU).filter(may_use)
 }
 
-fn folder_key(place: &OwnedFd) -> Result<FolderKey, Errno> {
-    let handle = FileHandle::of(place.as_fd(), c"").map_err(|error| errno(&error))?;
-    let system = fanotify::system_id(place.as_fd()).map_err(|error| errno(&error))?;
+fn folder_key(fd: &OwnedFd) -> Result<FolderKey, Errno> {
+    let handle = FileHandle::of(fd.as_fd(), c"").map_err(|error| errno(&error))?;
+    let system = fanotify::system_id(fd.as_fd()).map_err(|error| errno(&error))?;
     Ok((system, handle))
 }
 
@@ -293,8 +293,8 @@ mod tests {
             return skipped("no fanotify for this user");
         };
         let folder = tempfile::tempdir().unwrap();
-        let place: OwnedFd = File::open(folder.path()).unwrap().into();
-        watch.add((InodeId(7), 0), &place).unwrap();
+        let fd: OwnedFd = File::open(folder.path()).unwrap().into();
+        watch.add((InodeId(7), 0), &fd).unwrap();
         assert_eq!(watch.len(), 1);
         fs::write(folder.path().join("own"), "").unwrap();
         let mut buffer = [0; 4096];
@@ -304,7 +304,7 @@ mod tests {
         let mut reported = events.filter_map(|event| watch.change(&event, own + 1));
         assert_eq!(reported.next(), Some(Change::Name((InodeId(7), 0), b"own", What::Came)));
         assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
-        watch.remove(InodeId(7), &place);
+        watch.remove(InodeId(7), &fd);
         assert_eq!(watch.len(), 0);
     }
 }

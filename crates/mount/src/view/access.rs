@@ -19,7 +19,7 @@ use thruway_fuse::{Caller, Operation, Request};
 use super::files::{Files, joined};
 use super::folders::Folders;
 use super::policy_check::{LazyFileFacts, PolicyEnforcer};
-use super::stat::{is_folder, stat_place};
+use super::stat::{is_folder, stat_fd};
 use super::target::Target;
 use super::walks::{NamesHeld, Walks};
 use crate::inodes::InodeId;
@@ -296,7 +296,7 @@ impl AccessControl {
         let new_path = self.files.path_of(new)?;
         for old_path in self.paths_of(caller, old)? {
             let is_well = policy.is_same_for_file(&old_path, &new_path)
-                || stat_place(&*self.files.place(source)?)?.stx_nlink == 0
+                || stat_fd(&*self.files.path_fd(source)?)?.stx_nlink == 0
                     && self.is_stricter_for_others(&policy, caller, &old_path, (new, &new_path));
             if !is_well {
                 return Err(Errno::XDEV);

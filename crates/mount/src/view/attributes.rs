@@ -10,7 +10,7 @@ use thruway_fuse::wire::{
 
 use super::context::Context;
 use super::data::change_data;
-use super::stat::{FILE_TYPE, FOLDER, stat_place};
+use super::stat::{FILE_TYPE, FOLDER, stat_fd};
 use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
 
@@ -27,14 +27,14 @@ const OMIT: i64 = 0x3fff_fffe;
 pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let stat = stat_place(view.files.place(id)?)?;
+    let stat = stat_fd(view.files.path_fd(id)?)?;
     put_attributes(view, id, &stat, ChangedBy::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let stat = stat_place(view.files.place(id)?)?;
+    let stat = stat_fd(view.files.path_fd(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, &stat, ChangedBy::Unknown).attributes;
@@ -54,10 +54,10 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let request = cx.request;
     let id = InodeId(request.inode);
     // The first source is the last: its attributes are the ones that are shown.
-    for place in view.folders.places_of(id)?.iter().rev() {
-        set_attributes_at(view, actor, request, with, place)?;
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        set_attributes_at(view, actor, request, with, fd)?;
     }
-    let stat = stat_place(view.files.place(id)?)?;
+    let stat = stat_fd(view.files.path_fd(id)?)?;
     put_attributes(view, id, &stat, ChangedBy::Us, cx.reply)
 }
 
@@ -66,21 +66,20 @@ fn set_attributes_at(
     actor: &Actor,
     request: &Request<'_>,
     with: &SetAttrIn,
-    place: &OwnedFd,
+    fd: &OwnedFd,
 ) -> Result<(), Errno> {
     let is = |flag| with.valid & flag != 0;
     // Without any field it is chown(-1, -1), which clears setuid and setgid and updates the time of change.
     if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
         let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
         let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
-        actor.writing_as(&request.caller, || {
-            fs::chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH)
-        })?;
+        actor
+            .writing_as(&request.caller, || fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH))?;
     }
     if is(setattr_flag::MODE) {
         // The kernel has removed the bits that this caller may not set.
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        let path = ProcPath::new(place.as_fd());
+        let path = ProcPath::new(fd.as_fd());
         let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
         if mode.contains(Mode::SGID) { actor.keeping_setid(change) } else { change() }?;
     }
@@ -89,7 +88,7 @@ fn set_attributes_at(
         resize(view, actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
     }
     if is(setattr_flag::ATIME | setattr_flag::MTIME) {
-        fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
+        fs::utimensat(fd, c"", &times(with), AtFlags::EMPTY_PATH)?;
     }
     Ok(())
 }

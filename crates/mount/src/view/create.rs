@@ -13,7 +13,7 @@ use super::folder::{BranchDir, Folder};
 use super::found::Found;
 use super::open::access;
 use super::placement::make_in;
-use super::stat::{stat_name, stat_place};
+use super::stat::{stat_fd, stat_name};
 use super::state::View;
 use super::target::Target;
 use super::timeouts::ChangedBy;
@@ -27,27 +27,27 @@ pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let device = unpacked_device(with.device);
     let made =
-        make(cx, (with.mode, with.umask), |dir| fs::mknodat(&dir.place, name, kind, mode, device))?;
+        make(cx, (with.mode, with.umask), |dir| fs::mknodat(&dir.fd, name, kind, mode, device))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
-    let made = make(cx, (with.mode, with.umask), |dir| fs::mkdirat(&dir.place, name, mode))?;
+    let made = make(cx, (with.mode, with.umask), |dir| fs::mkdirat(&dir.fd, name, mode))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
-    let made = make(cx, (0, 0), |dir| fs::symlinkat(target, &dir.place, name))?;
+    let made = make(cx, (0, 0), |dir| fs::symlinkat(target, &dir.fd, name))?;
     reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
     let (view, parent) = (cx.view, cx.inode());
-    let (place, folder) = (view.files.place(source)?, view.folders.folder(parent)?);
+    let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // In the source that has the file, or not at all.
     let dir = view.folders.dir_in(&folder, view.files.inodes.get(source)?.branch)?;
-    link_place(&place, &dir.place, name)?;
+    link_fd(&fd, &dir.fd, name)?;
     reply_new(cx, &folder, &dir, name)
 }
 
@@ -56,7 +56,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     // Open for reading only: a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.place, name, flags, mode));
+    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, name, flags, mode));
     let made = match made {
         // The file exists since the kernel looked. On ESTALE it looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
@@ -66,7 +66,7 @@ pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Resu
     let found = Found::Made(&made.dir, made.file.as_fd(), name);
     let id = reply_created(cx, &made, found, (with, verdict))?;
     // The next requests are about this file: its attributes are set, or it is written to.
-    cx.view.files.places.put(id, Arc::new(made.file));
+    cx.view.files.path_fds.put(id, Arc::new(made.file));
     Ok(())
 }
 
@@ -75,7 +75,7 @@ pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.place, c".", flags, mode))?;
+    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, c".", flags, mode))?;
     let found = Found::Nameless(&made.dir, made.file.as_fd());
     reply_created(cx, &made, found, (with, verdict)).map(drop)
 }
@@ -112,7 +112,7 @@ fn reply_created(
     found: Found<'_>,
     (with, verdict): (&CreateIn, Verdict),
 ) -> Result<InodeId, Errno> {
-    let stat = stat_place(&made.file)?;
+    let stat = stat_fd(&made.file)?;
     let entry = new_entry(cx.view, &made.folder, found, &stat)?;
     let id = InodeId(entry.inode);
     let mode = open::open_new(cx.view, id, &stat, (with.flags, verdict), &made.file);
@@ -128,7 +128,7 @@ fn reply_new(
     name: &CStr,
 ) -> Result<(), Errno> {
     cx.view.folders.note_change(folder, name);
-    let stat = stat_name(&dir.place, name)?;
+    let stat = stat_name(&dir.fd, name)?;
     cx.reply.put(&new_entry(cx.view, folder, Found::Name(dir, name), &stat)?);
     Ok(())
 }
@@ -150,10 +150,10 @@ fn new_entry(
 }
 
 /// Links the file by its descriptor. Without the capability for that, it links by the descriptor's path in `/proc`.
-fn link_place(place: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    match fs::linkat(place, c"", folder, name, AtFlags::EMPTY_PATH) {
+fn link_fd(fd: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match fs::linkat(fd, c"", folder, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT) => {
-            let path = ProcPath::new(place.as_fd());
+            let path = ProcPath::new(fd.as_fd());
             fs::linkat(CWD, path.as_c_str(), folder, name, AtFlags::SYMLINK_FOLLOW)
         }
         linked => linked,

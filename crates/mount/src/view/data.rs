@@ -13,7 +13,7 @@ use thruway_fuse::wire::{
 use thruway_fuse::{Caller, Operation, Request};
 
 use super::context::Context;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
@@ -78,8 +78,8 @@ pub(super) fn lseek(cx: &mut Context<'_>, with: &LSeekIn) -> Result<(), Errno> {
 /// Whether the request copies more than can be done at once.
 pub(super) fn copies_much(view: &View, request: &Request<'_>) -> bool {
     let Operation::CopyFileRange { with, .. } = request.operation else { return false };
-    let size = |place: Arc<OwnedFd>| stat_place(&*place).map_or(0, |stat| stat.stx_size);
-    let size = view.files.place(InodeId(request.inode)).map_or(0, size);
+    let size = |fd: Arc<OwnedFd>| stat_fd(&*fd).map_or(0, |stat| stat.stx_size);
+    let size = view.files.path_fd(InodeId(request.inode)).map_or(0, size);
     with.length.min(size.saturating_sub(with.offset)) > COPIED_AT_ONCE_MAX
 }
 
@@ -117,7 +117,7 @@ pub(super) fn change_data<T>(
     file: &OwnedFd,
     mut change: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let stat = stat_place(file)?;
+    let stat = stat_fd(file)?;
     match kills {
         true if is_setgid_for_locks(&stat) => actor.in_groups_of(caller, change),
         false if is_setid(&stat) => actor.keeping_setid(change),

@@ -8,7 +8,7 @@ use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use super::found::Found;
-use super::stat::{identity, is_folder, open_handle, open_name, stat_name, stat_place};
+use super::stat::{identity, is_folder, open_handle, open_name, stat_fd, stat_name};
 use super::target::Target;
 use crate::descriptors::Descriptors;
 use crate::inodes::{Inode, InodeId, Inodes};
@@ -25,7 +25,7 @@ pub(super) struct Files {
     /// The roots of the sources, of which there is at least one.
     roots: Vec<Arc<OwnedFd>>,
     /// Inodes, open with `O_PATH`.
-    pub(super) places: Descriptors,
+    pub(super) path_fds: Descriptors,
     pub(super) pins: Pins,
     /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
@@ -48,7 +48,7 @@ impl Files {
             inodes: Arc::new(inodes),
             volumes: Arc::default(),
             roots,
-            places: Descriptors::new(descriptors_max / 4),
+            path_fds: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
             names: None,
             readers: Descriptors::new(descriptors_max / 8),
@@ -61,7 +61,7 @@ impl Files {
 
     /// Adds the root to the table, unless the previous worker has.
     fn intern_root(&self) -> Result<VolumeInfo, Errno> {
-        let stat = stat_place(&self.roots[0])?;
+        let stat = stat_fd(&self.roots[0])?;
         let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
         let volume = self.volumes.of(&stat, again)?;
         if self.inodes.get(InodeId::ROOT).is_err() {
@@ -77,7 +77,7 @@ impl Files {
 
     /// Closes descriptors that are unused for a while.
     pub(super) fn age(&self) {
-        self.places.age();
+        self.path_fds.age();
         self.readers.age();
         self.writers.age();
     }
@@ -91,7 +91,7 @@ impl Files {
 
     /// The kernel has forgotten the inode.
     pub(super) fn forget(&self, id: InodeId) {
-        self.places.remove(id);
+        self.path_fds.remove(id);
         if let Some(names) = &self.names {
             names.forget(id);
         }
@@ -99,20 +99,20 @@ impl Files {
     }
 
     /// The inode, open with `O_PATH`.
-    pub(super) fn place(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+    pub(super) fn path_fd(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if id == InodeId::ROOT {
             return Ok(Arc::clone(&self.roots[0]));
         }
-        if let Some(place) = self.places.get(id) {
-            return Ok(place);
+        if let Some(fd) = self.path_fds.get(id) {
+            return Ok(fd);
         }
-        if let Some(place) = self.pins.get(id) {
-            return Ok(place);
+        if let Some(fd) = self.pins.get(id) {
+            return Ok(fd);
         }
         let inode = self.inodes.get(id)?;
-        let place = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
-        self.places.put(id, Arc::clone(&place));
-        Ok(place)
+        let fd = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
+        self.path_fds.put(id, Arc::clone(&fd));
+        Ok(fd)
     }
 
     /// Opens the inode by its handle.
@@ -131,26 +131,25 @@ impl Files {
     /// Opens the inode through a descriptor of it, or else by its name.
     fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         if !flags.contains(OFlags::PATH) {
-            let place = self.place(inode.id)?;
+            let fd = self.path_fd(inode.id)?;
             let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
-            return fs::openat(CWD, ProcPath::new(place.as_fd()).as_c_str(), flags, Mode::empty());
+            return fs::openat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), flags, Mode::empty());
         }
         let path =
             self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC;
         let root = self.root_of(inode.branch)?;
-        let place =
-            fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
+        let fd = fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
         // The name may lead to another file now.
-        let identity = identity(inode.identity.volume, &stat_place(&place)?);
-        if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
+        let identity = identity(inode.identity.volume, &stat_fd(&fd)?);
+        if identity.is_same_file(&inode.identity) { Ok(fd) } else { Err(Errno::STALE) }
     }
 
     /// Between the `statx` of a name and the taking of its handle, the name may have been moved to another file. Then
     /// the handle is that file's.
     fn check(&self, inode: &Inode, opened: &OwnedFd) -> Result<(), Errno> {
-        let stat = stat_place(opened)?;
+        let stat = stat_fd(opened)?;
         if stat.stx_ino != inode.identity.number {
             return Err(Errno::STALE);
         }
@@ -172,8 +171,8 @@ impl Files {
     /// Keeps a file alive whose opens the kernel does not report, or that has no name.
     pub(super) fn pin_found(&self, id: InodeId, found: Found<'_>) {
         // If this fails, the file is merely gone for its users once it is removed.
-        if let Ok(place) = found.place() {
-            self.pins.hold(id, Arc::new(place));
+        if let Ok(fd) = found.path_fd() {
+            self.pins.hold(id, Arc::new(fd));
         }
     }
 
@@ -187,20 +186,20 @@ impl Files {
     ) -> Result<T, Errno> {
         let stat = stat_name(folder, name).ok();
         let Some(stat) = stat.filter(is_folder) else { return change() };
-        let place = open_name(folder, name)?;
+        let fd = open_name(folder, name)?;
         let changed = change()?;
         if let Some(id) = self.known(&stat) {
-            self.pins.hold(id, Arc::new(place));
+            self.pins.hold(id, Arc::new(fd));
         }
         Ok(changed)
     }
 
     /// Keeps a file with daemon I/O alive, as it has no backing file in the kernel.
-    pub(super) fn pin_open(&self, id: InodeId, place: impl FnOnce() -> Result<OwnedFd, Errno>) {
+    pub(super) fn pin_open(&self, id: InodeId, fd: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if self.pins.get(id).is_none()
-            && let Ok(place) = place()
+            && let Ok(fd) = fd()
         {
-            self.pins.hold(id, Arc::new(place));
+            self.pins.hold(id, Arc::new(fd));
         }
     }
 
@@ -256,18 +255,18 @@ impl Files {
     }
 
     fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
-        let path = |place: &OwnedFd| {
-            let path = fs::readlinkat(CWD, ProcPath::new(place.as_fd()).as_c_str(), Vec::new());
+        let path = |fd: &OwnedFd| {
+            let path = fs::readlinkat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), Vec::new());
             path.ok().map(std::ffi::CString::into_bytes)
         };
-        let place = self.place(id).ok()?;
-        let stat = stat_place(&*place).ok()?;
+        let fd = self.path_fd(id).ok()?;
+        let stat = stat_fd(&*fd).ok()?;
         if stat.stx_nlink == 0 || stat.stx_nlink > 1 && !is_folder(&stat) {
             // It would be a name that is gone, or any of several.
             return None;
         }
         let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;
-        let below = path(&place)?;
+        let below = path(&fd)?;
         let below = below.strip_prefix(root.as_slice())?;
         below.strip_prefix(b"/").map(<[u8]>::to_vec)
     }

@@ -23,7 +23,7 @@ pub(super) enum Parts {
 #[derive(Debug, Clone)]
 pub(super) struct BranchDir {
     pub(super) branch: u16,
-    pub(super) place: Arc<OwnedFd>,
+    pub(super) fd: Arc<OwnedFd>,
 }
 
 impl Folder {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts, branch_number};
 use super::merging::Merging;
-use super::stat::{FOLDER, handle_of, stat_name, stat_place};
+use super::stat::{FOLDER, handle_of, stat_fd, stat_name};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, Merged, Opener, Part};
 use crate::inodes::{Forgotten, InodeId, Watched};
@@ -43,7 +43,7 @@ impl Folders {
             let is_watched = self.is_frozen || merged.is_watched;
             return Ok(Folder { id, is_watched, parts: Parts::Merged(merged) });
         }
-        let dir = BranchDir { branch: 0, place: self.files.place(id)? };
+        let dir = BranchDir { branch: 0, fd: self.files.path_fd(id)? };
         let is_watched = self.is_frozen || self.watches.is_watched(id, &dir);
         Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
@@ -51,13 +51,13 @@ impl Folders {
     /// The file of a name, and its source.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
-            Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.place, name)?)),
+            Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.fd, name)?)),
             Parts::Merged(merged) if merged.is_merged() => {
                 self.merging()?.find_merged(merged, name)
             }
             Parts::Merged(merged) => {
                 let dir = self.merging()?.open_part(merged, &merged.parts[0])?;
-                let stat = stat_name(&dir.place, name)?;
+                let stat = stat_name(&dir.fd, name)?;
                 Ok((dir, stat))
             }
         }
@@ -97,13 +97,13 @@ impl Folders {
     }
 
     /// The inode's descriptors, one for each part if it is a merged folder.
-    pub(super) fn places_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
+    pub(super) fn fds_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
         let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
         if self.branches().is_none() || !is_folder {
-            return Ok(vec![self.files.place(id)?]);
+            return Ok(vec![self.files.path_fd(id)?]);
         }
         let dirs = self.dirs(&self.folder(id)?)?;
-        Ok(dirs.into_iter().map(|dir| dir.place).collect())
+        Ok(dirs.into_iter().map(|dir| dir.fd).collect())
     }
 
     /// The merged folder; its parts are looked up if they are not known.
@@ -111,16 +111,16 @@ impl Folders {
         if let Some(merged) = branches.get(id) {
             return Ok(merged);
         }
-        let places = if id == InodeId::ROOT {
+        let fds = if id == InodeId::ROOT {
             let roots = branches.roots().iter().cloned();
-            roots.enumerate().map(|(branch, place)| (branch_number(branch), place)).collect()
+            roots.enumerate().map(|(branch, fd)| (branch_number(branch), fd)).collect()
         } else {
-            self.part_places(id).or_else(|_| self.only_place(id))?
+            self.part_fds(id).or_else(|_| self.only_fd(id))?
         };
-        let parts: Vec<_> = places
+        let parts: Vec<_> = fds
             .iter()
-            .filter_map(|(branch, place)| {
-                let part = self.new_part(id, *branch, place);
+            .filter_map(|(branch, fd)| {
+                let part = self.new_part(id, *branch, fd);
                 part.inspect_err(|&errno| branches.note_failure(*branch, errno)).ok()
             })
             .collect();
@@ -128,8 +128,8 @@ impl Folders {
             return Err(Errno::STALE);
         }
         // Watched before names are read, so that no change is missed.
-        let is_watched = places.iter().fold(true, |all, (branch, place)| {
-            let dir = BranchDir { branch: *branch, place: Arc::clone(place) };
+        let is_watched = fds.iter().fold(true, |all, (branch, fd)| {
+            let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
             self.watches.try_watching(id, &dir) && all
         });
         self.watches.set_watched(id, is_watched);
@@ -137,15 +137,15 @@ impl Folders {
     }
 
     /// The folders in each branch that have this one's name in its parent.
-    fn part_places(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+    fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
         let parent = self.folder(parent)?;
-        let mut places = Vec::new();
+        let mut fds = Vec::new();
         for dir in self.all_with(&parent, &name)? {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match fs::openat(&dir.place, name.as_c_str(), flags, Mode::empty()) {
-                Ok(place) => places.push((dir.branch, Arc::new(place))),
+            match fs::openat(&dir.fd, name.as_c_str(), flags, Mode::empty()) {
+                Ok(fd) => fds.push((dir.branch, Arc::new(fd))),
                 // The branch has a file of that name, which is hidden.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
@@ -153,23 +153,23 @@ impl Folders {
                 }
             }
         }
-        if places.is_empty() { Err(Errno::STALE) } else { Ok(places) }
+        if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
     }
 
     /// A removed folder that programs still use.
-    fn only_place(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
-        Ok(vec![(self.files.inodes.get(id)?.branch, self.files.place(id)?)])
+    fn only_fd(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        Ok(vec![(self.files.inodes.get(id)?.branch, self.files.path_fd(id)?)])
     }
 
-    fn new_part(&self, id: InodeId, branch: u16, place: &Arc<OwnedFd>) -> Result<Part, Errno> {
-        let stat = stat_place(place)?;
-        let again = || fs::openat(place, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    fn new_part(&self, id: InodeId, branch: u16, fd: &Arc<OwnedFd>) -> Result<Part, Errno> {
+        let stat = stat_fd(fd)?;
+        let again = || fs::openat(fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let volume = self.files.volumes.of(&stat, again)?;
-        let held = || Opener::Held(Arc::clone(place));
+        let held = || Opener::Held(Arc::clone(fd));
         let opener = if id == InodeId::ROOT || !volume.has_handles {
             held()
         } else {
-            handle_of(place.as_fd()).map_or_else(|_| held(), Opener::Handle)
+            handle_of(fd.as_fd()).map_or_else(|_| held(), Opener::Handle)
         };
         Ok(Part { branch, volume: volume.index, opener })
     }
@@ -202,14 +202,14 @@ impl Folders {
                 .parts
                 .iter()
                 .flat_map(|part| self.merging().and_then(|all| all.open_part(&merged, part)));
-            dirs.for_each(|dir| watch.remove(id, &dir.place));
+            dirs.for_each(|dir| watch.remove(id, &dir.fd));
             return;
         }
-        let place = self.files.places.get(id).map(Ok).unwrap_or_else(|| {
+        let fd = self.files.path_fds.get(id).map(Ok).unwrap_or_else(|| {
             self.files.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
         });
-        if let Ok(place) = place {
-            watch.remove(id, &place);
+        if let Ok(fd) = fd {
+            watch.remove(id, &fd);
         }
     }
 }

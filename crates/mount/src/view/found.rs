@@ -38,7 +38,7 @@ impl<'a> Found<'a> {
     pub(super) fn handle(self) -> Result<FileHandle, Errno> {
         match self {
             Self::Name(dir, name) => {
-                FileHandle::of(dir.place.as_fd(), name).map_err(|error| errno(&error))
+                FileHandle::of(dir.fd.as_fd(), name).map_err(|error| errno(&error))
             }
             Self::Made(_, file, _) | Self::Nameless(_, file) => handle_of(file),
         }
@@ -48,16 +48,16 @@ impl<'a> Found<'a> {
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Name(dir, name) => fs::openat(&dir.place, name, flags, Mode::empty()),
+            Self::Name(dir, name) => fs::openat(&dir.fd, name, flags, Mode::empty()),
             // It was made in a folder, whose file system is known already.
             Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
     }
 
     /// Open with `O_PATH`, or as it was made.
-    pub(super) fn place(self) -> Result<OwnedFd, Errno> {
+    pub(super) fn path_fd(self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Name(dir, name) => open_name(dir.place.as_fd(), name),
+            Self::Name(dir, name) => open_name(dir.fd.as_fd(), name),
             Self::Made(_, file, _) | Self::Nameless(_, file) => {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }

@@ -14,7 +14,7 @@ use super::deferred::{Deferred, Due};
 use super::files::Files;
 use super::folders::Folders;
 use super::merging::Merging;
-use super::stat::{TICK_MAX, now, open_handle, stat_place};
+use super::stat::{TICK_MAX, now, open_handle, stat_fd};
 use super::timeouts::{OPEN_TIMEOUT, change_time, fingerprint};
 use crate::branches::Branches;
 use crate::inodes::InodeId;
@@ -113,7 +113,7 @@ impl Invalidation {
 
     /// Whether the file's attributes are those that the kernel got last.
     fn is_cached(&self, id: InodeId) -> bool {
-        let stat = self.files.place(id).and_then(|place| stat_place(&*place));
+        let stat = self.files.path_fd(id).and_then(|fd| stat_fd(&*fd));
         stat.is_ok_and(|stat| self.files.inodes.cached_fingerprint(id) == fingerprint(&stat))
     }
 
@@ -217,8 +217,8 @@ impl Invalidation {
     ) -> Result<(), Errno> {
         let dir = self.folders.dir_in(&self.folders.folder(at.0)?, at.1)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat2(&dir.place, name, flags, Mode::empty(), resolve);
-        let stat = opened.and_then(stat_place)?;
+        let opened = fs::openat2(&dir.fd, name, flags, Mode::empty(), resolve);
+        let stat = opened.and_then(stat_fd)?;
         let Some(id) = self.files.known(&stat) else { return Ok(()) };
         // With daemon I/O the kernel caches data, too, and of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
@@ -243,7 +243,7 @@ impl Invalidation {
     fn invalidate_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
         for volume in self.files.volumes.all() {
             let opened = open_handle(&volume, folder, OFlags::PATH | OFlags::DIRECTORY);
-            let stat = opened.and_then(stat_place);
+            let stat = opened.and_then(stat_fd);
             if let Some(id) = stat.ok().and_then(|stat| self.files.known(&stat)) {
                 self.connection.notify(&Notification::Attributes { inode: id.0 })?;
             }

@@ -41,7 +41,7 @@ pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> 
         return Ok(());
     }
     let dirs = view.folders.dirs(&folder)?;
-    each_entry(&dirs[0].place, with.offset, RAW_BYTES, |entry| {
+    each_entry(&dirs[0].fd, with.offset, RAW_BYTES, |entry| {
         let name = entry.file_name();
         Ok(is_hidden(name) || listing.push(dir_entry(entry), name.to_bytes()))
     })
@@ -74,7 +74,7 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         return Ok(());
     }
     let dirs = view.folders.dirs(&folder)?;
-    each_entry(&dirs[0].place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
+    each_entry(&dirs[0].fd, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
         let name = entry.file_name();
         if is_hidden(name) {
             return Ok(true);
@@ -132,12 +132,12 @@ fn each_merged(
     }
     let Some(merging) = &view.folders.merging else { return };
     let built = merging.index(merged);
-    let place = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
-    for (place, name, entry) in built.index.after(place).take(most) {
+    let sequence = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
+    for (sequence, name, entry) in built.index.after(sequence).take(most) {
         let Ok(name) = CString::new(name) else { continue };
         let entry = DirEntry {
             number: entry.number,
-            offset: u64::from(place) + DOTS,
+            offset: u64::from(sequence) + DOTS,
             name_length: 0,
             kind: u32::from(entry.kind),
         };
@@ -160,7 +160,7 @@ pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
 pub(super) fn fsyncdir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    view.folders.places_of(id)?.iter().try_for_each(|place| fs::fsync(open_folder(place)?))
+    view.folders.fds_of(id)?.iter().try_for_each(|fd| fs::fsync(open_folder(fd)?))
 }
 
 fn dir_entry(entry: &RawDirEntry<'_>) -> DirEntry {

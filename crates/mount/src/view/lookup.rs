@@ -90,8 +90,8 @@ fn intern(
     let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
     let is_open = !matches!(found, Found::Name(..));
     let identity = identity(volume.index, stat);
-    let place = (parent, found.branch());
-    let id = view.files.inodes.intern(&identity, place, is_open, handle, |id| {
+    let found_in = (parent, found.branch());
+    let id = view.files.inodes.intern(&identity, found_in, is_open, handle, |id| {
         if !opens_reach_us(stat) {
             view.files.pin_found(id, found);
         }

@@ -31,12 +31,12 @@ pub(super) struct Merging {
 impl Merging {
     /// The open part of a merged folder.
     pub(super) fn open_part(&self, merged: &Merged, part: &Part) -> Result<BranchDir, Errno> {
-        let place = self.branches.place(merged.id, part, |handle| {
+        let fd = self.branches.part_fd(merged.id, part, |handle| {
             let volume = self.volumes.get(part.volume)?;
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
             open_handle(&volume, handle, flags)
         })?;
-        Ok(BranchDir { branch: part.branch, place })
+        Ok(BranchDir { branch: part.branch, fd })
     }
 
     pub(super) fn find_merged(
@@ -47,7 +47,7 @@ impl Merging {
         let entry = self.index(merged).index.find(name.to_bytes()).ok_or(Errno::NOENT)?;
         let part = merged.part(entry.branch).ok_or(Errno::STALE)?;
         let dir = self.open_part(merged, part)?;
-        match stat_name(&dir.place, name) {
+        match stat_name(&dir.fd, name) {
             Ok(stat) => Ok((dir, stat)),
             Err(Errno::NOENT) => self.look_up_again(merged, name).ok_or(Errno::NOENT),
             Err(errno) => Err(errno),
@@ -64,7 +64,7 @@ impl Merging {
         for part in merged.parts.iter().filter(|part| part.branch >= entry.branch) {
             let is_first = part.branch == entry.branch;
             match self.open_part(merged, part) {
-                Ok(dir) if is_first || entry.more && stat_name(&dir.place, name).is_ok() => {
+                Ok(dir) if is_first || entry.more && stat_name(&dir.fd, name).is_ok() => {
                     dirs.push(dir);
                 }
                 Err(errno) if is_first => return Err(errno),
@@ -104,7 +104,7 @@ impl Merging {
         built.index.begin();
         for part in &merged.parts {
             let read = self.open_part(merged, part).and_then(|dir| {
-                each_entry(&dir.place, 0, RAW_BYTES, |entry| {
+                each_entry(&dir.fd, 0, RAW_BYTES, |entry| {
                     let name = entry.file_name().to_bytes();
                     if !matches!(name, b"." | b"..") {
                         let kind = u8::try_from(entry.file_type().as_raw_mode() >> 12);
@@ -130,7 +130,7 @@ impl Merging {
         for part in &merged.parts {
             // A part that is gone has no names.
             let Ok(dir) = self.open_part(merged, part) else { continue };
-            match (stat_name(&dir.place, name), &found) {
+            match (stat_name(&dir.fd, name), &found) {
                 (Ok(stat), None) => found = Some((dir, stat)),
                 (Ok(_), Some(_)) => more = true,
                 (Err(_), _) => {}

@@ -17,7 +17,7 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
-    let unlink = |dir: &BranchDir| fs::unlinkat(&dir.place, name, AtFlags::empty());
+    let unlink = |dir: &BranchDir| fs::unlinkat(&dir.fd, name, AtFlags::empty());
     remove(view, &folder, name, unlink)
 }
 
@@ -26,8 +26,8 @@ pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
     remove(view, &folder, name, |dir| {
-        let remove = || fs::unlinkat(&dir.place, name, AtFlags::REMOVEDIR);
-        view.files.keeping_folder(dir.place.as_fd(), name, remove)
+        let remove = || fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
+        view.files.keeping_folder(dir.fd.as_fd(), name, remove)
     })
 }
 
@@ -64,22 +64,22 @@ pub(super) fn rename(
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
     let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
-        view.files.keeping_folder(to.place.as_fd(), new_name, || {
-            fs::renameat_with(&from.place, name, &to.place, new_name, flags)
+        view.files.keeping_folder(to.fd.as_fd(), new_name, || {
+            fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
         })
     });
     if renamed.is_ok() {
         // These would hide the new name.
         for dir in in_the_way {
-            fs::unlinkat(&dir.place, new_name, AtFlags::empty())?;
+            fs::unlinkat(&dir.fd, new_name, AtFlags::empty())?;
         }
     }
     view.folders.note_change(&folder, name);
     view.folders.note_change(&new_folder, new_name);
     renamed?;
-    note_name(view, new_parent, to[0].place.as_fd(), new_name);
+    note_name(view, new_parent, to[0].fd.as_fd(), new_name);
     if flags.contains(RenameFlags::EXCHANGE) {
-        note_name(view, parent, from[0].place.as_fd(), name);
+        note_name(view, parent, from[0].fd.as_fd(), name);
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let target = fs::readlinkat(view.files.place(id)?, c"", Vec::new())?;
+    let target = fs::readlinkat(view.files.path_fd(id)?, c"", Vec::new())?;
     cx.reply.put_bytes(target.as_bytes());
     Ok(())
 }

@@ -11,7 +11,7 @@ use super::access::CHECKED;
 use super::backing_files::DAEMON_IO;
 use super::context::Context;
 use super::data::{is_setgid_for_locks, is_setid};
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use super::target::Target;
 use super::{attributes, locking};
@@ -54,7 +54,7 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
         view.files.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
     }
     let backing_id = view.files.inodes.update_backing(id, |backing| {
-        view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.place(id)?))
+        view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.path_fd(id)?))
     })?;
     view.invalidation.note_open(id, writes(flags));
     let io_mode = match io_mode(view, id, backing_id, flags, request.caller.uid == 0)? {
@@ -122,11 +122,11 @@ fn io_mode(
 ) -> Result<IoMode, Errno> {
     if backing_id == DAEMON_IO {
         view.files
-            .pin_open(id, || view.files.place(id)?.try_clone().map_err(|error| errno(&error)));
+            .pin_open(id, || view.files.path_fd(id)?.try_clone().map_err(|error| errno(&error)));
         return Ok(IoMode::Daemon);
     }
     if writes(flags) {
-        let stat = stat_place(view.files.place(id)?)?;
+        let stat = stat_fd(view.files.path_fd(id)?)?;
         if is_setgid_for_locks(&stat) || is_root && is_setid(&stat) {
             return Ok(IoMode::PassthroughDirect { backing_id });
         }

@@ -6,7 +6,7 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::folder::{BranchDir, Folder, branch_number};
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use super::xattr;
 use crate::branches::Branches;
@@ -57,26 +57,26 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
         let root = branches.roots().get(usize::from(branch)).ok_or(Errno::XDEV)?;
-        return Ok(BranchDir { branch, place: Arc::clone(root) });
+        return Ok(BranchDir { branch, fd: Arc::clone(root) });
     }
     let known = view.files.names.as_ref().and_then(|names| names.get(id));
     let (parent, name) = known.ok_or(Errno::STALE)?;
     let above = copy_folder(view, parent, branch)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || fs::openat(&above.place, name.as_c_str(), flags, Mode::empty());
-    let place = match open() {
+    let open = || fs::openat(&above.fd, name.as_c_str(), flags, Mode::empty());
+    let fd = match open() {
         Err(Errno::NOENT) => {
-            let source = view.files.place(id)?;
-            let stat = stat_place(&source)?;
+            let source = view.files.path_fd(id)?;
+            let stat = stat_fd(&source)?;
             let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-            fs::mkdirat(&above.place, name.as_c_str(), Mode::RWXU)?;
-            let place = open()?;
+            fs::mkdirat(&above.fd, name.as_c_str(), Mode::RWXU)?;
+            let fd = open()?;
             let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
-            fs::chownat(&place, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-            xattr::copy_all(&source, &place)?;
-            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&place));
+            fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+            xattr::copy_all(&source, &fd)?;
+            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
             fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
-            place
+            fd
         }
         opened => opened?,
     };
@@ -85,7 +85,7 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
     if let Ok(parent) = view.folders.folder(parent) {
         view.folders.note_change(&parent, &name);
     }
-    Ok(BranchDir { branch, place: Arc::new(place) })
+    Ok(BranchDir { branch, fd: Arc::new(fd) })
 }
 
 fn free_bytes(branches: &Branches, branch: u16) -> u64 {

@@ -13,7 +13,7 @@ use thruway_fuse::Caller;
 
 use super::files::Files;
 use super::folders::Folders;
-use super::stat::{TICK_MAX, now, open_name, stat_place};
+use super::stat::{TICK_MAX, now, open_name, stat_fd};
 use super::target::Target;
 use crate::Log;
 use crate::actor::{errno, groups_of};
@@ -126,25 +126,25 @@ impl<'a> LazyFileFacts<'a> {
     }
 
     fn look(&self) -> Result<Option<(Arc<OwnedFd>, Statx)>, Errno> {
-        let place = match self.target {
+        let fd = match self.target {
             Target::New(..) => return Ok(None),
-            Target::Inode(id) => self.files.place(id)?,
+            Target::Inode(id) => self.files.path_fd(id)?,
             Target::Name(folder, name) => {
                 let found = self.folders.find(&self.folders.folder(folder)?, name);
                 match found {
                     // A rename to a new name.
                     Err(Errno::NOENT) => return Ok(None),
-                    found => Arc::new(open_name(found?.0.place.as_fd(), name)?),
+                    found => Arc::new(open_name(found?.0.fd.as_fd(), name)?),
                 }
             }
         };
-        let stat = stat_place(&place)?;
-        Ok(Some((place, stat)))
+        let stat = stat_fd(&fd)?;
+        Ok(Some((fd, stat)))
     }
 
     /// Reads as much of the file as the condition needs.
-    fn start(place: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
-        let path = ProcPath::new(place.as_fd());
+    fn start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
+        let path = ProcPath::new(fd.as_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME;
         let open = |flags| fs::openat(CWD, path.as_c_str(), flags, Mode::empty());
         // Only its owner and root may read without an update of the access time.
@@ -169,14 +169,14 @@ impl Facts for LazyFileFacts<'_> {
     }
 
     fn matches(&self, content: &Content) -> Result<bool, Errno> {
-        let Some((place, stat)) = self.file()? else { return Ok(false) };
+        let Some((fd, stat)) = self.file()? else { return Ok(false) };
         // Writes through a map change no time until the page is written back. So nothing is cached about such a file.
         let id = self.files.known(stat).filter(|&id| !self.files.inodes.flags(id).is_mappable());
         let stamp = ContentStamp::new(stat);
         if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
             return Ok(found);
         }
-        let found = content.is_in(&Self::start(place, content.within)?);
+        let found = content.is_in(&Self::start(fd, content.within)?);
         if let Some(id) = id.filter(|_| stamp.is_settled()) {
             self.enforcer.remember(id, stamp, content.bit, found);
         }

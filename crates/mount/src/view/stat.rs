@@ -32,8 +32,8 @@ pub(super) fn open_handle(
 }
 
 /// The handle of an open file.
-pub(super) fn handle_of(place: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
-    FileHandle::of(place, c"").map_err(|error| errno(&error))
+pub(super) fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
+    FileHandle::of(fd, c"").map_err(|error| errno(&error))
 }
 
 pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -55,8 +55,8 @@ pub(super) fn stat_name(folder: impl AsFd, name: &CStr) -> Result<Statx, Errno> 
 }
 
 /// `statx` of an open file.
-pub(super) fn stat_place(place: impl AsFd) -> Result<Statx, Errno> {
-    fs::statx(place, c"", AtFlags::EMPTY_PATH, STAT)
+pub(super) fn stat_fd(fd: impl AsFd) -> Result<Statx, Errno> {
+    fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)
 }
 
 /// What distinguishes the file from all others.

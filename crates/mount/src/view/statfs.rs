@@ -14,7 +14,7 @@ pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let space = match view.folders.branches() {
-        None => fs::fstatvfs(view.files.place(id)?)?,
+        None => fs::fstatvfs(view.files.path_fd(id)?)?,
         Some(branches) => sum(branches.roots())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);

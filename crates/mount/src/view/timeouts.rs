@@ -159,13 +159,13 @@ fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stat::stat_place;
+    use super::super::stat::stat_fd;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn changed_at(seconds: i64) -> Statx {
-        let mut stat = stat_place(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        let mut stat = stat_fd(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
         stat.stx_mode = 0o100_644;
         stat.stx_nlink = 1;
         stat.stx_ctime.tv_sec = seconds;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, OFlags, StatxAttributes};
 
 use super::folder::BranchDir;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use crate::inodes::{InodeId, Inodes, Watched};
 use crate::mounts;
 use crate::volumes::Volumes;
@@ -42,7 +42,7 @@ impl FolderWatches {
     fn watch_whole_sources(&mut self, roots: &[Arc<OwnedFd>]) {
         let Some(watch) = &mut self.watch else { return };
         for root in roots {
-            let Ok(stat) = stat_place(root) else { continue };
+            let Ok(stat) = stat_fd(root) else { continue };
             let again = || fs::openat(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
             let is_local = self.volumes.of(&stat, again).is_ok_and(|volume| !volume.is_remote);
             let is_top = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
@@ -71,9 +71,9 @@ impl FolderWatches {
 
     pub(super) fn try_watching(&self, id: InodeId, dir: &BranchDir) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let volume = stat_place(&dir.place).ok().and_then(|stat| self.volumes.known(&stat));
+        let volume = stat_fd(&dir.fd).ok().and_then(|stat| self.volumes.known(&stat));
         // Changes by other machines are not reported.
         volume.is_some_and(|volume| !volume.is_remote)
-            && watch.add((id, dir.branch), &dir.place).is_ok()
+            && watch.add((id, dir.branch), &dir.fd).is_ok()
     }
 }

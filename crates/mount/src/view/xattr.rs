@@ -10,7 +10,7 @@ use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
 use super::context::Context;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use crate::proc_path::ProcPath;
 
@@ -28,8 +28,8 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    let place = view.files.place(id)?;
-    let path = ProcPath::new(place.as_fd());
+    let fd = view.files.path_fd(id)?;
+    let path = ProcPath::new(fd.as_fd());
     if size == 0 {
         let length = fs::getxattr_query(path.as_c_str(), name)?;
         return put_length(length, cx.reply);
@@ -48,13 +48,13 @@ pub(super) fn setxattr(
     let view = cx.view;
     let actor = &*cx.actor;
     let flags = XattrFlags::from_bits_retain(with.flags);
-    for place in view.folders.places_of(id)?.iter().rev() {
-        let path = ProcPath::new(place.as_fd());
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        let path = ProcPath::new(fd.as_fd());
         let set = || fs::setxattr(path.as_c_str(), name, value, flags);
         if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
             set()?;
-            clear_setgid(place)?;
-        } else if name == ACCESS_LIST && mode_of(place)?.contains(Mode::SGID) {
+            clear_setgid(fd)?;
+        } else if name == ACCESS_LIST && mode_of(fd)?.contains(Mode::SGID) {
             actor.keeping_setid(set)?;
         } else {
             set()?;
@@ -68,7 +68,7 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let mut names = names_at(&*view.files.place(id)?)?;
+    let mut names = names_at(&*view.files.path_fd(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
     }
@@ -89,8 +89,8 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    for place in view.folders.places_of(id)?.iter().rev() {
-        fs::removexattr(ProcPath::new(place.as_fd()).as_c_str(), name)?;
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name)?;
     }
     Ok(())
 }
@@ -101,8 +101,8 @@ fn is_passed_on(view: &View) -> Result<(), Errno> {
 }
 
 /// The names of all extended attributes, each with a final zero byte.
-fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let path = ProcPath::new(place.as_fd());
+fn names_at(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let path = ProcPath::new(fd.as_fd());
     let mut names = vec![0; NAMES_BYTES];
     loop {
         match fs::listxattr(path.as_c_str(), names.as_mut_slice()) {
@@ -137,17 +137,17 @@ fn put_length(length: usize, reply: &mut Reply) -> Result<(), Errno> {
 }
 
 /// Clears setgid, as a caller outside the file's group has changed its access list.
-fn clear_setgid(place: &OwnedFd) -> Result<(), Errno> {
-    let mode = mode_of(place)?;
+fn clear_setgid(fd: &OwnedFd) -> Result<(), Errno> {
+    let mode = mode_of(fd)?;
     if !mode.contains(Mode::SGID) {
         return Ok(());
     }
-    let path = ProcPath::new(place.as_fd());
+    let path = ProcPath::new(fd.as_fd());
     fs::chmodat(CWD, path.as_c_str(), mode - Mode::SGID, AtFlags::empty())
 }
 
-fn mode_of(place: &OwnedFd) -> Result<Mode, Errno> {
-    Ok(Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode)))
+fn mode_of(fd: &OwnedFd) -> Result<Mode, Errno> {
+    Ok(Mode::from_raw_mode(u32::from(stat_fd(fd)?.stx_mode)))
 }
 
 /// The names without those that are left out; each has a final zero byte.
