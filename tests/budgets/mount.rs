@@ -93,14 +93,14 @@ impl Mounted {
         requests
     }
 
-    /// Compares the requests of `act` with the golden count. Attributes of a file that was just changed are cached for a
-    /// second, which may pass on a busy machine. So requests for attributes are left out.
+    /// Compares the requests of `act` with the golden count. Attributes of a file that was just changed are cached for
+    /// a second, which may pass on a busy machine. So requests for attributes are left out.
     fn costs(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
         self.compare(what, golden, act, &["getattr"]);
     }
 
-    /// The same for a change of a file. The kernel's own writes are reported as if by another program, at once or a little
-    /// later. So requests for attributes are left out.
+    /// The same for a change of a file. The kernel's own writes are reported as if by another program, at once or a
+    /// little later. So requests for attributes are left out.
     fn changes(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
         self.compare(what, golden, act, &["getattr", "getxattr"]);
     }

@@ -406,7 +406,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(number in 0u32..60, body in proptest::collection::vec(any::<u8>(), 0..200), extensions in 0u16..40) {
+        fn no_bytes_make_it_panic(
+            number in 0u32..60,
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            extensions in 0u16..40,
+        ) {
             let bytes = joined(number, &body, extensions);
             if let Ok(request) = Frame::joined(&bytes).unwrap().request()
                 && let Operation::BatchForget(forgets) = request.operation

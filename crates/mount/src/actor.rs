@@ -109,8 +109,8 @@ impl Actor {
         made
     }
 
-    /// Runs `write`, where the kernel leaves it to us whether setuid and setgid are cleared: they are, unless the caller
-    /// is root.
+    /// Runs `write`, where the kernel leaves it to us whether setuid and setgid are cleared: they are, unless the
+    /// caller is root.
     pub(crate) fn writing_as<T>(
         &self,
         caller: &Caller,

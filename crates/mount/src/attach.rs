@@ -167,8 +167,8 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
-/// Unmounts by force: callers that wait get an error, and so do later ones. Only root can do so. For other users the end
-/// of the daemon has that effect.
+/// Unmounts by force: callers that wait get an error, and so do later ones. Only root can do so. For other users the
+/// end of the daemon has that effect.
 pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
     match unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
         Ok(()) => Ok(()),

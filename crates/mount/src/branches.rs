@@ -1,7 +1,7 @@
 //! Several sources in one view.
 //!
-//! A folder of the view is **merged** from its **parts**: the folders with the same path in each branch. A name leads to
-//! what the first part has under it.
+//! A folder of the view is **merged** from its **parts**: the folders with the same path in each branch. A name leads
+//! to what the first part has under it.
 
 use std::collections::HashSet;
 use std::ffi::CString;

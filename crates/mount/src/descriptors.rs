@@ -1,8 +1,8 @@
 //! A bounded cache of open descriptors of inodes.
 //!
-//! It has two generations. A descriptor that is used moves to the young one. When the young generation is full, or after
-//! some seconds, the old one is closed. So a descriptor is closed soon after its last use, and a deleted file gives its
-//! space back.
+//! It has two generations. A descriptor that is used moves to the young one. When the young generation is full, or
+//! after some seconds, the old one is closed. So a descriptor is closed soon after its last use, and a deleted file
+//! gives its space back.
 
 use std::mem;
 use std::os::fd::OwnedFd;

@@ -246,7 +246,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_plain_list_of_names(operations in proptest::collection::vec((0u8..3, 0u8..40, 0u16..4), 0..600)) {
+        fn it_agrees_with_a_plain_list_of_names(
+            operations in proptest::collection::vec((0u8..3, 0u8..40, 0u16..4), 0..600),
+        ) {
             let mut index = Index::default();
             let mut known = std::collections::BTreeMap::<u8, u16>::new();
             for (operation, name, branch) in operations {

@@ -1,7 +1,7 @@
 //! The names of each inode.
 //!
-//! They are kept for merged sources, for policies, which go by paths, and where files cannot be opened by handle. Without a
-//! policy, the last used name is enough.
+//! They are kept for merged sources, for policies, which go by paths, and where files cannot be opened by handle.
+//! Without a policy, the last used name is enough.
 
 use std::ffi::CString;
 use std::sync::Mutex;

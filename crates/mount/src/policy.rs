@@ -154,8 +154,8 @@ impl Policy {
         Ok(Decision { verdict: Verdict::Allow, rule: 0 })
     }
 
-    /// Whether the name is hidden from all callers. The kernel caches names for all of them, so rules about callers apply
-    /// to opens only.
+    /// Whether the name is hidden from all callers. The kernel caches names for all of them, so rules about callers
+    /// apply to opens only.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
         let matches = |rule: &&Rule| rule.matches_path(path) && rule.has_only_paths();
         self.rules.iter().find(matches).is_some_and(|rule| rule.verdict == Verdict::Hide)

@@ -1,7 +1,7 @@
 //! The processes of a mount.
 //!
-//! The [`launcher`] starts the [`supervisor`]. That mounts, and starts the [`worker`] again when it dies. They send each
-//! other the messages of [`ipc`], over a [`channel`] that also passes descriptors.
+//! The [`launcher`] starts the [`supervisor`]. That mounts, and starts the [`worker`] again when it dies. They send
+//! each other the messages of [`ipc`], over a [`channel`] that also passes descriptors.
 
 mod channel;
 mod daemon;

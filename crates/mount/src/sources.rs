@@ -59,8 +59,8 @@ fn open_one(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
     })
 }
 
-/// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. And opening some of
-/// them has an effect on the opening process, which would be the daemon.
+/// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. And opening some
+/// of them has an effect on the opening process, which would be the daemon.
 fn refuse_generated(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
     let kind = fstatfs(folder).map(|stat| stat.f_type).unwrap_or_default();
     let generated = GENERATED.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));

@@ -1,8 +1,8 @@
 //! Watches the sources for changes behind the mount, by fanotify.
 //!
-//! Each folder of which the kernel caches names is watched. If a source is a whole file system, that is watched instead:
-//! a read of a file below a watched folder costs an extra check. Events of this process are skipped, since the kernel
-//! has made those changes through the mount itself.
+//! Each folder of which the kernel caches names is watched. If a source is a whole file system, that is watched
+//! instead: a read of a file below a watched folder costs an extra check. Events of this process are skipped, since the
+//! kernel has made those changes through the mount itself.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,9 +45,9 @@ pub(crate) struct Watch {
     coalescing: Mutex<()>,
 }
 
-/// Whose changes were in the events.
+/// Whose changes were in a batch of events.
 #[derive(Debug, Default)]
-struct Seen {
+struct Batch {
     /// Made by this process.
     own: bool,
     /// Made by others.
@@ -56,9 +56,9 @@ struct Seen {
     relevant: bool,
 }
 
-impl Seen {
-    fn note(&mut self, told: &Told<'_>, own: i32) {
-        let is_own = matches!(told, Told::Change { pid, .. } if *pid == own);
+impl Batch {
+    fn note(&mut self, event: &Told<'_>, own: i32) {
+        let is_own = matches!(event, Told::Change { pid, .. } if *pid == own);
         self.own |= is_own;
         self.other |= !is_own;
     }
@@ -138,8 +138,8 @@ impl Watch {
         lock(&self.folders).len()
     }
 
-    /// Reports each change by another process, for ever. Two threads for each CPU run this, and a change wakes all of them.
-    /// Those on the CPU of the program that made it preempt that program. One of them spins until all changes are
+    /// Reports each change by another process, for ever. Two threads for each CPU run this, and a change wakes all of
+    /// them. Those on the CPU of the program that made it preempt that program. One of them spins until all changes are
     /// reported, by itself or by another thread. If that thread is delayed, it reports [`Change::Late`].
     pub(crate) fn run(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -151,12 +151,12 @@ impl Watch {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
-            let seen = self.report_all(&mut buffer, &report, || report(Change::Late))?;
-            irrelevant = match seen {
-                Seen { relevant: true, .. } => 0,
-                Seen { other, .. } => irrelevant + u32::from(other),
+            let batch = self.report_all(&mut buffer, &report, || report(Change::Late))?;
+            irrelevant = match batch {
+                Batch { relevant: true, .. } => 0,
+                Batch { other, .. } => irrelevant + u32::from(other),
             };
-            if seen.own || irrelevant > IRRELEVANT_MAX {
+            if batch.own || irrelevant > IRRELEVANT_MAX {
                 irrelevant = 0;
                 self.coalesce(&mut buffer, &report)?;
             }
@@ -186,8 +186,8 @@ impl Watch {
         let Ok(_coalescing) = self.coalescing.try_lock() else { return Ok(()) };
         loop {
             std::thread::sleep(COALESCE_INTERVAL);
-            let seen = self.report_all(buffer, report, || ())?;
-            if !seen.own && (seen.relevant || !seen.other) {
+            let batch = self.report_all(buffer, report, || ())?;
+            if !batch.own && (batch.relevant || !batch.other) {
                 return Ok(());
             }
         }
@@ -199,19 +199,19 @@ impl Watch {
         buffer: &mut [u8],
         report: &impl Fn(Change<'_>),
         be_late: impl FnOnce(),
-    ) -> Result<Seen, Errno> {
+    ) -> Result<Batch, Errno> {
         let _turn = self.turn(be_late);
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut seen = Seen::default();
+        let mut batch = Batch::default();
         loop {
             let events = self.watcher.read(buffer).map_err(|error| errno(&error))?;
             if events.is_empty() {
-                return Ok(seen);
+                return Ok(batch);
             }
             for event in events {
-                seen.note(&event, own);
+                batch.note(&event, own);
                 if let Some(change) = self.change(&event, own) {
-                    seen.relevant = true;
+                    batch.relevant = true;
                     report(change);
                 }
             }
@@ -232,8 +232,8 @@ impl Watch {
         lock(&self.reporting)
     }
 
-    fn change<'a>(&self, told: &Told<'a>, own: i32) -> Option<Change<'a>> {
-        let Told::Change { pid, what, is_folder, system, folder, name } = *told else {
+    fn change<'a>(&self, event: &Told<'a>, own: i32) -> Option<Change<'a>> {
+        let Told::Change { pid, what, is_folder, system, folder, name } = *event else {
             return Some(Change::Everything);
         };
         if pid == own {

@@ -1,9 +1,9 @@
-//! FUSE requests over io_uring: they arrive in memory of this process. A reply and the wait for the next request are one
-//! system call.
+//! FUSE requests over io_uring: they arrive in memory of this process. A reply and the wait for the next request are
+//! one system call.
 //!
 //! The kernel has a queue for each CPU, and puts a request into that of the caller's CPU. A queue has **slots**: memory
-//! for one request and its reply. A slot is the kernel's until a request has **arrived** in it, and ours until the reply
-//! is sent. (`fs/fuse/dev_uring.c`.)
+//! for one request and its reply. A slot is the kernel's until a request has **arrived** in it, and ours until the
+//! reply is sent. (`fs/fuse/dev_uring.c`.)
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,8 +14,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::io_ring::{Entry, IoRing};
 
-/// Offsets in the headers, in bytes: the header of the request or the reply, the operation's argument, and the fields of
-/// the ring itself.
+/// Offsets in the headers, in bytes: the header of the request or the reply, the operation's argument, and the fields
+/// of the ring itself.
 const ARGUMENT_AT: usize = 128;
 const RING_AT: usize = 256;
 const COMMIT_ID_AT: usize = RING_AT + 8;
@@ -91,8 +91,8 @@ pub fn is_available() -> bool {
 }
 
 impl FuseRing {
-    /// The queues with these numbers and depths, for the calling thread. The connection of `device` must have negotiated
-    /// io_uring. The payload of a request has at most `payload_bytes`.
+    /// The queues with these numbers and depths, for the calling thread. The connection of `device` must have
+    /// negotiated io_uring. The payload of a request has at most `payload_bytes`.
     ///
     /// # Errors
     /// The system refuses to make the ring.

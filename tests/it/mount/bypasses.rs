@@ -322,8 +322,8 @@ fn what_the_kernel_makes_up_is_no_source() {
     }
 }
 
-/// What the source reserves from threads without `CAP_SYS_RESOURCE`: here blocks for another user. The kernels that this
-/// was written on had no quotas.
+/// What the source reserves from threads without `CAP_SYS_RESOURCE`: here blocks for another user. The kernels that
+/// this was written on had no quotas.
 #[test]
 fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
     let own = rustix::thread::capabilities(None).unwrap();

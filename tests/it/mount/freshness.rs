@@ -100,8 +100,8 @@ fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = 
     sources.iter().filter(is_shown).map(move |source| source.join(name)).filter(|path| exists(path))
 }
 
-/// Whether the path to the name has a symbolic link. That is followed through the mount, to the names of all sources and
-/// not of one.
+/// Whether the path to the name has a symbolic link. That is followed through the mount, to the names of all sources
+/// and not of one.
 fn leads_through_a_link(sources: &[PathBuf], name: &str) -> bool {
     let above = Path::new(name).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
     above.into_iter().any(|path| {

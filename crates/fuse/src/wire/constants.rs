@@ -1,7 +1,11 @@
 //! Numbers and flags, a module for each field.
 
 macro_rules! constants {
-    ($($(#[$about:meta])* $module:ident: $type:ty { $($(#[$constant_about:meta])* $name:ident = $value:expr,)* })*) => {$(
+    (
+        $($(#[$about:meta])* $module:ident: $type:ty {
+            $($(#[$constant_about:meta])* $name:ident = $value:expr,)*
+        })*
+    ) => {$(
         $(#[$about])*
         pub mod $module { $($(#[$constant_about])* pub const $name: $type = $value;)* }
     )*};

@@ -1,8 +1,8 @@
 //! Patterns of paths, as in `.gitignore`.
 //!
 //! A pattern matches a path and everything below it. With a slash before its end it starts at the mount's root; else it
-//! matches in every folder. `*` and `?` match no slash, and `**` matches any number of folders. `[…]` matches one of its
-//! characters, and `\` escapes the next character.
+//! matches in every folder. `*` and `?` match no slash, and `**` matches any number of folders. `[…]` matches one of
+//! its characters, and `\` escapes the next character.
 
 use regex::bytes::{Regex, RegexBuilder};
 

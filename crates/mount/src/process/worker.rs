@@ -134,8 +134,8 @@ struct RequestThreads {
 type RequestThread = JoinHandle<Result<(), Errno>>;
 
 impl RequestThreads {
-    /// A thread for each descriptor. With io_uring, a thread for each CPU's queue, and one for what the kernel sends over
-    /// a descriptor nevertheless: forgets and interrupts.
+    /// A thread for each descriptor. With io_uring, a thread for each CPU's queue, and one for what the kernel sends
+    /// over a descriptor nevertheless: forgets and interrupts.
     fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<RequestThread>, Errno> {
         let mut threads = Vec::new();
         if self.over_ring {

@@ -1,8 +1,8 @@
 //! When a reader runs under `SCHED_IDLE`, so that its caller is not migrated.
 //!
 //! The reply wakes the caller while the reader still runs. The scheduler migrates a woken task from a busy CPU to an
-//! idle one, and waking that CPU takes far longer than the whole request. A CPU that runs only `SCHED_IDLE` tasks counts
-//! as idle. So a reader with this policy, on the CPU of its caller, keeps the caller there.
+//! idle one, and waking that CPU takes far longer than the whole request. A CPU that runs only `SCHED_IDLE` tasks
+//! counts as idle. So a reader with this policy, on the CPU of its caller, keeps the caller there.
 //!
 //! Under `SCHED_IDLE` a reader gets next to no CPU time while other tasks want to run. So a monitor clears the policy
 //! as soon as a request is late, or when several programs send requests. Without requests the reader has the default

@@ -126,8 +126,8 @@ impl Invalidation {
     /// Invalidates attributes after a close, if they have changed. The kernel notices its own writes to a backing file,
     /// but not those through a map. Where folders are watched, an event comes, too, but later: `make` may ask before.
     pub(super) fn invalidate_if_changed(&self, id: InodeId) {
-        let is_moved_by_us = || self.files.inodes.update_backing(id, |backing| backing.id <= 0);
-        if !self.passes_through || is_moved_by_us() {
+        let is_daemon_io = || self.files.inodes.update_backing(id, |backing| backing.id <= 0);
+        if !self.passes_through || is_daemon_io() {
             return;
         }
         if !self.is_cached(id) {
@@ -137,7 +137,7 @@ impl Invalidation {
 
     /// Invalidates what another program has changed.
     pub(super) fn apply(&self, change: Change<'_>) {
-        let told = match change {
+        let sent = match change {
             Change::File(..) | Change::Folder(..) | Change::Unwatched(_)
                 if self.changes == Changes::Asked =>
             {
@@ -153,7 +153,7 @@ impl Invalidation {
         };
         self.memory.count(Count::Told);
         // The readers notice when the connection is gone.
-        let _ = told;
+        let _ = sent;
     }
 
     fn invalidate_folder_name(&self, key: WatchKey, name: &[u8]) -> Result<(), Errno> {
@@ -197,7 +197,7 @@ impl Invalidation {
         for _ in 0..CACHED_LOOKS_MAX {
             match self.invalidate_found((folder, branch), &name, ResolveFlags::CACHED) {
                 Err(Errno::AGAIN) => {}
-                told => return told,
+                done => return done,
             }
         }
         if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.invalidate_late() }
@@ -225,8 +225,8 @@ impl Invalidation {
         if is_settled && self.files.inodes.cached_fingerprint(id) == fingerprint(&stat) {
             return Ok(());
         }
-        let is_moved_by_us = self.files.inodes.update_backing(id, |backing| backing.id < 0);
-        self.connection.notify(&match is_moved_by_us || !self.passes_through {
+        let is_daemon_io = self.files.inodes.update_backing(id, |backing| backing.id < 0);
+        self.connection.notify(&match is_daemon_io || !self.passes_through {
             // By attributes alone the kernel cannot distinguish two changes within a tick.
             true => Notification::Data { inode: id.0 },
             false => Notification::Attributes { inode: id.0 },
@@ -260,11 +260,11 @@ impl Invalidation {
     /// Invalidates everything: events were lost, or rules have changed.
     pub(super) fn invalidate_everything(&self) -> Result<(), Errno> {
         // First what takes no lock.
-        let told = self.connection.notify(&Notification::Epoch);
+        let sent = self.connection.notify(&Notification::Epoch);
         let dropped = self.folders.branches().map(Branches::drop_folders).unwrap_or_default();
         // The kernel validates cached listings by the times of one source, so they are dropped by name.
         let names =
             dropped.iter().map(|id| self.connection.notify(&Notification::Data { inode: id.0 }));
-        told.and(names.collect())
+        sent.and(names.collect())
     }
 }
