@@ -9,7 +9,7 @@ use thruway_serve::{
     Address, Folder, Listener, Server, Settings, StopSignals, monotonic_us, raise_descriptor_limit,
 };
 
-use super::Serve;
+use super::options::Serve;
 use crate::output::{Answer, Failure, print};
 
 /// How long answers that were begun may take after a signal to stop: as long as an application's.

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Serve;
+use super::options::Serve;
 use crate::output::{Answer, Failure};
 
 /// What Ruby runs. What comes after the boot has started comes from the application's pack. A gem that
