@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::listener::Address;
+use crate::address::Address;
 
 /// Connections that may wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;

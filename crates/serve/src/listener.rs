@@ -1,7 +1,6 @@
 //! Addresses that a server listens on.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,41 +15,13 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
-use crate::Error;
+use crate::address::Address;
 use crate::bind::Bind;
+use crate::error::Error;
 
 /// The congestion control between two programs of one machine: the one that every kernel has, without
 /// timers. Others, such as BBR, pace their packets, and a timer a packet costs more than its bytes.
 const LOCAL_CONGESTION_CONTROL: &str = "reno";
-
-/// Where a server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A host's name or address, and a port; port 0 lets the system choose one.
-    Tcp {
-        /// `127.0.0.1`, `::1`, `localhost`, …
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// The path of a unix socket; one that begins with `@` is a name without a file.
-    Unix {
-        /// Where the socket is.
-        path: PathBuf,
-    },
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => {
-                write!(formatter, "http://[{host}]:{port}")
-            }
-            Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
-            Self::Unix { path } => write!(formatter, "unix://{}", path.display()),
-        }
-    }
-}
 
 /// Who is at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

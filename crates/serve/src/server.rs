@@ -49,7 +49,7 @@ impl Server {
         for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
             let engine = Engine::new(settings.clone(), listeners, Some(group.handle(index)?))?;
-            server.wakers.push(engine.waker());
+            server.wakers.push(engine.handle().waker);
             let is_stopping = Arc::clone(&server.is_stopping);
             let is_late = Arc::clone(&server.is_late);
             let thread = std::thread::Builder::new()

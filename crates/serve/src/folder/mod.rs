@@ -19,8 +19,9 @@ use thruway_http1::{BodyPlan, KnownField, Request, ResponseHead, date};
 use thruway_resolve::{Boundary, DenyList, Error, FileKind, Name, OpenFile, Refusal};
 
 use crate::connection::Payload;
-use crate::exchange::{Exchange, Handler, Response};
+use crate::exchange::{Exchange, Handler};
 use crate::output::Part;
+use crate::response::Response;
 use coding::Coding;
 use range::Wanted;
 use validators::{Validators, Verdict};

@@ -8,27 +8,32 @@
 //! the types say: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are made from a `VALUE` by a check.
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
-//! [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`raise`].
+//! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`data_type`],
+//! [`raise`].
 
 pub(crate) mod array;
 pub(crate) mod call;
 pub(crate) mod constants;
+pub(crate) mod data_type;
 pub(crate) mod define;
 pub(crate) mod encoding;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;
 pub(crate) mod module;
+pub(crate) mod number;
+pub(crate) mod object;
 pub(crate) mod raise;
 pub(crate) mod string;
 pub(crate) mod symbol;
+pub(crate) mod thread;
 pub(crate) mod value;
 
 pub(crate) use array::RArray;
-pub(crate) use gvl::{Gvl, Protected};
-pub(crate) use hash::RHash;
+pub(crate) use gvl::{Gvl, Protected, Raised};
+pub(crate) use hash::{NewHash, RHash};
 pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
 pub(crate) use module::RModule;
-pub(crate) use string::{RString, bytes, utf8_string};
+pub(crate) use string::RString;
 pub(crate) use symbol::Symbol;
-pub(crate) use value::Pinned;
+pub(crate) use value::{Object, Pinned};

@@ -6,8 +6,8 @@ use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, ResponseConstraints};
 use thruway_serve::Ticket;
 
-use super::gvl::NIL;
-use super::roots::mark;
+use crate::ruby::NIL;
+use crate::ruby::data_type::Marker;
 
 /// A thread's request. Used with the interpreter lock held.
 pub(super) struct Context {
@@ -110,8 +110,8 @@ impl Context {
         }
     }
 
-    pub(super) fn mark(&self) {
+    pub(super) fn mark(&self, marker: Marker) {
         let values = [&self.thread, &self.env, &self.input, &self.returned, &self.body];
-        values.into_iter().for_each(|value| mark(value.get()));
+        values.into_iter().for_each(|value| marker.mark(value.get()));
     }
 }

@@ -123,7 +123,8 @@ mod tests {
     /// A standby that tells of each time it is called, and its leader's calls.
     fn standby() -> (Arc<Duty>, Arc<AtomicU64>, std::sync::mpsc::Receiver<()>) {
         let engine = Engine::new(Settings::default(), Vec::new(), None).unwrap();
-        let (duty, calls) = (Arc::new(Duty::new(engine.bell())), Arc::new(AtomicU64::new(0)));
+        let (duty, calls) =
+            (Arc::new(Duty::new(engine.handle().bell)), Arc::new(AtomicU64::new(0)));
         let (tells, hears) = channel();
         let (its_duty, its_calls) = (Arc::clone(&duty), Arc::clone(&calls));
         std::thread::spawn(move || {

@@ -16,8 +16,8 @@ use std::sync::atomic::AtomicBool;
 
 use thruway_serve::monotonic_us;
 
-use super::gvl::Gvl;
 use super::signal::Signal;
+use crate::ruby::{Gvl, thread};
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before
 /// each.
@@ -158,7 +158,7 @@ impl Leadership {
         self.has_kept_lock.set(others_stand && !passes);
         if passes {
             self.signal.duty.call();
-            gvl.yield_turn();
+            thread::yield_now(gvl);
         }
     }
 
@@ -166,7 +166,8 @@ impl Leadership {
     pub(super) fn follow(&self, gvl: Gvl) {
         let is_ended = AtomicBool::new(false);
         self.signal.add_follower();
-        gvl.release(|| self.signal.wait(&is_ended), || self.signal.end_wait(&is_ended));
+        let signal = &*self.signal;
+        gvl.release(|| signal.wait(&is_ended), || signal.end_wait(&is_ended));
         self.signal.remove_follower();
     }
 }

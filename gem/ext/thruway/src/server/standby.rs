@@ -7,12 +7,13 @@
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use thruway_serve::{Engine, Events, Waiter, Waker};
+use thruway_serve::Events;
 
 use super::gvl_events;
+use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 
 /// How long a leader may be without the gvl: several times as long as it takes to hand the lead on, so that
@@ -27,10 +28,8 @@ const LOOK: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
 struct Standby {
-    engine: Arc<Mutex<Engine>>,
+    engine: Arc<SharedEngine>,
     signal: Arc<Signal>,
-    waiter: Waiter,
-    waker: Waker,
     leader: Leader,
 }
 
@@ -38,16 +37,11 @@ struct Standby {
 ///
 /// # Errors
 /// The system has no threads left.
-pub(super) fn start(engine: &Arc<Mutex<Engine>>, signal: Arc<Signal>) -> std::io::Result<()> {
-    let (waiter, waker) = {
-        let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
-        (engine.waiter(), engine.waker())
-    };
+pub(super) fn start(engine: Arc<SharedEngine>, signal: Arc<Signal>) -> std::io::Result<()> {
     if gvl_events::subscribe(&signal) {
         signal.load.set_told();
     }
-    let engine = Arc::clone(engine);
-    let standby = Standby { engine, signal, waiter, waker, leader: Leader::default() };
+    let standby = Standby { engine, signal, leader: Leader::default() };
     let thread = std::thread::Builder::new().name("thruway-standby".into()).spawn(move || {
         hold_signals();
         standby.run();
@@ -68,15 +62,14 @@ impl Standby {
     fn stand_in(&mut self, events: &mut Events) {
         let mut timeout = Some(Duration::ZERO);
         while self.signal.duty.is_on() {
-            self.waiter.wait_for(events, timeout);
+            self.engine.waiter().wait_for(events, timeout);
             self.signal.duty.note_look();
-            let attention =
-                self.engine.lock().unwrap_or_else(PoisonError::into_inner).attend(events);
+            let attention = self.engine.lock().attend(events);
             self.signal.set_awaited(attention.waiting > 0);
             if !self.signal.duty.is_on() {
                 // The leader may have begun to wait since, without a look at what was taken in here.
                 if attention.waiting > 0 || attention.is_woken {
-                    self.waker.wake();
+                    self.engine.wake();
                 }
                 return;
             }
