@@ -1,4 +1,4 @@
-//! The head of a request: httparse finds the parts, and this module holds them to the rules.
+//! The head of a request: httparse finds the parts, and this module checks them.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -102,8 +102,8 @@ impl Head {
 
     /// Parses the head at the start of `input`; false while more bytes are needed.
     ///
-    /// `seen` is how many bytes of `input` an earlier call has looked at already, so that a head
-    /// which arrives a byte at a time is not parsed as often as it has bytes.
+    /// `seen` is how many bytes of `input` an earlier call has looked at already. So a head that arrives a byte at a
+    /// time is not parsed as often as it has bytes.
     ///
     /// # Errors
     /// The first rule that the head breaks, as soon as its bytes are there.
@@ -126,7 +126,7 @@ impl Head {
             }
             Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
             Err(httparse::Error::Version) => match later_minor(input) {
-                // RFC 9110, 2.5: a higher minor version is taken as the highest one that is known.
+                // RFC 9110, 2.5: a higher minor version is taken as the highest known one.
                 Some(minor) => {
                     let mut known = input.to_vec();
                     known[minor] = b'1';
@@ -347,7 +347,7 @@ impl<'a> Request<'a> {
         self.part(self.head.method)
     }
 
-    /// Whether only the head of the answer is wanted.
+    /// Whether only the head of the response is wanted.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method() == b"HEAD"

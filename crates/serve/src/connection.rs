@@ -21,7 +21,7 @@ use crate::upload::Upload;
 /// Bytes that are read from a client and thrown away, at most, before it is hung up on.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
-/// Slices of one answer that are sent without being copied.
+/// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
 /// Bytes that were read of a request that moves to another worker, at most.
@@ -32,10 +32,10 @@ pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
-    /// The place of the listener it came from.
+    /// The index of the listener that it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
-    /// The number of the request that is being answered, or of the last one.
+    /// The number of the current request, or of the last one.
     pub(crate) request: u64,
     /// There may be something to read; the kernel tells so once.
     pub(crate) is_readable: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Connection {
     pub(crate) is_writable: bool,
     /// The client has said that it sends nothing more; the kernel tells so once.
     pub(crate) is_ended: bool,
-    /// Whether it stays open after the answer that is being made or sent.
+    /// Whether it stays open after the current response.
     pub(crate) is_persistent: bool,
     /// Whether it has asked for anything yet.
     pub(crate) is_fresh: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
-    /// Takes the chunks off an answer whose client must not be sent any.
+    /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
 }
@@ -80,15 +80,15 @@ pub(crate) enum Phase {
     Receiving(Box<Upload>),
     /// The handler has the request.
     Handling,
-    /// The handler writes the answer's body.
+    /// The handler writes the response's body.
     Streaming(Stream),
-    /// The answer is made and not all sent.
+    /// The response is written and not all sent.
     Responding,
-    /// The last answer is sent; what still comes in is thrown away.
+    /// The last response is sent; what still comes in is thrown away.
     Lingering { bytes_left: u32 },
 }
 
-/// An answer whose body comes in pieces.
+/// A response whose body comes in pieces.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) framing: ResponseFraming,
@@ -96,7 +96,7 @@ pub(crate) struct Stream {
     pub(crate) left: u64,
 }
 
-/// An answer's body.
+/// A response's body.
 #[derive(Debug)]
 pub enum Payload<'a> {
     /// Nothing.
@@ -277,7 +277,7 @@ impl Connection {
         self.output.as_ref().map_or(0, |output| output.waiting_bytes())
     }
 
-    /// Bytes of the answer that the client has taken, counted from anywhere: what has left, without what is
+    /// Bytes of the response that the client has taken, counted from anywhere: what has left, without what is
     /// still on its way in the kernel.
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());

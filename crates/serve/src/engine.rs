@@ -26,8 +26,8 @@ const POLL_INTERVAL_US: u64 = 500;
 
 /// Serves connections, a turn at a time.
 ///
-/// A turn is one request, or one quantum of a body. The owner calls [`poll`](Self::poll) to learn what has happened, and
-/// [`turn`](Self::turn) until it says that there is nothing left to do.
+/// A turn is one request, or one quantum of a body. The owner calls [`poll`](Self::poll) to learn what has happened,
+/// and [`turn`](Self::turn) until it says that there is nothing left to do.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) connections: Connections,
@@ -104,8 +104,8 @@ impl Engine {
 
     /// Learns what has happened, if it is time for that: call it between two turns.
     ///
-    /// After short turns it polls every [`TURNS_PER_POLL`] of them, so that polls cost little. After a long turn it polls
-    /// at once, so that what waits longest is served next.
+    /// After short turns it polls every [`TURNS_PER_POLL`] of them, so that polls cost little. After a long turn it
+    /// polls at once, so that what waits longest is served next.
     pub fn poll_if_due(&mut self, events: &mut Events) {
         let is_due = || monotonic_us() >= self.polls.polled_us + POLL_INTERVAL_US;
         if self.polls.turns >= TURNS_PER_POLL || is_due() {
@@ -201,8 +201,8 @@ impl Engine {
         closing::tick(&mut self.connections);
     }
 
-    /// What could not be done since the last call, for the log: there may be several. The same warning comes again after
-    /// ten seconds at the earliest.
+    /// What could not be done since the last call, for the log: there may be several. The same warning comes again
+    /// after ten seconds at the earliest.
     pub fn warning(&mut self) -> Option<Error> {
         self.connections.warnings.take()
     }
@@ -214,8 +214,8 @@ impl Engine {
     }
 
     /// Takes the connections that wait and then no more, and hangs up on idle ones. The others end after their
-    /// responses. With `closes_for_all` the listeners are closed in every process that has them: from then on the
-    /// system refuses connections, where otherwise they would wait in vain.
+    /// responses. With `closes_for_all` the listeners are closed in every process that has them: the system then
+    /// refuses connections, which otherwise would wait in vain.
     pub fn drain(&mut self, closes_for_all: bool) {
         if let Some(migration) = &self.migration {
             migration.worker.drain();

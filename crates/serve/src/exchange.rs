@@ -13,8 +13,8 @@ use crate::upload::Body;
 
 /// Responds to requests.
 pub trait Handler {
-    /// Responds to `request` through `exchange`, or takes a ticket to respond later. A request that gets neither is
-    /// answered with 500.
+    /// Responds to `request` through `exchange`, or takes a ticket to respond later. A request that gets neither
+    /// gets a 500.
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>);
 
     /// Whether the bodies of requests are wanted; otherwise they are thrown away as they come.

@@ -3,9 +3,9 @@
 //! A **turn** is one request or one quantum of a body. What has waited longest has the next turn, so no client
 //! keeps others from theirs.
 //!
-//! The owner of an [`Engine`] drives it; the engine itself knows no threads. A folder's server drives one engine in each
-//! thread. The gem shares one between Ruby threads and a standby thread. A [`Handler`] decides what is done with a
-//! request.
+//! The owner of an [`Engine`] drives it; the engine itself knows no threads. A folder's server drives one engine in
+//! each thread. The gem shares one between Ruby threads and a standby thread. A [`Handler`] decides what is done with
+//! a request.
 //!
 //! Reading order:
 //!

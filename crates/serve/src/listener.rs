@@ -19,11 +19,11 @@ use crate::address::Address;
 use crate::bind::Bind;
 use crate::error::Error;
 
-/// The congestion control between two programs of one machine: the one that every kernel has, without
-/// timers. Others, such as BBR, pace their packets, and a timer a packet costs more than its bytes.
+/// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
+/// as BBR, pace their packets, and a timer a packet costs more than its bytes.
 const LOCAL_CONGESTION_CONTROL: &str = "reno";
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// An address and a port.
@@ -40,7 +40,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens as `bind` says. A socket file that nobody listens on any more is taken away first.
+    /// Listens as `bind` says. A stale socket file is taken away first.
     ///
     /// # Errors
     /// The host is not found, or what `bind` and `listen` report; [`Error::is_in_use`] if another
@@ -125,7 +125,7 @@ impl Listener {
         }
     }
 
-    /// Lets the system refuse connections from now on, whoever else has this listener.
+    /// Lets the system refuse connections from now on, in every process that has this listener.
     pub(crate) fn close_for_all(&self) {
         // It fails only if another process has done it already.
         let _ = shutdown(&self.socket, Shutdown::Read);
@@ -146,7 +146,7 @@ impl Listener {
         let family = if first.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = stream(family).map_err(failed)?;
         set_socket_reuseaddr(&socket, true).map_err(failed)?;
-        // What is accepted inherits it: answers leave at once.
+        // What is accepted inherits it: responses leave at once.
         set_tcp_nodelay(&socket, options.low_latency).map_err(failed)?;
         if first.ip().is_loopback() {
             // A machine that has its own rules for this keeps them.

@@ -13,7 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use crate::pace::Pace;
 use crate::spool_file::SpoolFile;
 
-/// What leaves in one turn at most: a client that takes more waits for the others in between.
+/// What leaves in one turn at most: a longer body waits for other connections in between.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
 /// Pieces of one gathered write.
@@ -22,10 +22,10 @@ const SLICES_MAX: usize = 16;
 /// A part up to here takes in the next one: many short ones would cost more than their bytes.
 const MERGED_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that someone else keeps until they are sent.
+/// Bytes that another owner keeps until they are sent.
 pub type SharedBytes = Box<dyn AsRef<[u8]> + Send>;
 
-/// A piece of an answer's body.
+/// A piece of a response's body.
 pub enum Part {
     /// Bytes.
     Bytes(Vec<u8>),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrank_is_an_error_and_not_a_short_answer() {
+    fn a_file_that_shrank_is_an_error_and_not_a_short_response() {
         let (server, _client) = pair();
         let mut output = Output::default();
         output.push(Part::File { file: file(b"short"), offset: 0, length: 10 });

@@ -67,8 +67,8 @@ impl Server {
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Stops, and waits until the answers that were begun are sent, `limit` at most. Who has none by then
-    /// gets 503.
+    /// Stops, and waits until the begun responses are sent, `limit` at most. Requests without a response by then get
+    /// 503.
     pub fn end(self, limit: Duration) {
         self.stop();
         self.wait(limit);

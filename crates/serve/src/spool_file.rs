@@ -1,4 +1,4 @@
-//! Where bytes wait that memory is too small for: those of requests, and those that a client has not taken.
+//! Bytes that wait in files, because memory is too small: of requests, and of responses that a client has not taken.
 
 use std::env;
 use std::fs::File;

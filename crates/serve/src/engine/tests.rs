@@ -92,7 +92,7 @@ fn later(_request: &Request<'_>, exchange: &mut Exchange<'_>, tickets: &mut Vec<
     tickets.push(exchange.defer());
 }
 
-/// Answers with the body.
+/// Responds with the body.
 fn echo(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     let text = match exchange.take_body() {
         Body::Memory(bytes) => String::from_utf8(bytes).unwrap(),
@@ -198,11 +198,11 @@ fn what_takes_too_long_is_ended() {
     let mut kept = rig.connect();
     kept.write_all(GET).unwrap();
     let got = rig.receive(&mut kept, usize::MAX);
-    assert!(got.contains("200 OK: hello\n"), "it was answered, and closed when nothing followed");
+    assert!(got.contains("200 OK: hello\n"), "it was served, and closed when nothing followed");
 }
 
 #[test]
-fn an_answer_may_come_later_and_out_of_order() {
+fn a_response_may_come_later_and_out_of_order() {
     let mut rig = Rig::new(later);
     let (mut first, mut second) = (rig.connect(), rig.connect());
     first.write_all(&[GET, GET].concat()).unwrap();
@@ -220,7 +220,7 @@ fn an_answer_may_come_later_and_out_of_order() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_is_an_error() {
+fn a_request_without_a_response_is_an_error() {
     let mut rig = Rig::new(|_, _, _| {});
     let mut client = rig.connect();
     client.write_all(GET).unwrap();
@@ -483,7 +483,7 @@ fn a_connection_can_be_taken_away_with_what_it_has_said() {
 }
 
 #[test]
-fn draining_answers_what_was_asked_and_hangs_up() {
+fn draining_serves_what_was_asked_and_hangs_up() {
     let mut rig = Rig::new(later);
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
@@ -543,13 +543,13 @@ fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
 }
 
 #[test]
-fn a_drain_that_runs_out_answers_503_and_not_by_a_reset() {
+fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     let mut rig = Rig::new(later);
     let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
     called.write_all(GET).unwrap();
     half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
-    // More than one read takes, and nobody reads it.
+    // More than one read takes, and it is never read.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
     rig.engine.drain(true);
@@ -595,11 +595,11 @@ fn everybody_gets_the_same_number_of_turns() {
     for client in &mut clients {
         client.set_nonblocking(true).unwrap();
         let length = client.read(&mut [0; 4096]).unwrap();
-        assert!(length < 200, "one answer and not more: {length} bytes");
+        assert!(length < 200, "one response and not more: {length} bytes");
     }
 }
 
-/// Answers with a file of 32 quanta; the path `/short` with a word.
+/// Responds with a file of 32 quanta; on the path `/short` with a word.
 fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     if request.path() == b"/short" {
         return exchange.respond_text(200, "short");

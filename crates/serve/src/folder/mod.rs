@@ -38,7 +38,7 @@ pub struct Folder {
     boundary: Boundary,
     deny: DenyList,
     lists: bool,
-    /// Where heads are built; empty between two answers.
+    /// Where heads are built; empty between two responses.
     scratch: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ impl Folder {
         }
     }
 
-    /// An answer without a body.
+    /// A response without a body.
     fn send_bare(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -238,7 +238,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where the folder is, from wherever its path was asked for.
+    /// The folder's own URL, whatever path it was asked for by.
     fn send_redirect(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -311,7 +311,7 @@ impl Handler for Folder {
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
         if self.serve(request, exchange).is_err() {
             self.scratch.clear();
-            exchange.respond_text(500, "the answer's head cannot be written");
+            exchange.respond_text(500, "the response's head cannot be written");
         }
     }
 
@@ -377,7 +377,7 @@ fn refusal_status(refusal: Refusal) -> u16 {
     }
 }
 
-/// Answers for what cannot be opened. Where that is this server's fault, the log says so, too.
+/// Responds when a file cannot be opened. Where that is this server's fault, the log says so, too.
 fn respond_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
     let status = status_of(error);
     if status >= 500 {

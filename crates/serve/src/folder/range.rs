@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use thruway_http1::field::members;
 
-/// Stretches in one answer. Whoever asks for more gets the whole file.
+/// Ranges in one response. A request for more of them gets the whole file.
 const RANGES_MAX: usize = 64;
 
 /// The unit of ranges.

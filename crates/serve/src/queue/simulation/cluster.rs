@@ -2,7 +2,7 @@
 //!
 //! In each worker one thread leads. It takes the oldest request once it holds the lock. When it waits in the
 //! application, another free thread leads. A thread that has finished a request holds the lock, and takes the next
-//! request at once; but if others wait for the lock, only every second time.
+//! request at once. If others wait for the lock, it does so only every second time.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ const MOVE_COST_US: f64 = 50.0;
 /// From one worker to another.
 const MESSAGE_US: f64 = 100.0;
 
-/// Longer, if the leader of the worker that is asked is in the application or stands for the lock.
+/// Longer, if the leader of the worker that is asked is in the application or waits for the lock.
 const STANDBY_US: f64 = 300.0;
 
 /// From a response to the next request of a greedy client.
@@ -302,7 +302,7 @@ impl Cluster {
         }
     }
 
-    /// Whether it waits for an answer.
+    /// Asks a sibling; whether a request or a refusal will come.
     fn ask(&mut self, asker: usize) -> bool {
         if self.workers[asker].has_asked {
             return false;
@@ -321,13 +321,13 @@ impl Cluster {
         true
     }
 
-    pub(super) fn answer_asker(&mut self, giver: usize, asker: usize) {
+    pub(super) fn handle_ask(&mut self, giver: usize, asker: usize) {
         self.workers[asker].has_asked = false;
         if self.workers[asker].leader == Leader::Asking {
             self.workers[asker].leader = Leader::Free;
         }
         self.view();
-        if policy::answers(&self.views, giver, asker, self.timeline.now_us as u64) {
+        if policy::grants(&self.views, giver, asker, self.timeline.now_us as u64) {
             self.send(giver, asker, 0.0);
         } else {
             self.look(asker);

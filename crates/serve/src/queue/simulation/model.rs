@@ -76,7 +76,7 @@ impl Model {
             Event::WaitEnds(place) => cluster.advance(place),
             Event::Promoted(worker) => cluster.promote(worker),
             Event::Due(giver) => cluster.give(giver),
-            Event::Asked { giver, asker } => cluster.answer_asker(giver, asker),
+            Event::Asked { giver, asker } => cluster.handle_ask(giver, asker),
             Event::Moved { place, key_us, taker } => cluster.receive(place, key_us, taker),
         }
     }

@@ -12,7 +12,7 @@ use crate::queue::run_queue::RunQueue;
 pub(super) struct Request {
     pub(super) came_us: f64,
     pub(super) phases: Vec<Phase>,
-    /// The one that comes next.
+    /// The next phase.
     pub(super) phase: usize,
     pub(super) is_heavy: bool,
 }
@@ -63,7 +63,7 @@ pub(super) struct Worker {
     pub(super) queue: RunQueue,
     pub(super) round: MeanInterval,
     pub(super) rests: MeanInterval,
-    /// A request was taken while others stood for the lock.
+    /// A request was taken while others waited for the lock.
     pub(super) has_passed: bool,
     pub(super) has_asked: bool,
     /// Connections on their way here.
@@ -110,7 +110,7 @@ impl Worker {
         }
     }
 
-    /// Threads that hold the lock or stand for it.
+    /// Threads that hold the lock or wait for it.
     pub(super) fn computing(&self) -> usize {
         self.standing.len() + usize::from(self.lock.is_some())
     }

@@ -11,8 +11,8 @@ use super::immediate::NIL;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gvl(PhantomData<*const ()>);
 
-/// Proof that this thread holds the lock, and that an exception is caught: by [`Gvl::protect`], or by the Ruby code
-/// that called a method of ours.
+/// Proof that this thread holds the lock, and that an exception is caught: by [`Gvl::protect`] or [`Gvl::catch`], or by
+/// Ruby code that called a method of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protected(Gvl);
 
@@ -27,7 +27,7 @@ impl Gvl {
     pub(crate) fn protect<T>(self, work: impl FnOnce(Protected) -> T) -> Option<T> {
         let (result, state) = self.run_protected(work);
         if state != 0 {
-            // SAFETY: clears what was raised, which is answered by `None`.
+            // SAFETY: clears what was raised; `None` tells of it.
             unsafe { rb_sys::rb_set_errinfo(NIL) };
         }
         result

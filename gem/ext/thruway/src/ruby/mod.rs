@@ -1,8 +1,8 @@
 //! Ruby's C API: the one layer on which everything else of the extension stands.
 //!
 //! Two proofs are handed from call to call. [`Gvl`] says that this thread holds the interpreter lock, and so may
-//! touch objects. [`Protected`] says besides that an exception is caught further up, so that Ruby may raise one:
-//! it unwinds by `longjmp`, so no value with a destructor lives across such a call.
+//! touch objects. [`Protected`] says besides that an exception is caught further up, so that Ruby may raise one.
+//! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
 //! A `VALUE` is a live object: on this thread's stack, where the collector finds it, or [`Pinned`]. What it is,
 //! the types say: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are made from a `VALUE` by a check.

@@ -46,8 +46,8 @@ impl RString {
         Self(unsafe { rb_sys::rb_obj_as_string(value) })
     }
 
-    /// What Ruby takes for a path: a String, or what answers to `to_path` or `to_str`, without a NUL and in an
-    /// encoding that has ASCII's characters.
+    /// What Ruby takes for a path: a String, or what has `to_path` or `to_str`. It has no NUL, and an encoding with
+    /// ASCII's characters.
     pub(crate) fn from_path(_: Protected, value: VALUE) -> Self {
         // SAFETY: what it raises is caught.
         Self(unsafe { rb_sys::rb_get_path(value) })
@@ -108,9 +108,8 @@ impl RString {
 
     /// The bytes.
     ///
-    /// # Safety
-    /// The String stays on the caller's stack, or is held by what is there, and neither the collector nor Ruby code
-    /// runs while the slice lives, but such as cannot change this String.
+    /// # Safety The String stays on the caller's stack, or is held by what is there. While the slice lives, neither
+    /// the collector nor Ruby code runs that could change this String.
     pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
         // SAFETY: it is a String.
         let start = unsafe { rb_sys::RSTRING_PTR(self.0) }.cast::<u8>();

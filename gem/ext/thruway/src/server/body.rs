@@ -1,10 +1,10 @@
 //! Bodies on their way to a client.
 //!
-//! An Array of Strings leaves at once. Each piece that another body yields leaves at once, too: nothing tells whether the
-//! next one follows soon. Two kinds of bodies are different: a body that is an Array inside, and a body whose length is
-//! told. Their pieces are gathered, so that a short response leaves in one write. They become a stream when they are
-//! many, or when the application blocks between two of them. Only the leader gathers: when it blocks, its successor sends
-//! what it has. Files are sent by the kernel.
+//! An Array of Strings leaves at once. Each piece that another body yields leaves at once, too: nothing tells whether
+//! the next one follows soon. Two kinds of bodies are different: a body that is an Array inside, and a body whose
+//! length is told. Their pieces are gathered, so that a short response leaves in one write. They become a stream when
+//! they are many, or when the application blocks between two of them. Only the leader gathers: when it blocks, its
+//! successor sends what it has. Files are sent by the kernel.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -209,8 +209,8 @@ impl Responder<'_> {
         true
     }
 
-    /// Whether a body has all its pieces already, and yields them without a wait. It is an Array, or would turn into one,
-    /// within the wrappers that Rack's middleware puts around it.
+    /// Whether a body has all its pieces already, and yields them without a wait. It is an Array, or would turn into
+    /// one, within the wrappers that Rack's middleware puts around it.
     fn is_array_inside(self, mut body: VALUE) -> bool {
         let gvl = self.ruby.gvl();
         for _ in 0..WRAPPERS_MAX {

@@ -21,7 +21,7 @@ use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString};
 /// Field names whose keys are kept; names beyond are made anew each time.
 const KEYS_MAX: usize = 1024;
 
-/// Lines whose environments are kept.
+/// Field lines whose environments are kept.
 const MEMOS_MAX: usize = 128;
 
 /// Longer lines are not worth comparing.
@@ -75,7 +75,7 @@ struct Kept {
     fields: Vec<(Root<RString>, Root<RString>)>,
 }
 
-/// The value of a request that is not in its fields.
+/// The values of a request that are not in its fields.
 struct Own<'a> {
     method: &'a [u8],
     path: &'a [u8],

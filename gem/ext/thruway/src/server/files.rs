@@ -1,4 +1,4 @@
-//! Files that an application has sent: its own bodies', and those that a field names.
+//! Files that an application sends: as bodies with a path, or named by a field.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;

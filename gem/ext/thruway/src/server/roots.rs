@@ -16,8 +16,8 @@ pub(super) struct Roots {
     /// lasts over one.
     values: RefCell<Vec<VALUE>>,
     free: RefCell<Vec<usize>>,
-    /// Slots whose roots have ended. With the interpreter lock held it is never waited for: in a process that was forked
-    /// meanwhile it would stay locked.
+    /// Slots whose roots have ended. With the interpreter lock held it is never waited for: in a process that was
+    /// forked meanwhile it would stay locked.
     ended: Mutex<Vec<usize>>,
 }
 

@@ -122,8 +122,8 @@ fn requests(ruby: Protected, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
 }
 
-/// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the environment.
-/// It is for the request of that number, if the application has it and nothing was sent; otherwise nil.
+/// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the
+/// environment. It is for the request of that number, if the application has it and nothing was sent; otherwise nil.
 fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let gvl = ruby.gvl();

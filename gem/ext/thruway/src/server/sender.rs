@@ -156,8 +156,8 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// Waits while more of a response waits for the client than is kept in memory and in files; false if the client is gone.
-/// Only an endless body has to wait.
+/// Waits while more of a response waits for the client than is kept in memory and in files; false if the client is
+/// gone. Only an endless body has to wait.
 pub(super) fn wait_for_client(
     ruby: Protected,
     engine: &SharedEngine,

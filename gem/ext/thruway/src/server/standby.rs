@@ -1,8 +1,8 @@
-//! The standby: a thread of each worker that never takes the interpreter gvl.
+//! The standby: a thread of each worker that never takes the interpreter lock.
 //!
-//! While it is on duty (see `duty`) it does at the engine what needs no application: it takes in what comes,
-//! reads bodies, writes what waits, ends what takes too long, and gives requests to other workers. It also
-//! notices that the leader blocks while requests wait, and calls a follower.
+//! While it is on duty (see `duty`) it does at the engine what needs no application. It takes in events, reads
+//! bodies, writes responses, ends what takes too long, and gives requests to other workers. It also notices that the
+//! leader blocks while requests wait, and calls a follower.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -16,8 +16,8 @@ use super::gvl_events;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 
-/// How long a leader may be without the gvl: several times as long as it takes to hand the lead on, so that
-/// short waits hand nothing on.
+/// How long a leader may be without the lock: several times as long as a hand-off takes, so that short waits cause
+/// none.
 const PATIENCE_US: u64 = 300;
 
 /// From the first look at a leader to the second, where Ruby does not tell whether it waits.
@@ -89,7 +89,7 @@ impl Standby {
         if !is_wanted {
             return None;
         }
-        // A leader that runs tells when it lets go of the gvl.
+        // A leader that runs tells when it releases the lock.
         let left_us = PATIENCE_US.checked_sub(self.signal.suspended_for_us()?);
         if let Some(left_us) = left_us.filter(|left_us| *left_us > 0) {
             return Some(Duration::from_micros(left_us));
@@ -127,7 +127,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether the thread sleeps: it waits for something, be it the interpreter gvl.
+    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
     fn sleeps(&mut self, thread: u32) -> bool {
         if self.thread != thread {
             self.thread = thread;
