@@ -227,8 +227,8 @@ impl Head {
         }
     }
 
-    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and
-    /// Rack. The framing fields have no double even where they are absent.
+    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and Rack. Such a double of a
+    /// framing field is refused even where the field itself is absent.
     fn names_collide(&self, input: &[u8]) -> bool {
         const FRAMING: [KnownField; 2] = [KnownField::ContentLength, KnownField::TransferEncoding];
         let names = || self.fields.iter().map(|(name, _)| &input[name.range()]);
@@ -469,7 +469,7 @@ fn later_minor(input: &[u8]) -> Option<usize> {
         .then(|| start + line.len() - 1)
 }
 
-/// A version that is well written but not spoken here is another matter than a broken line.
+/// A well-formed version that is not supported has another error than a broken line.
 fn version_error(input: &[u8]) -> ParseError {
     let line = input.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
     let version = line.and_then(|line| line.split(|byte| *byte == b' ').nth(2));

@@ -1,4 +1,4 @@
-//! How much of everything one request may bring.
+//! The limits of a request.
 
 /// Limits of one request. A request beyond one of them is refused with the limit's own status.
 #[derive(Debug, Clone, PartialEq, Eq)]

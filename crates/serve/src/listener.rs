@@ -86,7 +86,7 @@ impl Listener {
     /// Takes a socket that is bound already, such as one that was inherited.
     ///
     /// # Errors
-    /// It is no socket of a kind that can be served.
+    /// It is no socket, or of a kind that cannot be served.
     pub fn from_socket(socket: OwnedFd) -> Result<Self, Error> {
         let failed = |errno: Errno| Error::system("take over a socket", errno);
         let bound = getsockname(&socket).map_err(failed)?;
@@ -114,12 +114,12 @@ impl Listener {
         Ok(Self { socket, address: self.address.clone() })
     }
 
-    /// The next connection that waits, with its peer; none if none does.
+    /// The next connection that waits, with its peer; none if there is none.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(&self.socket, flags) {
             Ok((socket, peer)) => Ok(Some((socket, self.peer(peer)))),
-            // A client that gave up while it waited is as if it had never been.
+            // A client that gave up while it waited is no connection.
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -149,7 +149,7 @@ impl Listener {
         // What is accepted inherits it: responses leave at once.
         set_tcp_nodelay(&socket, options.low_latency).map_err(failed)?;
         if first.ip().is_loopback() {
-            // A machine that has its own rules for this keeps them.
+            // A system that forbids it keeps its own.
             let _ = set_tcp_congestion(&socket, LOCAL_CONGESTION_CONTROL);
         }
         bind(&socket, &first).map_err(failed)?;
@@ -187,8 +187,8 @@ impl Listener {
 }
 
 impl Peer {
-    /// Whether it may speak for others, as a proxy does: a process of this machine, or one in a private
-    /// network. Those are the addresses that Rack trusts, too.
+    /// Whether it is trusted as a proxy: a process of this machine, or an address of a private network. Rack trusts the
+    /// same addresses.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         match self {
@@ -218,7 +218,7 @@ fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Whether a socket file is left over: to connect to it is refused, as it is for other files.
+/// Whether a socket file is stale: connections to it are refused, as they are for other files.
 fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
     let is_socket = rustix::fs::lstat(path)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);

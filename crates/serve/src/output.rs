@@ -31,11 +31,11 @@ pub enum Part {
     Bytes(Vec<u8>),
     /// Bytes that are not copied.
     Shared(SharedBytes),
-    /// A stretch of a file, which the kernel sends.
+    /// A range of a file, which the kernel sends.
     File {
         /// The file; several parts may share it.
         file: Arc<OwnedFd>,
-        /// Where the stretch starts.
+        /// Where the range starts.
         offset: u64,
         /// Its length in bytes.
         length: u64,
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// All is sent.
@@ -250,7 +250,7 @@ pub(crate) fn gather(
     }
 }
 
-/// Lets the kernel send up to `quantum` bytes of a stretch of a file.
+/// Lets the kernel send up to `quantum` bytes of a range of a file.
 fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!((output.memory_bytes(), output.file_bytes), (7, 10), "the last part alone");
         output.push(Part::Bytes(b"four ".to_vec()));
         output.spool(11).unwrap();
-        assert_eq!((output.memory_bytes(), output.parts.len()), (7, 4), "one stretch of the file");
+        assert_eq!((output.memory_bytes(), output.parts.len()), (7, 4), "one range of the file");
         output.spool(0).unwrap();
         assert_eq!((output.memory_bytes(), output.waiting_bytes()), (0, 22));
         output.push(Part::Bytes(b"end".to_vec()));

@@ -1,4 +1,4 @@
-//! What happened on which connection: epoll, edge-triggered.
+//! Events on sockets: epoll, edge-triggered for connections.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -125,7 +125,7 @@ impl Bell {
         }
     }
 
-    /// Forgets that it was rung.
+    /// Clears what was rung.
     pub fn silence(&self) {
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }

@@ -23,7 +23,7 @@ pub struct Response<'a> {
     pub payload: Payload<'a>,
 }
 
-/// What became of a piece.
+/// The result of writing a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Written {
     /// It is sent, or waits behind so many bytes: wait with the next piece while they are too many.

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
 
-/// How often a server that ends looks whether its threads have.
+/// How often a server that stops checks whether its threads have ended.
 const END_POLL: Duration = Duration::from_millis(10);
 
-/// How long its threads may take to say that they give up.
+/// How long its threads may take to give up.
 const GIVE_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Engines that run, each in a thread of its own.

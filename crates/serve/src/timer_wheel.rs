@@ -5,7 +5,7 @@
 
 /// A bucket's time. Deadlines are met by as much too late.
 const TICK_MS: u64 = 64;
-/// Slots, a power of two. Later deadlines are looked at once a revolution.
+/// Buckets, a power of two. Later deadlines are looked at once a revolution.
 const BUCKETS: usize = 1024;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;

@@ -1,7 +1,7 @@
 //! A folder's files, sent by the kernel.
 //!
-//! A request's path becomes a name, the name an open file, and the file's own stat says the rest:
-//! nothing is looked up twice.
+//! A request's path becomes a name, and the name an open file. The open file's stat says the rest: nothing is looked up
+//! twice.
 
 mod coding;
 mod listing;
@@ -42,7 +42,7 @@ pub struct Folder {
     scratch: Vec<u8>,
 }
 
-/// What a path led to.
+/// What a path names.
 enum Target {
     File(File),
     /// An open folder without an index page.
@@ -56,7 +56,7 @@ struct File {
     file: OpenFile,
     media: String,
     coding: Coding,
-    /// Whether another client could have got another coding.
+    /// Whether the response depends on `Accept-Encoding`.
     varies: bool,
 }
 
@@ -154,7 +154,7 @@ impl Folder {
         Ok(())
     }
 
-    /// One stretch of the file, or all of it.
+    /// One range of the file, or all of it.
     fn send_range(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -183,7 +183,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Several stretches, as `multipart/byteranges`.
+    /// Several ranges, as `multipart/byteranges`.
     fn send_ranges(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -320,7 +320,7 @@ impl Handler for Folder {
     }
 }
 
-/// The fields that tell of the file itself.
+/// Writes the fields that describe the file itself.
 fn describe(
     head: &mut ResponseHead<'_>,
     found: &File,
@@ -363,7 +363,7 @@ fn is_compressible(media: &str) -> bool {
         || FONTS.contains(&media)
 }
 
-/// A string that no file holds between two lines by chance.
+/// A boundary that no file contains by chance.
 fn boundary() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = || RandomState::new().build_hasher().finish();

@@ -1,4 +1,4 @@
-//! What one Ruby thread of a server is in the middle of.
+//! The request of one Ruby thread.
 
 use std::cell::{Cell, UnsafeCell};
 

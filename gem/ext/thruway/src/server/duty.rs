@@ -36,7 +36,7 @@ impl Duty {
         Self { state: AtomicU8::new(ASLEEP), bell }
     }
 
-    /// The standby is to stand in.
+    /// Makes the standby stand in.
     pub(super) fn call(&self) {
         if !self.is_on() && self.change(|state| (state < ON).then_some(ON)) {
             self.bell.ring();
@@ -58,7 +58,7 @@ impl Duty {
         }
     }
 
-    /// The standby is to look at once.
+    /// Makes the standby look at once.
     pub(super) fn nudge(&self) {
         if self.is_on() { self.bell.ring() } else { self.call() }
     }
@@ -98,7 +98,7 @@ impl Duty {
         }
     }
 
-    /// The standby looks around: what it was called for so far is seen to.
+    /// The standby begins a look: that covers all calls so far.
     pub(super) fn note_look(&self) {
         self.bell.silence();
     }

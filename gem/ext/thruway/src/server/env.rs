@@ -1,9 +1,8 @@
 //! The Rack environment of a request.
 //!
-//! Each is a copy of a template, into which the request's own values are put. Clients repeat their
-//! fields from request to request, so a copy with the fields already in it is kept for lines that have
-//! come twice. Applications may change what they are given: kept Strings are handed out as copies
-//! that share their bytes.
+//! Each is a copy of a template, into which the request's own values are put. Clients repeat their fields from request
+//! to request, so for field lines that have come twice a copy with the fields in it is kept. Applications may change
+//! what they are given: kept Strings are handed out as copies that share their bytes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -61,7 +60,7 @@ struct Keys {
     https_port: Root<RString>,
 }
 
-/// What is known of some field lines.
+/// What is kept for some field lines.
 #[derive(Default)]
 struct Memo {
     hash: u64,
@@ -333,7 +332,7 @@ impl Keys {
     }
 }
 
-/// Whether a proxy says that the client has asked it by TLS.
+/// Whether a proxy says that the client speaks TLS.
 fn is_https(request: &Request<'_>) -> bool {
     let proto = request.known(KnownField::ForwardedProto);
     let first = proto.and_then(|proto| members(proto).next());
@@ -347,7 +346,7 @@ fn port_of(host: &[u8]) -> &[u8] {
     colon.map_or(&b""[..], |colon| &host[colon + 1..])
 }
 
-/// The value of a field that stands twice.
+/// The value of a field that comes twice.
 fn joined(gvl: Gvl, name: &[u8], before: RString, value: &[u8]) -> RString {
     let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
     // SAFETY: no Ruby code runs before the bytes are copied.

@@ -22,13 +22,13 @@ use crate::ruby::{Gvl, thread};
 /// each.
 const CALLS_AHEAD_PERMILLE: i32 = 250;
 
-/// A new call weighs one part in so many in what is remembered of calls.
+/// A new call weighs one part in so many in the moving averages.
 const MEMORY_CALLS: i32 = 16;
 
 /// Where calls take longer than this on average, the standby stands in during each.
 const LONG_CALL_US: i32 = 1_000;
 
-/// A call that is longer than this says no more than that.
+/// A longer call counts as one of this length.
 const CALL_US_MAX: i32 = 10_000;
 
 /// What a thread is to do next.
@@ -111,7 +111,7 @@ impl Leadership {
         self.signal.call_follower();
     }
 
-    /// The leader is about to call the application, while something else `waits` at the engine or not; when it does.
+    /// The leader is about to call the application, while something else `waits` at the engine or not; the time.
     pub(super) fn enter_application(&self, waits: bool) -> u64 {
         self.leader_calls.set(true);
         self.signal.load.enter();

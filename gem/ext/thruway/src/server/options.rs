@@ -1,4 +1,4 @@
-//! What `Thruway::Server` asks for, and the server that is built of it.
+//! The options that `Thruway::Server` gives, and the server that is built from them.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -35,7 +35,7 @@ pub(super) struct Options {
     hijack: VALUE,
     /// Descriptors.
     listeners: Option<RArray>,
-    /// Pairs of what a path begins with and the folder that is meant.
+    /// Pairs of a path's prefix and the folder that it stands for.
     sendfile: Option<RArray>,
     /// A `Thruway::Fleet` or nil, and which of its workers this is.
     fleet: VALUE,

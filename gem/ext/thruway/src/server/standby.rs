@@ -23,8 +23,8 @@ const PATIENCE_US: u64 = 300;
 /// From the first look at a leader to the second, where Ruby does not tell whether it waits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two looks at a leader that computes in one call, at most: as late is it seen that it has begun to
-/// wait. Each look takes twice as long as the one before to come.
+/// Between two looks at a leader that computes in one call, at most. Its wait is noticed as late as that. The time
+/// between two looks doubles each time.
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
 struct Standby {
@@ -142,7 +142,7 @@ impl Leader {
     }
 }
 
-/// Leaves every signal to Ruby's own threads.
+/// Blocks every signal in this thread: they are for Ruby's own threads.
 fn hold_signals() {
     let mut all = MaybeUninit::uninit();
     // SAFETY: the call writes the whole set and cannot fail.
