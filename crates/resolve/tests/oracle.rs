@@ -64,7 +64,7 @@ mod windows {
         ":$DATA", "//?/", "\\\\.\\", "srv", "b.c", "x. ", "CONIN$", "é", "😀",
     ];
 
-    /// Where Wine 8 differs from Windows; docs/semantics.md has the sources.
+    /// Where Wine 8 differs from Windows; docs/reference/names.md has the sources.
     fn error_of_wine(name: &str) -> Option<&'static str> {
         let is_separator = |character: char| matches!(character, '\\' | '/');
         let mut inner: Vec<_> = name.split(is_separator).collect();

@@ -3,7 +3,8 @@
 require "booting"
 
 # What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table
-# in docs/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at random.
+# in docs/reference/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at
+# random.
 class FreshTest < Minitest::Test
   include Booting
 

@@ -1,7 +1,7 @@
 //! Windows: the full-path rules of `GetFullPathNameW`, without calling it.
 //!
 //! Generic over [`Unit`], so that the same rules hold for WTF-8 and for UTF-16. Where Wine's version
-//! of the function differs from Windows, this one follows Windows: docs/semantics.md lists where.
+//! of the function differs from Windows, this one follows Windows: docs/reference/names.md lists where.
 
 pub use super::form::Form;
 use super::{Devices, Unit};

@@ -153,7 +153,7 @@ fn starts(context: &BenchContext, program: &Program) -> Result<String, String> {
     table.target("the same, waited for", at_most(share(&spawn), 0.7));
     table.note(
         "Here the time of the program itself, `true`, is part of every row: loading and starting the C library \
-         takes longer than all searches. What was tried is in [design/names.md](design/names.md).",
+         takes longer than all searches. What was tried is in [design/names.md](explanation/design/names.md).",
     );
     text.push_str(&(table.text() + "\n\n"));
     let small = Grid::measure(context, program, "small", &techniques)?;
