@@ -18,6 +18,7 @@ mod rooms;
 mod rubyspec;
 mod soak;
 mod suites;
+mod text;
 mod windows;
 mod xfstests;
 
@@ -54,6 +55,7 @@ enum Task {
     XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
+    Text(text::Text),
     /// Show circles of imports, crowded types and long functions
     Rooms,
 }
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),
+        Task::Text(text) => text.run(&root()),
         Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };

@@ -8,7 +8,9 @@ mod measure;
 mod mount;
 mod names;
 mod process;
+pub(crate) mod published;
 mod serve;
+pub(crate) mod summary;
 mod table;
 mod trace;
 
@@ -57,9 +59,12 @@ pub(crate) struct Bench {
     servers: Vec<String>,
     #[command(flatten)]
     matrix: MatrixChoice,
-    /// Put the tables into docs/benchmarks.md
+    /// Put the tables into docs/benchmarks.md, and sum them up
     #[arg(long)]
     write: bool,
+    /// Measure nothing, and sum up the tables in docs/benchmarks.md
+    #[arg(long, conflicts_with_all = ["verb", "write"])]
+    summary: bool,
 }
 
 type Benchmark = fn(&BenchContext) -> Result<String, String>;
@@ -99,6 +104,9 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
 
 impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
+        if self.summary {
+            return summary::write(root);
+        }
         let system = |(name, folder)| SystemRoot { name, folder };
         let context = BenchContext {
             root: root.to_owned(),
@@ -118,9 +126,12 @@ impl Bench {
             let section = format!("{}\n\n{tables}", before.until_now());
             println!("## {verb}\n\n{section}");
             if self.write {
-                document::replace(&root.join("docs/benchmarks.md"), verb, &section)?;
+                document::replace(&published::page(root), verb, &section)?;
             }
             ran += 1;
+        }
+        if self.write {
+            summary::write(root)?;
         }
         if ran == 0 { Err(format!("no benchmark named {}", chosen.unwrap_or(""))) } else { Ok(()) }
     }
