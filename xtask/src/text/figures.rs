@@ -1,7 +1,8 @@
 //! Figures in prose that come from a table of docs/benchmarks.md.
 //!
-//! A comment behind them names their cells, and each has to be in the same paragraph, item or row:
-//! `677 → 333 ms <!-- boot-commands > rails runner 0 > plain > wall; boot-commands > … -->`.
+//! A comment behind them names their cells, and each has to be in the same paragraph, item or row, or in the table
+//! before the comment:
+//! `677 → 333 ms <!-- boot-commands > rails runner 0 > plain > wall ; boot-commands > … -->`.
 //! A figure may be rounded, to two digits at least.
 
 use std::path::Path;
@@ -21,13 +22,14 @@ fn wrong(page: &Page, sections: &[Section]) -> Vec<Breach> {
     let mut breaches = Vec::new();
     let mut block = String::new();
     for (number, line) in page.lines() {
-        if begins_block(line) {
+        if line.is_empty() || line.starts_with("- ") {
             block.clear();
         }
         block.push_str(line);
         block.push('\n');
+        let place = if line.starts_with("| ") { line } else { &block };
         for cell in cells(line) {
-            if let Err(what) = holds(&block, cell, sections) {
+            if let Err(what) = holds(place, cell, sections) {
                 breaches.push(page.breach(number, what));
             }
         }
@@ -35,15 +37,11 @@ fn wrong(page: &Page, sections: &[Section]) -> Vec<Breach> {
     breaches
 }
 
-fn begins_block(line: &str) -> bool {
-    line.is_empty() || line.starts_with("| ") || line.starts_with("- ")
-}
-
-/// What a line's comments name: `SECTION > TABLE > ROW > COLUMN`, several with `;` between them.
+/// What a line's comments name: `SECTION > TABLE > ROW > COLUMN`, several with ` ; ` between them.
 fn cells(line: &str) -> impl Iterator<Item = &str> {
     let comments = line.split("<!-- ").skip(1).filter_map(|rest| rest.split_once(" -->"));
     let named = comments.filter(|(comment, _)| comment.contains(" > "));
-    named.flat_map(|(comment, _)| comment.split(';').map(str::trim))
+    named.flat_map(|(comment, _)| comment.split(" ; "))
 }
 
 /// Whether the text outside of comments has the cell's figure.
@@ -97,7 +95,9 @@ mod tests {
         assert!(whats(&format!("28,736\na second\n<!-- {cell} -->")).is_empty());
         let wrong = format!("{cell} is 28736 ± 8 %, and not here");
         assert_eq!(whats(&format!("28,737 a second <!-- {cell} -->")), [&*wrong]);
-        assert_eq!(whats(&format!("- 28,736\n- others <!-- {cell} -->")), [wrong]);
+        assert_eq!(whats(&format!("- 28,736\n- others <!-- {cell} -->")), [&*wrong]);
+        assert!(whats(&format!("| 28,736 |\n| others |\n<!-- {cell} -->")).is_empty());
+        assert_eq!(whats(&format!("| 28,736 |\n| others <!-- {cell} --> |")), [&*wrong]);
         assert_eq!(whats("9 <!-- no > Short > b > p99 -->"), ["no section no"]);
     }
 
