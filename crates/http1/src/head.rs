@@ -121,7 +121,7 @@ impl Head {
             }
             Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
             Err(httparse::Error::Version) => match later_minor(input) {
-                // RFC 9110, 2.5: a higher minor version is taken as the highest one that is known.
+                // RFC 9110, 2.5: a higher minor version is taken as the highest known version.
                 Some(minor) => {
                     let mut known = input.to_vec();
                     known[minor] = b'1';

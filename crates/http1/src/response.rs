@@ -203,7 +203,7 @@ impl<'a> ResponseHead<'a> {
     }
 
     /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is
-    /// known; it goes before the one that the fields claim.
+    /// known; it goes before the length that the fields claim.
     pub fn finish(self, terms: Terms, body_bytes: Option<u64>, date: &[u8; DATE_BYTES]) -> Promise {
         let delivery = self.draft.delivery(terms, body_bytes);
         if let Some((start, end, _)) = self.draft.coding_line
@@ -279,8 +279,8 @@ impl Draft {
         }
     }
 
-    /// The `Content-Length` to be written. Where there is no body it tells of the one that a GET
-    /// would have had, so only a claim or a length above zero is worth telling.
+    /// The `Content-Length` to be written. Where there is no body it tells of the body that a
+    /// GET would have had, so only a claim or a length above zero is worth telling.
     fn announced_bytes(&self, terms: Terms, body_bytes: Option<u64>) -> Option<u64> {
         match self.status {
             RESET_CONTENT => Some(0),

@@ -76,7 +76,7 @@ fn link_to_itself(_: &Path) {
 #[cfg(windows)]
 fn set_runnable(_: &Path, _: bool) {}
 
-/// Who searches below `root`, and what `@` is there.
+/// The lister below `root`, and what `@` is there.
 #[cfg(target_os = "linux")]
 fn lister(root: &Path, flavour: Flavour) -> (impl Lister, String) {
     let at = if flavour == Flavour::Posix { "" } else { "C:" };

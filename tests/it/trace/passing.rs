@@ -415,6 +415,6 @@ fn a_back_end_that_is_not_built_in_is_told() {
     let output = trace(&["--backend", "ebpf"], &mut Command::new("true"));
     assert_eq!(output.status.code(), Some(2));
     let expected = "thruway: cannot trace the command by eBPF: this thruway was built without the feature\n\n\
-        hint: build one that has it: cargo build --release -p thruway-cli --features ebpf\n";
+        hint: build it in: cargo build --release -p thruway-cli --features ebpf\n";
     assert_eq!(stderr(&output), expected);
 }

@@ -6,7 +6,7 @@
 pub use super::form::Form;
 use super::{Devices, Unit};
 
-/// Where names are expanded: what a process knows of itself, given by whoever calls.
+/// Where names are expanded: what a process knows of itself, given by the caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a, U> {
     /// The current folder: absolute, on a drive or a share.

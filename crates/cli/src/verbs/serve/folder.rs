@@ -70,7 +70,7 @@ fn remove_sockets(listeners: Vec<Listener>) {
         if let Address::Unix { path } = listener.address()
             && !path.as_os_str().as_bytes().starts_with(b"@")
         {
-            // Whoever has taken it away already has done what is to be done.
+            // If it is gone already, nothing is left to do.
             let _ = std::fs::remove_file(path);
         }
     }
