@@ -67,7 +67,7 @@ class Freshener
       Dir.mkdir(folder)
     end
 
-    # What an edit is, chosen before it is known who makes it.
+    # What an edit is, chosen before its maker is known.
     def choose(kinds)
       [pick(kinds), path, path, pick(BASES), number]
     end

@@ -89,8 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace: of the one that cargo runs this task in, which need not be the one that it was
-/// compiled in. A checkout that is copied with its `target` is not compiled again.
+/// The folder of the workspace in which cargo runs this task; the task may have been compiled in another. A checkout that is copied with its `target` is not compiled again.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

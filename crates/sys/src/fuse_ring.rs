@@ -244,7 +244,7 @@ impl Slot {
         // SAFETY: the slot is larger than headers and payload together.
         let start = unsafe { self.memory.byte_add(at) };
         // SAFETY: as above; it is never given back, and the kernel writes there only while the slot is
-        // its own, when there is no `Arrival` to ask for bytes with.
+        // its own, when nobody holds an `Arrival` to ask for bytes with.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), length) }
     }
 

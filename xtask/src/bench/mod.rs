@@ -26,7 +26,7 @@ use serve::system_root::SystemRoot;
 /// Measure a verb against its peers
 ///
 /// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
-/// given by its path, as in `--peer iodine=DIR`; one that is not given is left out with one line.
+/// given by its path, as in `--peer iodine=DIR`; without a path it is left out with one line.
 ///
 /// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
 /// ruby and servers (puma, unicorn) installed from its packages. They run with that folder as their

@@ -64,7 +64,7 @@ fn line<'a>(sections: &'a [Section], text: &'a str) -> Result<Line<'a>, String> 
     Ok(Line { what, section, table, row, column, is_more_better: better == "more", peers })
 }
 
-/// A table with targets that has no line would be a target that nobody sees.
+/// A table with targets that has no line would be a target that is not seen.
 fn untold(sections: &[Section], lines: &[Line<'_>]) -> Result<(), String> {
     let is_told = |table: &Published| lines.iter().any(|line| std::ptr::eq(line.table, table));
     let tables = sections.iter().flat_map(|section| &section.tables);

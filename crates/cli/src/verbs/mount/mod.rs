@@ -85,11 +85,11 @@ pub(super) struct Options {
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
-    /// Whether POSIX record locks are seen by programs that use the sources directly (shared, at a
-    /// request for each close) or only through the mount (local); flock is always seen
+    /// Whether POSIX record locks are seen by those who use the sources directly (shared, at a request
+    /// for each close) or only through the mount (local); flock is always seen
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
-    /// Rules on what each user may open and change; read again at SIGHUP
+    /// Rules that say who may open and change what; read again at SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
     /// How changes behind the mount are noticed: each is told to the kernel at once (told; needs root), each
@@ -249,7 +249,8 @@ pub(crate) struct Unmount {
     /// Take it away at once for new users, and for the present ones when they are done
     #[arg(short = 'z', long)]
     lazy: bool,
-    /// Take it away at once for all users: requests that wait fail, and its daemon is ended
+    /// Take it away at once for everybody: who waits for an answer gets an error, and its daemon is
+    /// ended
     #[arg(short, long, conflicts_with = "lazy")]
     force: bool,
     /// Where it is

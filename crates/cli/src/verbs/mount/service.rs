@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_listener_is_told_at_a_path_and_at_an_abstract_name() {
+    fn who_listens_is_told_at_a_path_and_at_an_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let name = format!("thruway-service-test-{}", std::process::id());

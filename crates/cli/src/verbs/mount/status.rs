@@ -12,7 +12,7 @@ use crate::output::{Answer, print};
 
 /// Show how mounts are doing
 ///
-/// Fails with status 1 if a mount does not answer, a source fails, or no supervisor would start a worker again.
+/// Fails with status 1 if a mount does not answer, a source fails, or nobody would start a worker again.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// Print it as JSON
