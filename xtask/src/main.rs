@@ -89,7 +89,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace in which cargo runs this task; the task may have been compiled in another. A checkout that is copied with its `target` is not compiled again.
+/// The folder of the workspace in which cargo runs this task. The task may have been compiled in another: a
+/// checkout that is copied with its `target` is not compiled again.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

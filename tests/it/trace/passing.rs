@@ -228,7 +228,8 @@ fn the_recorders_death_does_not_harm_the_command() {
         let place = Place::new();
         let (recording, done) = (place.path().join("recording"), place.path().join("done"));
         let script = format!(
-            "ls / >/dev/null; echo ready; read line; for i in 1 2 3 4 5; do ls /none 2>/dev/null; ls / >/dev/null || exit 1; done; \
+            "ls / >/dev/null; echo ready; read line; \
+             for i in 1 2 3 4 5; do ls /none 2>/dev/null; ls / >/dev/null || exit 1; done; \
              echo \"$?\" > {}",
             done.display()
         );
