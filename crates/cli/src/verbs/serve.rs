@@ -2,13 +2,14 @@
 
 mod folder;
 mod ruby;
+mod start;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use thruway_serve::{Address, Bind, monotonic_us};
+use thruway_serve::{Address, Bind};
 
-use crate::output::{Answer, Failure};
+use crate::output::Failure;
 
 /// Serve a folder or a Rack application
 ///
@@ -60,16 +61,6 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> Answer {
-        let started_us = monotonic_us();
-        if is_application(&self.target) {
-            ruby::run(&self, started_us)
-        } else {
-            self.refuse_what_needs_an_application()?;
-            folder::run(&self, started_us)
-        }
-    }
-
     fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
         let said = [
             (self.threads.is_some(), "--threads"),
@@ -91,11 +82,4 @@ impl Serve {
         }
         self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
     }
-}
-
-/// Whether Ruby is to serve `target`: a file, a folder with a `config.ru`, or a path that would be one.
-fn is_application(target: &Path) -> bool {
-    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| !metadata.is_dir());
-    let is_rackup = target.extension().is_some_and(|suffix| suffix == "ru");
-    is_rackup || is_file(target) || is_file(&target.join("config.ru"))
 }

@@ -1,0 +1,27 @@
+//! Chooses what serves the target: Ruby an application, this process a folder.
+
+use std::path::Path;
+
+use thruway_serve::monotonic_us;
+
+use super::{Serve, folder, ruby};
+use crate::output::Answer;
+
+impl Serve {
+    pub(crate) fn run(self) -> Answer {
+        let started_us = monotonic_us();
+        if is_application(&self.target) {
+            ruby::run(&self, started_us)
+        } else {
+            self.refuse_what_needs_an_application()?;
+            folder::run(&self, started_us)
+        }
+    }
+}
+
+/// Whether Ruby is to serve `target`: a file, a folder with a `config.ru`, or a path that would be one.
+fn is_application(target: &Path) -> bool {
+    let is_file = |path: &Path| path.metadata().is_ok_and(|metadata| !metadata.is_dir());
+    let is_rackup = target.extension().is_some_and(|suffix| suffix == "ru");
+    is_rackup || is_file(target) || is_file(&target.join("config.ru"))
+}
