@@ -5,7 +5,7 @@ use super::page::{Breach, Page};
 /// Columns of a line of code, at most.
 const CODE_COLUMNS_MAX: usize = 120;
 
-/// Columns of a line of Markdown, at most. A row of a table cannot be broken, and may be longer.
+/// Columns of a line of Markdown, at most, rows of tables too.
 const MARKDOWN_COLUMNS_MAX: usize = 160;
 
 pub(super) fn breaches(pages: &[Page]) -> Vec<Breach> {
@@ -14,9 +14,7 @@ pub(super) fn breaches(pages: &[Page]) -> Vec<Breach> {
 
 fn too_long(page: &Page) -> Vec<Breach> {
     let columns_max = if page.is_markdown() { MARKDOWN_COLUMNS_MAX } else { CODE_COLUMNS_MAX };
-    let is_row = |line: &str| page.is_markdown() && line.starts_with("| ");
-    let long = page.lines().filter(|(_, line)| !is_row(line));
-    let long = long.map(|(number, line)| (number, line.chars().count()));
+    let long = page.lines().map(|(number, line)| (number, line.chars().count()));
     let long = long.filter(|(_, columns)| *columns > columns_max);
     long.map(|(number, columns)| page.breach(number, format!("{columns} columns"))).collect()
 }
@@ -33,7 +31,6 @@ mod tests {
         assert_eq!(found("a.rs", &"ü".repeat(121)), 1);
         assert_eq!(found("a.md", &"x".repeat(160)), 0);
         assert_eq!(found("a.md", &format!("x\n{}", "x".repeat(161))), 1);
-        assert_eq!(found("a.md", &format!("| {} |", "x".repeat(161))), 0);
-        assert_eq!(found("a.rs", &format!("| {} |", "x".repeat(161))), 1);
+        assert_eq!(found("a.md", &format!("| {} |", "x".repeat(161))), 1);
     }
 }
