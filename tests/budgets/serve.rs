@@ -20,10 +20,10 @@ type Calls = BTreeMap<String, i64>;
 /// How many requests more the second run makes than the first.
 const MORE: i64 = 200;
 
-/// The looks at what has happened: how many there are depends on who is faster, client or server.
+/// The looks at what has happened: how many there are depends on which is faster, client or server.
 const LOOKS: [&str; 2] = ["epoll_pwait", "epoll_pwait2"];
 
-/// Looks for each request, at most: one before it, and one that finds nothing after it.
+/// Looks for each request, at most: one before it, and one after it, which finds nothing.
 const LOOKS_MAX: i64 = 2;
 
 /// Left out: memory, which Ruby's collector asks for in its time, and what a debug build asks of each

@@ -49,7 +49,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     })
 }
 
-/// The application's folder, if its pack has a place: a `tmp` of its own, or the one that `THRUWAY_PACK`
+/// The application's folder, if its pack has a place: a `tmp` of its own, or what `THRUWAY_PACK`
 /// names. A server writes nowhere else unasked.
 fn folder_with_pack(target: &Path) -> Option<PathBuf> {
     let target = std::path::absolute(target).ok()?;
