@@ -164,7 +164,8 @@ impl Engine {
             migration.publish(&self.connections);
             migration.ask(&self.connections);
         }
-        [timeout_ms, self.next_deadline_ms()].into_iter().flatten().min()
+        let look_ms = self.migration.as_ref().and_then(Migration::wait_ms);
+        [timeout_ms, look_ms, self.next_deadline_ms()].into_iter().flatten().min()
     }
 
     /// Milliseconds until the next deadline; none if there is none.

@@ -13,6 +13,9 @@ const CANDIDATES_MAX: usize = 64;
 /// Between two searches for an older request in another worker: they read what the siblings write.
 const ASK_AFTER_US: u64 = 100;
 
+/// Until an idle worker looks again for a request that was not to be moved yet.
+const LOOK_AGAIN_MS: u64 = 1;
+
 /// Messages taken from the mailbox before connections get their turns again.
 const MESSAGES_MAX: usize = 64;
 
@@ -95,6 +98,11 @@ impl Migration {
         let next_us = connections.turns.lowest_key_us();
         self.asked = self.worker.ask(connections.clock.now_us, next_us, round_us);
         self.asked.is_some()
+    }
+
+    /// How long a wait for work may last at most, in milliseconds, when the siblings' rows have just been read.
+    pub(crate) fn wait_ms(&self) -> Option<u64> {
+        (self.asked.is_none() && self.worker.looks_again()).then_some(LOOK_AGAIN_MS)
     }
 
     /// Whether the sibling that was asked has neither given nor refused yet.

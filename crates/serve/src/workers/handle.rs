@@ -149,6 +149,11 @@ impl WorkerHandle {
         Some(giver)
     }
 
+    /// Whether this worker, which has nothing to do, should look again soon.
+    pub(crate) fn looks_again(&self) -> bool {
+        policy::looks_again(&self.views, self.index)
+    }
+
     /// Whether a sibling has a free thread and nothing waiting. A sibling that is not sure whether it computes is
     /// told to look.
     pub(crate) fn look_for_room(&mut self) -> bool {
