@@ -1,6 +1,7 @@
 //! An engine's connections, and what happens to each between its turns.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -8,8 +9,11 @@ use crate::activity::Activity;
 use crate::clock::{Clock, monotonic_us};
 use crate::connection::{Connection, Phase};
 use crate::deadlines::Deadlines;
+use crate::fairness::FairBy;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
+use crate::queue::client_queue::ClientQueues;
+use crate::queue::client_turns::ClientTurns;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
@@ -48,12 +52,14 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings) -> Self {
+    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
         let clock = Clock::new();
+        let by_client = settings.fair_by != FairBy::Connection;
+        let clients = by_client.then(|| ClientQueues::new(client_turns));
         Self {
             poller,
             slab: Slab::new(),
-            turns: Turns::default(),
+            turns: Turns::new(clients),
             deadlines: Deadlines::new(&settings, clock.now_ms),
             activity: Activity::default(),
             clock,
@@ -132,6 +138,7 @@ impl Connections {
         let closed = self.slab.remove(id)?;
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
+        self.leave_client(closed.standing);
         Some(closed)
     }
 
@@ -150,6 +157,8 @@ impl Connections {
         self.requests += 1;
         connection.request = self.requests;
         connection.phase = Phase::Handling;
+        let standing = std::mem::take(&mut connection.standing);
+        self.leave_client(standing);
         Some(Ticket { connection: id, request: self.requests })
     }
 
