@@ -56,6 +56,20 @@ fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
 }
 
 #[test]
+fn a_system_without_fine_waits_costs_no_processor() {
+    let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
+    let site = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/static_site");
+    let old_kernel = ["-e", "inject=epoll_pwait2:error=ENOSYS"];
+    for (target, options) in
+        [(application, &["-w", "2", "-t", "2", "-e", "production"][..]), (site, &["-w", "1"])]
+    {
+        let calls = calls_with(&old_kernel, Path::new(target), options, "/", 10);
+        let waits: i64 = LOOKS.iter().filter_map(|name| calls.get(*name)).sum();
+        assert!(waits < 1000, "{waits} waits for 10 requests of {target}");
+    }
+}
+
+#[test]
 fn an_idle_server_is_never_woken() {
     let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
     let site = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/static_site");
@@ -108,10 +122,21 @@ fn assert_costs(target: &Path, options: &[&str], path: &str, golden: &[(&str, i6
 
 /// The calls of a server that answers so many requests, one after the other.
 fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
+    calls_with(&[], target, options, path, requests)
+}
+
+/// The same, with more options for strace.
+fn calls_with(
+    strace_options: &[&str],
+    target: &Path,
+    options: &[&str],
+    path: &str,
+    requests: i64,
+) -> Calls {
     let folder = tempfile::tempdir().expect("a folder");
     let table = folder.path().join("calls");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-c", "-o"]).arg(&table);
+    strace.args(["-f", "-c", "-o"]).arg(&table).args(strace_options);
     strace.args([env!("CARGO_BIN_EXE_thruway"), "serve"]).arg(target).args(options);
     let server = Server::start(strace.args(["-p", "0"]));
     let mut client = server.connect();

@@ -80,7 +80,9 @@ mount_all "$1" --verbose >/dev/null
 mount_all "$1" --verbose | grep -c 'already mounted'
 cat "$1/one/first" "$1/one/second" "$1/two/first"
 touch "$1/two/new" 2>/dev/null || echo read-only
-for folder in one two; do findmnt --noheadings --output OPTIONS "$1/$folder" | grep -o nosuid,nodev || echo neither; done
+for folder in one two; do
+    findmnt --noheadings --output OPTIONS "$1/$folder" | grep -o nosuid,nodev || echo neither
+done
 mount -o remount,ro "$1/one"
 touch "$1/one/new" 2>/dev/null || echo read-only
 mount -o remount,rw "$1/one"
@@ -159,7 +161,8 @@ mount -o remount,frozen "$1/one"
 findmnt --noheadings --output OPTIONS "$1/one" | cut -d, -f1
 mount --internal-only -o remount,rw "$1/a" "$1/one"
 findmnt --noheadings --output OPTIONS "$1/one" | cut -d, -f1
-for change in 'echo >"$1/one/first"' 'echo >"$1/one/new"' 'mkdir "$1/one/new"' 'rm "$1/one/first"' 'chmod 0 "$1/one/first"'; do
+for change in 'echo >"$1/one/first"' 'echo >"$1/one/new"' 'mkdir "$1/one/new"' 'rm "$1/one/first"' \
+    'chmod 0 "$1/one/first"'; do
     if sh -c "$change" sh "$1" 2>&1 | grep -q 'Read-only file system'; then echo refused; fi
 done
 umount "$1/one"
@@ -168,10 +171,9 @@ umount "$1/one"
     assert_eq!(fs::read_to_string(mounted.path("a/first")).unwrap(), "a");
 }
 
-/// The kernel has whoever looks at the target wait for the mount that is being made, but for the group of processes
-/// that makes it.
+/// The kernel makes all processes wait that look at the target, except the process group that mounts there.
 #[test]
-fn an_automount_is_answered() {
+fn an_automount_is_served() {
     let kernel = fs::read_to_string("/proc/filesystems").unwrap();
     if !kernel.contains("autofs") {
         skipped("this kernel has no automounts");

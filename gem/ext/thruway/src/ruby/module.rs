@@ -34,6 +34,12 @@ impl RModule {
         Self(unsafe { rb_sys::rb_mKernel })
     }
 
+    /// `File`
+    pub(crate) fn file() -> Self {
+        // SAFETY: set when Ruby starts, and never again.
+        Self(unsafe { rb_sys::rb_cFile })
+    }
+
     /// A class or module that Ruby has from the start, by its path; `Object`, if a program has removed it.
     pub(crate) fn named(gvl: Gvl, path: &'static CStr) -> Self {
         // SAFETY: the path ends in NUL; what it raises is caught.

@@ -1,29 +1,29 @@
-//! An answer: an errno, or a body.
+//! Replies: an errno, or a body.
 
 use crate::wire::{DirEntry, EntryOut, OutHeader, Wire};
 
-/// What goes back for one request: room for the header, then the body.
+/// The reply to one request: room for the header, then the body.
 ///
-/// It is used again for the next one, so that its memory is taken once.
+/// A thread reuses it for all its requests, so that its memory is allocated once.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Reply {
     errno: i32,
     bytes: Vec<u8>,
 }
 
-impl Default for Answer {
+impl Default for Reply {
     fn default() -> Self {
         Self { errno: 0, bytes: vec![0; OutHeader::SIZE] }
     }
 }
 
-impl Answer {
-    /// Empties it: success without a body.
+impl Reply {
+    /// Makes it a success without a body.
     pub fn clear(&mut self) {
         self.fail(0);
     }
 
-    /// Turns it into an error: `errno` is positive.
+    /// Makes it an error without a body; `errno` is positive.
     pub fn fail(&mut self, errno: i32) {
         self.errno = errno;
         self.bytes.truncate(OutHeader::SIZE);
@@ -39,10 +39,10 @@ impl Answer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Lets `fill` write up to `length` bytes behind the body; it says how many it wrote.
+    /// Lets `fill` append up to `length` bytes to the body; it returns how many it wrote.
     ///
     /// # Errors
-    /// Whatever `fill` reports; the body is then as before.
+    /// The error of `fill`; the body is then unchanged.
     pub fn fill<E>(
         &mut self,
         length: usize,
@@ -73,7 +73,7 @@ impl Answer {
         &self.bytes[OutHeader::SIZE..]
     }
 
-    /// Fills in the header and gives all bytes, header first, as they go over the wire.
+    /// Fills in the header, and returns header and body as they go over the wire.
     pub fn seal(&mut self, unique: u64) -> &[u8] {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         let (header, _) = self.bytes.split_at_mut(OutHeader::SIZE);
@@ -84,7 +84,7 @@ impl Answer {
     }
 }
 
-/// The names of a folder, packed into the body of an answer.
+/// The names of a folder, packed into the body of a reply.
 #[derive(Debug)]
 pub struct Listing<'a> {
     bytes: &'a mut Vec<u8>,
@@ -94,7 +94,7 @@ pub struct Listing<'a> {
 impl Listing<'_> {
     /// Adds a name; `false` if it does not fit.
     pub fn push(&mut self, entry: DirEntry, name: &[u8]) -> bool {
-        self.push_behind(0, name, |bytes| put_entry(bytes, entry, name))
+        self.push_sized(0, name, |bytes| put_entry(bytes, entry, name))
     }
 
     /// Whether a name of this length fits with its attributes.
@@ -105,7 +105,7 @@ impl Listing<'_> {
 
     /// Adds a name with its attributes; `false` if it does not fit.
     pub fn push_with_attributes(&mut self, out: &EntryOut, entry: DirEntry, name: &[u8]) -> bool {
-        self.push_behind(EntryOut::SIZE, name, |bytes| {
+        self.push_sized(EntryOut::SIZE, name, |bytes| {
             out.put(bytes);
             put_entry(bytes, entry, name);
         })
@@ -117,7 +117,7 @@ impl Listing<'_> {
         self.bytes.len() == OutHeader::SIZE
     }
 
-    fn push_behind(&mut self, before: usize, name: &[u8], put: impl FnOnce(&mut Vec<u8>)) -> bool {
+    fn push_sized(&mut self, before: usize, name: &[u8], put: impl FnOnce(&mut Vec<u8>)) -> bool {
         let fits = self.bytes.len() + before + padded(name) <= self.room;
         if fits {
             put(self.bytes);
@@ -145,38 +145,38 @@ mod tests {
 
     #[test]
     fn the_header_counts_the_body_and_negates_the_errno() {
-        let mut answer = Answer::default();
-        answer.put_bytes(b"12345");
-        let header = OutHeader::take(&mut answer.seal(9)).unwrap();
+        let mut reply = Reply::default();
+        reply.put_bytes(b"12345");
+        let header = OutHeader::take(&mut reply.seal(9)).unwrap();
         assert_eq!(header, OutHeader { length: 21, error: 0, unique: 9 });
-        answer.fail(2);
-        let header = OutHeader::take(&mut answer.seal(9)).unwrap();
+        reply.fail(2);
+        let header = OutHeader::take(&mut reply.seal(9)).unwrap();
         assert_eq!(header, OutHeader { length: 16, error: -2, unique: 9 });
     }
 
     #[test]
     fn a_listing_stops_when_it_is_full() {
-        let mut answer = Answer::default();
-        let mut listing = answer.listing(70);
+        let mut reply = Reply::default();
+        let mut listing = reply.listing(70);
         let entry = DirEntry { number: 1, offset: 1, name_length: 0, kind: 8 };
         assert!(listing.push(entry, b"a"));
         assert!(listing.push(entry, b"b"));
         assert!(!listing.push(entry, b"c"));
-        assert_eq!(answer.body().len(), 64);
-        let mut second = &answer.body()[32..];
+        assert_eq!(reply.body().len(), 64);
+        let mut second = &reply.body()[32..];
         assert_eq!(DirEntry::take(&mut second).unwrap().name_length, 1);
         assert_eq!(second[0], b'b');
     }
 
     #[test]
-    fn what_was_not_filled_is_not_sent() {
-        let mut answer = Answer::default();
-        let filled: Result<(), ()> = answer.fill(10, |room| {
+    fn bytes_that_were_not_filled_are_not_sent() {
+        let mut reply = Reply::default();
+        let filled: Result<(), ()> = reply.fill(10, |room| {
             room[..3].copy_from_slice(b"abc");
             Ok(3)
         });
-        assert_eq!((filled, answer.body()), (Ok(()), b"abc".as_slice()));
-        assert_eq!(answer.fill(10, |_| Err(5)), Err(5));
-        assert_eq!(answer.body(), b"abc");
+        assert_eq!((filled, reply.body()), (Ok(()), b"abc".as_slice()));
+        assert_eq!(reply.fill(10, |_| Err(5)), Err(5));
+        assert_eq!(reply.body(), b"abc");
     }
 }
