@@ -139,7 +139,7 @@ impl Migration {
         }
     }
 
-    /// Gives the request that has waited longest to the worker that has asked, or to one that can serve it now.
+    /// Gives the request that has waited longest to the worker that has asked, or to a worker that can serve it now.
     fn give(&mut self, connections: &mut Connections) {
         let asker = self.worker.take_asker();
         if asker.is_none() && connections.turns.is_empty() {

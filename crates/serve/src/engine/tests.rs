@@ -504,7 +504,7 @@ fn draining_serves_what_was_asked_and_hangs_up() {
 }
 
 #[test]
-fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
+fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
     let mut rig = Rig::new(hello);
     let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
@@ -580,7 +580,7 @@ fn connections_beyond_the_limit_wait_their_time() {
 }
 
 #[test]
-fn everybody_gets_the_same_number_of_turns() {
+fn all_clients_get_the_same_number_of_turns() {
     let mut rig = Rig::new(hello);
     let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
     rig.run_until(|rig| rig.engine.connection_count() == 5);
@@ -623,7 +623,7 @@ fn received(client: &mut TcpStream) -> usize {
 }
 
 #[test]
-fn a_long_body_leaves_in_one_quantum_while_somebody_waits_for_something_short() {
+fn a_long_body_leaves_in_one_quantum_while_another_waits_for_something_short() {
     for (other, is_alone) in [(&b""[..], true), (b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n", false)]
     {
         let mut rig = Rig::new(long);

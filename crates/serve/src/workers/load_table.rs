@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_enters_is_seen_and_one_that_left_is_not() {
+    fn a_worker_that_enters_is_seen_and_a_worker_that_left_is_not() {
         let table = LoadTable::new(2).unwrap();
         assert_eq!(table.len(), 2);
         assert!(!table.row(1).load().is_serving);
