@@ -22,81 +22,87 @@ pub(crate) const LATE: &str = "the request has waited too long";
 /// A start longer ago is no time of this request.
 const AGE_US_MAX: u64 = 3_600_000_000;
 
-impl Connections {
-    /// Whether the server itself responds to a request: it is a health check, and has no body.
-    pub(crate) fn is_health_check(&self, request: &Request<'_>) -> bool {
-        self.settings.health_path.as_deref().is_some_and(|path| path == request.path())
-            && matches!(request.method(), b"GET" | b"HEAD")
-            && matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
-    }
+/// Whether the server itself responds to a request: it is a health check, and has no body.
+pub(crate) fn is_health_check(connections: &Connections, request: &Request<'_>) -> bool {
+    connections.settings.health_path.as_deref().is_some_and(|path| path == request.path())
+        && matches!(request.method(), b"GET" | b"HEAD")
+        && matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
+}
 
-    /// Responds to a health check; `rest` is what came behind it.
-    pub(crate) fn tell_health(&mut self, id: ConnectionId, request: &Request<'_>, rest: &[u8]) {
-        if let Some(connection) = self.slab.get_mut(id) {
-            connection.keep(rest, 0);
-        }
-        let (status, text) = self.health();
-        let mut constraints = ResponseConstraints::of(request);
-        constraints.is_persistent &= !self.is_draining;
-        if let Some(ticket) = self.begin_request(id) {
-            ResponseWriter::new(self, ticket).respond_text(constraints, status, text);
-        }
+/// Responds to a health check; `rest` is what came behind it.
+pub(crate) fn tell_health(
+    connections: &mut Connections,
+    id: ConnectionId,
+    request: &Request<'_>,
+    rest: &[u8],
+) {
+    if let Some(connection) = connections.slab.get_mut(id) {
+        connection.keep(rest, 0);
     }
+    let (status, text) = health(connections);
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !connections.is_draining;
+    if let Some(ticket) = connections.begin_request(id) {
+        ResponseWriter::new(connections, ticket).respond_text(constraints, status, text);
+    }
+}
 
-    fn health(&self) -> (u16, &'static str) {
-        if self.is_draining {
-            (503, "the server is stopping")
-        } else if self.slab.len() >= self.settings.connections_max {
-            (503, "as many connections are open as may be")
-        } else if self.has_late() {
-            (503, "requests have waited too long")
-        } else {
-            (200, "the server responds")
-        }
+fn health(connections: &Connections) -> (u16, &'static str) {
+    if connections.is_draining {
+        (503, "the server is stopping")
+    } else if connections.slab.len() >= connections.settings.connections_max {
+        (503, "as many connections are open as may be")
+    } else if has_late(connections) {
+        (503, "requests have waited too long")
+    } else {
+        (200, "the server responds")
     }
+}
 
-    /// Whether the request that waits first has waited for longer than one may.
-    pub(crate) fn has_late(&self) -> bool {
-        let Some(queue_ms) = self.settings.queue_ms else { return false };
-        self.oldest_asked_us()
-            .is_some_and(|asked_us| monotonic_us().saturating_sub(asked_us) > queue_ms * 1000)
-    }
+/// Whether the request that waits first has waited for longer than one may.
+pub(crate) fn has_late(connections: &Connections) -> bool {
+    let Some(queue_ms) = connections.settings.queue_ms else { return false };
+    oldest_asked_us(connections)
+        .is_some_and(|asked_us| monotonic_us().saturating_sub(asked_us) > queue_ms * 1000)
+}
 
-    /// Microseconds until the request that waits first has waited for too long.
-    pub(crate) fn late_in_us(&self) -> Option<u64> {
-        let late_us = self.oldest_asked_us()? + self.settings.queue_ms? * 1000;
-        Some((late_us + 1).saturating_sub(monotonic_us()))
-    }
+/// Microseconds until the request that waits first has waited for too long.
+pub(crate) fn late_in_us(connections: &Connections) -> Option<u64> {
+    let late_us = oldest_asked_us(connections)? + connections.settings.queue_ms? * 1000;
+    Some((late_us + 1).saturating_sub(monotonic_us()))
+}
 
-    /// Whether `request` has waited for longer than one may, here and at the proxy before.
-    pub(crate) fn is_late(&self, id: ConnectionId, request: &Request<'_>) -> bool {
-        let Some(queue_ms) = self.settings.queue_ms else { return false };
-        let Some(connection) = self.slab.get(id) else { return false };
-        let here_us = monotonic_us().saturating_sub(connection.asked_us);
-        let starts = request.fields().filter_map(|(name, value)| {
-            name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
-        });
-        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
-        let ages = starts.filter_map(|start_us| now_us.checked_sub(u128::from(start_us)));
-        let ages = ages.filter_map(|age| u64::try_from(age).ok()).filter(|age| *age < AGE_US_MAX);
-        ages.max().unwrap_or(0).max(here_us) > queue_ms * 1000
-    }
+/// Whether `request` has waited for longer than one may, here and at the proxy before.
+pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Request<'_>) -> bool {
+    let Some(queue_ms) = connections.settings.queue_ms else { return false };
+    let Some(connection) = connections.slab.get(id) else { return false };
+    let here_us = monotonic_us().saturating_sub(connection.asked_us);
+    let starts = request.fields().filter_map(|(name, value)| {
+        name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
+    });
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
+    let ages = starts.filter_map(|start_us| now_us.checked_sub(u128::from(start_us)));
+    let ages = ages.filter_map(|age| u64::try_from(age).ok()).filter(|age| *age < AGE_US_MAX);
+    ages.max().unwrap_or(0).max(here_us) > queue_ms * 1000
+}
 
-    /// Tells in the log of requests that wait for long.
-    pub(crate) fn warn_of_a_long_queue(&mut self) {
-        let Some(asked_us) = self.oldest_asked_us() else { return };
-        let age_us = monotonic_us().saturating_sub(asked_us);
-        if age_us > WARN_AFTER_US {
-            let (count, seconds) = (self.turns.len(), age_us / 1_000_000);
-            let text = format!("{count} wait, the oldest for {seconds} s");
-            self.warn("serve requests in time", std::io::Error::other(text));
-        }
+/// Tells in the log of requests that wait for long.
+pub(crate) fn warn_of_a_long_queue(connections: &mut Connections) {
+    let Some(asked_us) = oldest_asked_us(connections) else { return };
+    let age_us = monotonic_us().saturating_sub(asked_us);
+    if age_us > WARN_AFTER_US {
+        let (count, seconds) = (connections.turns.len(), age_us / 1_000_000);
+        let text = format!("{count} wait, the oldest for {seconds} s");
+        connections.warn("serve requests in time", std::io::Error::other(text));
     }
+}
 
-    fn oldest_asked_us(&self) -> Option<u64> {
-        let (slot, _) = self.turns.find_oldest(|_| true)?;
-        self.in_slot(slot).filter(|waiting| waiting.needs_handler()).map(|waiting| waiting.asked_us)
-    }
+fn oldest_asked_us(connections: &Connections) -> Option<u64> {
+    let (slot, _) = connections.turns.find_oldest(|_| true)?;
+    connections
+        .in_slot(slot)
+        .filter(|waiting| waiting.needs_handler())
+        .map(|waiting| waiting.asked_us)
 }
 
 /// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,

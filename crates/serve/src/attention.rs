@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thruway_http1::Request;
 
-use crate::admission::LATE;
+use crate::admission::{self, LATE};
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler};
@@ -62,7 +62,7 @@ impl Engine {
             }
         }
         self.refuse_late();
-        self.connections.warn_of_a_long_queue();
+        admission::warn_of_a_long_queue(&mut self.connections);
         if let Some(migration) = &self.migration {
             migration.publish(&self.connections);
         }
@@ -96,7 +96,7 @@ impl Engine {
     /// Responds with 503 to what has waited too long.
     fn refuse_late(&mut self) {
         for _ in 0..TURNS_MAX {
-            if !self.connections.has_late() {
+            if !admission::has_late(&self.connections) {
                 return;
             }
             let Some(slot) = self.connections.turns.next() else { return };
@@ -114,7 +114,7 @@ impl Engine {
             return deadline;
         }
         let connections = &self.connections;
-        let late = connections.late_in_us().map(Duration::from_micros);
+        let late = admission::late_in_us(connections).map(Duration::from_micros);
         let deadline = [deadline, late].into_iter().flatten().min();
         let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
         let Some(due_us) = due_us else { return deadline };

@@ -12,9 +12,9 @@ use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
 
 use crate::activity::Share;
-use crate::fairness::Standing;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
 use crate::upload::Upload;

@@ -9,11 +9,12 @@ use crate::activity::Activity;
 use crate::clock::{Clock, monotonic_us};
 use crate::connection::{Connection, Phase};
 use crate::deadlines::Deadlines;
-use crate::fairness::FairBy;
+use crate::fair_by::FairBy;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
 use crate::queue::client_queue::ClientQueues;
 use crate::queue::client_turns::ClientTurns;
+use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
@@ -260,6 +261,22 @@ impl Connections {
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);
+        }
+    }
+
+    /// A request waits no more. If it was its client's first, the next one of the client takes its place.
+    fn leave_client(&mut self, standing: Standing) {
+        let Standing::First(client) = standing else { return };
+        let Some(clients) = &mut self.turns.clients else { return };
+        let is_parked = |id| {
+            let connection = self.slab.get(id);
+            connection.is_some_and(|connection| connection.standing == Standing::Parked(client))
+        };
+        let Some(next) = clients.leave(client, is_parked) else { return };
+        if let Some(connection) = self.slab.get_mut(next) {
+            connection.standing = Standing::First(client);
+            connection.key_us = clients.first_key_us(client, connection.ready_us);
+            self.turns.requeue(next.slot(), connection.key_us);
         }
     }
 }

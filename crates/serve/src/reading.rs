@@ -5,11 +5,12 @@ use std::io;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
 
-use crate::admission::LATE;
+use crate::admission::{self, LATE};
 use crate::closing;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::connections::Connections;
 use crate::exchange::{Exchange, Handler};
+use crate::fairness;
 use crate::output::QUANTUM_BYTES;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
@@ -62,14 +63,14 @@ impl RequestReader {
             Err(error) => closing::refuse(connections, id, error),
             Ok(true) => {
                 let request = self.head.request(&bytes[..self.head.length_bytes()]);
-                if connections.is_health_check(&request) {
+                if admission::is_health_check(connections, &request) {
                     let rest = &bytes[self.head.length_bytes()..];
-                    return connections.tell_health(id, &request, rest);
+                    return admission::tell_health(connections, id, &request, rest);
                 }
-                connections.identify(id, &request);
+                fairness::identify(connections, id, &request);
                 // A body comes before the turn.
-                let goes_on =
-                    has_body(&self.head, bytes) || handler.is_present() && connections.has_turn(id);
+                let goes_on = has_body(&self.head, bytes)
+                    || handler.is_present() && fairness::has_turn(connections, id);
                 if goes_on {
                     begin(connections, id, &self.head, bytes, handler);
                 } else if let Some(connection) = connections.slab.get_mut(id) {
@@ -105,7 +106,7 @@ impl RequestReader {
     ) {
         let Some(connection) = connections.slab.get_mut(id) else { return };
         if matches!(&connection.phase, Phase::Receiving(upload) if upload.is_whole) {
-            if connections.has_turn(id) {
+            if fairness::has_turn(connections, id) {
                 finish_upload(connections, id, handler);
             }
             return;
@@ -128,7 +129,7 @@ impl RequestReader {
             Ok(Some(used)) => {
                 upload.is_whole = true;
                 connection.keep(&bytes[used..], 0);
-                if handler.is_present() && connections.has_turn(id) {
+                if handler.is_present() && fairness::has_turn(connections, id) {
                     finish_upload(connections, id, handler);
                 }
             }
@@ -232,7 +233,7 @@ fn hand_over(
     let mut constraints = ResponseConstraints::of(request);
     constraints.is_persistent &= !connections.is_draining;
     let now_ms = connections.clock.now_ms;
-    let is_late = connections.is_late(id, request);
+    let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.since_ms = now_ms;

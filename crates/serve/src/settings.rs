@@ -2,7 +2,7 @@
 
 use thruway_http1::Limits;
 
-use crate::fairness::FairBy;
+use crate::fair_by::FairBy;
 
 /// How long the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! Which connection has the next turn in this worker.
 
 use crate::connection::Connection;
-use crate::fairness::Standing;
 use crate::queue::client_queue::ClientQueues;
 use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy;
 use crate::queue::run_queue::RunQueue;
+use crate::queue::standing::Standing;
 
 /// The run queue, and what its keys are computed from.
 #[derive(Debug, Default)]

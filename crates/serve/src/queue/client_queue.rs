@@ -55,7 +55,7 @@ impl ClientQueues {
         }
     }
 
-    /// The client's first request is served, moved or gone: the next one that is still there, if there is one.
+    /// The client's first request is served, moved or gone: the next request that is still there, if any.
     pub(crate) fn leave(
         &mut self,
         client: Client,

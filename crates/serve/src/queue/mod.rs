@@ -10,3 +10,4 @@ pub(crate) mod policy;
 pub(crate) mod run_queue;
 #[cfg(test)]
 mod simulation;
+pub(crate) mod standing;

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_asks_for_one_that_is_older_than_its_own_by_a_part_of_a_round() {
+    fn a_worker_asks_for_a_request_older_than_its_own_by_a_part_of_a_round() {
         let me = WorkerView { waiting: 1, ..IDLE };
         let asks = |other, next_us| ask_from(&[me, other], 0, NOW_US, Some(next_us), 900);
         assert_eq!(asks(busy(1_000), NOW_US - 819), Some(1));
