@@ -85,7 +85,7 @@ fn summary(results: &Results, contenders: &[&Contender], ours: usize, rounds: us
         Worst::best(&worsts)
     };
     let ratios = results.ratios(ours, best);
-    table.row("the best of them in each cell", &cells(&ratios));
+    table.row("the best in each cell", &cells(&ratios));
     judge(&mut table, results, ours, &ratios);
     table.text()
 }
