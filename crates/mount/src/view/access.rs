@@ -220,6 +220,13 @@ impl AccessControl {
         }
     }
 
+    /// Forgets a name that was taken from the inode through the mount.
+    pub(super) fn note_gone(&self, id: InodeId, parent: InodeId, name: &CStr) {
+        if let Some(names) = &self.files.names {
+            names.forget_name(id, parent, name.to_bytes());
+        }
+    }
+
     /// The paths that the target is judged by, below the mount and without a slash at their start.
     pub(super) fn paths_of(
         &self,

@@ -18,8 +18,23 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
+    let file = one_of_several(view, &folder, name);
+    let _held = file.map(|_| view.access.walks.hold_alone());
     let unlink = |spot: &BranchDir| fs::unlinkat(&spot.place, name, AtFlags::empty());
-    remove(view, &folder, name, unlink)
+    remove(view, &folder, name, unlink)?;
+    if let Some(id) = file {
+        view.access.note_gone(id, parent, name);
+    }
+    Ok(())
+}
+
+/// The file that this name is one of several of, if the others are judged, too.
+fn one_of_several(view: &View, folder: &Folder, name: &CStr) -> Option<InodeId> {
+    if !view.access.is_enforced() {
+        return None;
+    }
+    let stat = view.folders.find(folder, name).ok()?.1;
+    view.files.known(&stat).filter(|_| view.access.is_checked_by_lookup(&stat))
 }
 
 pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
@@ -65,6 +80,7 @@ pub(super) fn rename(
         from.iter().map(|spot| view.folders.spot_in(&new_folder, spot.branch)).collect();
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
+    let replaced = one_of_several(view, &new_folder, new_name);
     let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
         view.files.keeping_folder(to.place.as_fd(), new_name, || {
             fs::renameat_with(&from.place, name, &to.place, new_name, flags)
@@ -79,7 +95,13 @@ pub(super) fn rename(
     view.folders.note_change(&folder, name);
     view.folders.note_change(&new_folder, new_name);
     renamed?;
-    note_name(view, new_parent, to[0].place.as_fd(), new_name);
+    let moved = note_name(view, new_parent, to[0].place.as_fd(), new_name);
+    if let Some(id) = moved {
+        view.access.note_gone(id, parent, name);
+    }
+    if let Some(id) = replaced.filter(|_| replaced != moved) {
+        view.access.note_gone(id, new_parent, new_name);
+    }
     if flags.contains(RenameFlags::EXCHANGE) {
         note_name(view, parent, from[0].place.as_fd(), name);
     }
@@ -116,15 +138,13 @@ fn in_the_way(
     Ok(spots)
 }
 
-/// Remembers the inode's new name, where names are remembered.
-fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
-    if view.files.names.is_none() {
-        return;
-    }
-    let Ok(stat) = stat_name(folder, name) else { return };
-    if let Some(id) = view.files.known(&stat) {
-        view.access.note_found(id, parent, name.to_bytes(), &stat);
-    }
+/// Remembers the inode's new name, where names are remembered, and says which inode it is.
+fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
+    view.files.names.as_ref()?;
+    let stat = stat_name(folder, name).ok()?;
+    let id = view.files.known(&stat)?;
+    view.access.note_found(id, parent, name.to_bytes(), &stat);
+    Some(id)
 }
 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {
