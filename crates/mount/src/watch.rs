@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thruway_sys::fanotify::{self, SystemId, Told, Watcher, What};
@@ -17,6 +17,7 @@ use thruway_sys::handle::FileHandle;
 use thruway_sys::threads;
 
 use crate::actor::errno;
+use crate::event_flag::EventFlag;
 use crate::inodes::{InodeId, lock};
 
 /// How often it is looked for changes while the mount itself makes many, of which each would wake us.
@@ -41,6 +42,8 @@ pub(crate) struct Watch {
     folders: Mutex<HashMap<FolderKey, WatchKey>>,
     /// Held by the thread that tells what was changed.
     telling: Mutex<()>,
+    /// Raised before changes are read, and until they are told: the watcher is no longer readable then.
+    is_telling: EventFlag,
     /// Held by the thread that looks every now and then, while the mount itself makes changes.
     collecting: Mutex<()>,
 }
@@ -95,6 +98,7 @@ impl Watch {
             whole: HashSet::default(),
             folders: Mutex::default(),
             telling: Mutex::default(),
+            is_telling: EventFlag::new()?,
             collecting: Mutex::default(),
         })
     }
@@ -147,11 +151,15 @@ impl Watch {
         loop {
             // While one of them collects, the others do not listen: nothing wakes them.
             drop(lock(&self.collecting));
-            match poll(&mut [PollFd::new(&self.watcher, PollFlags::IN)], None) {
+            let mut readable = [
+                PollFd::new(&self.watcher, PollFlags::IN),
+                PollFd::new(&self.is_telling, PollFlags::IN),
+            ];
+            match poll(&mut readable, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
-            let seen = self.tell_all(&mut buffer, &tell, || tell(Change::Late))?;
+            let seen = self.tell_visibly(&mut buffer, &tell)?;
             vain = match seen {
                 Seen { relevant: true, .. } => 0,
                 Seen { other, .. } => vain + u32::from(other),
@@ -163,6 +171,18 @@ impl Watch {
         }
     }
 
+    /// Tells all changes up to now. A thread that wakes up meanwhile, and finds no change, still finds that this one
+    /// is telling. Else it would sleep again, and the program that made the change would go on.
+    fn tell_visibly(&self, buffer: &mut [u8], tell: &impl Fn(Change<'_>)) -> Result<Seen, Errno> {
+        let _turn = self.turn(|| tell(Change::Late));
+        if poll(&mut [PollFd::new(&self.watcher, PollFlags::IN)], Some(&Timespec::default()))? == 0
+        {
+            return Ok(Seen::default());
+        }
+        let _raised = self.is_telling.raise()?;
+        self.tell_read(buffer, tell)
+    }
+
     /// As [`run`](Self::run), for one thread and without haste: whoever needs to know catches up.
     pub(crate) fn run_late(&self, tell: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -172,13 +192,13 @@ impl Watch {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             }
-            self.tell_all(&mut buffer, &tell, || ())?;
+            self.tell_all(&mut buffer, &tell)?;
         }
     }
 
     /// Tells all changes up to now.
     pub(crate) fn catch_up(&self, tell: impl Fn(Change<'_>)) -> Result<(), Errno> {
-        self.tell_all(&mut [0; CATCHING_UP_BYTES], &tell, || ()).map(drop)
+        self.tell_all(&mut [0; CATCHING_UP_BYTES], &tell).map(drop)
     }
 
     /// Tells what has gathered every now and then, until nothing has.
@@ -186,21 +206,21 @@ impl Watch {
         let Ok(_collecting) = self.collecting.try_lock() else { return Ok(()) };
         loop {
             std::thread::sleep(COLLECTING);
-            let seen = self.tell_all(buffer, tell, || ())?;
+            let seen = self.tell_all(buffer, tell)?;
             if !seen.own && (seen.relevant || !seen.other) {
                 return Ok(());
             }
         }
     }
 
-    /// Tells all changes up to now. Another thread that does so is waited for; `be_late` is called if that takes long.
-    fn tell_all(
-        &self,
-        buffer: &mut [u8],
-        tell: &impl Fn(Change<'_>),
-        be_late: impl FnOnce(),
-    ) -> Result<Seen, Errno> {
-        let _turn = self.turn(be_late);
+    /// Tells all changes up to now. Another thread that does so is waited for.
+    fn tell_all(&self, buffer: &mut [u8], tell: &impl Fn(Change<'_>)) -> Result<Seen, Errno> {
+        let _turn = self.turn(|| ());
+        self.tell_read(buffer, tell)
+    }
+
+    /// Tells all changes that can be read, for the thread whose turn it is.
+    fn tell_read(&self, buffer: &mut [u8], tell: &impl Fn(Change<'_>)) -> Result<Seen, Errno> {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let mut seen = Seen::default();
         loop {
@@ -218,7 +238,8 @@ impl Watch {
         }
     }
 
-    /// One thread tells at a time. Waiting asleep would let the program go on that made the change.
+    /// One thread tells at a time; `be_late` is called if that takes long. Waiting asleep would let the program go on
+    /// that made the change.
     fn turn(&self, be_late: impl FnOnce()) -> MutexGuard<'_, ()> {
         let start = Instant::now();
         while start.elapsed() < SPINNING {
@@ -284,7 +305,12 @@ fn key(place: &OwnedFd) -> Result<FolderKey, Errno> {
 mod tests {
     use super::*;
     use std::fs::{self, File};
+    use std::process::Command;
+    use std::sync::mpsc;
     use thruway_testing::skipped;
+
+    /// Only to end a test that would hang.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
     fn own_changes_are_skipped_and_others_are_told() {
@@ -305,5 +331,38 @@ mod tests {
         assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
         watch.remove(InodeId(7), &place);
         assert_eq!(watch.len(), 0);
+    }
+
+    /// The second thread begins to wait when the change was read.
+    #[test]
+    fn a_change_that_another_thread_is_telling_is_waited_for() {
+        let Ok(watch) = Watch::new() else {
+            return skipped("no fanotify for this user");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let place: OwnedFd = File::open(folder.path()).unwrap().into();
+        watch.add((InodeId(7), 0), &place).unwrap();
+        let watch: &Watch = Box::leak(Box::new(watch));
+        let (told, is_told) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let first = Mutex::new(Some((told, may_go_on)));
+        std::thread::spawn(move || {
+            watch.run(|_| {
+                let Some((told, may_go_on)) = lock(&first).take() else { return };
+                told.send(()).unwrap();
+                let _ = may_go_on.recv();
+            })
+        });
+        // Another process makes it, since our own are passed over; one event, which the first thread reads.
+        let made = Command::new("mkdir").arg(folder.path().join("name")).status();
+        assert!(made.unwrap().success());
+        is_told.recv_timeout(PATIENCE).unwrap();
+        let (late, is_late) = mpsc::channel();
+        let late = Mutex::new(late);
+        std::thread::spawn(move || {
+            watch.run(|change| lock(&late).send(change == Change::Late).unwrap())
+        });
+        assert_eq!(is_late.recv_timeout(PATIENCE), Ok(true));
+        drop(go_on);
     }
 }
