@@ -369,15 +369,19 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
     let log = folder.path().join("log");
     let binary = env!("CARGO_BIN_EXE_thruway");
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", binary, "serve"]);
+    limited.args(["-c", "ulimit -n 96; exec \"$@\"", "sh", binary, "serve"]);
     limited.arg(folder.path().join("site")).args(["-p", "0", "-w", "2"]);
+    let begun = std::time::Instant::now();
     let server = Server::start(limited.stderr(fs::File::create(&log).expect("a log")));
+    // Larger than what the system holds of a response: its file stays open until the client takes it.
+    let large = "0123456789".repeat(1 << 20);
+    fs::write(folder.path().join("site/large.txt"), &large).expect("it is written");
     let mut clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (client, name) in clients.iter_mut().zip(["a.txt", "large.txt"].into_iter().cycle()) {
+        client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
     }
-    for mut client in clients {
-        assert_eq!(client.response(false).text(), "0123456789");
+    for (mut client, body) in clients.into_iter().zip(["0123456789", &large].into_iter().cycle()) {
+        assert!(client.response(false).text() == body, "a response is not the file");
     }
     let said = fs::read_to_string(&log).expect("it is text");
     let (open, rest) = said
@@ -385,9 +389,14 @@ fn more_clients_than_descriptors_wait_their_time_and_the_log_says_so() {
         .and_then(|rest| rest.split_once(' '))
         .expect("it says what it cannot do");
     // What else has a descriptor just then differs by one or two.
-    assert!((10..64).contains(&open.parse().unwrap_or(0)), "{said}");
+    assert!((10..48).contains(&open.parse().unwrap_or(0)), "{said}");
     assert!(rest.starts_with("are open, as many as may be"), "{said}");
-    assert!(said.lines().count() <= 2, "a line for each thread, not for each client: {said}");
+    let lines_max = 2 + begun.elapsed().as_secs() / 10 * 2;
+    let lines = said.lines().count() as u64;
+    assert!(
+        lines <= lines_max,
+        "a line for each thread in ten seconds, not for each client: {said}"
+    );
 }
 
 #[test]

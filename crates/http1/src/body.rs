@@ -1,12 +1,12 @@
 //! Where a request's body ends, and its bytes without their framing.
 
 use crate::limits::Limits;
-use crate::refusal::Refusal;
+use crate::parse_error::ParseError;
 use crate::token;
 
 /// How the end of a body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
+pub enum RequestFraming {
     /// There is no body.
     None,
     /// By its length in bytes.
@@ -65,15 +65,15 @@ impl BodyDecoder {
     /// A decoder for a body with `framing`.
     ///
     /// # Errors
-    /// [`Refusal::BodyTooLarge`] if the length alone is beyond the limit.
-    pub fn new(framing: Framing, limits: &Limits) -> Result<Self, Refusal> {
+    /// [`ParseError::BodyTooLarge`] if the length alone is beyond the limit.
+    pub fn new(framing: RequestFraming, limits: &Limits) -> Result<Self, ParseError> {
         let (state, left) = match framing {
-            Framing::None | Framing::Length(0) => (State::Done, 0),
-            Framing::Length(length) => (State::Plain, length),
-            Framing::Chunked => (State::Size { any: false }, 0),
+            RequestFraming::None | RequestFraming::Length(0) => (State::Done, 0),
+            RequestFraming::Length(length) => (State::Plain, length),
+            RequestFraming::Chunked => (State::Size { any: false }, 0),
         };
         if left > limits.body_bytes_max {
-            return Err(Refusal::BodyTooLarge);
+            return Err(ParseError::BodyTooLarge);
         }
         Ok(Self { state, left, body_bytes: left, extension_bytes: 0, trailer_bytes: 0 })
     }
@@ -92,7 +92,7 @@ impl BodyDecoder {
         &mut self,
         input: &'a [u8],
         limits: &Limits,
-    ) -> Result<(usize, Piece<'a>), Refusal> {
+    ) -> Result<(usize, Piece<'a>), ParseError> {
         let mut used = 0;
         loop {
             match (self.state, input.get(used)) {
@@ -121,7 +121,7 @@ impl BodyDecoder {
     }
 
     /// One byte of the framing.
-    fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+    fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, ParseError> {
         match (self.state, byte) {
             (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
             (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
@@ -134,46 +134,48 @@ impl BodyDecoder {
             (State::SizeLf, b'\n') => self.chunk(limits),
             (State::DataCr, b'\r') => Ok(State::DataLf),
             (State::DataLf, b'\n') => Ok(State::Size { any: false }),
-            (State::DataCr | State::DataLf, _) => Err(Refusal::ChunkEnd),
-            (State::Size { .. } | State::SizeSpace | State::SizeLf, _) => Err(Refusal::ChunkSize),
+            (State::DataCr | State::DataLf, _) => Err(ParseError::ChunkEnd),
+            (State::Size { .. } | State::SizeSpace | State::SizeLf, _) => {
+                Err(ParseError::ChunkSize)
+            }
             _ => self.trailer(byte, limits),
         }
     }
 
-    fn size_digit(&mut self, byte: u8) -> Result<State, Refusal> {
-        let value = char::from(byte).to_digit(16).ok_or(Refusal::ChunkSize)?;
-        let size = self.left.checked_mul(16).ok_or(Refusal::ChunkSize)?;
+    fn size_digit(&mut self, byte: u8) -> Result<State, ParseError> {
+        let value = char::from(byte).to_digit(16).ok_or(ParseError::ChunkSize)?;
+        let size = self.left.checked_mul(16).ok_or(ParseError::ChunkSize)?;
         self.left = size + u64::from(value);
         Ok(State::Size { any: true })
     }
 
-    fn extension(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+    fn extension(&mut self, byte: u8, limits: &Limits) -> Result<State, ParseError> {
         if !token::is_value(byte) {
-            return Err(Refusal::ChunkExtension);
+            return Err(ParseError::ChunkExtension);
         }
         self.extension_bytes += 1;
         if self.extension_bytes > limits.chunk_extension_bytes_max {
-            return Err(Refusal::ChunkExtensionsTooLong);
+            return Err(ParseError::ChunkExtensionsTooLong);
         }
         Ok(State::Extension)
     }
 
     /// A chunk's size is known: its bytes follow, or the trailer.
-    fn chunk(&mut self, limits: &Limits) -> Result<State, Refusal> {
+    fn chunk(&mut self, limits: &Limits) -> Result<State, ParseError> {
         if self.left == 0 {
             return Ok(State::LineStart);
         }
-        self.body_bytes = self.body_bytes.checked_add(self.left).ok_or(Refusal::ChunkSize)?;
+        self.body_bytes = self.body_bytes.checked_add(self.left).ok_or(ParseError::ChunkSize)?;
         if self.body_bytes > limits.body_bytes_max {
-            return Err(Refusal::BodyTooLarge);
+            return Err(ParseError::BodyTooLarge);
         }
         Ok(State::Data)
     }
 
-    fn trailer(&mut self, byte: u8, limits: &Limits) -> Result<State, Refusal> {
+    fn trailer(&mut self, byte: u8, limits: &Limits) -> Result<State, ParseError> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > limits.trailer_bytes_max {
-            return Err(Refusal::TrailerTooLarge);
+            return Err(ParseError::TrailerTooLarge);
         }
         match (self.state, byte) {
             (State::LineStart, b'\r') => Ok(State::EndLf),
@@ -185,7 +187,7 @@ impl BodyDecoder {
             (State::TrailerValue, b'\r') => Ok(State::TrailerLf),
             (State::TrailerLf, b'\n') => Ok(State::LineStart),
             (State::EndLf, b'\n') => Ok(State::Done),
-            _ => Err(Refusal::Trailer),
+            _ => Err(ParseError::Trailer),
         }
     }
 }
@@ -197,8 +199,8 @@ mod tests {
     use thruway_testing::table::{pairs, unescape};
 
     /// The body of `input`, fed in pieces of `step` bytes, and what is left behind it.
-    fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), Refusal> {
-        let mut decoder = BodyDecoder::new(Framing::Chunked, limits)?;
+    fn decode(input: &[u8], step: usize, limits: &Limits) -> Result<(Vec<u8>, usize), ParseError> {
+        let mut decoder = BodyDecoder::new(RequestFraming::Chunked, limits)?;
         let (mut body, mut at) = (Vec::new(), 0);
         while !decoder.is_done() && at < input.len() {
             let end = input.len().min(at + step);
@@ -220,7 +222,7 @@ mod tests {
         }
     }
 
-    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the refusal's name.
+    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the parse_error's name.
     #[test]
     fn every_vector_gives_its_body_or_its_refusal() {
         let rows = pairs(include_str!("../tests/vectors/chunked_body.tsv"));
@@ -230,7 +232,7 @@ mod tests {
                 let got = match decode(&unescape(bytes), step, &small()) {
                     Ok((body, _)) if body == b"(more)" => "more".to_owned(),
                     Ok((body, _)) => format!("ok {}", String::from_utf8_lossy(&body)),
-                    Err(refusal) => format!("{refusal:?} {}", refusal.status()),
+                    Err(parse_error) => format!("{parse_error:?} {}", parse_error.status()),
                 };
                 assert_eq!(got.trim_end(), expected, "{bytes} by {step}");
             }
@@ -240,7 +242,7 @@ mod tests {
     #[test]
     fn a_length_ends_the_body_and_leaves_the_next_request() {
         let limits = Limits::default();
-        let mut decoder = BodyDecoder::new(Framing::Length(5), &limits).unwrap();
+        let mut decoder = BodyDecoder::new(RequestFraming::Length(5), &limits).unwrap();
         assert_eq!(decoder.next(b"the", &limits), Ok((3, Piece::Data(b"the"))));
         assert_eq!(decoder.next(b"", &limits), Ok((0, Piece::More)));
         assert_eq!(decoder.next(b"reGET /", &limits), Ok((2, Piece::Data(b"re"))));
@@ -250,10 +252,10 @@ mod tests {
     #[test]
     fn no_body_is_done_at_once_and_a_long_one_is_refused_at_once() {
         let limits = small();
-        assert!(BodyDecoder::new(Framing::None, &limits).unwrap().is_done());
-        assert!(BodyDecoder::new(Framing::Length(0), &limits).unwrap().is_done());
-        let long = BodyDecoder::new(Framing::Length(1001), &limits);
-        assert_eq!(long.unwrap_err(), Refusal::BodyTooLarge);
+        assert!(BodyDecoder::new(RequestFraming::None, &limits).unwrap().is_done());
+        assert!(BodyDecoder::new(RequestFraming::Length(0), &limits).unwrap().is_done());
+        let long = BodyDecoder::new(RequestFraming::Length(1001), &limits);
+        assert_eq!(long.unwrap_err(), ParseError::BodyTooLarge);
     }
 
     proptest! {

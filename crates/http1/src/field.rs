@@ -3,7 +3,7 @@
 /// A field that is looked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Known {
+pub enum KnownField {
     /// `Host`
     Host,
     /// `Content-Length`
@@ -37,25 +37,25 @@ pub enum Known {
 }
 
 /// All of them, in the order of their numbers.
-const ALL: [(Known, &[u8]); 15] = [
-    (Known::Host, b"host"),
-    (Known::ContentLength, b"content-length"),
-    (Known::TransferEncoding, b"transfer-encoding"),
-    (Known::Connection, b"connection"),
-    (Known::Expect, b"expect"),
-    (Known::ContentType, b"content-type"),
-    (Known::AcceptEncoding, b"accept-encoding"),
-    (Known::Range, b"range"),
-    (Known::IfRange, b"if-range"),
-    (Known::IfMatch, b"if-match"),
-    (Known::IfNoneMatch, b"if-none-match"),
-    (Known::IfModifiedSince, b"if-modified-since"),
-    (Known::IfUnmodifiedSince, b"if-unmodified-since"),
-    (Known::Authorization, b"authorization"),
-    (Known::ForwardedProto, b"x-forwarded-proto"),
+const ALL: [(KnownField, &[u8]); 15] = [
+    (KnownField::Host, b"host"),
+    (KnownField::ContentLength, b"content-length"),
+    (KnownField::TransferEncoding, b"transfer-encoding"),
+    (KnownField::Connection, b"connection"),
+    (KnownField::Expect, b"expect"),
+    (KnownField::ContentType, b"content-type"),
+    (KnownField::AcceptEncoding, b"accept-encoding"),
+    (KnownField::Range, b"range"),
+    (KnownField::IfRange, b"if-range"),
+    (KnownField::IfMatch, b"if-match"),
+    (KnownField::IfNoneMatch, b"if-none-match"),
+    (KnownField::IfModifiedSince, b"if-modified-since"),
+    (KnownField::IfUnmodifiedSince, b"if-unmodified-since"),
+    (KnownField::Authorization, b"authorization"),
+    (KnownField::ForwardedProto, b"x-forwarded-proto"),
 ];
 
-impl Known {
+impl KnownField {
     /// The known field of that name, in any case.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
@@ -103,7 +103,7 @@ pub(crate) struct Places([u8; ALL.len()]);
 
 impl Places {
     /// Notes that `known` stands at `place`; false if it stands somewhere already.
-    pub(crate) fn note(&mut self, known: Known, place: usize) -> bool {
+    pub(crate) fn note(&mut self, known: KnownField, place: usize) -> bool {
         let slot = &mut self.0[known.index()];
         let first = *slot == 0;
         if first {
@@ -114,7 +114,7 @@ impl Places {
     }
 
     /// The place of the first field of that name.
-    pub(crate) fn of(&self, known: Known) -> Option<usize> {
+    pub(crate) fn of(&self, known: KnownField) -> Option<usize> {
         usize::from(self.0[known.index()]).checked_sub(1)
     }
 }
@@ -137,22 +137,22 @@ mod tests {
     #[test]
     fn every_known_field_is_found_by_its_name_in_any_case() {
         for (known, name) in ALL {
-            assert_eq!(Known::from_name(name), Some(known));
-            assert_eq!(Known::from_name(&name.to_ascii_uppercase()), Some(known));
+            assert_eq!(KnownField::from_name(name), Some(known));
+            assert_eq!(KnownField::from_name(&name.to_ascii_uppercase()), Some(known));
             assert_eq!(known.name(), name);
             let mut other = name.to_vec();
             other[1] = b'~';
-            assert_eq!(Known::from_name(&other), None);
+            assert_eq!(KnownField::from_name(&other), None);
         }
     }
 
     #[test]
     fn only_the_first_place_is_kept() {
         let mut places = Places::default();
-        assert_eq!(places.of(Known::Range), None);
-        assert!(places.note(Known::Range, 0));
-        assert!(!places.note(Known::Range, 7));
-        assert_eq!(places.of(Known::Range), Some(0));
+        assert_eq!(places.of(KnownField::Range), None);
+        assert!(places.note(KnownField::Range, 0));
+        assert!(!places.note(KnownField::Range, 7));
+        assert_eq!(places.of(KnownField::Range), Some(0));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use crate::body::Framing;
-use crate::field::{self, Known, Places};
+use crate::body::RequestFraming;
+use crate::field::{self, KnownField, Places};
 use crate::limits::Limits;
-use crate::refusal::Refusal;
+use crate::parse_error::ParseError;
 use crate::{host, path, token};
 
 /// The version of HTTP that a request speaks.
@@ -33,7 +33,7 @@ pub struct Head {
     version: Version,
     fields: Vec<(Span, Span)>,
     known: Places,
-    framing: Framing,
+    framing: RequestFraming,
     is_persistent: bool,
     expects_continue: bool,
 }
@@ -94,7 +94,7 @@ impl Head {
             version: Version::Http11,
             fields: Vec::new(),
             known: Places::default(),
-            framing: Framing::None,
+            framing: RequestFraming::None,
             is_persistent: true,
             expects_continue: false,
         }
@@ -107,7 +107,12 @@ impl Head {
     ///
     /// # Errors
     /// The first rule that the head breaks, as soon as its bytes are there.
-    pub fn parse(&mut self, input: &[u8], seen: usize, limits: &Limits) -> Result<bool, Refusal> {
+    pub fn parse(
+        &mut self,
+        input: &[u8],
+        seen: usize,
+        limits: &Limits,
+    ) -> Result<bool, ParseError> {
         if seen > 0 && !may_end(input, seen) {
             return within(input, limits).map(|()| false);
         }
@@ -127,9 +132,9 @@ impl Head {
                     known[minor] = b'1';
                     self.parse(&known, seen, limits)
                 }
-                None => Err(version_refusal(input)),
+                None => Err(version_error(input)),
             },
-            Err(error) => Err(refusal(error, input, limits)),
+            Err(error) => Err(from_httparse(error, input, limits)),
         }
     }
 
@@ -147,7 +152,7 @@ impl Head {
 
     /// How the body's end is told.
     #[must_use]
-    pub fn framing(&self) -> Framing {
+    pub fn framing(&self) -> RequestFraming {
         self.framing
     }
 
@@ -156,9 +161,9 @@ impl Head {
         raw: &httparse::Request<'_, '_>,
         input: &[u8],
         limits: &Limits,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ParseError> {
         let (Some(method), Some(target)) = (raw.method, raw.path) else {
-            return Err(Refusal::RequestLine);
+            return Err(ParseError::RequestLine);
         };
         self.length = input.len();
         self.method = Span::of(method.as_bytes(), input);
@@ -174,50 +179,58 @@ impl Head {
     }
 
     /// Sizes, and nothing before the method but one empty line (RFC 9112, 2.2).
-    fn take_lines(&self, input: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    fn take_lines(&self, input: &[u8], limits: &Limits) -> Result<(), ParseError> {
         let method = self.method.range().start;
         let line = self.target.range().end + " HTTP/1.1\r\n".len() - method;
         if line > limits.request_line_bytes_max {
-            return Err(Refusal::RequestLineTooLong);
+            return Err(ParseError::RequestLineTooLong);
         }
         if input.len() > limits.head_bytes_max {
-            return Err(Refusal::HeadTooLarge);
+            return Err(ParseError::HeadTooLarge);
         }
         match &input[..method] {
             b"" | b"\r\n" => Ok(()),
-            _ => Err(Refusal::LineEnd),
+            _ => Err(ParseError::LineEnd),
         }
     }
 
     /// Notes every field, and that each line before one ends in CR LF.
-    fn take_fields(&mut self, raw: &[httparse::Header<'_>], input: &[u8]) -> Result<(), Refusal> {
+    fn take_fields(
+        &mut self,
+        raw: &[httparse::Header<'_>],
+        input: &[u8],
+    ) -> Result<(), ParseError> {
         self.fields.clear();
         self.known = Places::default();
         let mut underscored = false;
         for (place, field) in raw.iter().enumerate() {
             let name = Span::of(field.name.as_bytes(), input);
             if !input[..name.range().start].ends_with(b"\r\n") {
-                return Err(Refusal::LineEnd);
+                return Err(ParseError::LineEnd);
             }
-            if let Some(known) = Known::from_name(field.name.as_bytes())
+            if let Some(known) = KnownField::from_name(field.name.as_bytes())
                 && !self.known.note(known, place)
                 && known.stands_once()
             {
-                return Err(Refusal::DuplicateField);
+                return Err(ParseError::DuplicateField);
             }
             underscored |= field.name.contains('_');
             self.fields.push((name, Span::of(field.value, input)));
         }
         if !input.ends_with(b"\r\n\r\n") {
-            return Err(Refusal::LineEnd);
+            return Err(ParseError::LineEnd);
         }
-        if underscored && self.names_collide(input) { Err(Refusal::CollidingNames) } else { Ok(()) }
+        if underscored && self.names_collide(input) {
+            Err(ParseError::CollidingNames)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether two names become one where `-` is written `_`, as in the environment of CGI and
     /// Rack. The framing fields have no double even where they are absent.
     fn names_collide(&self, input: &[u8]) -> bool {
-        const FRAMING: [Known; 2] = [Known::ContentLength, Known::TransferEncoding];
+        const FRAMING: [KnownField; 2] = [KnownField::ContentLength, KnownField::TransferEncoding];
         let names = || self.fields.iter().map(|(name, _)| &input[name.range()]);
         let doubles = |(place, name): (usize, &[u8])| {
             let other = |(at, other): (usize, &[u8])| {
@@ -230,22 +243,22 @@ impl Head {
         names().enumerate().any(doubles)
     }
 
-    fn take_method(&self, input: &[u8]) -> Result<(), Refusal> {
+    fn take_method(&self, input: &[u8]) -> Result<(), ParseError> {
         let method = &input[self.method.range()];
         if !method.iter().all(|byte| byte.is_ascii_uppercase() || matches!(byte, b'-' | b'_')) {
-            return Err(Refusal::Method);
+            return Err(ParseError::Method);
         }
         match method {
-            b"CONNECT" | b"TRACE" => Err(Refusal::ForbiddenMethod),
+            b"CONNECT" | b"TRACE" => Err(ParseError::ForbiddenMethod),
             _ => Ok(()),
         }
     }
 
     /// Path and query of an origin-form or absolute-form target; `*` is a path of its own.
-    fn take_target(&mut self, input: &[u8]) -> Result<(), Refusal> {
+    fn take_target(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let target = &input[self.target.range()];
         if !target.iter().all(|byte| token::is_target(*byte)) {
-            return Err(Refusal::Target);
+            return Err(ParseError::Target);
         }
         self.host = None;
         let path = match target {
@@ -256,16 +269,16 @@ impl Head {
         let question = target[path..].iter().position(|byte| *byte == b'?').map(|at| path + at);
         self.path = self.target.cut(path..question.unwrap_or(target.len()));
         self.query = question.map(|at| self.target.cut(at + 1..target.len()));
-        if path::is_sound(&input[self.path.range()]) { Ok(()) } else { Err(Refusal::Path) }
+        if path::is_sound(&input[self.path.range()]) { Ok(()) } else { Err(ParseError::Path) }
     }
 
     /// Notes the host of `http://host/path` and gives the place where the path starts.
-    fn take_authority(&mut self, target: &[u8]) -> Result<usize, Refusal> {
+    fn take_authority(&mut self, target: &[u8]) -> Result<usize, ParseError> {
         let schemes: [&[u8]; 2] = [b"http://", b"https://"];
         let is_prefix = |scheme: &&&[u8]| {
             target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         };
-        let start = schemes.iter().find(is_prefix).ok_or(Refusal::Target)?.len();
+        let start = schemes.iter().find(is_prefix).ok_or(ParseError::Target)?.len();
         let ends = |byte: &u8| matches!(byte, b'/' | b'?');
         let length = target[start..].iter().position(ends).unwrap_or(target.len() - start);
         self.host = Some(self.target.cut(start..start + length));
@@ -273,37 +286,40 @@ impl Head {
     }
 
     /// The target's host goes before the field's (RFC 9112, 3.2.2), but both must be well formed.
-    fn take_host(&mut self, input: &[u8]) -> Result<(), Refusal> {
-        let field = self.known.of(Known::Host).map(|place| self.fields[place].1);
+    fn take_host(&mut self, input: &[u8]) -> Result<(), ParseError> {
+        let field = self.known.of(KnownField::Host).map(|place| self.fields[place].1);
         if field.is_none() && self.version == Version::Http11 {
-            return Err(Refusal::MissingHost);
+            return Err(ParseError::MissingHost);
         }
         if field.iter().chain(&self.host).any(|span| !host::is_valid(&input[span.range()])) {
-            return Err(Refusal::Host);
+            return Err(ParseError::Host);
         }
         self.host = self.host.or(field);
         Ok(())
     }
 
-    fn take_framing(&mut self, input: &[u8]) -> Result<(), Refusal> {
+    fn take_framing(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let value = |known| self.known.of(known).map(|place| &input[self.fields[place].1.range()]);
-        self.framing = match (value(Known::TransferEncoding), value(Known::ContentLength)) {
-            (Some(_), Some(_)) => return Err(Refusal::AmbiguousLength),
+        self.framing = match (value(KnownField::TransferEncoding), value(KnownField::ContentLength))
+        {
+            (Some(_), Some(_)) => return Err(ParseError::AmbiguousLength),
             (Some(_), None) if self.version == Version::Http10 => {
-                return Err(Refusal::AmbiguousLength);
+                return Err(ParseError::AmbiguousLength);
             }
-            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => Framing::Chunked,
-            (Some(_), None) => return Err(Refusal::TransferCoding),
-            (None, Some(length)) => Framing::Length(decimal(length)?),
-            (None, None) => Framing::None,
+            (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => {
+                RequestFraming::Chunked
+            }
+            (Some(_), None) => return Err(ParseError::TransferCoding),
+            (None, Some(length)) => RequestFraming::Length(decimal(length)?),
+            (None, None) => RequestFraming::None,
         };
         Ok(())
     }
 
-    fn take_connection(&mut self, input: &[u8]) -> Result<(), Refusal> {
+    fn take_connection(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let (mut close, mut keep) = (false, false);
         for (name, value) in &self.fields {
-            if Known::from_name(&input[name.range()]) != Some(Known::Connection) {
+            if KnownField::from_name(&input[name.range()]) != Some(KnownField::Connection) {
                 continue;
             }
             for member in field::members(&input[value.range()]) {
@@ -312,13 +328,13 @@ impl Head {
             }
         }
         self.is_persistent = !close && (keep || self.version == Version::Http11);
-        let expect = self.known.of(Known::Expect).map(|place| self.fields[place].1);
+        let expect = self.known.of(KnownField::Expect).map(|place| self.fields[place].1);
         self.expects_continue = match expect.map(|span| &input[span.range()]) {
             None => false,
             Some(value) if value.eq_ignore_ascii_case(b"100-continue") => {
                 self.version == Version::Http11
             }
-            Some(_) => return Err(Refusal::Expectation),
+            Some(_) => return Err(ParseError::Expectation),
         };
         Ok(())
     }
@@ -372,7 +388,7 @@ impl<'a> Request<'a> {
 
     /// The first field of that name.
     #[must_use]
-    pub fn known(&self, known: Known) -> Option<&'a [u8]> {
+    pub fn known(&self, known: KnownField) -> Option<&'a [u8]> {
         self.head.known.of(known).map(|place| self.part(self.head.fields[place].1))
     }
 
@@ -394,7 +410,7 @@ impl<'a> Request<'a> {
 
     /// How the body's end is told.
     #[must_use]
-    pub fn framing(&self) -> Framing {
+    pub fn framing(&self) -> RequestFraming {
         self.head.framing
     }
 
@@ -422,24 +438,24 @@ fn may_end(input: &[u8], seen: usize) -> bool {
 }
 
 /// Whether an unfinished head is still within its limits.
-fn within(input: &[u8], limits: &Limits) -> Result<(), Refusal> {
+fn within(input: &[u8], limits: &Limits) -> Result<(), ParseError> {
     let line = &input[..input.len().min(limits.request_line_bytes_max)];
     if input.len() > limits.request_line_bytes_max && !line.contains(&b'\n') {
-        return Err(Refusal::RequestLineTooLong);
+        return Err(ParseError::RequestLineTooLong);
     }
-    if input.len() >= limits.head_bytes_max { Err(Refusal::HeadTooLarge) } else { Ok(()) }
+    if input.len() >= limits.head_bytes_max { Err(ParseError::HeadTooLarge) } else { Ok(()) }
 }
 
-fn refusal(error: httparse::Error, input: &[u8], limits: &Limits) -> Refusal {
+fn from_httparse(error: httparse::Error, input: &[u8], limits: &Limits) -> ParseError {
     match error {
-        httparse::Error::TooManyHeaders => Refusal::TooManyFields,
-        httparse::Error::HeaderName => Refusal::FieldName,
-        httparse::Error::HeaderValue => Refusal::FieldValue,
-        httparse::Error::NewLine => Refusal::LineEnd,
-        httparse::Error::Version => Refusal::Version,
+        httparse::Error::TooManyHeaders => ParseError::TooManyFields,
+        httparse::Error::HeaderName => ParseError::FieldName,
+        httparse::Error::HeaderValue => ParseError::FieldValue,
+        httparse::Error::NewLine => ParseError::LineEnd,
+        httparse::Error::Version => ParseError::Version,
         httparse::Error::Token | httparse::Error::Status => match within(input, limits) {
-            Err(limit @ Refusal::RequestLineTooLong) => limit,
-            _ => Refusal::RequestLine,
+            Err(limit @ ParseError::RequestLineTooLong) => limit,
+            _ => ParseError::RequestLine,
         },
     }
 }
@@ -454,31 +470,31 @@ fn later_minor(input: &[u8]) -> Option<usize> {
 }
 
 /// A version that is well written but not spoken here is another matter than a broken line.
-fn version_refusal(input: &[u8]) -> Refusal {
+fn version_error(input: &[u8]) -> ParseError {
     let line = input.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
     let version = line.and_then(|line| line.split(|byte| *byte == b' ').nth(2));
     match version.and_then(|version| version.strip_prefix(b"HTTP/")) {
         Some([major]) | Some([major, b'.']) if major.is_ascii_digit() => {
-            Refusal::UnsupportedVersion
+            ParseError::UnsupportedVersion
         }
         Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => {
-            Refusal::UnsupportedVersion
+            ParseError::UnsupportedVersion
         }
-        _ => Refusal::Version,
+        _ => ParseError::Version,
     }
 }
 
 /// A row of digits as a number: no sign, no list, and small enough for a file's size.
-fn decimal(digits: &[u8]) -> Result<u64, Refusal> {
+fn decimal(digits: &[u8]) -> Result<u64, ParseError> {
     let digit = |number: u64, byte: &u8| {
         let value = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         number.checked_mul(10)?.checked_add(value)
     };
     if digits.is_empty() {
-        return Err(Refusal::ContentLength);
+        return Err(ParseError::ContentLength);
     }
-    let number = digits.iter().try_fold(0, digit).ok_or(Refusal::ContentLength)?;
-    i64::try_from(number).map(|_| number).map_err(|_| Refusal::ContentLength)
+    let number = digits.iter().try_fold(0, digit).ok_or(ParseError::ContentLength)?;
+    i64::try_from(number).map(|_| number).map_err(|_| ParseError::ContentLength)
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! HTTP/1 without sockets: bytes in, bytes out.
 //!
 //! A request's head becomes a [`Head`], by rules that are no weaker than nginx's on any of them; each
-//! way to break a rule is one [`Refusal`]. What follows the head goes through a [`BodyDecoder`].
+//! way to break a rule is one [`ParseError`]. What follows the head goes through a [`BodyDecoder`].
 //! Answers start with a [`ResponseHead`], which cannot be made to hold a line break from outside.
 //!
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
 //!
-//! Reading order: [`limits`], [`refusal`], [`field`] (the fields with rules of their own), [`head`],
+//! Reading order: [`limits`], [`parse_error`], [`field`] (the fields with rules of their own), [`head`],
 //! [`body`], then [`response`].
 #![forbid(unsafe_code)]
 
@@ -16,15 +16,15 @@ pub mod field;
 pub mod head;
 mod host;
 pub mod limits;
+pub mod parse_error;
 mod path;
-pub mod refusal;
 pub mod response;
 mod token;
 
-pub use body::{BodyDecoder, Framing, Piece};
+pub use body::{BodyDecoder, Piece, RequestFraming};
 pub use date::Date;
-pub use field::Known;
+pub use field::KnownField;
 pub use head::{Head, Request, Version};
 pub use limits::Limits;
-pub use refusal::Refusal;
-pub use response::{Delivery, Promise, ResponseHead, Terms};
+pub use parse_error::ParseError;
+pub use response::{BodyPlan, ResponseConstraints, ResponseFraming, ResponseHead};

@@ -7,7 +7,7 @@ use crate::token;
 
 /// What a request allows its answer to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Terms {
+pub struct ResponseConstraints {
     /// The version that the client speaks.
     pub version: Version,
     /// Whether the answer ends with its head.
@@ -16,7 +16,7 @@ pub struct Terms {
     pub is_persistent: bool,
 }
 
-impl Terms {
+impl ResponseConstraints {
     /// The terms of `request`.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
@@ -36,7 +36,7 @@ impl Terms {
 
 /// How the end of an answer's body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
+pub enum ResponseFraming {
     /// There is no body, whatever was meant to be one.
     Empty,
     /// By its length in bytes.
@@ -54,9 +54,9 @@ pub enum Delivery {
 
 /// What a finished head promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Promise {
+pub struct BodyPlan {
     /// How the body's end is told.
-    pub delivery: Delivery,
+    pub framing: ResponseFraming,
     /// Whether the connection stays open after the body.
     pub is_persistent: bool,
 }
@@ -81,13 +81,13 @@ impl std::error::Error for BadField {}
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     out: &'a mut Vec<u8>,
-    draft: Draft,
+    partial: PartialHead,
 }
 
 /// What is known of a head that is not finished, apart from the buffer that it is in: with both, it
 /// can be resumed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Draft {
+pub struct PartialHead {
     status: u16,
     claimed_bytes: Option<u64>,
     is_coded: bool,
@@ -130,7 +130,7 @@ impl<'a> ResponseHead<'a> {
             out.extend_from_slice(reason(status).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        let draft = Draft {
+        let partial = PartialHead {
             status,
             claimed_bytes: None,
             is_coded: false,
@@ -139,18 +139,18 @@ impl<'a> ResponseHead<'a> {
             names_connection: false,
             is_dated: false,
         };
-        Self { out, draft }
+        Self { out, partial }
     }
 
     /// Goes on with a head that was begun in `out`.
-    pub fn resume(out: &'a mut Vec<u8>, draft: Draft) -> Self {
-        Self { out, draft }
+    pub fn resume(out: &'a mut Vec<u8>, partial: PartialHead) -> Self {
+        Self { out, partial }
     }
 
     /// What is known so far.
     #[must_use]
-    pub fn draft(&self) -> Draft {
-        self.draft
+    pub fn partial(&self) -> PartialHead {
+        self.partial
     }
 
     /// Writes one field, or takes note of it.
@@ -170,9 +170,9 @@ impl<'a> ResponseHead<'a> {
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
-        if self.draft.is_coded && name.eq_ignore_ascii_case(b"transfer-encoding") {
+        if self.partial.is_coded && name.eq_ignore_ascii_case(b"transfer-encoding") {
             let is_chunked = value.eq_ignore_ascii_case(b"chunked");
-            self.draft.coding_line = Some((start, self.out.len(), is_chunked));
+            self.partial.coding_line = Some((start, self.out.len(), is_chunked));
         }
         Ok(())
     }
@@ -181,21 +181,21 @@ impl<'a> ResponseHead<'a> {
     fn takes_note(&mut self, name: &[u8], value: &[u8]) -> bool {
         let is = |wanted: &[u8]| name.eq_ignore_ascii_case(wanted);
         match name.len() {
-            4 if is(b"date") => self.draft.is_dated = true,
+            4 if is(b"date") => self.partial.is_dated = true,
             10 if is(b"connection") => {
-                self.draft.names_connection = true;
-                self.draft.closes |=
+                self.partial.names_connection = true;
+                self.partial.closes |=
                     members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
             }
             14 if is(b"content-length") => {
-                self.draft.claimed_bytes =
+                self.partial.claimed_bytes =
                     std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
                 return true;
             }
             17 if is(b"transfer-encoding") => {
-                self.draft.is_coded = true;
-                self.draft.closes |= !value.eq_ignore_ascii_case(b"chunked");
-                return is_bodiless(self.draft.status) || self.draft.status == RESET_CONTENT;
+                self.partial.is_coded = true;
+                self.partial.closes |= !value.eq_ignore_ascii_case(b"chunked");
+                return is_bodiless(self.partial.status) || self.partial.status == RESET_CONTENT;
             }
             _ => {}
         }
@@ -204,90 +204,107 @@ impl<'a> ResponseHead<'a> {
 
     /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is
     /// known; it goes before the one that the fields claim.
-    pub fn finish(self, terms: Terms, body_bytes: Option<u64>, date: &[u8; DATE_BYTES]) -> Promise {
-        let delivery = self.draft.delivery(terms, body_bytes);
-        if let Some((start, end, _)) = self.draft.coding_line
-            && terms.version == Version::Http10
+    pub fn finish(
+        self,
+        constraints: ResponseConstraints,
+        body_bytes: Option<u64>,
+        date: &[u8; DATE_BYTES],
+    ) -> BodyPlan {
+        let framing = self.partial.framing(constraints, body_bytes);
+        if let Some((start, end, _)) = self.partial.coding_line
+            && constraints.version == Version::Http10
         {
             self.out.drain(start..end);
         }
-        let ends = !matches!(delivery, Delivery::UntilClose | Delivery::Decoded);
-        let is_persistent = terms.is_persistent && ends && !self.draft.closes;
-        if !self.draft.is_dated {
+        let ends = !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::Decoded);
+        let is_persistent = constraints.is_persistent && ends && !self.partial.closes;
+        if !self.partial.is_dated {
             self.out.extend_from_slice(b"date: ");
             self.out.extend_from_slice(date);
             self.out.extend_from_slice(b"\r\n");
         }
-        if let Some(length) = self.draft.announced_bytes(terms, body_bytes) {
+        if let Some(length) = self.partial.announced_bytes(constraints, body_bytes) {
             self.out.extend_from_slice(b"content-length: ");
             decimal(self.out, length);
             self.out.extend_from_slice(b"\r\n");
         }
-        if delivery == Delivery::Chunked {
+        if framing == ResponseFraming::Chunked {
             self.out.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
-        if !is_persistent && !self.draft.closes {
+        if !is_persistent && !self.partial.closes {
             self.out.extend_from_slice(b"connection: close\r\n");
-        } else if is_persistent && terms.version == Version::Http10 && !self.draft.names_connection
+        } else if is_persistent
+            && constraints.version == Version::Http10
+            && !self.partial.names_connection
         {
             self.out.extend_from_slice(b"connection: keep-alive\r\n");
         }
         self.out.extend_from_slice(b"\r\n");
-        Promise { delivery, is_persistent }
+        BodyPlan { framing, is_persistent }
     }
 
     /// Writes what is missing before the connection is given away: what follows is not ours.
-    pub fn finish_raw(self, date: &[u8; DATE_BYTES]) -> Promise {
-        if !self.draft.is_dated {
+    pub fn finish_raw(self, date: &[u8; DATE_BYTES]) -> BodyPlan {
+        if !self.partial.is_dated {
             self.out.extend_from_slice(b"date: ");
             self.out.extend_from_slice(date);
             self.out.extend_from_slice(b"\r\n");
         }
-        if let Some(length) = self.draft.claimed_bytes {
+        if let Some(length) = self.partial.claimed_bytes {
             self.out.extend_from_slice(b"content-length: ");
             decimal(self.out, length);
             self.out.extend_from_slice(b"\r\n");
         }
-        if !self.draft.names_connection {
+        if !self.partial.names_connection {
             self.out.extend_from_slice(b"connection: close\r\n");
         }
         self.out.extend_from_slice(b"\r\n");
-        Promise { delivery: Delivery::UntilClose, is_persistent: false }
+        BodyPlan { framing: ResponseFraming::UntilClose, is_persistent: false }
     }
 }
 
-impl Draft {
+impl PartialHead {
     /// The length that the fields so far claim the body to have; none if it is coded (RFC 9112, 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
         self.claimed_bytes.filter(|_| !self.is_coded)
     }
 
-    fn delivery(&self, terms: Terms, body_bytes: Option<u64>) -> Delivery {
-        if terms.is_head || is_bodiless(self.status) || self.status == RESET_CONTENT {
-            return Delivery::Empty;
+    fn framing(
+        &self,
+        constraints: ResponseConstraints,
+        body_bytes: Option<u64>,
+    ) -> ResponseFraming {
+        if constraints.is_head || is_bodiless(self.status) || self.status == RESET_CONTENT {
+            return ResponseFraming::Empty;
         }
         match body_bytes.or(self.claimed_bytes) {
-            _ if self.is_coded && terms.version == Version::Http10 => {
+            _ if self.is_coded && constraints.version == Version::Http10 => {
                 let is_chunked = self.coding_line.is_some_and(|(.., is_chunked)| is_chunked);
-                if is_chunked { Delivery::Decoded } else { Delivery::UntilClose }
+                if is_chunked { ResponseFraming::Decoded } else { ResponseFraming::UntilClose }
             }
-            _ if self.is_coded => Delivery::Coded,
-            Some(length) => Delivery::Length(length),
-            None if terms.version == Version::Http11 => Delivery::Chunked,
-            None => Delivery::UntilClose,
+            _ if self.is_coded => ResponseFraming::Coded,
+            Some(length) => ResponseFraming::Length(length),
+            None if constraints.version == Version::Http11 => ResponseFraming::Chunked,
+            None => ResponseFraming::UntilClose,
         }
     }
 
     /// The `Content-Length` to be written. Where there is no body it tells of the one that a GET
     /// would have had, so only a claim or a length above zero is worth telling.
-    fn announced_bytes(&self, terms: Terms, body_bytes: Option<u64>) -> Option<u64> {
+    fn announced_bytes(
+        &self,
+        constraints: ResponseConstraints,
+        body_bytes: Option<u64>,
+    ) -> Option<u64> {
         match self.status {
             RESET_CONTENT => Some(0),
             _ if self.is_coded => None,
             100..=199 | 204 => None,
             304 => self.claimed_bytes,
-            _ if terms.is_head => self.claimed_bytes.or(body_bytes.filter(|bytes| *bytes > 0)),
+            _ if constraints.is_head => {
+                self.claimed_bytes.or(body_bytes.filter(|bytes| *bytes > 0))
+            }
             _ => body_bytes.or(self.claimed_bytes),
         }
     }
@@ -395,61 +412,62 @@ mod tests {
     use super::*;
 
     const DATE: &[u8; DATE_BYTES] = b"Sun, 06 Nov 1994 08:49:37 GMT";
-    const GET: Terms = Terms { version: Version::Http11, is_head: false, is_persistent: true };
-    const OLD: Terms = Terms { version: Version::Http10, ..GET };
-    const HEAD: Terms = Terms { is_head: true, ..GET };
+    const GET: ResponseConstraints =
+        ResponseConstraints { version: Version::Http11, is_head: false, is_persistent: true };
+    const OLD: ResponseConstraints = ResponseConstraints { version: Version::Http10, ..GET };
+    const HEAD: ResponseConstraints = ResponseConstraints { is_head: true, ..GET };
 
     /// The lines of a head without the date, joined by `|`, and what it promises.
     fn head(
         status: u16,
         fields: &[(&str, &str)],
-        terms: Terms,
+        constraints: ResponseConstraints,
         length: Option<u64>,
-    ) -> (String, Delivery, bool) {
+    ) -> (String, ResponseFraming, bool) {
         let mut out = Vec::new();
         let mut head = ResponseHead::new(&mut out, status);
         for (name, value) in fields {
             head.field(name.as_bytes(), value.as_bytes()).unwrap();
         }
-        let promise = head.finish(terms, length, DATE);
+        let plan = head.finish(constraints, length, DATE);
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<_> = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n").collect();
         let date = "date: Sun, 06 Nov 1994 08:49:37 GMT";
         let lines: Vec<_> = lines.into_iter().filter(|line| *line != date).collect();
-        (lines.join("|"), promise.delivery, promise.is_persistent)
+        (lines.join("|"), plan.framing, plan.is_persistent)
     }
 
     #[test]
     fn a_known_length_is_told() {
         let got = head(200, &[("X-A", "b")], GET, Some(5));
         let lines = "HTTP/1.1 200 OK|X-A: b|content-length: 5";
-        assert_eq!(got, (lines.into(), Delivery::Length(5), true));
+        assert_eq!(got, (lines.into(), ResponseFraming::Length(5), true));
     }
 
     #[test]
     fn the_true_length_goes_before_a_claim_and_stands_once() {
         let got = head(404, &[("Content-Length", "7")], GET, Some(5));
         let lines = "HTTP/1.1 404 Not Found|content-length: 5";
-        assert_eq!(got, (lines.into(), Delivery::Length(5), true));
+        assert_eq!(got, (lines.into(), ResponseFraming::Length(5), true));
         let got = head(200, &[("content-length", "7")], GET, None);
-        assert_eq!(got.1, Delivery::Length(7));
+        assert_eq!(got.1, ResponseFraming::Length(7));
     }
 
     #[test]
     fn an_unknown_length_is_chunked_or_ends_with_the_connection() {
         let got = head(200, &[], GET, None);
         let lines = "HTTP/1.1 200 OK|transfer-encoding: chunked";
-        assert_eq!(got, (lines.into(), Delivery::Chunked, true));
+        assert_eq!(got, (lines.into(), ResponseFraming::Chunked, true));
         let got = head(200, &[], OLD, None);
         let lines = "HTTP/1.1 200 OK|connection: close";
-        assert_eq!(got, (lines.into(), Delivery::UntilClose, false));
+        assert_eq!(got, (lines.into(), ResponseFraming::UntilClose, false));
     }
 
     #[test]
     fn a_body_that_is_coded_already_is_left_alone() {
         let got = head(200, &[("Transfer-Encoding", "chunked")], GET, Some(5));
         let lines = "HTTP/1.1 200 OK|Transfer-Encoding: chunked";
-        assert_eq!(got, (lines.into(), Delivery::Coded, true));
+        assert_eq!(got, (lines.into(), ResponseFraming::Coded, true));
         let got = head(200, &[("Transfer-Encoding", "gzip")], GET, None);
         assert!(!got.2, "an unknown coding ends with the connection");
     }
@@ -458,51 +476,54 @@ mod tests {
     fn an_old_client_is_not_told_of_a_coding() {
         let lines = "HTTP/1.1 200 OK|X-A: b|X-C: d|connection: close";
         let fields = [("X-A", "b"), ("Transfer-Encoding", "Chunked"), ("X-C", "d")];
-        assert_eq!(head(200, &fields, OLD, Some(5)), (lines.into(), Delivery::Decoded, false));
+        assert_eq!(
+            head(200, &fields, OLD, Some(5)),
+            (lines.into(), ResponseFraming::Decoded, false)
+        );
         let fields = [("X-A", "b"), ("Transfer-Encoding", "gzip"), ("X-C", "d")];
-        assert_eq!(head(200, &fields, OLD, None).1, Delivery::UntilClose);
-        let old_head = Terms { is_head: true, ..OLD };
+        assert_eq!(head(200, &fields, OLD, None).1, ResponseFraming::UntilClose);
+        let old_head = ResponseConstraints { is_head: true, ..OLD };
         let got = head(200, &[("Transfer-Encoding", "chunked")], old_head, None);
-        assert_eq!((got.1, got.0.contains("ransfer")), (Delivery::Empty, false));
+        assert_eq!((got.1, got.0.contains("ransfer")), (ResponseFraming::Empty, false));
     }
 
     #[test]
     fn no_body_means_no_framing() {
         let fields = [("content-length", "5"), ("transfer-encoding", "chunked")];
         let got = head(204, &fields, GET, Some(0));
-        assert_eq!(got, ("HTTP/1.1 204 No Content".into(), Delivery::Empty, true));
+        assert_eq!(got, ("HTTP/1.1 204 No Content".into(), ResponseFraming::Empty, true));
         let got = head(304, &[("content-length", "5")], GET, Some(0));
         let lines = "HTTP/1.1 304 Not Modified|content-length: 5";
-        assert_eq!(got, (lines.into(), Delivery::Empty, true));
+        assert_eq!(got, (lines.into(), ResponseFraming::Empty, true));
         let got = head(200, &[("content-length", "5")], HEAD, Some(0));
-        assert_eq!(got, ("HTTP/1.1 200 OK|content-length: 5".into(), Delivery::Empty, true));
+        assert_eq!(got, ("HTTP/1.1 200 OK|content-length: 5".into(), ResponseFraming::Empty, true));
         let got = head(200, &[], HEAD, Some(0));
-        assert_eq!(got, ("HTTP/1.1 200 OK".into(), Delivery::Empty, true));
+        assert_eq!(got, ("HTTP/1.1 200 OK".into(), ResponseFraming::Empty, true));
     }
 
     #[test]
     fn a_reset_has_no_content_whatever_the_application_says() {
         for fields in [&[("content-length", "5")][..], &[("transfer-encoding", "chunked")], &[]] {
-            for terms in [GET, OLD] {
-                let (lines, delivery, is_persistent) = head(205, fields, terms, Some(5));
+            for constraints in [GET, OLD] {
+                let (lines, framing, is_persistent) = head(205, fields, constraints, Some(5));
                 assert!(
                     lines.starts_with("HTTP/1.1 205 Reset Content|content-length: 0"),
                     "{lines}"
                 );
-                assert_eq!((delivery, is_persistent), (Delivery::Empty, true));
+                assert_eq!((framing, is_persistent), (ResponseFraming::Empty, true));
             }
         }
     }
 
     #[test]
     fn the_connection_closes_when_either_side_wants_it() {
-        let closing = Terms { is_persistent: false, ..GET };
+        let closing = ResponseConstraints { is_persistent: false, ..GET };
         let got = head(200, &[], closing, Some(0));
         let lines = "HTTP/1.1 200 OK|content-length: 0|connection: close";
-        assert_eq!(got, (lines.into(), Delivery::Length(0), false));
+        assert_eq!(got, (lines.into(), ResponseFraming::Length(0), false));
         let got = head(200, &[("Connection", "Close")], GET, Some(0));
         let lines = "HTTP/1.1 200 OK|Connection: Close|content-length: 0";
-        assert_eq!(got, (lines.into(), Delivery::Length(0), false));
+        assert_eq!(got, (lines.into(), ResponseFraming::Length(0), false));
         let got = head(200, &[], OLD, Some(0));
         assert_eq!(got.0, "HTTP/1.1 200 OK|content-length: 0|connection: keep-alive");
     }
@@ -512,7 +533,7 @@ mod tests {
         let mut out = Vec::new();
         let mut head = ResponseHead::new(&mut out, 101);
         head.field(b"connection", b"upgrade").unwrap();
-        assert_eq!(head.finish_raw(DATE).delivery, Delivery::UntilClose);
+        assert_eq!(head.finish_raw(DATE).framing, ResponseFraming::UntilClose);
         let lines = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\ndate: ";
         assert!(String::from_utf8(out).unwrap().starts_with(lines));
         let mut out = Vec::new();

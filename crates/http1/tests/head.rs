@@ -3,7 +3,7 @@
 //! `THRUWAY_CASES` says how many (`cargo x fuzz` asks for a million), `THRUWAY_SEED` which.
 #![forbid(unsafe_code)]
 
-use thruway_http1::{Framing, Head, Limits, Request, Version};
+use thruway_http1::{Head, Limits, Request, RequestFraming, Version};
 use thruway_testing::table::{pairs, unescape};
 use thruway_testing::{Random, setting};
 
@@ -96,7 +96,7 @@ fn assert_clean(request: Request<'_>, about: &str) {
     }
     assert!(!breaks(request.target()) && !request.target().contains(&b' '), "{about}");
     assert!(hosts <= 1 && lengths <= 1, "{about}");
-    assert!((lengths == 1) == (request.framing() != Framing::None), "{about}");
+    assert!((lengths == 1) == (request.framing() != RequestFraming::None), "{about}");
     assert!(hosts == 1 || request.version() == Version::Http10, "{about}");
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use thruway_http1::Request;
 
 use crate::connection::Connection;
-use crate::core::monotonic_us;
+use crate::connections::monotonic_us;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler};
-use crate::fleet::Member;
 use crate::poller::Events;
 use crate::queue::policy::MOVE_AFTER_US;
+use crate::workers::WorkerHandle;
 
 /// Turns without a handler between two looks at what has happened.
 const TURNS_MAX: usize = 32;
@@ -56,7 +56,7 @@ impl Engine {
         }
         self.publish();
         Attention {
-            waiting: self.core.queue.len(),
+            waiting: self.connections.queue.len(),
             is_woken: self.is_woken,
             rest: if is_busy { Some(Duration::ZERO) } else { self.rest() },
         }
@@ -64,30 +64,32 @@ impl Engine {
 
     /// Serves a connection that needs no handler for its turn; false if there is none.
     fn turn_without_handler(&mut self) -> bool {
-        let core = &self.core;
-        let found = core.queue.find_oldest(|place| {
-            let connection = core.table.key_at(place).and_then(|key| core.table.get(key));
+        let connections = &self.connections;
+        let found = connections.queue.find_oldest(|slot| {
+            let connection = connections.slab.id_at(slot).and_then(|id| connections.slab.get(id));
             connection.is_some_and(|connection| !connection.needs_handler())
         });
-        let Some((place, key_us)) = found else { return false };
-        self.core.queue.remove(place);
-        if let Some(key) = self.core.begin_turn(place) {
-            self.serve(key, &mut Absent);
-            let connection = self.core.table.get(key);
+        let Some((slot, key_us)) = found else { return false };
+        self.connections.queue.remove(slot);
+        if let Some(id) = self.connections.begin_turn(slot) {
+            self.serve(id, &mut Absent);
+            let connection = self.connections.slab.get(id);
             if connection.is_some_and(Connection::needs_handler) {
-                // It waits on, in its place.
-                self.core.queue.enqueue(place, key_us);
+                // It waits on, in its slot.
+                self.connections.queue.enqueue(slot, key_us);
             }
-            self.core.settle(key);
+            self.connections.settle(id);
         }
         true
     }
 
     /// How long nothing is late, here or for what another worker could serve.
     fn rest(&mut self) -> Option<Duration> {
-        let quiet = self.quiet_ms().map(Duration::from_millis);
-        let mut has_taker = || self.fleet.as_mut().is_some_and(Member::look_for_room);
-        let Some((_, ready_us)) = self.core.oldest().filter(|_| has_taker()) else { return quiet };
+        let quiet = self.next_deadline_ms().map(Duration::from_millis);
+        let mut has_taker = || self.worker.as_mut().is_some_and(WorkerHandle::look_for_room);
+        let Some((_, ready_us)) = self.connections.oldest().filter(|_| has_taker()) else {
+            return quiet;
+        };
         let now_us = monotonic_us();
         let due_us = (ready_us + MOVE_AFTER_US).saturating_sub(now_us);
         let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });

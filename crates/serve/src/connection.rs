@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use thruway_http1::Delivery;
+use thruway_http1::ResponseFraming;
 
 use crate::activity::Share;
 use crate::exchange::Ticket;
@@ -83,7 +83,7 @@ pub(crate) enum Phase {
     /// The handler writes the answer's body.
     Streaming(Stream),
     /// The answer is made and not all sent.
-    Answering,
+    Responding,
     /// The last answer is sent; what still comes in is thrown away.
     Lingering { bytes_left: u32 },
 }
@@ -91,7 +91,7 @@ pub(crate) enum Phase {
 /// An answer whose body comes in pieces.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) delivery: Delivery,
+    pub(crate) framing: ResponseFraming,
     /// Bytes still promised, if the length was.
     pub(crate) left: u64,
 }
@@ -171,7 +171,7 @@ impl Connection {
                 upload.is_whole || self.is_readable || !self.input.is_empty()
             }
             Phase::Lingering { .. } => self.is_readable,
-            Phase::Handling | Phase::Streaming(_) | Phase::Answering => false,
+            Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
         }
     }
 

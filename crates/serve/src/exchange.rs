@@ -3,13 +3,13 @@
 use std::io;
 
 use thruway_http1::date::DATE_BYTES;
-use thruway_http1::response::Terms;
-use thruway_http1::{Promise, Request, ResponseHead};
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{BodyPlan, Request, ResponseHead};
 
 use crate::connection::Payload;
-use crate::core::Core;
+use crate::connections::Connections;
 use crate::listener::Peer;
-use crate::table::Key;
+use crate::slab::ConnectionId;
 use crate::upload::Body;
 
 /// Answers requests.
@@ -33,7 +33,7 @@ pub trait Handler {
 /// same connection has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ticket {
-    pub(crate) key: Key,
+    pub(crate) connection: ConnectionId,
     /// The request's number, which no other request of the engine ever has.
     pub(crate) request: u64,
 }
@@ -46,7 +46,7 @@ impl Ticket {
     #[must_use]
     pub fn to_bytes(self) -> [u8; TICKET_BYTES] {
         let mut bytes = [0; TICKET_BYTES];
-        bytes[..8].copy_from_slice(&self.key.to_word().to_ne_bytes());
+        bytes[..8].copy_from_slice(&self.connection.to_word().to_ne_bytes());
         bytes[8..].copy_from_slice(&self.request.to_ne_bytes());
         bytes
     }
@@ -60,7 +60,7 @@ impl Ticket {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_ne_bytes(word)
         };
-        Self { key: Key::from_word(word(0)), request: word(8) }
+        Self { connection: ConnectionId::from_word(word(0)), request: word(8) }
     }
 
     /// The request's number: an engine's requests have different ones.
@@ -72,11 +72,11 @@ impl Ticket {
 
 /// An answer that is ready to be sent.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct Response<'a> {
     /// What a [`ResponseHead`] has written.
     pub head: &'a [u8],
     /// What it promised.
-    pub promise: Promise,
+    pub plan: BodyPlan,
     /// The body, as long as was promised; it is not sent where there must not be one.
     pub payload: Payload<'a>,
 }
@@ -84,9 +84,9 @@ pub struct Answer<'a> {
 /// A request that waits for its answer.
 #[derive(Debug)]
 pub struct Exchange<'a> {
-    pub(crate) core: &'a mut Core,
+    pub(crate) connections: &'a mut Connections,
     pub(crate) ticket: Ticket,
-    pub(crate) terms: Terms,
+    pub(crate) constraints: ResponseConstraints,
     pub(crate) peer: Peer,
     pub(crate) listener: u16,
     pub(crate) body: Body,
@@ -96,8 +96,8 @@ pub struct Exchange<'a> {
 impl Exchange<'_> {
     /// What the request allows its answer to be.
     #[must_use]
-    pub fn terms(&self) -> Terms {
-        self.terms
+    pub fn constraints(&self) -> ResponseConstraints {
+        self.constraints
     }
 
     /// Who asked.
@@ -119,24 +119,24 @@ impl Exchange<'_> {
 
     /// The date for the answer.
     pub fn date(&mut self) -> [u8; DATE_BYTES] {
-        self.core.date()
+        self.connections.date()
     }
 
     /// Sends the answer.
-    pub fn answer(&mut self, answer: Answer<'_>) {
+    pub fn respond(&mut self, response: Response<'_>) {
         self.is_taken = true;
-        self.core.answer(self.ticket, answer);
+        self.connections.respond(self.ticket, response);
     }
 
     /// Sends an answer of plain text: the status, its phrase and `text`.
-    pub fn answer_text(&mut self, status: u16, text: &str) {
+    pub fn respond_text(&mut self, status: u16, text: &str) {
         self.is_taken = true;
-        self.core.answer_text(self.ticket, self.terms, status, text);
+        self.connections.respond_text(self.ticket, self.constraints, status, text);
     }
 
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
-    pub fn note_trouble(&mut self, doing: &'static str, source: impl Into<io::Error>) {
-        self.core.note_trouble(doing, source);
+    pub fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
+        self.connections.warn(doing, source);
     }
 
     /// Takes the right to answer later.
@@ -147,13 +147,13 @@ impl Exchange<'_> {
 }
 
 /// A short answer of plain text, head and body, at the end of `out`.
-pub(crate) fn text_answer(
+pub(crate) fn text_response(
     out: &mut Vec<u8>,
-    terms: Terms,
+    constraints: ResponseConstraints,
     status: u16,
     text: &str,
     date: &[u8; DATE_BYTES],
-) -> (Promise, usize) {
+) -> (BodyPlan, usize) {
     let body = format!("{status} {}: {text}\n", thruway_http1::response::reason(status));
     let mut head = ResponseHead::new(out, status);
     // Both are constants without control characters.
@@ -161,8 +161,8 @@ pub(crate) fn text_answer(
     if status == 405 {
         let _ = head.field(b"allow", b"GET, HEAD, OPTIONS");
     }
-    let promise = head.finish(terms, Some(body.len() as u64), date);
+    let plan = head.finish(constraints, Some(body.len() as u64), date);
     let head_bytes = out.len();
     out.extend_from_slice(body.as_bytes());
-    (promise, head_bytes)
+    (plan, head_bytes)
 }

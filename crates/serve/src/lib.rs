@@ -8,22 +8,22 @@
 //! is done with a request.
 //!
 //! Reading order: [`engine`](Engine), `queue` (whose turn it is), `reading`, `connection` and `output`
-//! (what a turn does), `attention` (what needs no handler), `core` (what happens to a connection between its turns),
-//! `sharing` (requests that move between workers), `spool_file` and `pace` (clients
-//! that do not take their answers), [`fleet`] (several engines), `folder`.
+//! (what a turn does), `attention` (what needs no handler), `connections` (what happens to a connection between
+//! its turns), `migration` (requests that move between workers), `spool_file` and `pace` (clients that do not take
+//! their responses), [`workers`] (several engines), `folder`.
 #![forbid(unsafe_code)]
 
 mod activity;
 mod attention;
 mod bind;
 mod connection;
-mod core;
+mod connections;
 mod engine;
 mod error;
 mod exchange;
-pub mod fleet;
 mod folder;
 pub mod listener;
+mod migration;
 mod output;
 mod pace;
 mod poller;
@@ -31,24 +31,23 @@ mod queue;
 mod reading;
 mod server;
 mod settings;
-mod sharing;
+mod slab;
 mod spool_file;
 mod stop;
 mod stream;
-mod table;
-mod trouble;
+mod timer_wheel;
 mod unchunk;
 mod upload;
-mod wheel;
+mod warnings;
+pub mod workers;
 
-pub use self::core::monotonic_us;
+pub use self::connections::monotonic_us;
 pub use attention::Attention;
 pub use bind::Bind;
 pub use connection::Payload;
 pub use engine::Engine;
 pub use error::Error;
-pub use exchange::{Answer, Exchange, Handler, TICKET_BYTES, Ticket};
-pub use fleet::{Board, Fleet};
+pub use exchange::{Exchange, Handler, Response, TICKET_BYTES, Ticket};
 pub use folder::Folder;
 pub use listener::{Address, Listener, Peer};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
@@ -58,3 +57,4 @@ pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stop::StopSignals;
 pub use stream::Written;
 pub use upload::Body;
+pub use workers::{Board, WorkerGroup};

@@ -193,7 +193,7 @@ impl Poller {
         self.add(socket, word, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
     }
 
-    /// Tells of letters for as long as there are some.
+    /// Tells of messages for as long as there are some.
     pub(crate) fn add_mailbox(&self, socket: impl AsFd, word: u64) -> Result<(), Errno> {
         self.add(socket, word, epoll::EventFlags::IN)
     }

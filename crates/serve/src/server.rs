@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Engine, Error, Events, Fleet, Handler, Listener, Settings, Waker};
+use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
 
 /// How often a server that ends looks whether its threads have.
 const END_POLL: Duration = Duration::from_millis(10);
@@ -43,12 +43,12 @@ impl Server {
             is_stopping: Arc::default(),
             is_late: Arc::default(),
         };
-        let fleet = Fleet::new(handlers.len())?;
+        let group = WorkerGroup::new(handlers.len())?;
         let connections_max = settings.connections_max.div_ceil(handlers.len().max(1));
         let settings = Settings { connections_max, ..settings.clone() };
         for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
-            let engine = Engine::new(settings.clone(), listeners, Some(fleet.member(index)?))?;
+            let engine = Engine::new(settings.clone(), listeners, Some(group.handle(index)?))?;
             server.wakers.push(engine.waker());
             let is_stopping = Arc::clone(&server.is_stopping);
             let is_late = Arc::clone(&server.is_late);
@@ -95,7 +95,7 @@ fn drive(
     let mut serve_all = |engine: &mut Engine| {
         engine.poll(&mut events, None);
         while engine.turn(&mut handler) {
-            engine.glance(&mut events);
+            engine.poll_if_due(&mut events);
             tell(engine, report);
         }
         tell(engine, report);
@@ -104,14 +104,14 @@ fn drive(
         serve_all(&mut engine);
     }
     engine.drain(true);
-    while engine.connections() > 0 && !is_late.load(Ordering::Acquire) {
+    while engine.connection_count() > 0 && !is_late.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
     engine.give_up();
 }
 
 fn tell(engine: &mut Engine, report: fn(&Error)) {
-    while let Some(error) = engine.trouble() {
+    while let Some(error) = engine.warning() {
         report(&error);
     }
 }

@@ -76,6 +76,15 @@ impl Default for Settings {
 /// Descriptors for all else at least: listeners, mailboxes, files that are being sent.
 const OTHER_DESCRIPTORS_MIN: usize = 32;
 
+impl Settings {
+    /// Half of the descriptors stay for the files that are being sent: each connection may have one.
+    #[must_use]
+    pub fn for_files(mut self) -> Self {
+        self.connections_max = (self.connections_max / 2).max(1);
+        self
+    }
+}
+
 /// Most of the descriptors that this process may open.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -1,6 +1,6 @@
 //! Takes the chunks off an answer that its application has made of chunks, for clients of HTTP/1.0.
 
-use thruway_http1::{BodyDecoder, Framing, Limits, Piece, Refusal};
+use thruway_http1::{BodyDecoder, Limits, ParseError, Piece, RequestFraming};
 
 /// A decoder for one answer.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ impl Unchunk {
             trailer_bytes_max: usize::MAX,
             ..Limits::default()
         };
-        let decoder = BodyDecoder::new(Framing::Chunked, &limits).ok()?;
+        let decoder = BodyDecoder::new(RequestFraming::Chunked, &limits).ok()?;
         Some(Self { decoder, limits })
     }
 
@@ -26,7 +26,7 @@ impl Unchunk {
     ///
     /// # Errors
     /// It is not made of chunks.
-    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, ParseError> {
         let mut body = Vec::with_capacity(piece.len());
         loop {
             let (used, found) = self.decoder.next(piece, &self.limits)?;

@@ -2,6 +2,7 @@
 
 require_relative "builder"
 require_relative "failure"
+require_relative "runtime"
 require_relative "wrapping"
 
 module Thruway
@@ -24,7 +25,10 @@ module Thruway
 
     # Loads the application, once. What its boot has learned is kept now: a server may be killed.
     def load
-      @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap { Boot.save }
+      @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap do
+        Boot.save
+        Runtime.enable_yjit(@configuration)
+      end
     rescue Failure
       raise
     rescue ScriptError, StandardError => e

@@ -2,6 +2,7 @@
 
 require_relative "failure"
 require_relative "redirection"
+require_relative "runtime"
 require_relative "signals"
 require_relative "worker"
 
@@ -37,6 +38,7 @@ module Thruway
       @fleet = Fleet.create(@places.size)
       @application.load if @configuration.preload
       @configuration.run_hooks(:before_fork)
+      Runtime.warm_up if @configuration.preload && @configuration.warm_up
       trap_signals
       supervise { yield }
     ensure

@@ -29,7 +29,7 @@ module Thruway
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
-      lowlevel_error_handler: nil
+      lowlevel_error_handler: nil, yjit: nil, warm_up: true
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
@@ -84,6 +84,11 @@ module Thruway
 
     def development?
       environment == "development"
+    end
+
+    # Where code is changed and run again, not run for long.
+    def local?
+      development? || environment == "test"
     end
 
     def pidfile

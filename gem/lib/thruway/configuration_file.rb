@@ -44,7 +44,8 @@ module Thruway
     # Words that are true unless they say otherwise, and the option that they are.
     SWITCHES = {
       preload_app!: :preload, log_requests: :log_requests, fiber_per_request: :fiber_per_request,
-      clean_thread_locals: :fiber_per_request,
+      clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
+      nakayoshi_fork: :warm_up,
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output
     }.freeze
 

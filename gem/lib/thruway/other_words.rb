@@ -24,7 +24,6 @@ module Thruway
       max_fast_inline: "connections are kept, and take their turns",
       max_io_threads: "all threads are alike",
       max_keep_alive: "connections are kept, and take their turns",
-      nakayoshi_fork: "workers are forked as the application is",
       on_refork: "workers are forked from the supervisor",
       on_restart: "there is no restart",
       out_of_band: "it is never called; rack.response_finished is, after each answer",

@@ -3,11 +3,11 @@ use proptest::prelude::*;
 use thruway_testing::table::{pairs, unescape};
 
 /// The row of `tests/vectors/request_head.tsv` that `input` should have.
-fn outcome(head: &mut Head, parsed: Result<bool, Refusal>, input: &[u8]) -> String {
+fn outcome(head: &mut Head, parsed: Result<bool, ParseError>, input: &[u8]) -> String {
     match parsed {
         Ok(true) => describe(head.request(input)),
         Ok(false) => "more".to_owned(),
-        Err(refusal) => format!("{refusal:?} {}", refusal.status()),
+        Err(parse_error) => format!("{parse_error:?} {}", parse_error.status()),
     }
 }
 
@@ -15,9 +15,9 @@ fn describe(request: Request<'_>) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let query = request.query().map_or("-".to_owned(), |query| format!("?{}", text(query)));
     let framing = match request.framing() {
-        Framing::None => "none".to_owned(),
-        Framing::Length(length) => length.to_string(),
-        Framing::Chunked => "chunked".to_owned(),
+        RequestFraming::None => "none".to_owned(),
+        RequestFraming::Length(length) => length.to_string(),
+        RequestFraming::Chunked => "chunked".to_owned(),
     };
     format!(
         "ok {} {} {query} {} {framing} {}{}",
@@ -75,7 +75,7 @@ fn more_fields_than_allowed_are_refused() {
     let three = b"GET / HTTP/1.1\r\nHost: a\r\nB: b\r\nC: c\r\n\r\n";
     assert_eq!(head.parse(three, 0, &limits), Ok(true));
     let four = b"GET / HTTP/1.1\r\nHost: a\r\nB: b\r\nC: c\r\nD: d\r\n\r\n";
-    assert_eq!(head.parse(four, 0, &limits), Err(Refusal::TooManyFields));
+    assert_eq!(head.parse(four, 0, &limits), Err(ParseError::TooManyFields));
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn fields_come_in_order_and_known_ones_by_name() {
     let expected: [(&[u8], &[u8]); 4] =
         [(b"hOST", b"a"), (b"B", b"1"), (b"b", b"2"), (b"ACCEPT-encoding", b"gzip")];
     assert_eq!(fields, expected);
-    assert_eq!(request.known(Known::AcceptEncoding), Some(&b"gzip"[..]));
-    assert_eq!(request.known(Known::Range), None);
+    assert_eq!(request.known(KnownField::AcceptEncoding), Some(&b"gzip"[..]));
+    assert_eq!(request.known(KnownField::Range), None);
     assert_eq!(request.field_lines(), &bytes[16..bytes.len() - 4]);
     assert_eq!(head.length_bytes(), bytes.len() - 4);
 }
@@ -102,7 +102,7 @@ fn a_head_is_reused_without_remembering_the_last_one() {
     let second = b"GET / HTTP/1.0\r\n\r\n";
     assert_eq!(head.parse(second, 0, &Limits::default()), Ok(true));
     assert_eq!(describe(head.request(second)), "ok GET / - - none close");
-    assert_eq!(head.request(second).known(Known::Range), None);
+    assert_eq!(head.request(second).known(KnownField::Range), None);
     assert_eq!(head.request(second).field_lines(), b"");
 }
 

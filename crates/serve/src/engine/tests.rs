@@ -3,7 +3,7 @@ use crate::{Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Timeo
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
-use thruway_http1::response::Terms;
+use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, ResponseHead};
 
 /// What a handler does with every request.
@@ -83,7 +83,7 @@ impl Rig {
 }
 
 fn hello(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
-    exchange.answer_text(200, "hello");
+    exchange.respond_text(200, "hello");
 }
 
 fn later(_request: &Request<'_>, exchange: &mut Exchange<'_>, tickets: &mut Vec<Ticket>) {
@@ -100,15 +100,18 @@ fn echo(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<
             text
         }
     };
-    exchange.answer_text(200, &text);
+    exchange.respond_text(200, &text);
 }
 
-fn head_of(length: Option<u64>) -> (Vec<u8>, Promise) {
+fn head_of(length: Option<u64>) -> (Vec<u8>, BodyPlan) {
     let mut head = Vec::new();
-    let terms =
-        Terms { version: thruway_http1::Version::Http11, is_head: false, is_persistent: true };
-    let promise = ResponseHead::new(&mut head, 200).finish(terms, length, &[b'-'; 29]);
-    (head, promise)
+    let constraints = ResponseConstraints {
+        version: thruway_http1::Version::Http11,
+        is_head: false,
+        is_persistent: true,
+    };
+    let plan = ResponseHead::new(&mut head, 200).finish(constraints, length, &[b'-'; 29]);
+    (head, plan)
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -118,7 +121,7 @@ fn a_body_arrives_whole_by_length_and_in_chunks() {
     let mut rig = Rig::new(echo);
     let mut client = rig.connect();
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nthis").unwrap();
-    rig.run_until(|rig| rig.engine.connections() == 1);
+    rig.run_until(|rig| rig.engine.connection_count() == 1);
     client.write_all(b"!POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     client.write_all(b"2\r\nch\r\n4\r\nunks\r\n0\r\nX: y\r\n\r\n").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
@@ -186,9 +189,9 @@ fn what_takes_too_long_is_ended() {
         assert!(got.starts_with(expected) && got.is_empty() == expected.is_empty(), "{got}");
     }
     let late = rig.handler.tickets[0];
-    let (head, promise) = head_of(Some(0));
-    rig.engine.answer(late, Answer { head: &head, promise, payload: Payload::Empty });
-    rig.run_until(|rig| rig.engine.connections() == 0);
+    let (head, plan) = head_of(Some(0));
+    rig.engine.respond(late, Response { head: &head, plan, payload: Payload::Empty });
+    rig.run_until(|rig| rig.engine.connection_count() == 0);
     rig.handler.act = hello;
     let mut kept = rig.connect();
     kept.write_all(GET).unwrap();
@@ -204,10 +207,10 @@ fn an_answer_may_come_later_and_out_of_order() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     second.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 2);
-    let (head, promise) = head_of(Some(1));
+    let (head, plan) = head_of(Some(1));
     for (ticket, body) in rig.handler.tickets.clone().into_iter().zip([b"1", b"2"]).rev() {
         let payload = Payload::Slices(&[body]);
-        rig.engine.answer(ticket, Answer { head: &head, promise, payload });
+        rig.engine.respond(ticket, Response { head: &head, plan, payload });
     }
     assert!(rig.receive(&mut second, head.len() + 1).ends_with("\r\n\r\n2"));
     assert!(rig.receive(&mut first, head.len() + 1).ends_with("\r\n\r\n1"));
@@ -229,8 +232,8 @@ fn pieces_become_chunks_and_end_with_the_last() {
     client.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
-    let (head, promise) = head_of(None);
-    assert_eq!(rig.engine.begin(ticket, &head, promise), Written::Backlog(head.len() as u64));
+    let (head, plan) = head_of(None);
+    assert_eq!(rig.engine.begin(ticket, &head, plan), Written::Backlog(head.len() as u64));
     for piece in ["one", "", "two!"] {
         assert_eq!(rig.engine.write(ticket, piece.as_bytes()), Written::Backlog(0));
     }
@@ -257,13 +260,13 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
         let count = rig.handler.tickets.len();
         rig.run_until(|rig| rig.handler.tickets.len() > count);
         let ticket = rig.handler.tickets[count];
-        let (head, promise) = head_of(Some(5));
-        rig.engine.begin(ticket, &head, promise);
+        let (head, plan) = head_of(Some(5));
+        rig.engine.begin(ticket, &head, plan);
         let written = pieces.map(|piece| rig.engine.write(ticket, piece.as_bytes()));
         let missing = rig.engine.finish(ticket);
         assert_eq!(written[1] == Written::Excess, pieces[1].contains('!'));
         assert_eq!(missing, if pieces == ["he", ""] { 3 } else { 0 });
-        rig.run_until(|rig| (rig.engine.connections() == 1) == is_whole);
+        rig.run_until(|rig| (rig.engine.connection_count() == 1) == is_whole);
         if is_whole {
             assert!(rig.receive(&mut client, head.len() + 5).ends_with("\r\n\r\nhello"));
         } else {
@@ -272,7 +275,7 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
             assert!(!String::from_utf8_lossy(&rest).contains('!'));
         }
         drop(client);
-        rig.run_until(|rig| rig.engine.connections() == 0);
+        rig.run_until(|rig| rig.engine.connection_count() == 0);
     }
 }
 
@@ -282,17 +285,17 @@ fn a_ticket_ends_with_its_request() {
     let mut client = rig.connect();
     client.write_all(&[GET, GET].concat()).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
-    let (head, promise) = head_of(Some(2));
+    let (head, plan) = head_of(Some(2));
     let (old, payload) = (rig.handler.tickets[0], Payload::Slices(&[b"1!"]));
-    rig.engine.answer(old, Answer { head: &head, promise, payload });
+    rig.engine.respond(old, Response { head: &head, plan, payload });
     rig.run_until(|rig| rig.handler.tickets.len() == 2);
     let new = rig.handler.tickets[1];
     assert_ne!(old, new);
     assert_eq!(Ticket::from_bytes(new.to_bytes()), new);
     let use_old = |engine: &mut Engine| {
         let payload = Payload::Slices(&[b"no"]);
-        engine.answer(old, Answer { head: &head, promise, payload });
-        assert_eq!(engine.begin(old, &head, promise), Written::Gone);
+        engine.respond(old, Response { head: &head, plan, payload });
+        assert_eq!(engine.begin(old, &head, plan), Written::Gone);
         assert_eq!(engine.write(old, b"no"), Written::Gone);
         assert_eq!(engine.flush(old), Written::Gone);
         engine.finish(old);
@@ -301,7 +304,7 @@ fn a_ticket_ends_with_its_request() {
         assert!(engine.detach(old).is_none());
     };
     use_old(&mut rig.engine);
-    rig.engine.begin(new, &head, promise);
+    rig.engine.begin(new, &head, plan);
     use_old(&mut rig.engine);
     rig.engine.write(new, b"2");
     use_old(&mut rig.engine);
@@ -320,8 +323,8 @@ fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     client.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
-    let (head, promise) = head_of(None);
-    rig.engine.begin(ticket, &head, promise);
+    let (head, plan) = head_of(None);
+    rig.engine.begin(ticket, &head, plan);
     let piece = vec![b'x'; 1 << 20];
     let mut backlog = 0;
     for _ in 0..32 {
@@ -342,8 +345,8 @@ fn begin_stream(rig: &mut Rig) -> (TcpStream, Ticket, usize) {
     let count = rig.handler.tickets.len();
     rig.run_until(|rig| rig.handler.tickets.len() > count);
     let ticket = rig.handler.tickets[count];
-    let (head, promise) = head_of(None);
-    rig.engine.begin(ticket, &head, promise);
+    let (head, plan) = head_of(None);
+    rig.engine.begin(ticket, &head, plan);
     (client, ticket, head.len())
 }
 
@@ -355,7 +358,11 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
     for number in 0..1000_u32 {
         let piece = number.to_be_bytes().repeat(8 << 10);
         assert!(matches!(rig.engine.write(ticket, &piece), Written::Backlog(_)));
-        assert!(rig.engine.core.held_bytes <= 256 << 10, "{}", rig.engine.core.held_bytes);
+        assert!(
+            rig.engine.connections.held_bytes <= 256 << 10,
+            "{}",
+            rig.engine.connections.held_bytes
+        );
     }
     rig.engine.finish(ticket);
     let chunk_bytes = "8000\r\n\r\n".len() + (32 << 10);
@@ -373,7 +380,7 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
         let chunk = &got[head_bytes + number as usize * chunk_bytes..][6..chunk_bytes - 2];
         assert!(chunk == number.to_be_bytes().repeat(8 << 10), "piece {number}");
     }
-    assert_eq!(rig.engine.core.held_bytes, 0);
+    assert_eq!(rig.engine.connections.held_bytes, 0);
 }
 
 #[test]
@@ -382,21 +389,21 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
     let mut rig = Rig::with(
         |_, exchange, _| {
             let parts = (0..2).map(|_| Part::Shared(Box::new(vec![b'x'; 4 << 20])));
-            let (head, promise) = head_of(Some(8 << 20));
+            let (head, plan) = head_of(Some(8 << 20));
             let payload = Payload::Parts(parts.collect());
-            exchange.answer(Answer { head: &head, promise, payload });
+            exchange.respond(Response { head: &head, plan, payload });
         },
         settings,
     );
     let mut clients: Vec<_> = (0..20).map(|_| rig.connect()).collect();
     clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let is_held = |rig: &mut Rig| {
-        let keys: Vec<_> = rig.engine.core.table.keys().collect();
-        let waits = |key: &Key| {
-            let connection = rig.engine.core.table.get(*key).unwrap();
+        let ids: Vec<_> = rig.engine.connections.slab.ids().collect();
+        let waits = |id: &ConnectionId| {
+            let connection = rig.engine.connections.slab.get(*id).unwrap();
             connection.output.is_some() && !connection.is_writable
         };
-        keys.len() == 20 && keys.iter().all(waits)
+        ids.len() == 20 && ids.iter().all(waits)
     };
     let mut most = 0;
     let mut events = Events::new();
@@ -404,11 +411,11 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
         rig.engine.poll(&mut events, Some(10));
         // After each turn: the first ones have not had their second one yet.
         while rig.engine.turn(&mut rig.handler) {
-            most = most.max(rig.engine.core.held_bytes);
+            most = most.max(rig.engine.connections.held_bytes);
         }
     }
     assert!(most <= (16 << 20) + 20 * (64 << 10), "one response more than the limit: {most}");
-    let held = rig.engine.core.held_bytes;
+    let held = rig.engine.connections.held_bytes;
     assert!(0 < held && held <= (8 << 20) + 20 * (64 << 10), "{held}");
     for client in clients {
         client.set_nonblocking(true).unwrap();
@@ -418,7 +425,7 @@ fn what_many_clients_do_not_take_is_bounded_in_memory() {
             count > 8 << 20
         });
     }
-    assert_eq!(rig.engine.core.held_bytes, 0);
+    assert_eq!(rig.engine.connections.held_bytes, 0);
 }
 
 /// An engine whose clients have to take something each second.
@@ -447,14 +454,14 @@ fn a_client_that_takes_some_each_time_is_not_cut_off() {
     while rig.engine.write(ticket, &[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
     client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
-    let begun = rig.engine.core.now_ms;
+    let begun = rig.engine.connections.now_ms;
     let mut buffer = vec![0; 8 << 10];
     rig.run_until(|rig| {
         let _ = client.read(&mut buffer);
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.core.now_ms > begun + 2500
+        rig.engine.connections.now_ms > begun + 2500
     });
-    assert_eq!(rig.engine.connections(), 1);
+    assert_eq!(rig.engine.connection_count(), 1);
 }
 
 #[test]
@@ -465,7 +472,7 @@ fn a_connection_can_be_taken_away_with_what_it_has_said() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
     let (socket, input) = rig.engine.detach(ticket).unwrap();
-    assert_eq!((input.as_slice(), rig.engine.connections()), (&b"more"[..], 0));
+    assert_eq!((input.as_slice(), rig.engine.connection_count()), (&b"more"[..], 0));
     assert!(rig.engine.detach(ticket).is_none());
     let mut socket = TcpStream::from(socket);
     socket.write_all(b"mine").unwrap();
@@ -478,16 +485,16 @@ fn draining_answers_what_was_asked_and_hangs_up() {
     let mut rig = Rig::new(later);
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
-    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 2);
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
     rig.engine.drain(true);
     // It has just come, and has a moment for its request.
-    assert_eq!(rig.engine.connections(), 2);
-    rig.run_until(|rig| rig.engine.connections() == 1);
+    assert_eq!(rig.engine.connection_count(), 2);
+    rig.run_until(|rig| rig.engine.connection_count() == 1);
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
-    let (head, promise) = head_of(Some(0));
+    let (head, plan) = head_of(Some(0));
     let ticket = rig.handler.tickets[0];
-    rig.engine.answer(ticket, Answer { head: &head, promise, payload: Payload::Empty });
-    rig.run_until(|rig| rig.engine.connections() == 0);
+    rig.engine.respond(ticket, Response { head: &head, plan, payload: Payload::Empty });
+    rig.run_until(|rig| rig.engine.connection_count() == 0);
     let mut got = Vec::new();
     busy.read_to_end(&mut got).unwrap();
     assert_eq!(got, head);
@@ -508,7 +515,7 @@ fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
     for client in waiting.iter_mut().chain([&mut coming]) {
         assert!(rig.receive(client, 500).contains("hello"));
     }
-    assert_eq!(rig.engine.connections(), 0);
+    assert_eq!(rig.engine.connection_count(), 0);
 }
 
 #[test]
@@ -528,7 +535,7 @@ fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
     first.engine.drain(true);
     let mut events = Events::new();
     second.poll(&mut events, Some(10_000));
-    assert!(second.trouble().is_none());
+    assert!(second.warning().is_none());
     // Nothing more comes of it.
     assert!(!second.waiter().wait(&mut events, Some(0)));
 }
@@ -539,13 +546,13 @@ fn a_drain_that_runs_out_answers_503_and_not_by_a_reset() {
     let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
     called.write_all(GET).unwrap();
     half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
-    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connections() == 4);
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
     // More than one read takes, and nobody reads it.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
     rig.engine.drain(true);
     rig.engine.give_up();
-    assert_eq!(rig.engine.connections(), 0);
+    assert_eq!(rig.engine.connection_count(), 0);
     for client in [&mut called, &mut half, &mut unread] {
         let mut got = String::new();
         client.read_to_string(&mut got).unwrap();
@@ -561,8 +568,8 @@ fn connections_beyond_the_limit_wait_their_time() {
     let mut clients: Vec<_> = (0..4).map(|_| rig.connect()).collect();
     clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let mut last = clients.pop().unwrap();
-    rig.run_until(|rig| rig.engine.connections() == 2);
-    let said = rig.engine.trouble().map(|trouble| trouble.to_string());
+    rig.run_until(|rig| rig.engine.connection_count() == 2);
+    let said = rig.engine.warning().map(|trouble| trouble.to_string());
     let expected =
         "cannot accept a connection: 2 are open, as many as may be, and the next ones wait";
     assert_eq!(said.as_deref(), Some(expected));
@@ -574,7 +581,7 @@ fn connections_beyond_the_limit_wait_their_time() {
 fn everybody_gets_the_same_number_of_turns() {
     let mut rig = Rig::new(hello);
     let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
-    rig.run_until(|rig| rig.engine.connections() == 5);
+    rig.run_until(|rig| rig.engine.connection_count() == 5);
     // One sends a hundred requests at once, the others one each.
     clients[0].write_all(&GET.repeat(100)).unwrap();
     clients[1..].iter_mut().for_each(|client| client.write_all(GET).unwrap());
@@ -593,14 +600,14 @@ fn everybody_gets_the_same_number_of_turns() {
 /// Answers with a file of 32 quanta; the path `/short` with a word.
 fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     if request.path() == b"/short" {
-        return exchange.answer_text(200, "short");
+        return exchange.respond_text(200, "short");
     }
     let file = tempfile::tempfile().unwrap();
     let length = 32 * QUANTUM_BYTES as u64;
     file.set_len(length).unwrap();
-    let (head, promise) = head_of(Some(length));
+    let (head, plan) = head_of(Some(length));
     let payload = Payload::File { file: file.into(), offset: 0, length };
-    exchange.answer(Answer { head: &head, promise, payload });
+    exchange.respond(Response { head: &head, plan, payload });
 }
 
 /// What came in so far.
@@ -619,7 +626,7 @@ fn a_long_body_leaves_in_one_quantum_while_somebody_waits_for_something_short() 
     {
         let mut rig = Rig::new(long);
         let (mut first, mut second) = (rig.connect(), rig.connect());
-        rig.run_until(|rig| rig.engine.connections() == 2);
+        rig.run_until(|rig| rig.engine.connection_count() == 2);
         first.write_all(GET).unwrap();
         second.write_all(other).unwrap();
         std::thread::sleep(Duration::from_millis(50));

@@ -15,11 +15,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use thruway_http1::response::BadField;
-use thruway_http1::{Known, Promise, Request, ResponseHead, date};
+use thruway_http1::{BodyPlan, KnownField, Request, ResponseHead, date};
 use thruway_resolve::{Boundary, DenyList, Error, FileKind, Name, OpenFile, Refusal};
 
 use crate::connection::Payload;
-use crate::exchange::{Answer, Exchange, Handler};
+use crate::exchange::{Exchange, Handler, Response};
 use crate::output::Part;
 use coding::Coding;
 use range::Wanted;
@@ -100,7 +100,7 @@ impl Folder {
     fn find_file(&self, request: &Request<'_>, name: &Name) -> Result<File, Error> {
         let media = media_type(name);
         let varies = is_compressible(&media);
-        let accept = request.known(Known::AcceptEncoding);
+        let accept = request.known(KnownField::AcceptEncoding);
         let codings = coding::accepted(accept.filter(|_| varies));
         let suffixes: Vec<_> = codings.iter().map(|coding| coding.suffix.as_bytes()).collect();
         let found = self.boundary.search(name, &suffixes)?;
@@ -121,7 +121,7 @@ impl Folder {
             }
             Verdict::Failed => return self.send_bare(exchange, 412, &found, &validators, Some(0)),
             Verdict::Send if request.is_head() || !validators.allows_range(request) => Wanted::All,
-            Verdict::Send => range::wanted(request.known(Known::Range), size),
+            Verdict::Send => range::wanted(request.known(KnownField::Range), size),
         };
         match wanted {
             Wanted::All => self.send_range(exchange, found, &validators, 0..size, 200),
@@ -148,8 +148,8 @@ impl Folder {
             let range = format!("bytes */{}", found.file.size_bytes());
             head.field(b"content-range", range.as_bytes())?;
         }
-        let promise = head.finish(exchange.terms(), body_bytes, &exchange.date());
-        self.send(exchange, promise, Payload::Empty);
+        let plan = head.finish(exchange.constraints(), body_bytes, &exchange.date());
+        self.send(exchange, plan, Payload::Empty);
         Ok(())
     }
 
@@ -172,13 +172,13 @@ impl Folder {
                 content_range(&range, found.file.size_bytes()).as_bytes(),
             )?;
         }
-        let promise = head.finish(exchange.terms(), Some(length), &exchange.date());
+        let plan = head.finish(exchange.constraints(), Some(length), &exchange.date());
         let file = OwnedFd::from(found.file.into_file());
         let payload = match length {
             0 => Payload::Empty,
             length => Payload::File { file, offset: range.start, length },
         };
-        self.send(exchange, promise, payload);
+        self.send(exchange, plan, payload);
         Ok(())
     }
 
@@ -210,8 +210,8 @@ impl Folder {
         }
         parts.push(Part::Bytes(format!("\r\n--{boundary}--\r\n").into_bytes()));
         let length = parts.iter().map(Part::left_bytes).sum();
-        let promise = head.finish(exchange.terms(), Some(length), &exchange.date());
-        self.send(exchange, promise, Payload::Parts(parts));
+        let plan = head.finish(exchange.constraints(), Some(length), &exchange.date());
+        self.send(exchange, plan, Payload::Parts(parts));
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Folder {
         let page = match listing::page(folder, name, &self.deny) {
             Ok(page) => page,
             Err(error) => {
-                answer_error(exchange, &error, "this folder cannot be listed");
+                respond_error(exchange, &error, "this folder cannot be listed");
                 return Ok(());
             }
         };
@@ -232,8 +232,8 @@ impl Folder {
         head.field(b"content-type", b"text/html; charset=utf-8")?;
         head.field(b"cache-control", b"no-store")?;
         head.field(b"content-security-policy", LISTING_POLICY)?;
-        let promise = head.finish(exchange.terms(), Some(page.len() as u64), &exchange.date());
-        self.send(exchange, promise, Payload::Slices(&[&page]));
+        let plan = head.finish(exchange.constraints(), Some(page.len() as u64), &exchange.date());
+        self.send(exchange, plan, Payload::Slices(&[&page]));
         Ok(())
     }
 
@@ -252,21 +252,21 @@ impl Folder {
         }
         let mut head = ResponseHead::new(&mut self.scratch, 301);
         head.field(b"location", &location)?;
-        let promise = head.finish(exchange.terms(), Some(0), &exchange.date());
-        self.send(exchange, promise, Payload::Empty);
+        let plan = head.finish(exchange.constraints(), Some(0), &exchange.date());
+        self.send(exchange, plan, Payload::Empty);
         Ok(())
     }
 
     fn send_options(&mut self, exchange: &mut Exchange<'_>) -> Result<(), BadField> {
         let mut head = ResponseHead::new(&mut self.scratch, 204);
         head.field(b"allow", b"GET, HEAD, OPTIONS")?;
-        let promise = head.finish(exchange.terms(), Some(0), &exchange.date());
-        self.send(exchange, promise, Payload::Empty);
+        let plan = head.finish(exchange.constraints(), Some(0), &exchange.date());
+        self.send(exchange, plan, Payload::Empty);
         Ok(())
     }
 
-    fn send(&mut self, exchange: &mut Exchange<'_>, promise: Promise, payload: Payload<'_>) {
-        exchange.answer(Answer { head: &self.scratch, promise, payload });
+    fn send(&mut self, exchange: &mut Exchange<'_>, plan: BodyPlan, payload: Payload<'_>) {
+        exchange.respond(Response { head: &self.scratch, plan, payload });
         self.scratch.clear();
     }
 
@@ -279,14 +279,14 @@ impl Folder {
             b"GET" | b"HEAD" => {}
             b"OPTIONS" => return self.send_options(exchange),
             _ => {
-                exchange.answer_text(405, "a folder is only read");
+                exchange.respond_text(405, "a folder is only read");
                 return Ok(());
             }
         }
         let name = match Name::from_url_path(request.path()) {
             Ok(name) => name,
             Err(refusal) => {
-                exchange.answer_text(refusal_status(refusal), "there is no such file");
+                exchange.respond_text(refusal_status(refusal), "there is no such file");
                 return Ok(());
             }
         };
@@ -294,12 +294,12 @@ impl Folder {
             Ok(Target::File(found)) => self.send_file(request, exchange, found),
             Ok(Target::Folder(folder)) if self.lists => self.send_listing(&name, exchange, &folder),
             Ok(Target::Folder(_)) => {
-                exchange.answer_text(404, "there is no such file");
+                exchange.respond_text(404, "there is no such file");
                 Ok(())
             }
             Ok(Target::NeedsSlash) => self.send_redirect(exchange, &name, request.query()),
             Err(error) => {
-                answer_error(exchange, &error, "it cannot be read");
+                respond_error(exchange, &error, "it cannot be read");
                 Ok(())
             }
         }
@@ -310,7 +310,7 @@ impl Handler for Folder {
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
         if self.serve(request, exchange).is_err() {
             self.scratch.clear();
-            exchange.answer_text(500, "the answer's head cannot be written");
+            exchange.respond_text(500, "the answer's head cannot be written");
         }
     }
 
@@ -377,12 +377,12 @@ fn refusal_status(refusal: Refusal) -> u16 {
 }
 
 /// Answers for what cannot be opened. Where that is this server's fault, the log says so, too.
-fn answer_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
+fn respond_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
     let status = status_of(error);
     if status >= 500 {
-        exchange.note_trouble("read what was asked for", io::Error::other(error.to_string()));
+        exchange.warn("read what was asked for", io::Error::other(error.to_string()));
     }
-    exchange.answer_text(status, if status == 404 { "there is no such file" } else { text });
+    exchange.respond_text(status, if status == 404 { "there is no such file" } else { text });
 }
 
 fn status_of(error: &Error) -> u16 {

@@ -1,6 +1,6 @@
 //! Whether a client has this very file already: entity tags, dates and the conditions on them.
 
-use thruway_http1::{Known, Request, date};
+use thruway_http1::{KnownField, Request, date};
 use thruway_resolve::OpenFile;
 
 /// What tells one state of a file from another.
@@ -36,23 +36,23 @@ impl Validators {
 
     /// What the request's conditions, in the order of their precedence, ask for.
     pub(super) fn verdict(&self, request: &Request<'_>) -> Verdict {
-        let failed = match request.known(Known::IfMatch) {
+        let failed = match request.known(KnownField::IfMatch) {
             Some(tags) => !self.is_listed(tags, Compare::Strong),
-            None => self.is_newer_than(request.known(Known::IfUnmodifiedSince)) == Some(true),
+            None => self.is_newer_than(request.known(KnownField::IfUnmodifiedSince)) == Some(true),
         };
         if failed {
             return Verdict::Failed;
         }
-        let is_known = match request.known(Known::IfNoneMatch) {
+        let is_known = match request.known(KnownField::IfNoneMatch) {
             Some(tags) => self.is_listed(tags, Compare::Weak),
-            None => self.is_newer_than(request.known(Known::IfModifiedSince)) == Some(false),
+            None => self.is_newer_than(request.known(KnownField::IfModifiedSince)) == Some(false),
         };
         if is_known { Verdict::NotModified } else { Verdict::Send }
     }
 
     /// Whether a `Range` still means this state of the file.
     pub(super) fn allows_range(&self, request: &Request<'_>) -> bool {
-        match request.known(Known::IfRange) {
+        match request.known(KnownField::IfRange) {
             None => true,
             Some(tag) if tag.starts_with(b"\"") => tag == self.tag.as_bytes(),
             // A weak tag is no date either.

@@ -1,6 +1,6 @@
 //! Which worker serves what waits, and in which order: pure functions of what the workers tell of themselves.
 
-use super::round::Round;
+use super::mean_interval::MeanInterval;
 
 /// A request is not moved before it has waited so long: a short one is served sooner where it is.
 pub(crate) const MOVE_AFTER_US: u64 = 300;
@@ -61,8 +61,8 @@ pub(crate) fn key_us(
     ready_us: u64,
     interval_us: u64,
     rest_us: u64,
-    round: &Round,
-    rests: &Round,
+    round: &MeanInterval,
+    rests: &MeanInterval,
 ) -> u64 {
     let round_us = round.us();
     let credit_us = if !round.is_known() {
@@ -152,14 +152,14 @@ mod tests {
 
     #[test]
     fn a_client_that_asks_seldom_has_a_credit_of_a_round_at_most() {
-        let mut round = Round::default();
+        let mut round = MeanInterval::default();
         (0..100).for_each(|_| round.note(500));
         let credit =
-            |interval_us| NOW_US - key_us(NOW_US, interval_us, 0, &round, &Round::default());
+            |interval_us| NOW_US - key_us(NOW_US, interval_us, 0, &round, &MeanInterval::default());
         assert_eq!([0, 500, 749].map(credit), [0, 0, 0], "it asks about once a round");
         assert_eq!([750, 900, 2_000].map(credit), [250, 400, 500]);
         assert_eq!(
-            key_us(100, 2_000, 0, &round, &Round::default()),
+            key_us(100, 2_000, 0, &round, &MeanInterval::default()),
             0,
             "keys are no less than zero"
         );
@@ -167,25 +167,25 @@ mod tests {
 
     #[test]
     fn there_is_no_credit_before_the_round_is_known() {
-        let mut round = Round::default();
-        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &Round::default()), NOW_US);
+        let mut round = MeanInterval::default();
+        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &MeanInterval::default()), NOW_US);
         round.note(500);
-        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &Round::default()), NOW_US);
+        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &MeanInterval::default()), NOW_US);
     }
 
     #[test]
     fn a_client_that_rests_for_a_quarter_of_a_round_has_a_credit_of_one() {
-        let mut round = Round::default();
+        let mut round = MeanInterval::default();
         (0..32).for_each(|_| round.note(8_000));
         let rests = |mean_us| {
-            let mut rests = Round::default();
+            let mut rests = MeanInterval::default();
             (0..32).for_each(|_| rests.note(mean_us));
             rests
         };
         let credit = |rest_us| NOW_US - key_us(NOW_US, 3_000, rest_us, &round, &rests(100));
         assert_eq!([0, 1_999, 2_000, 9_000].map(credit), [0, 0, 8_000, 8_000]);
         assert_eq!(key_us(NOW_US, 3_000, 2_000, &round, &rests(1_001)), NOW_US, "all rest");
-        let mut short = Round::default();
+        let mut short = MeanInterval::default();
         (0..32).for_each(|_| short.note(100));
         assert_eq!(key_us(NOW_US, 120, 90, &short, &rests(10)), NOW_US, "it is on its way");
     }
@@ -252,7 +252,7 @@ mod tests {
         fn no_client_passes_a_waiting_request_twice(
             steps in prop::collection::vec((any::<bool>(), 0_usize..6, 1_u64..300), 0..400),
         ) {
-            let (mut queue, mut round, mut now_us) = (RunQueue::default(), Round::default(), 0);
+            let (mut queue, mut round, mut now_us) = (RunQueue::default(), MeanInterval::default(), 0);
             let mut ready_us: [Option<u64>; 6] = [None; 6];
             let mut passed = [[0; 6]; 6];
             for (asks, client, pause_us) in steps {
@@ -261,7 +261,7 @@ mod tests {
                 if asks && !queue.contains(slot) {
                     let interval_us = ready_us[client].map_or(0, |last_us| now_us - last_us);
                     round.note(interval_us);
-                    queue.enqueue(slot, key_us(now_us, interval_us, 0, &round, &Round::default()));
+                    queue.enqueue(slot, key_us(now_us, interval_us, 0, &round, &MeanInterval::default()));
                     ready_us[client] = Some(now_us);
                     passed[client] = [0; 6];
                 } else if let Some((served, _)) = queue.next() {

@@ -47,7 +47,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
 }
 
 fn settings(serve: &Serve) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = Settings::default().for_files();
     let size = |given: Option<u32>, default| {
         given.map_or(default, |given| usize::try_from(given).unwrap_or(usize::MAX))
     };

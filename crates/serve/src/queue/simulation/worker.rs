@@ -11,8 +11,8 @@ use thruway_testing::Random;
 
 use super::model::{Event, Model};
 use super::workload::{Habit, Phase};
+use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy::{self, MOVE_AFTER_US, WorkerView};
-use crate::queue::round::Round;
 use crate::queue::run_queue::RunQueue;
 
 /// What a move costs each of the two workers.
@@ -77,8 +77,8 @@ pub(super) struct Worker {
     pub(super) lock: Option<(usize, f64)>,
     pub(super) standing: VecDeque<Standing>,
     queue: RunQueue,
-    round: Round,
-    rests: Round,
+    round: MeanInterval,
+    rests: MeanInterval,
     /// A request was taken while others stood for the lock.
     has_passed: bool,
     has_asked: bool,
@@ -117,8 +117,8 @@ impl Worker {
             lock: None,
             standing: VecDeque::new(),
             queue: RunQueue::default(),
-            round: Round::default(),
-            rests: Round::default(),
+            round: MeanInterval::default(),
+            rests: MeanInterval::default(),
             has_passed: false,
             has_asked: false,
             coming: 0,

@@ -3,10 +3,10 @@
 use std::cell::{Cell, UnsafeCell};
 
 use rb_sys::VALUE;
-use thruway_http1::response::{Draft, Terms};
+use thruway_http1::response::{PartialHead, ResponseConstraints};
 use thruway_serve::Ticket;
 
-use super::lock::NIL;
+use super::gvl::NIL;
 use super::roots::mark;
 
 /// A thread's request. Used with the interpreter lock held.
@@ -22,14 +22,14 @@ pub(super) struct Context {
     /// The application's body, until it is closed.
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
-    pub(super) terms: Cell<Terms>,
+    pub(super) constraints: Cell<ResponseConstraints>,
     /// The answer's status.
     pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
     /// The head of the answer.
     pub(super) head: Buffer,
     /// What is known of the head while it waits for its end.
-    pub(super) draft: Cell<Option<Draft>>,
+    pub(super) partial: Cell<Option<PartialHead>>,
     /// Pieces of the body that wait for the next one.
     pub(super) gathered: Buffer,
     /// Whether they may wait at all.
@@ -60,7 +60,7 @@ impl Buffer {
     ///
     /// # Safety
     /// The reference is gone before the next call of this method: it is used between two calls of
-    /// Ruby's, by the thread that holds the interpreter lock.
+    /// Ruby's, by the thread that holds the interpreter gvl.
     #[expect(clippy::mut_from_ref, reason = "the interpreter lock takes the place of the borrow")]
     pub(super) unsafe fn get(&self) -> &mut Vec<u8> {
         // SAFETY: as this function's own.
@@ -78,24 +78,24 @@ impl Context {
             returned: Cell::new(NIL),
             body: Cell::new(NIL),
             ticket: Cell::new(None),
-            terms: Cell::new(Terms::broken()),
+            constraints: Cell::new(ResponseConstraints::broken()),
             status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),
-            draft: Cell::new(None),
+            partial: Cell::new(None),
             gathered: Buffer::default(),
             gathers: Cell::new(false),
             gathered_us: Cell::new(0),
         }
     }
 
-    pub(super) fn begin(&self, env: VALUE, ticket: Ticket, terms: Terms) {
+    pub(super) fn begin(&self, env: VALUE, ticket: Ticket, constraints: ResponseConstraints) {
         self.forget();
         self.env.set(env);
         self.ticket.set(Some(ticket));
-        self.terms.set(terms);
+        self.constraints.set(constraints);
         self.stage.set(Stage::Unsent);
-        self.draft.set(None);
+        self.partial.set(None);
     }
 
     pub(super) fn end(&self) {

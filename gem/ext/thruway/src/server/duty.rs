@@ -1,7 +1,7 @@
 //! When the standby stands in at the engine.
 //!
 //! It is on duty while no Ruby thread is at the engine: the leader is in a long call of the application, or waits
-//! for the interpreter lock. The leader calls it before a call that may be long, and dismisses it before it waits for
+//! for the interpreter gvl. The leader calls it before a call that may be long, and dismisses it before it waits for
 //! events itself. While calls are short the standby dozes: it looks now and then whether one lasts.
 //! While there are none it sleeps.
 

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_http1::field::members;
-use thruway_http1::{Known, Request, Version};
+use thruway_http1::{KnownField, Request, Version};
 use thruway_serve::Peer;
 
-use super::lock::{Lock, NIL};
+use super::gvl::{Gvl, NIL};
 use super::roots::{Root, Roots};
 
 /// Field names whose keys are kept; names beyond are made anew each time.
@@ -85,13 +85,13 @@ struct Own<'a> {
 
 impl Environments {
     /// `template` holds what is the same for all requests.
-    pub(super) fn new(lock: Lock, roots: &Arc<Roots>, template: VALUE) -> Self {
-        let keys = Keys::new(lock, roots);
+    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, template: VALUE) -> Self {
+        let keys = Keys::new(gvl, roots);
         // A place for each value, so that to set it later only replaces it.
-        let env = roots.keep(lock.dup_hash(template));
+        let env = roots.keep(gvl.dup_hash(template));
         for key in keys.in_every_environment() {
-            if lock.at(env.value(), key) == NIL {
-                lock.set(env.value(), key, keys.empty.value());
+            if gvl.at(env.value(), key) == NIL {
+                gvl.set(env.value(), key, keys.empty.value());
             }
         }
         Self {
@@ -105,76 +105,76 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
-    pub(super) fn make(&mut self, lock: Lock, request: &Request<'_>, peer: Peer) -> VALUE {
-        let env = self.with_fields(lock, request);
+    pub(super) fn make(&mut self, gvl: Gvl, request: &Request<'_>, peer: Peer) -> VALUE {
+        let env = self.with_fields(gvl, request);
         let own = Own {
             method: request.method(),
             path: request.path(),
             query: request.query().unwrap_or_default(),
             uri: request.target(),
         };
-        self.set_own(lock, env, &own);
+        self.set_own(gvl, env, &own);
         if request.version() == Version::Http10 {
-            lock.set(env, self.keys.protocol.value(), self.keys.http_10.value());
+            gvl.set(env, self.keys.protocol.value(), self.keys.http_10.value());
         }
         if peer.is_trusted() && is_https(request) {
-            self.set_https(lock, env, request);
+            self.set_https(gvl, env, request);
         }
         if let Peer::Tcp(address) = peer {
-            let remote = self.remote(lock, address.ip());
-            lock.set(env, self.keys.remote.value(), lock.dup_string(remote));
+            let remote = self.remote(gvl, address.ip());
+            gvl.set(env, self.keys.remote.value(), gvl.dup_string(remote));
         }
-        lock.set(env, self.keys.after_reply.value(), lock.array());
-        lock.set(env, self.keys.finished.value(), lock.array());
+        gvl.set(env, self.keys.after_reply.value(), gvl.array());
+        gvl.set(env, self.keys.finished.value(), gvl.array());
         env
     }
 
     /// Sets the length of a body whose framing has been taken away.
-    pub(super) fn set_length(&self, lock: Lock, env: VALUE, length: u64) {
-        let text = lock.string(length.to_string().as_bytes());
-        lock.set(env, self.keys.content_length.value(), text);
+    pub(super) fn set_length(&self, gvl: Gvl, env: VALUE, length: u64) {
+        let text = gvl.string(length.to_string().as_bytes());
+        gvl.set(env, self.keys.content_length.value(), text);
     }
 
     /// Sets what takes the request's connection.
-    pub(super) fn set_hijack(&self, lock: Lock, env: VALUE, hijack: VALUE) {
-        lock.set(env, self.keys.hijack.value(), hijack);
+    pub(super) fn set_hijack(&self, gvl: Gvl, env: VALUE, hijack: VALUE) {
+        gvl.set(env, self.keys.hijack.value(), hijack);
     }
 
     /// The callbacks for after the answer: `rack.after_reply` and `rack.response_finished`.
-    pub(super) fn callbacks(&self, lock: Lock, env: VALUE) -> [VALUE; 2] {
-        [lock.at(env, self.keys.after_reply.value()), lock.at(env, self.keys.finished.value())]
+    pub(super) fn callbacks(&self, gvl: Gvl, env: VALUE) -> [VALUE; 2] {
+        [gvl.at(env, self.keys.after_reply.value()), gvl.at(env, self.keys.finished.value())]
     }
 
     /// A proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
-    fn set_https(&self, lock: Lock, env: VALUE, request: &Request<'_>) {
-        lock.set(env, self.keys.scheme.value(), self.keys.https.value());
+    fn set_https(&self, gvl: Gvl, env: VALUE, request: &Request<'_>) {
+        gvl.set(env, self.keys.scheme.value(), self.keys.https.value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
-            lock.set(env, self.keys.server_port.value(), self.keys.https_port.value());
+            gvl.set(env, self.keys.server_port.value(), self.keys.https_port.value());
         }
     }
 
-    fn set_own(&self, lock: Lock, env: VALUE, own: &Own<'_>) {
+    fn set_own(&self, gvl: Gvl, env: VALUE, own: &Own<'_>) {
         let keys = &self.keys;
         let method = match own.method {
             b"GET" => keys.get.value(),
-            other => lock.interned(other),
+            other => gvl.interned(other),
         };
-        lock.set(env, keys.method.value(), method);
-        let path = lock.string(own.path);
-        lock.set(env, keys.path.value(), path);
-        lock.set(env, keys.request_path.value(), path);
-        lock.set(env, keys.uri.value(), lock.string(own.uri));
+        gvl.set(env, keys.method.value(), method);
+        let path = gvl.string(own.path);
+        gvl.set(env, keys.path.value(), path);
+        gvl.set(env, keys.request_path.value(), path);
+        gvl.set(env, keys.uri.value(), gvl.string(own.uri));
         // What has no query must not share one that an application may change.
-        lock.set(env, keys.query.value(), lock.string(own.query));
+        gvl.set(env, keys.query.value(), gvl.string(own.query));
     }
 
     /// A copy of the template with the request's fields in it.
-    fn with_fields(&mut self, lock: Lock, request: &Request<'_>) -> VALUE {
+    fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> VALUE {
         let lines = request.field_lines();
         // A target with a host in it goes before the field of that name.
         let is_plain = request.target().starts_with(b"/");
         if !is_plain || lines.is_empty() || lines.len() > MEMO_BYTES_MAX {
-            return self.fill_template(lock, request).0;
+            return self.fill_template(gvl, request).0;
         }
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(lines);
         // The remainder is below MEMOS_MAX.
@@ -182,17 +182,17 @@ impl Environments {
         let memo = &self.memos[place];
         if memo.hash != hash {
             self.memos[place] = Memo { hash, ..Memo::default() };
-            return self.fill_template(lock, request).0;
+            return self.fill_template(gvl, request).0;
         }
         match &memo.kept {
-            Some(kept) if memo.lines == lines => kept.copy(lock),
-            Some(_) => self.fill_template(lock, request).0,
+            Some(kept) if memo.lines == lines => kept.copy(gvl),
+            Some(_) => self.fill_template(gvl, request).0,
             None => {
-                let (env, fields) = self.fill_template(lock, request);
+                let (env, fields) = self.fill_template(gvl, request);
                 let keep = |value| self.roots.keep(value);
                 let fields = fields.iter().map(|(key, value)| (keep(*key), keep(*value))).collect();
                 let kept = Kept { env: keep(env), fields };
-                let copy = kept.copy(lock);
+                let copy = kept.copy(gvl);
                 self.memos[place] = Memo { hash, lines: lines.to_vec(), kept: Some(kept) };
                 copy
             }
@@ -200,8 +200,8 @@ impl Environments {
     }
 
     /// A copy of the template, with every field of the request set, and those fields.
-    fn fill_template(&mut self, lock: Lock, request: &Request<'_>) -> (VALUE, Vec<(VALUE, VALUE)>) {
-        let env = lock.dup_hash(self.template.value());
+    fn fill_template(&mut self, gvl: Gvl, request: &Request<'_>) -> (VALUE, Vec<(VALUE, VALUE)>) {
+        let env = gvl.dup_hash(self.template.value());
         let mut fields = Vec::with_capacity(request.fields().len());
         for (name, value) in request.fields() {
             // The framing has been taken away, and nginx drops names with underscores, too: they
@@ -209,34 +209,34 @@ impl Environments {
             if name.contains(&b'_') || name.eq_ignore_ascii_case(b"transfer-encoding") {
                 continue;
             }
-            let key = self.key(lock, name);
+            let key = self.key(gvl, name);
             let value = match fields.iter().find(|(other, _)| *other == key) {
-                Some((_, before)) => joined(lock, name, *before, value),
-                None => lock.string(value),
+                Some((_, before)) => joined(gvl, name, *before, value),
+                None => gvl.string(value),
             };
             fields.retain(|(other, _)| *other != key);
             fields.push((key, value));
-            lock.set(env, key, value);
+            gvl.set(env, key, value);
         }
-        self.set_host(lock, env, request);
+        self.set_host(gvl, env, request);
         (env, fields)
     }
 
-    fn set_host(&self, lock: Lock, env: VALUE, request: &Request<'_>) {
+    fn set_host(&self, gvl: Gvl, env: VALUE, request: &Request<'_>) {
         let Some(host) = request.host() else { return };
         let port = port_of(host);
         let name = &host[..host.len() - port.len()];
         let name = name.strip_suffix(b":").unwrap_or(name);
         let port = if port.is_empty() { &b"80"[..] } else { port };
-        lock.set(env, self.keys.server_name.value(), lock.interned(name));
-        lock.set(env, self.keys.server_port.value(), lock.interned(port));
+        gvl.set(env, self.keys.server_name.value(), gvl.interned(name));
+        gvl.set(env, self.keys.server_port.value(), gvl.interned(port));
         if !request.target().starts_with(b"/") {
-            lock.set(env, lock.interned(b"HTTP_HOST"), lock.string(host));
+            gvl.set(env, gvl.interned(b"HTTP_HOST"), gvl.string(host));
         }
     }
 
     /// The key of a field's name.
-    fn key(&mut self, lock: Lock, name: &[u8]) -> VALUE {
+    fn key(&mut self, gvl: Gvl, name: &[u8]) -> VALUE {
         if name.eq_ignore_ascii_case(b"content-length") {
             return self.keys.content_length.value();
         }
@@ -249,7 +249,7 @@ impl Environments {
         if let Some(root) = self.names.get(&key) {
             return root.value();
         }
-        let value = lock.interned(&key);
+        let value = gvl.interned(&key);
         if self.names.len() < KEYS_MAX {
             let root = self.roots.keep(value);
             self.names.insert(key, root);
@@ -257,11 +257,11 @@ impl Environments {
         value
     }
 
-    fn remote(&mut self, lock: Lock, address: IpAddr) -> VALUE {
+    fn remote(&mut self, gvl: Gvl, address: IpAddr) -> VALUE {
         match &self.peers {
             Some((known, root)) if *known == address => root.value(),
             _ => {
-                let root = self.roots.keep(lock.interned(address.to_string().as_bytes()));
+                let root = self.roots.keep(gvl.interned(address.to_string().as_bytes()));
                 let value = root.value();
                 self.peers = Some((address, root));
                 value
@@ -272,18 +272,18 @@ impl Environments {
 
 impl Kept {
     /// The environment once more, with Strings of its own.
-    fn copy(&self, lock: Lock) -> VALUE {
-        let env = lock.dup_hash(self.env.value());
+    fn copy(&self, gvl: Gvl) -> VALUE {
+        let env = gvl.dup_hash(self.env.value());
         for (key, value) in &self.fields {
-            lock.set(env, key.value(), lock.dup_string(value.value()));
+            gvl.set(env, key.value(), gvl.dup_string(value.value()));
         }
         env
     }
 }
 
 impl Keys {
-    fn new(lock: Lock, roots: &Arc<Roots>) -> Self {
-        let keep = |text: &str| roots.keep(lock.interned(text.as_bytes()));
+    fn new(gvl: Gvl, roots: &Arc<Roots>) -> Self {
+        let keep = |text: &str| roots.keep(gvl.interned(text.as_bytes()));
         Self {
             method: keep("REQUEST_METHOD"),
             path: keep("PATH_INFO"),
@@ -325,7 +325,7 @@ impl Keys {
 
 /// Whether a proxy says that the client has asked it by TLS.
 fn is_https(request: &Request<'_>) -> bool {
-    let proto = request.known(Known::ForwardedProto);
+    let proto = request.known(KnownField::ForwardedProto);
     let first = proto.and_then(|proto| members(proto).next());
     first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }
@@ -338,9 +338,9 @@ fn port_of(host: &[u8]) -> &[u8] {
 }
 
 /// The value of a field that stands twice.
-fn joined(lock: Lock, name: &[u8], before: VALUE, value: &[u8]) -> VALUE {
+fn joined(gvl: Gvl, name: &[u8], before: VALUE, value: &[u8]) -> VALUE {
     let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
     // SAFETY: no Ruby code runs before the bytes are copied.
-    let before = unsafe { lock.bytes(before) };
-    lock.string(&[before, between, value].concat())
+    let before = unsafe { gvl.bytes(before) };
+    gvl.string(&[before, between, value].concat())
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use thruway_serve::Board;
-use thruway_serve::fleet::UNSURE;
+use thruway_serve::workers::UNSURE;
 
 thread_local! {
     static DOING: Cell<Doing> = const { Cell::new(Doing::Nothing) };
@@ -27,7 +27,7 @@ pub(super) struct Load {
     board: Option<Board>,
     in_application: AtomicU32,
     computing: AtomicU32,
-    /// Whether Ruby tells when a thread lets go of the lock. Otherwise the leader counts as computing until
+    /// Whether Ruby tells when a thread lets go of the gvl. Otherwise the leader counts as computing until
     /// it is found to be blocked.
     is_told: AtomicBool,
 }
@@ -89,7 +89,7 @@ impl Load {
         }
     }
 
-    /// The calling thread stands for the lock, or has let go of it. Nothing of Ruby's is touched.
+    /// The calling thread stands for the gvl, or has let go of it. Nothing of Ruby's is touched.
     pub(super) fn note(&self, is_computing: bool) {
         match (DOING.get(), is_computing) {
             (Doing::Waiting, true) => {
@@ -104,7 +104,7 @@ impl Load {
         }
     }
 
-    /// Threads in the application that hold the lock, or stand for it.
+    /// Threads in the application that hold the gvl, or stand for it.
     pub(super) fn computing(&self) -> u32 {
         self.computing.load(Ordering::SeqCst)
     }

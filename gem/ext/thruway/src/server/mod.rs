@@ -1,29 +1,28 @@
 //! The Rack server: an engine, the Ruby threads that call the application, and a standby thread.
 //!
-//! Reading order: `lead` (what a thread does), `baton` (which thread leads), `standby` and `duty` (what is done while
-//! none is at the engine), `env` (from a request to its
-//! environment), `reply` and `body` (from what the application returns to what the client gets). `native`
-//! and `fleet` are what Ruby sees of it; `lock`, `roots` and `class` are how Rust and Ruby live together. What
-//! is rare is done in Ruby, by `Thruway::Server`.
+//! Reading order: `lead` (what a thread does), `leadership` (which thread leads), `standby` and `duty` (what is done
+//! while none is at the engine), `env` (from a request to its environment), `response` and `body` (from what the
+//! application returns to what the client gets). `ruby_class` and `worker_group` are what Ruby sees of it; `gvl`,
+//! `roots` and `data_type` are how Rust and Ruby live together. What is rare is done in Ruby, by `Thruway::Server`.
 
-mod baton;
 mod body;
-mod class;
 mod context;
+mod data_type;
 mod duty;
 mod env;
 mod files;
-mod fleet;
+mod gvl;
+mod gvl_events;
 mod lead;
+mod leadership;
 mod load;
-mod lock;
-mod native;
-mod plan;
-mod reply;
+mod options;
+mod response;
 mod roots;
+mod ruby_class;
 mod signal;
 mod standby;
-mod suspension;
+mod worker_group;
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,30 +30,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rb_sys::{ID, VALUE};
 use thruway_serve::{Engine, Ticket, Waiter, Waker};
 
-use baton::Baton;
 use context::Context;
 use env::Environments;
 use files::DeclaredFolders;
+use leadership::Leadership;
 use roots::{Root, Roots};
 
-pub(crate) use native::define;
+pub(crate) use ruby_class::define;
 
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with
 /// the interpreter lock held; no borrow of its cells lasts over a call that may run Ruby code.
-struct Server {
+struct RackEngine {
     /// Shared with the standby. It is locked for moments only, and never while Ruby code may run.
     engine: Arc<Mutex<Engine>>,
     waiter: Waiter,
     waker: Waker,
     environments: RefCell<Environments>,
-    baton: Baton,
+    leadership: Leadership,
     contexts: Vec<Context>,
     files: DeclaredFolders,
     is_stopping: Cell<bool>,
     requests: Cell<u64>,
     app: Root,
     /// The `Thruway::Server`, which does what is rare.
-    helper: Root,
+    callbacks: Root,
     /// The class `Thruway::Hijack`.
     hijack: Root,
     roots: Arc<Roots>,
@@ -85,7 +84,7 @@ struct Names {
 
 impl Names {
     fn new() -> Self {
-        use lock::method;
+        use gvl::method;
         Self {
             call: method(c"call"),
             each: method(c"each"),
@@ -109,7 +108,7 @@ impl Names {
     }
 }
 
-impl Server {
+impl RackEngine {
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,9 +120,9 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RackEngine {
     fn drop(&mut self) {
-        self.baton.signal().duty.end();
+        self.leadership.signal().duty.end();
     }
 }
 

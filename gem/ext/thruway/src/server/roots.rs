@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rb_sys::VALUE;
 
-use super::lock::{Lock, NIL};
+use super::gvl::{Gvl, NIL};
 
 /// Objects that are kept alive, and where they are, for as long as their [`Root`]s live. A root may end in
-/// a thread that does not hold the interpreter lock.
+/// a thread that does not hold the interpreter gvl.
 #[derive(Default)]
 pub(super) struct Roots {
     /// Used with the interpreter lock held. Ruby's collector reads it at any allocation of Ruby's, so no
@@ -86,8 +86,8 @@ pub(super) struct SentString {
 
 impl SentString {
     /// What `string` holds now.
-    pub(super) fn new(lock: Lock, roots: &Arc<Roots>, string: VALUE) -> Self {
-        let string = lock.frozen_string(string);
+    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, string: VALUE) -> Self {
+        let string = gvl.frozen_string(string);
         // SAFETY: the String is frozen, and its root keeps it alive and in its place while this value lives.
         Self { bytes: unsafe { crate::ruby::bytes(string) }, _root: roots.keep(string) }
     }

@@ -1,4 +1,4 @@
-//! What is seen of the baton without the interpreter lock.
+//! What is seen of the leadership without the interpreter gvl.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -74,7 +74,7 @@ impl Signal {
         self.coming.store(0, Ordering::Relaxed);
     }
 
-    /// A thread begins to follow: before it lets go of the lock, so that calls from now on count it.
+    /// A thread begins to follow: before it lets go of the gvl, so that calls from now on count it.
     pub(super) fn add_follower(&self) {
         self.followers.fetch_add(1, Ordering::Relaxed);
     }
@@ -165,7 +165,7 @@ impl Signal {
         (since != RUNS).then(|| monotonic_us().saturating_sub(since))
     }
 
-    /// The calling thread lets go of the lock, or wants it back. Nothing of Ruby's is touched.
+    /// The calling thread lets go of the gvl, or wants it back. Nothing of Ruby's is touched.
     pub(super) fn note_suspension(&self, is_suspended: bool) {
         self.load.note(!is_suspended);
         if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {

@@ -1,4 +1,4 @@
-//! The standby: a thread of each worker that never takes the interpreter lock.
+//! The standby: a thread of each worker that never takes the interpreter gvl.
 //!
 //! While it is on duty (see `duty`) it does at the engine what needs no application: it takes in what comes,
 //! reads bodies, writes what waits, ends what takes too long, and gives requests to other workers. It also
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use thruway_serve::{Engine, Events, Waiter, Waker};
 
+use super::gvl_events;
 use super::signal::Signal;
-use super::suspension;
 
-/// How long a leader may be without the lock: several times as long as it takes to hand the lead on, so that
+/// How long a leader may be without the gvl: several times as long as it takes to hand the lead on, so that
 /// short waits hand nothing on.
 const PATIENCE_US: u64 = 300;
 
@@ -43,7 +43,7 @@ pub(super) fn start(engine: &Arc<Mutex<Engine>>, signal: Arc<Signal>) -> std::io
         let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
         (engine.waiter(), engine.waker())
     };
-    if suspension::tell(&signal) {
+    if gvl_events::subscribe(&signal) {
         signal.load.set_told();
     }
     let engine = Arc::clone(engine);
@@ -96,7 +96,7 @@ impl Standby {
         if !is_wanted {
             return None;
         }
-        // A leader that runs tells when it lets go of the lock.
+        // A leader that runs tells when it lets go of the gvl.
         let left_us = PATIENCE_US.checked_sub(self.signal.suspended_for_us()?);
         if let Some(left_us) = left_us.filter(|left_us| *left_us > 0) {
             return Some(Duration::from_micros(left_us));
@@ -134,7 +134,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
+    /// Whether the thread sleeps: it waits for something, be it the interpreter gvl.
     fn sleeps(&mut self, thread: u32) -> bool {
         if self.thread != thread {
             self.thread = thread;

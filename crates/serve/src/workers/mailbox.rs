@@ -15,15 +15,15 @@ use crate::activity::Share;
 use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::{Error, Peer};
 
-/// Bytes of a letter that holds a connection.
-const LETTER_BYTES: usize = 64;
+/// Bytes of a message that holds a connection.
+const MESSAGE_BYTES: usize = 64;
 
-/// A letter that only wakes.
+/// A message that only wakes.
 const BELL: [u8; 1] = [0];
 
 /// What came.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Message {
     /// A connection that another worker has sent.
     Connection(Connection),
     /// Another worker has written into this one's row.
@@ -36,17 +36,17 @@ pub(super) struct Mailbox(OwnedFd);
 
 /// Where others put them.
 #[derive(Debug)]
-pub(super) struct Outlet(OwnedFd);
+pub(super) struct MailboxSender(OwnedFd);
 
-/// The two ends of a worker's mailbox. Letters in it outlive the worker.
-pub(super) fn pair() -> Result<(Mailbox, Outlet), Error> {
+/// The two ends of a worker's mailbox. Messages in it outlive the worker.
+pub(super) fn pair() -> Result<(Mailbox, MailboxSender), Error> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (inbox, outlet) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    let (inbox, sender) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
         .map_err(|errno| Error::system("make a mailbox", errno))?;
-    Ok((Mailbox(inbox), Outlet(outlet)))
+    Ok((Mailbox(inbox), MailboxSender(sender)))
 }
 
-impl Outlet {
+impl MailboxSender {
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -56,13 +56,13 @@ impl Outlet {
     /// # Errors
     /// `EAGAIN` if the mailbox is full.
     pub(super) fn send(&self, connection: &Connection) -> Result<(), Errno> {
-        let letter = write_letter(connection);
+        let message = write_message(connection);
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = SendAncillaryBuffer::new(&mut room);
         let sockets = [connection.socket.as_fd()];
         attached.push(SendAncillaryMessage::ScmRights(&sockets));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let parts = [IoSlice::new(&letter), IoSlice::new(&connection.input)];
+        let parts = [IoSlice::new(&message), IoSlice::new(&connection.input)];
         sendmsg(&self.0, &parts, &mut attached, flags).map(|_| ())
     }
 
@@ -77,19 +77,19 @@ impl Mailbox {
         self.0.try_clone().map(Self)
     }
 
-    /// The next letter, if there is one.
+    /// The next message, if there is one.
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Letter>, Errno> {
-        let (mut letter, mut input) = ([0; LETTER_BYTES], [0; MOVED_BYTES_MAX]);
+    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
+        let (mut message, mut input) = ([0; MESSAGE_BYTES], [0; MOVED_BYTES_MAX]);
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
-        let mut slices = [IoSliceMut::new(&mut letter), IoSliceMut::new(&mut input)];
+        let mut slices = [IoSliceMut::new(&mut message), IoSliceMut::new(&mut input)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let bytes = match recvmsg(&self.0, &mut slices, &mut attached, flags) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Ok(received) if received.bytes == BELL.len() => return Ok(Some(Letter::Bell)),
+            Ok(received) if received.bytes == BELL.len() => return Ok(Some(Message::Bell)),
             received => received?.bytes,
         };
         let socket = attached.drain().find_map(|message| match message {
@@ -97,9 +97,9 @@ impl Mailbox {
             _ => None,
         });
         let socket = socket.ok_or(Errno::MFILE)?;
-        let mut connection = read_letter(&letter, socket, now_ms);
-        connection.keep(&input[..bytes.saturating_sub(LETTER_BYTES)], 0);
-        Ok(Some(Letter::Connection(connection)))
+        let mut connection = read_message(&message, socket, now_ms);
+        connection.keep(&input[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
+        Ok(Some(Message::Connection(connection)))
     }
 }
 
@@ -113,7 +113,7 @@ impl AsFd for Mailbox {
 /// turns (4) and their epoch (4), since when it waits in milliseconds (8), and in microseconds when its last request
 /// was ready (8), its key (8), and when its last response was sent (8): all little-endian, between processes of
 /// one binary. What was read of the next request follows.
-fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
+fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
         Peer::Tcp(peer) => match peer.ip() {
@@ -121,33 +121,33 @@ fn write_letter(connection: &Connection) -> [u8; LETTER_BYTES] {
             IpAddr::V6(address) => (6, address.octets(), peer.port()),
         },
     };
-    let mut letter = [0; LETTER_BYTES];
-    letter[0..2].copy_from_slice(&connection.listener.to_le_bytes());
-    letter[2..4].copy_from_slice(&port.to_le_bytes());
-    letter[4..20].copy_from_slice(&address);
-    letter[20] = family;
-    letter[21] = u8::from(connection.is_fresh);
-    letter[22] = u8::from(connection.is_readable);
-    letter[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
-    letter[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
+    let mut message = [0; MESSAGE_BYTES];
+    message[0..2].copy_from_slice(&connection.listener.to_le_bytes());
+    message[2..4].copy_from_slice(&port.to_le_bytes());
+    message[4..20].copy_from_slice(&address);
+    message[20] = family;
+    message[21] = u8::from(connection.is_fresh);
+    message[22] = u8::from(connection.is_readable);
+    message[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
+    message[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
     let times =
         [connection.since_ms, connection.asked_us, connection.key_us, connection.responded_us];
     for (at, time) in (32..).step_by(8).zip(times) {
-        letter[at..at + 8].copy_from_slice(&time.to_le_bytes());
+        message[at..at + 8].copy_from_slice(&time.to_le_bytes());
     }
-    letter
+    message
 }
 
-fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Connection {
+fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_ms: u64) -> Connection {
     let word = |at: usize| {
-        let bytes = [letter[at], letter[at + 1], letter[at + 2], letter[at + 3]];
+        let bytes = [message[at], message[at + 1], message[at + 2], message[at + 3]];
         u32::from_le_bytes(bytes)
     };
-    let half = |at: usize| u16::from_le_bytes([letter[at], letter[at + 1]]);
+    let half = |at: usize| u16::from_le_bytes([message[at], message[at + 1]]);
     let mut address = [0; 16];
-    address.copy_from_slice(&letter[4..20]);
+    address.copy_from_slice(&message[4..20]);
     let address = Ipv6Addr::from(address);
-    let peer = match letter[20] {
+    let peer = match message[20] {
         0 => Peer::Unix,
         4 => {
             let address = address.to_ipv4_mapped().unwrap_or(Ipv4Addr::UNSPECIFIED);
@@ -157,8 +157,8 @@ fn read_letter(letter: &[u8; LETTER_BYTES], socket: OwnedFd, now_ms: u64) -> Con
     };
     let time = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     Connection {
-        is_fresh: letter[21] == 1,
-        is_readable: letter[22] == 1,
+        is_fresh: message[21] == 1,
+        is_readable: message[22] == 1,
         share: Share { turns: word(24), epoch: word(28) },
         since_ms: time(32).min(now_ms),
         asked_us: time(40),
@@ -177,22 +177,22 @@ mod tests {
     /// The next connection.
     fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
         match mailbox.receive(now_ms).unwrap()? {
-            Letter::Connection(connection) => Some(connection),
-            Letter::Bell => panic!("a bell"),
+            Message::Connection(connection) => Some(connection),
+            Message::Bell => panic!("a bell"),
         }
     }
 
     #[test]
     fn a_bell_is_no_connection() {
-        let (mailbox, outlet) = pair().unwrap();
-        outlet.ring();
-        assert!(matches!(mailbox.receive(0), Ok(Some(Letter::Bell))));
+        let (mailbox, sender) = pair().unwrap();
+        sender.ring();
+        assert!(matches!(mailbox.receive(0), Ok(Some(Message::Bell))));
         assert!(mailbox.receive(0).unwrap().is_none());
     }
 
     #[test]
     fn a_connection_arrives_as_it_was_sent() {
-        let (mailbox, outlet) = pair().unwrap();
+        let (mailbox, sender) = pair().unwrap();
         assert!(mailbox.receive(9).unwrap().is_none());
         let (near, mut far) = UnixStream::pair().unwrap();
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
@@ -202,7 +202,7 @@ mod tests {
         connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
         (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
-        outlet.send(&connection).unwrap();
+        sender.send(&connection).unwrap();
         drop(connection);
         let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
@@ -220,18 +220,18 @@ mod tests {
         for peer in ["127.0.0.1:80", "[::1]:80"] {
             let (near, _far) = UnixStream::pair().unwrap();
             let peer = Peer::Tcp(peer.parse().unwrap());
-            let letter = write_letter(&Connection::new(near.into(), peer, 0, 0));
+            let message = write_message(&Connection::new(near.into(), peer, 0, 0));
             let (near, _far) = UnixStream::pair().unwrap();
-            assert_eq!(read_letter(&letter, near.into(), 0).peer, peer);
+            assert_eq!(read_message(&message, near.into(), 0).peer, peer);
         }
     }
 
     #[test]
     fn a_full_mailbox_says_so_and_loses_nothing() {
-        let (mailbox, outlet) = pair().unwrap();
+        let (mailbox, sender) = pair().unwrap();
         let (near, _far) = UnixStream::pair().unwrap();
         let connection = Connection::new(near.into(), Peer::Unix, 0, 0);
-        let sent = (0..10_000).take_while(|_| outlet.send(&connection).is_ok()).count();
+        let sent = (0..10_000).take_while(|_| sender.send(&connection).is_ok()).count();
         assert!((10..10_000).contains(&sent), "{sent}");
         assert_eq!(std::iter::from_fn(|| receive(&mailbox, 0)).count(), sent);
     }

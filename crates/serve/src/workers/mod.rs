@@ -5,34 +5,34 @@
 //! exchange connections while one serves its own faster than another: processors are never shared out evenly.
 //!
 //! Reading order: `table` (what workers know of each other), `board` (what a worker's threads tell), `balance` (what
-//! follows for new connections and short turns), `mailbox` (how a connection moves), `member` (one worker's part).
+//! follows for new connections and short turns), `mailbox` (how a connection moves), `handle` (one worker's part).
 
 mod balance;
 mod board;
+mod handle;
+mod load_table;
 mod mailbox;
-mod member;
-mod table;
 
 use std::sync::Arc;
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
-pub(crate) use mailbox::Letter;
-pub use member::Member;
+pub use handle::WorkerHandle;
+pub(crate) use mailbox::Message;
 
 use crate::Error;
-use mailbox::{Mailbox, Outlet};
-use table::LoadTable;
+use load_table::LoadTable;
+use mailbox::{Mailbox, MailboxSender};
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
-pub struct Fleet {
+pub struct WorkerGroup {
     table: Arc<LoadTable>,
-    mailboxes: Vec<(Mailbox, Outlet)>,
+    mailboxes: Vec<(Mailbox, MailboxSender)>,
 }
 
-impl Fleet {
-    /// A fleet of so many workers.
+impl WorkerGroup {
+    /// A group of so many workers.
     ///
     /// # Errors
     /// The system has no memory or no descriptors left.
@@ -47,17 +47,17 @@ impl Fleet {
     ///
     /// # Errors
     /// No descriptors are left.
-    pub fn member(&self, index: usize) -> Result<Member, Error> {
+    pub fn handle(&self, index: usize) -> Result<WorkerHandle, Error> {
         let failed = |error| Error::system("join the other workers", error);
         let (mailbox, _) = &self.mailboxes[index];
         let mailbox = mailbox.try_clone().map_err(failed)?;
-        let outlets = self.mailboxes.iter().map(|(_, outlet)| outlet.try_clone());
-        let outlets = outlets.collect::<Result<_, _>>().map_err(failed)?;
-        Ok(Member::new(index, Arc::clone(&self.table), mailbox, outlets))
+        let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
+        let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
+        Ok(WorkerHandle::new(index, Arc::clone(&self.table), mailbox, senders))
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
-    pub fn bury(&self, index: usize) {
+    pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
     }
 }

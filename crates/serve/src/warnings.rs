@@ -9,13 +9,13 @@ const QUIET_MS: u64 = 10_000;
 
 /// What is to be told to whoever keeps the log.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles {
+pub(crate) struct Warnings {
     untold: Vec<Error>,
     /// What could not be done, and when it was said last.
     said: Vec<(&'static str, u64)>,
 }
 
-impl Troubles {
+impl Warnings {
     /// Notes what cannot be done; `doing` completes "cannot …".
     pub(crate) fn note(&mut self, now_ms: u64, doing: &'static str, source: impl Into<io::Error>) {
         if let Some((_, said_ms)) = self.said.iter_mut().find(|(said, _)| *said == doing) {
@@ -47,10 +47,10 @@ mod tests {
 
     #[test]
     fn the_same_is_said_once_in_a_while() {
-        let mut troubles = Troubles::default();
+        let mut warnings = Warnings::default();
         let mut note = |now_ms, doing| {
-            troubles.note(now_ms, doing, Errno::NOSPC);
-            std::iter::from_fn(|| troubles.take()).map(|error| error.to_string()).collect()
+            warnings.note(now_ms, doing, Errno::NOSPC);
+            std::iter::from_fn(|| warnings.take()).map(|error| error.to_string()).collect()
         };
         let said: Vec<String> = note(5, "keep a body");
         assert_eq!(said, ["cannot keep a body: No space left on device (os error 28)"]);

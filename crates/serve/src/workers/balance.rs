@@ -14,7 +14,7 @@
 //! exchanged, one each way: each has its time with the faster worker, and over a second or two all get
 //! the same.
 
-use super::table::Load;
+use super::load_table::Load;
 
 /// Between two decisions of a worker.
 pub(super) const PERIOD_MS: u64 = 20;

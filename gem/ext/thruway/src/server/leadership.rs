@@ -2,12 +2,12 @@
 //!
 //! One thread of a process leads: it waits for events, reads, calls the application and writes, without
 //! handing anything to another thread, because a hand-off costs more than a short request. The others
-//! follow: they wait without the interpreter lock. A follower takes over only while the leader is
+//! follow: they wait without the interpreter gvl. A follower takes over only while the leader is
 //! blocked inside the application; the old leader finishes its request and follows.
 //!
 //! The standby (see `standby`) notices that the leader blocks while requests wait, and calls a follower. Where
 //! applications block all the time, waiting for that would cost each request a delay. So the leader then calls a
-//! follower *before* it enters the application: the follower queues for the lock, and has it at the very moment
+//! follower *before* it enters the application: the follower queues for the gvl, and has it at the very moment
 //! that the leader lets go of it.
 
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 use thruway_serve::monotonic_us;
 
-use super::lock::Lock;
+use super::gvl::Gvl;
 use super::signal::Signal;
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before
@@ -40,12 +40,12 @@ pub(super) enum Role {
 }
 
 /// Who leads, and where it is. Used with the interpreter lock held, but for its [`Signal`].
-pub(super) struct Baton {
+pub(super) struct Leadership {
     leader: Cell<Option<usize>>,
     leader_calls: Cell<bool>,
     /// Threads that are in the application and lead no more.
     superseded: Cell<usize>,
-    /// The last request began while other threads stood for the lock.
+    /// The last request began while other threads stood for the gvl.
     has_kept_lock: Cell<bool>,
     blocking_permille: Cell<i32>,
     /// What a call takes on average.
@@ -53,7 +53,7 @@ pub(super) struct Baton {
     signal: Arc<Signal>,
 }
 
-impl Baton {
+impl Leadership {
     pub(super) fn new(signal: Arc<Signal>) -> Self {
         Self {
             leader: Cell::new(None),
@@ -151,22 +151,22 @@ impl Baton {
 
     /// Between two requests: every second time, threads go first that stand for the lock in the application. To let
     /// them always go first would keep requests from starting whose waits could pass meanwhile.
-    pub(super) fn pass_lock(&self, lock: Lock) {
+    pub(super) fn pass_lock(&self, gvl: Gvl) {
         let load = &self.signal.load;
         let others_stand = self.superseded.get() > 0 && (!load.is_told() || load.computing() > 0);
         let passes = others_stand && self.has_kept_lock.get();
         self.has_kept_lock.set(others_stand && !passes);
         if passes {
             self.signal.duty.call();
-            lock.yield_turn();
+            gvl.yield_turn();
         }
     }
 
-    /// Waits, without the interpreter lock, until this follower is called.
-    pub(super) fn follow(&self, lock: Lock) {
+    /// Waits, without the interpreter gvl, until this follower is called.
+    pub(super) fn follow(&self, gvl: Gvl) {
         let is_ended = AtomicBool::new(false);
         self.signal.add_follower();
-        lock.release(|| self.signal.wait(&is_ended), || self.signal.end_wait(&is_ended));
+        gvl.release(|| self.signal.wait(&is_ended), || self.signal.end_wait(&is_ended));
         self.signal.remove_follower();
     }
 }

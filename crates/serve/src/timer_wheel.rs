@@ -1,21 +1,21 @@
 //! Deadlines of many connections, cheap to put off: a timer wheel.
 //!
-//! Each place has one deadline at most. To put it off only writes a number; the wheel looks at it
+//! Each slot has one deadline at most. To put it off only writes a number; the wheel looks at it
 //! when the old time comes, and moves it on.
 
-/// One slot's time. Deadlines are met by as much too late.
+/// One bucket's time. Deadlines are met by as much too late.
 const TICK_MS: u64 = 64;
 /// Slots, a power of two. Deadlines beyond all of them are looked at once a round.
-const SLOTS: usize = 1024;
-const WORDS: usize = SLOTS / 64;
+const BUCKETS: usize = 1024;
+const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
 
 /// Deadlines in milliseconds of one clock that only runs forward.
 #[derive(Debug)]
-pub(crate) struct Wheel {
+pub(crate) struct TimerWheel {
     entries: Vec<Entry>,
     firsts: Vec<u32>,
-    /// A bit for each slot that is not empty.
+    /// A bit for each bucket that is not empty.
     taken: [u64; WORDS],
     tick: u64,
 }
@@ -24,61 +24,61 @@ pub(crate) struct Wheel {
 struct Entry {
     deadline_ms: u64,
     /// The tick at which it is looked at; 0 if it is not in the wheel.
-    visit: u64,
+    tick: u64,
     before: u32,
     after: u32,
 }
 
-impl Wheel {
+impl TimerWheel {
     /// A wheel that starts at `now_ms`, which is not zero.
     pub(crate) fn new(now_ms: u64) -> Self {
         Self {
             entries: Vec::new(),
-            firsts: vec![NONE; SLOTS],
+            firsts: vec![NONE; BUCKETS],
             taken: [0; WORDS],
             tick: now_ms / TICK_MS,
         }
     }
 
-    /// Sets the deadline of `place`, whether it had one or not.
-    pub(crate) fn set(&mut self, place: u32, deadline_ms: u64) {
-        let at = place as usize;
+    /// Sets the deadline of `slot`, whether it had one or not.
+    pub(crate) fn set(&mut self, slot: u32, deadline_ms: u64) {
+        let at = slot as usize;
         if at >= self.entries.len() {
-            let idle = Entry { deadline_ms: 0, visit: 0, before: NONE, after: NONE };
+            let idle = Entry { deadline_ms: 0, tick: 0, before: NONE, after: NONE };
             self.entries.resize(at + 1, idle);
         }
         let entry = &mut self.entries[at];
         entry.deadline_ms = deadline_ms;
-        let visit = self.visit_of(deadline_ms);
-        let linked = self.entries[at].visit;
-        if linked == 0 || visit < linked {
-            self.unlink(place);
-            self.link(place, visit);
+        let tick = self.tick_of(deadline_ms);
+        let linked = self.entries[at].tick;
+        if linked == 0 || tick < linked {
+            self.unlink(slot);
+            self.link(slot, tick);
         }
     }
 
-    /// Forgets the deadline of `place`.
-    pub(crate) fn remove(&mut self, place: u32) {
-        self.unlink(place);
+    /// Forgets the deadline of `slot`.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.unlink(slot);
     }
 
-    /// Moves on to `now_ms` and gives the places whose deadlines have come, each once.
+    /// Moves on to `now_ms` and gives the slots whose deadlines have come, each once.
     pub(crate) fn advance(&mut self, now_ms: u64, due: &mut Vec<u32>) {
         let now = now_ms / TICK_MS;
         if now <= self.tick {
             return;
         }
-        let slots = (now - self.tick).min(SLOTS as u64);
-        let first = now - slots + 1;
+        let buckets = (now - self.tick).min(BUCKETS as u64);
+        let first = now - buckets + 1;
         self.tick = now;
         for tick in first..=now {
-            self.visit(slot_of(tick), now_ms, due);
+            self.expire(bucket_of(tick), now_ms, due);
         }
     }
 
     /// How long nothing is due, in milliseconds; none if there are no deadlines.
-    pub(crate) fn quiet_ms(&self, now_ms: u64) -> Option<u64> {
-        let start = slot_of(self.tick + 1);
+    pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
+        let start = bucket_of(self.tick + 1);
         // The bits from `start` to the end of its word, the words after it, and what is before it.
         let words = (0..=WORDS).map(|step| {
             let word = (start / 64 + step) % WORDS;
@@ -90,68 +90,68 @@ impl Wheel {
             (word, self.taken[word] & mask)
         });
         let (word, bits) = words.into_iter().find(|(_, bits)| *bits != 0)?;
-        let slot = word * 64 + bits.trailing_zeros() as usize;
-        let ahead = (slot + SLOTS - start) % SLOTS;
+        let bucket = word * 64 + bits.trailing_zeros() as usize;
+        let ahead = (bucket + BUCKETS - start) % BUCKETS;
         Some(((self.tick + 1 + ahead as u64) * TICK_MS).saturating_sub(now_ms))
     }
 
     /// The first tick that begins after the deadline, within one round.
-    fn visit_of(&self, deadline_ms: u64) -> u64 {
+    fn tick_of(&self, deadline_ms: u64) -> u64 {
         let tick = deadline_ms.div_ceil(TICK_MS);
-        tick.clamp(self.tick + 1, self.tick + SLOTS as u64 - 1)
+        tick.clamp(self.tick + 1, self.tick + BUCKETS as u64 - 1)
     }
 
-    fn visit(&mut self, slot: usize, now_ms: u64, due: &mut Vec<u32>) {
-        let mut place = std::mem::replace(&mut self.firsts[slot], NONE);
-        self.taken[slot / 64] &= !(1 << (slot % 64));
-        while place != NONE {
-            let entry = &mut self.entries[place as usize];
+    fn expire(&mut self, bucket: usize, now_ms: u64, due: &mut Vec<u32>) {
+        let mut slot = std::mem::replace(&mut self.firsts[bucket], NONE);
+        self.taken[bucket / 64] &= !(1 << (bucket % 64));
+        while slot != NONE {
+            let entry = &mut self.entries[slot as usize];
             let after = entry.after;
-            entry.visit = 0;
+            entry.tick = 0;
             let deadline_ms = entry.deadline_ms;
             if deadline_ms <= now_ms {
-                due.push(place);
+                due.push(slot);
             } else {
-                self.link(place, self.visit_of(deadline_ms));
+                self.link(slot, self.tick_of(deadline_ms));
             }
-            place = after;
+            slot = after;
         }
     }
 
-    fn link(&mut self, place: u32, visit: u64) {
-        let slot = slot_of(visit);
-        let after = std::mem::replace(&mut self.firsts[slot], place);
+    fn link(&mut self, slot: u32, tick: u64) {
+        let bucket = bucket_of(tick);
+        let after = std::mem::replace(&mut self.firsts[bucket], slot);
         if after != NONE {
-            self.entries[after as usize].before = place;
+            self.entries[after as usize].before = slot;
         }
-        self.taken[slot / 64] |= 1 << (slot % 64);
-        let entry = &mut self.entries[place as usize];
-        (entry.visit, entry.before, entry.after) = (visit, NONE, after);
+        self.taken[bucket / 64] |= 1 << (bucket % 64);
+        let entry = &mut self.entries[slot as usize];
+        (entry.tick, entry.before, entry.after) = (tick, NONE, after);
     }
 
-    fn unlink(&mut self, place: u32) {
-        let Some(entry) = self.entries.get(place as usize).copied() else { return };
-        if entry.visit == 0 {
+    fn unlink(&mut self, slot: u32) {
+        let Some(entry) = self.entries.get(slot as usize).copied() else { return };
+        if entry.tick == 0 {
             return;
         }
-        let slot = slot_of(entry.visit);
+        let bucket = bucket_of(entry.tick);
         match entry.before {
-            NONE => self.firsts[slot] = entry.after,
+            NONE => self.firsts[bucket] = entry.after,
             before => self.entries[before as usize].after = entry.after,
         }
         if entry.after != NONE {
             self.entries[entry.after as usize].before = entry.before;
         }
-        if self.firsts[slot] == NONE {
-            self.taken[slot / 64] &= !(1 << (slot % 64));
+        if self.firsts[bucket] == NONE {
+            self.taken[bucket / 64] &= !(1 << (bucket % 64));
         }
-        self.entries[place as usize].visit = 0;
+        self.entries[slot as usize].tick = 0;
     }
 }
 
-fn slot_of(tick: u64) -> usize {
-    // The remainder is below SLOTS.
-    usize::try_from(tick % SLOTS as u64).unwrap_or(0)
+fn bucket_of(tick: u64) -> usize {
+    // The remainder is below BUCKETS.
+    usize::try_from(tick % BUCKETS as u64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn due(wheel: &mut Wheel, now_ms: u64) -> Vec<u32> {
+    fn due(wheel: &mut TimerWheel, now_ms: u64) -> Vec<u32> {
         let mut due = Vec::new();
         wheel.advance(now_ms, &mut due);
         due.sort_unstable();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_deadline_comes_once_and_not_early() {
-        let mut wheel = Wheel::new(1_000);
+        let mut wheel = TimerWheel::new(1_000);
         wheel.set(3, 1_500);
         assert_eq!(due(&mut wheel, 1_499), []);
         assert_eq!(due(&mut wheel, 1_500 + TICK_MS), [3]);
@@ -178,8 +178,8 @@ mod tests {
 
     #[test]
     fn it_can_be_put_off_brought_forward_and_forgotten() {
-        let mut wheel = Wheel::new(1_000);
-        (0..3).for_each(|place| wheel.set(place, 5_000));
+        let mut wheel = TimerWheel::new(1_000);
+        (0..3).for_each(|slot| wheel.set(slot, 5_000));
         wheel.set(0, 9_000);
         wheel.set(1, 2_000);
         wheel.remove(2);
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_deadline_beyond_the_wheel_waits_for_its_round() {
-        let mut wheel = Wheel::new(1_000);
+        let mut wheel = TimerWheel::new(1_000);
         wheel.set(0, 10_000_000);
         let mut now = 1_000;
         while now < 9_990_000 {
@@ -202,13 +202,13 @@ mod tests {
 
     #[test]
     fn a_quiet_wheel_says_so() {
-        let mut wheel = Wheel::new(1_000);
-        assert_eq!(wheel.quiet_ms(1_000), None);
+        let mut wheel = TimerWheel::new(1_000);
+        assert_eq!(wheel.next_expiry_ms(1_000), None);
         wheel.set(0, 2_000);
-        let quiet = wheel.quiet_ms(1_000).unwrap();
+        let quiet = wheel.next_expiry_ms(1_000).unwrap();
         assert!((1_000..=1_000 + TICK_MS).contains(&quiet), "{quiet}");
         wheel.remove(0);
-        assert_eq!(wheel.quiet_ms(1_000), None);
+        assert_eq!(wheel.next_expiry_ms(1_000), None);
     }
 
     proptest! {
@@ -217,19 +217,19 @@ mod tests {
             steps in prop::collection::vec((0_u32..8, 0_u64..200_000, 0_u64..5_000), 1..100),
         ) {
             let mut now = 10_000;
-            let mut wheel = Wheel::new(now);
+            let mut wheel = TimerWheel::new(now);
             let mut model = BTreeMap::new();
-            for (place, ahead, passes) in steps {
-                wheel.set(place, now + ahead);
-                model.insert(place, now + ahead);
+            for (slot, ahead, passes) in steps {
+                wheel.set(slot, now + ahead);
+                model.insert(slot, now + ahead);
                 now += passes;
                 let came = due(&mut wheel, now);
-                for place in &came {
-                    prop_assert!(model.remove(place).is_some_and(|deadline| deadline <= now));
+                for slot in &came {
+                    prop_assert!(model.remove(slot).is_some_and(|deadline| deadline <= now));
                 }
                 prop_assert!(model.values().all(|deadline| deadline + 2 * TICK_MS > now));
                 if let Some(soonest) = model.values().min() {
-                    let quiet = wheel.quiet_ms(now).unwrap();
+                    let quiet = wheel.next_expiry_ms(now).unwrap();
                     prop_assert!(now + quiet <= soonest.max(&now) + 2 * TICK_MS);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::table::LoadTable;
+use super::load_table::LoadTable;
 
 /// Threads that may compute, or wait.
 pub const UNSURE: u32 = u32::MAX;

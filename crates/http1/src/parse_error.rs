@@ -6,7 +6,7 @@ use std::fmt;
 /// connection closes after the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum ParseError {
     /// The first line is not `METHOD target HTTP/x.y`.
     RequestLine,
     /// A method with other characters than capital letters, `-` and `_`.
@@ -65,7 +65,7 @@ pub enum Refusal {
     TrailerTooLarge,
 }
 
-impl Refusal {
+impl ParseError {
     /// The status that answers the request.
     #[must_use]
     pub fn status(self) -> u16 {
@@ -117,10 +117,10 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ParseError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.text())
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for ParseError {}

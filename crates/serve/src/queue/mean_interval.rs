@@ -10,12 +10,12 @@ const ROUNDS_MAX: u64 = 4;
 ///
 /// Clients that ask often count often. So the mean is the number of clients, divided by the requests a second.
 #[derive(Debug, Default)]
-pub(crate) struct Round {
+pub(crate) struct MeanInterval {
     sum_us: u64,
     requests: u64,
 }
 
-impl Round {
+impl MeanInterval {
     /// A request is ready, so long after the last one of its client was.
     pub(crate) fn note(&mut self, interval_us: u64) {
         let interval_us = match self.requests {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_round_is_the_number_of_clients_times_the_time_of_one() {
-        let mut round = Round::default();
+        let mut round = MeanInterval::default();
         assert_eq!((round.us(), round.is_known()), (0, false));
         // Nine clients that ask every 25 ms, and one that asks every 100 ms: 370 requests a second of ten.
         for request in 0..370 {
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_round_follows_what_clients_do() {
-        let mut round = Round::default();
+        let mut round = MeanInterval::default();
         (0..100).for_each(|_| round.note(100));
         (0..300).for_each(|_| round.note(50_000));
         assert!((49_000..=50_000).contains(&round.us()), "{round:?}");
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_client_that_was_away_for_a_day_says_little() {
-        let mut round = Round::default();
+        let mut round = MeanInterval::default();
         (0..100).for_each(|_| round.note(1_000));
         round.note(86_400_000_000);
         assert!(round.us() < 1_200, "{round:?}");

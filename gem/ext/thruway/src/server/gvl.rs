@@ -1,6 +1,6 @@
 //! The interpreter lock as a value: whoever has one may touch Ruby objects.
 //!
-//! Calls that can raise exist only on [`Raising`], which is given out inside [`Lock::protect`]. Ruby
+//! Calls that can raise exist only on [`Protected`], which is given out inside [`Gvl::protect`]. Ruby
 //! unwinds by `longjmp`: no value with a destructor may live across a call on it.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -8,13 +8,13 @@ use std::marker::PhantomData;
 
 use rb_sys::{ID, Qfalse, Qnil, Qtrue, VALUE, ruby_value_type};
 
-/// Proof that this thread holds the interpreter lock.
+/// Proof that this thread holds the interpreter gvl.
 #[derive(Clone, Copy)]
-pub(super) struct Lock(PhantomData<*const ()>);
+pub(super) struct Gvl(PhantomData<*const ()>);
 
 /// Proof that a Ruby exception is caught: this thread may call what raises.
 #[derive(Clone, Copy)]
-pub(super) struct Raising(Lock);
+pub(super) struct Protected(Gvl);
 
 /// What was raised instead of an answer: an exception, or Ruby's own business (a thread's end).
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(super) struct Raised {
 /// Ruby's `nil`.
 pub(super) const NIL: VALUE = Qnil as VALUE;
 
-impl Lock {
+impl Gvl {
     /// # Safety
     /// This thread holds the interpreter lock for as long as the value is used.
     pub(super) unsafe fn assume() -> Self {
@@ -157,7 +157,7 @@ impl Lock {
         unsafe { rb_sys::rb_thread_current() }
     }
 
-    /// Walks a Hash; `visit` may not raise unless the caller is [`Raising`].
+    /// Walks a Hash; `visit` may not raise unless the caller is [`Protected`].
     pub(super) fn each_pair<F: FnMut(VALUE, VALUE)>(self, hash: VALUE, mut visit: F) {
         unsafe extern "C" fn pair<F: FnMut(VALUE, VALUE)>(
             key: VALUE,
@@ -176,22 +176,22 @@ impl Lock {
     }
 
     /// Runs `action`; what it raises is caught.
-    pub(super) fn protect<T: Copy>(self, action: impl FnOnce(Raising) -> T) -> Result<T, Raised> {
+    pub(super) fn protect<T: Copy>(self, action: impl FnOnce(Protected) -> T) -> Result<T, Raised> {
         struct Call<F, T> {
             action: Option<F>,
             answer: Option<T>,
         }
-        unsafe extern "C" fn enter<F: FnOnce(Raising) -> T, T>(call: VALUE) -> VALUE {
+        unsafe extern "C" fn enter<F: FnOnce(Protected) -> T, T>(call: VALUE) -> VALUE {
             // SAFETY: `protect` passes a pointer to its own `Call`, which outlives this call.
             let call = unsafe { &mut *(call as *mut Call<F, T>) };
             if let Some(action) = call.action.take() {
                 // SAFETY: `rb_protect` calls with the lock held.
-                let lock = unsafe { Lock::assume() };
-                call.answer = Some(action(Raising(lock)));
+                let gvl = unsafe { Gvl::assume() };
+                call.answer = Some(action(Protected(gvl)));
             }
             NIL
         }
-        fn enter_for<F: FnOnce(Raising) -> T, T>(
+        fn enter_for<F: FnOnce(Protected) -> T, T>(
             _: &Call<F, T>,
         ) -> unsafe extern "C" fn(VALUE) -> VALUE {
             enter::<F, T>
@@ -238,7 +238,7 @@ impl Lock {
         };
     }
 
-    /// Lets the next thread run that waits for the lock, if one does.
+    /// Lets the next thread run that waits for the gvl, if one does.
     pub(super) fn yield_turn(self) {
         // SAFETY: the lock is held by a Ruby thread. It checks no interrupts.
         unsafe { rb_sys::rb_thread_schedule() };
@@ -247,17 +247,17 @@ impl Lock {
 
 impl Raised {
     /// Whether it is an exception that can be rescued.
-    pub(super) fn is_exception(self, lock: Lock) -> bool {
-        lock.is(self.error, ruby_value_type::RUBY_T_OBJECT)
-            || lock.is(self.error, ruby_value_type::RUBY_T_DATA)
+    pub(super) fn is_exception(self, gvl: Gvl) -> bool {
+        gvl.is(self.error, ruby_value_type::RUBY_T_OBJECT)
+            || gvl.is(self.error, ruby_value_type::RUBY_T_DATA)
     }
 
     /// Raises it again.
     ///
     /// # Safety
     /// Nothing with a destructor lives in the caller, nor in any of its callers up to Ruby.
-    pub(super) unsafe fn resume(self, lock: Lock) -> ! {
-        if self.is_exception(lock) {
+    pub(super) unsafe fn resume(self, gvl: Gvl) -> ! {
+        if self.is_exception(gvl) {
             // SAFETY: `error` is an exception that Ruby raised.
             unsafe { rb_sys::rb_set_errinfo(self.error) };
         }
@@ -266,8 +266,8 @@ impl Raised {
     }
 }
 
-impl Raising {
-    pub(super) fn lock(self) -> Lock {
+impl Protected {
+    pub(super) fn gvl(self) -> Gvl {
         self.0
     }
 
@@ -285,13 +285,13 @@ impl Raising {
     }
 
     /// Calls a method with a block, which is called with what it yields.
-    pub(super) fn call_with_block<F: FnMut(Raising, VALUE)>(
+    pub(super) fn call_with_block<F: FnMut(Protected, VALUE)>(
         self,
         receiver: VALUE,
         method: ID,
         mut block: F,
     ) {
-        unsafe extern "C" fn yielded<F: FnMut(Raising, VALUE)>(
+        unsafe extern "C" fn yielded<F: FnMut(Protected, VALUE)>(
             value: VALUE,
             block: VALUE,
             _count: c_int,
@@ -301,8 +301,8 @@ impl Raising {
             // SAFETY: `call_with_block` passes a pointer to its closure, which outlives the call.
             let block = unsafe { &mut *(block as *mut F) };
             // SAFETY: Ruby calls its blocks with the lock held.
-            let lock = unsafe { Lock::assume() };
-            block(Raising(lock), value);
+            let gvl = unsafe { Gvl::assume() };
+            block(Protected(gvl), value);
             NIL
         }
         let argument = (&raw mut block) as VALUE;

@@ -1,4 +1,4 @@
-//! One worker's part in a fleet.
+//! One worker's part in a group.
 
 use std::sync::Arc;
 
@@ -6,21 +6,24 @@ use rustix::io::Errno;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
-use super::mailbox::{Letter, Mailbox, Outlet};
-use super::table::{Load, LoadTable, Row};
+use super::load_table::{Load, LoadTable, Row};
+use super::mailbox::{Mailbox, MailboxSender, Message};
 use crate::connection::Connection;
 use crate::queue::policy::{self, WorkerView};
 
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;
 
-/// A worker's part in a fleet.
+/// Connections that move may fill a worker beyond those that it accepts by one of so many parts.
+const EXTRA_PARTS: usize = 8;
+
+/// A worker's part in a group.
 #[derive(Debug)]
-pub struct Member {
+pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     mailbox: Mailbox,
-    outlets: Vec<Outlet>,
+    senders: Vec<MailboxSender>,
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
@@ -40,16 +43,16 @@ struct Service {
     idle_permille: f64,
 }
 
-impl Member {
+impl WorkerHandle {
     pub(super) fn new(
         index: usize,
         table: Arc<LoadTable>,
         mailbox: Mailbox,
-        outlets: Vec<Outlet>,
+        senders: Vec<MailboxSender>,
     ) -> Self {
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
-        Self { index, table, mailbox, outlets, service, loads: Vec::new(), views: Vec::new() }
+        Self { index, table, mailbox, senders, service, loads: Vec::new(), views: Vec::new() }
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
@@ -60,7 +63,7 @@ impl Member {
     ///
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Letter>, Errno> {
+    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
         self.mailbox.receive(now_ms)
     }
 
@@ -119,8 +122,8 @@ impl Member {
 
     /// Tells a sibling that it gets nothing.
     pub(crate) fn refuse(&self, asker: usize) {
-        if let Some(outlet) = self.outlets.get(asker) {
-            outlet.ring();
+        if let Some(sender) = self.senders.get(asker) {
+            sender.ring();
         }
     }
 
@@ -142,7 +145,7 @@ impl Member {
         if !self.table.row(giver).ask(self.index) {
             return None;
         }
-        self.outlets[giver].ring();
+        self.senders[giver].ring();
         Some(giver)
     }
 
@@ -156,7 +159,7 @@ impl Member {
             {
                 has_some = true;
                 if view.computing == UNSURE {
-                    self.outlets[index].ring();
+                    self.senders[index].ring();
                 }
             }
         }
@@ -194,6 +197,13 @@ impl Member {
         balance::decide(&self.loads, self.index)
     }
 
+    /// Whether another worker has room for a connection that is open here: a few more than those that it accepts, so
+    /// that work is shared when all are full.
+    pub(crate) fn has_room(&self, target: usize, connections_max: usize) -> bool {
+        let most = connections_max + connections_max / EXTRA_PARTS;
+        self.table.row(target).load().connections < most as u64
+    }
+
     /// Sends a connection away. The socket here is to be dropped after that.
     ///
     /// # Errors
@@ -204,7 +214,7 @@ impl Member {
         is_active: bool,
         target: usize,
     ) -> Result<(), Errno> {
-        self.outlets[target].send(connection)?;
+        self.senders[target].send(connection)?;
         self.table.row(target).expect_connection(is_active);
         Ok(())
     }
@@ -235,5 +245,20 @@ impl Service {
         self.turns_per_second += (rate - self.turns_per_second) * weight;
         self.idle_permille += (idle - self.idle_permille) * weight;
         (self.turns, self.idle_us) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::workers::WorkerGroup;
+
+    #[test]
+    fn a_worker_that_is_full_takes_a_few_more_and_then_none() {
+        let group = WorkerGroup::new(2).unwrap();
+        let (me, sibling) = (group.handle(0).unwrap(), group.handle(1).unwrap());
+        for (open, has_room) in [(0, true), (16, true), (17, true), (18, false), (99, false)] {
+            sibling.note_connections(open, 0);
+            assert_eq!(me.has_room(1, 16), has_room, "{open} are open");
+        }
     }
 }

@@ -7,28 +7,28 @@ use rb_sys::VALUE;
 use thruway_serve::{Bind, Listener, Ticket, Written};
 
 use super::body::{too_long, too_short};
-use super::class::{DataType, Method, Owner, define_class, define_method, give};
 use super::context::Stage;
-use super::lock::{Lock, NIL, Raising, truth};
-use super::plan::Plan;
-use super::{Server, fleet};
+use super::data_type::{DataType, Method, Owner, define_class, define_method, give};
+use super::gvl::{Gvl, NIL, Protected, truth};
+use super::options::Options;
+use super::{RackEngine, worker_group};
 
 static TYPE: DataType = DataType::new(c"Thruway::Engine", Some(mark), free);
 
 unsafe extern "C" fn mark(server: *mut c_void) {
     // SAFETY: the pointer is the one that `create` wrapped, and nobody has it exclusively.
-    let server = unsafe { &*server.cast::<Server>() };
+    let server = unsafe { &*server.cast::<RackEngine>() };
     server.mark();
 }
 
 unsafe extern "C" fn free(server: *mut c_void) {
     // SAFETY: the pointer is the one that `create` wrapped, and its object is unreachable.
-    drop(unsafe { Box::from_raw(server.cast::<Server>()) });
+    drop(unsafe { Box::from_raw(server.cast::<RackEngine>()) });
 }
 
 /// Defines `Thruway::Engine` and `Thruway::Fleet`.
 pub(crate) fn define(thruway: VALUE) {
-    fleet::define(thruway);
+    worker_group::define(thruway);
     let class = define_class(thruway, c"Engine");
     define_method(class, Owner::Class, c"create", Method::Two(create));
     define_method(class, Owner::Class, c"listen", Method::One(listen));
@@ -47,22 +47,22 @@ pub(crate) fn define(thruway: VALUE) {
 ///
 /// # Safety
 /// As for [`DataType::value_of`].
-unsafe fn server_of<'a>(object: VALUE) -> &'a Server {
+unsafe fn engine_of<'a>(object: VALUE) -> &'a RackEngine {
     // SAFETY: as this function's own; servers alone are wrapped with this type.
     unsafe { TYPE.value_of(object) }
 }
 
-/// `Engine.create(helper, options)`: see `Thruway::Server` for the options.
-unsafe extern "C" fn create(class: VALUE, helper: VALUE, options: VALUE) -> VALUE {
+/// `Engine.create(callbacks, options)`: see `Thruway::Server` for the options.
+unsafe extern "C" fn create(class: VALUE, callbacks: VALUE, options: VALUE) -> VALUE {
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     give(
-        lock,
-        lock.protect(|inside| Plan::read(inside, options)).and_then(|plan| {
-            let built = plan.build(lock, helper).map_err(|error| lock.string(error.as_bytes()));
+        gvl,
+        gvl.protect(|ruby| Options::read(ruby, options)).and_then(|plan| {
+            let built = plan.build(gvl, callbacks).map_err(|error| gvl.string(error.as_bytes()));
             match built {
                 Ok(server) => Ok(TYPE.wrap(class, server)),
-                Err(message) => lock.protect(|inside| inside.runtime_error(message)),
+                Err(message) => gvl.protect(|ruby| ruby.runtime_error(message)),
             }
         }),
     )
@@ -72,27 +72,27 @@ unsafe extern "C" fn create(class: VALUE, helper: VALUE, options: VALUE) -> VALU
 /// and whether it is `in_use`, `denied` or `other`.
 unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     give(
-        lock,
-        lock.protect(|inside| inside.to_string(uri)).map(|uri| {
+        gvl,
+        gvl.protect(|ruby| ruby.to_string(uri)).map(|uri| {
             // SAFETY: no Ruby code runs while the bytes are used.
-            let uri = String::from_utf8_lossy(unsafe { lock.bytes(uri) });
+            let uri = String::from_utf8_lossy(unsafe { gvl.bytes(uri) });
             let wrong = |wrong| (wrong, "other");
             let listeners = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
                 Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error)))
             });
-            let answer = lock.array();
+            let answer = gvl.array();
             match listeners {
                 Ok(listeners) => listeners.into_iter().for_each(|listener| {
                     let address = listener.address().to_string();
-                    lock.push(answer, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
-                    lock.push(answer, crate::ruby::utf8_string(address.as_bytes()));
+                    gvl.push(answer, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
+                    gvl.push(answer, crate::ruby::utf8_string(address.as_bytes()));
                 }),
                 Err((message, kind)) => {
-                    lock.push(answer, NIL);
-                    lock.push(answer, crate::ruby::utf8_string(message.as_bytes()));
-                    lock.push(answer, lock.string(kind.as_bytes()));
+                    gvl.push(answer, NIL);
+                    gvl.push(answer, crate::ruby::utf8_string(message.as_bytes()));
+                    gvl.push(answer, gvl.string(kind.as_bytes()));
                 }
             }
             answer
@@ -111,48 +111,48 @@ fn kind(error: &thruway_serve::Error) -> &'static str {
 /// `engine.serve(n)`: what the thread with that number does until the server stops.
 unsafe extern "C" fn serve(this: VALUE, number: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     // SAFETY: `Thruway::Server` gives small numbers.
     let me = usize::try_from(unsafe { rb_sys::FIX2LONG(number) }).unwrap_or(0);
-    give(lock, server.serve(lock, me.min(server.contexts.len() - 1)).map(|()| NIL))
+    give(gvl, server.serve(gvl, me.min(server.contexts.len() - 1)).map(|()| NIL))
 }
 
 /// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
 /// answers.
 unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     server.is_stopping.set(true);
     server.engine().drain(rb_sys::TEST(closes_for_all));
     server.waker.wake();
-    server.baton.signal().call_all_followers();
+    server.leadership.signal().call_all_followers();
     NIL
 }
 
 /// `engine.give_up`: who has no answer yet gets 503, and all connections end.
 unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     server.engine().give_up();
     server.waker.wake();
-    server.baton.signal().call_all_followers();
+    server.leadership.signal().call_all_followers();
     NIL
 }
 
 /// `engine.connections`: how many are open.
 unsafe extern "C" fn connections(this: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
-    let count = server.engine().connections();
+    let server = unsafe { engine_of(this) };
+    let count = server.engine().connection_count();
     rb_sys::ULONG2NUM(count as u64)
 }
 
 /// `engine.requests`: how many the application has been called for.
 unsafe extern "C" fn requests(this: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     rb_sys::ULONG2NUM(server.requests.get())
 }
 
@@ -161,9 +161,9 @@ unsafe extern "C" fn requests(this: VALUE) -> VALUE {
 /// nil otherwise.
 unsafe extern "C" fn take_connection(this: VALUE, request: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     let is_meant = |ticket: Option<Ticket>| {
         ticket.is_some_and(|ticket| super::request_number(ticket) == request)
     };
@@ -174,45 +174,45 @@ unsafe extern "C" fn take_connection(this: VALUE, request: VALUE) -> VALUE {
     let Some((context, ticket)) = context.and_then(|c| c.ticket.get().map(|t| (c, t))) else {
         return NIL;
     };
-    let Some((socket, input)) = server.detach(lock, ticket) else { return NIL };
+    let Some((socket, input)) = server.detach(gvl, ticket) else { return NIL };
     context.stage.set(Stage::Done);
-    let taken = lock.array();
-    [socket, input, context.env.get()].into_iter().for_each(|value| lock.push(taken, value));
+    let taken = gvl.array();
+    [socket, input, context.env.get()].into_iter().for_each(|value| gvl.push(taken, value));
     taken
 }
 
 /// `engine.write(ticket, string)`: true if the client is still there.
 unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     // SAFETY: called by Ruby.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     give(
-        lock,
-        lock.protect(|inside| {
-            let ticket = ticket_of(inside, ticket);
-            let string = inside.to_string(string);
+        gvl,
+        gvl.protect(|ruby| {
+            let ticket = ticket_of(ruby, ticket);
+            let string = ruby.to_string(string);
             // SAFETY: no Ruby code runs while the bytes are used.
-            let written = server.engine().write(ticket, unsafe { lock.bytes(string) });
+            let written = server.engine().write(ticket, unsafe { gvl.bytes(string) });
             if written == Written::Excess {
-                let message = too_long(lock);
-                inside.call(server.helper.value(), server.names.trouble, &[message]);
-                inside.io_error(message);
+                let message = too_long(gvl);
+                ruby.call(server.callbacks.value(), server.names.trouble, &[message]);
+                ruby.io_error(message);
             }
-            truth(server.wait_for_client(inside, ticket, written))
+            truth(server.wait_for_client(ruby, ticket, written))
         }),
     )
 }
 
 /// `engine.finish(ticket)`: the stream is complete.
 unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
-    let finish = |server: &Server, inside: Raising, ticket| {
+    let finish = |server: &RackEngine, ruby: Protected, ticket| {
         let missing = server.engine().finish(ticket);
         // The leader may be waiting, with the connection's next request read already.
         server.waker.wake();
         if missing > 0 {
-            let message = too_short(inside.lock(), missing);
-            inside.call(server.helper.value(), server.names.trouble, &[message]);
+            let message = too_short(ruby.gvl(), missing);
+            ruby.call(server.callbacks.value(), server.names.trouble, &[message]);
         }
     };
     // SAFETY: called by Ruby.
@@ -221,31 +221,31 @@ unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
 
 /// `engine.abort(ticket)`: the stream will never be complete.
 unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
-    let abort = |server: &Server, _: Raising, ticket| server.engine().abort(ticket);
+    let abort = |server: &RackEngine, _: Protected, ticket| server.engine().abort(ticket);
     // SAFETY: called by Ruby.
     unsafe { end_stream(this, ticket, abort) }
 }
 
 /// # Safety
-/// As for [`server_of`].
-unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&Server, Raising, Ticket)) -> VALUE {
+/// As for [`engine_of`].
+unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&RackEngine, Protected, Ticket)) -> VALUE {
     // SAFETY: as this function's own.
-    let server = unsafe { server_of(this) };
+    let server = unsafe { engine_of(this) };
     // SAFETY: Ruby calls with the lock held.
-    let lock = unsafe { Lock::assume() };
+    let gvl = unsafe { Gvl::assume() };
     give(
-        lock,
-        lock.protect(|inside| {
-            end(server, inside, ticket_of(inside, ticket));
+        gvl,
+        gvl.protect(|ruby| {
+            end(server, ruby, ticket_of(ruby, ticket));
             NIL
         }),
     )
 }
 
 /// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
-fn ticket_of(inside: Raising, ticket: VALUE) -> Ticket {
-    let ticket = inside.to_string(ticket);
+fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
+    let ticket = ruby.to_string(ticket);
     // SAFETY: no Ruby code runs while the bytes are used.
-    let bytes = unsafe { inside.lock().bytes(ticket) };
+    let bytes = unsafe { ruby.gvl().bytes(ticket) };
     Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

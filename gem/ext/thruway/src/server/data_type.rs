@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 
 use rb_sys::{VALUE, rb_data_type_t};
 
-use super::lock::{Lock, Raised};
+use super::gvl::{Gvl, Raised};
 
 /// How Ruby's collector deals with the values behind a class's objects.
 pub(super) struct DataType(rb_data_type_t);
@@ -93,10 +93,10 @@ pub(super) fn define_method(class: VALUE, owner: Owner, name: &CStr, method: Met
 }
 
 /// Gives Ruby what a function has made, or raises what stopped it.
-pub(super) fn give(lock: Lock, answer: Result<VALUE, Raised>) -> VALUE {
+pub(super) fn give(gvl: Gvl, answer: Result<VALUE, Raised>) -> VALUE {
     match answer {
         Ok(value) => value,
         // SAFETY: the functions that Ruby calls keep nothing with a destructor until their end.
-        Err(raised) => unsafe { raised.resume(lock) },
+        Err(raised) => unsafe { raised.resume(gvl) },
     }
 }

@@ -5,27 +5,27 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use rb_sys::VALUE;
-use thruway_serve::fleet::Member;
+use thruway_serve::workers::WorkerHandle;
 use thruway_serve::{Engine, Listener, Settings};
 
-use super::baton::Baton;
 use super::context::Context;
 use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
-use super::fleet::fleet_of;
+use super::gvl::{Gvl, NIL, Protected};
+use super::leadership::Leadership;
 use super::load::Load;
-use super::lock::{Lock, NIL, Raising};
 use super::roots::Roots;
 use super::signal::Signal;
-use super::{Names, Server, standby};
+use super::worker_group::group_of;
+use super::{Names, RackEngine, standby};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
 
 /// The options of a server, read and not yet acted on.
 #[derive(Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct Options {
     app: VALUE,
     env: VALUE,
     /// The class whose objects take a request's connection.
@@ -61,17 +61,17 @@ struct Numbers {
     head_fields_max: usize,
 }
 
-impl Plan {
-    pub(super) fn read(inside: Raising, options: VALUE) -> Self {
-        let at = |name| inside.option(options, name);
-        let number = |name| u64::try_from(inside.to_number(at(name))).unwrap_or(0);
+impl Options {
+    pub(super) fn read(ruby: Protected, options: VALUE) -> Self {
+        let at = |name| ruby.option(options, name);
+        let number = |name| u64::try_from(ruby.to_number(at(name))).unwrap_or(0);
         let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
         Self {
             app: at(c"app"),
             env: at(c"env"),
             hijack: at(c"hijack"),
-            listeners: inside.to_array(at(c"listeners")),
-            sendfile: inside.to_array(at(c"sendfile")),
+            listeners: ruby.to_array(at(c"listeners")),
+            sendfile: ruby.to_array(at(c"sendfile")),
             fleet: at(c"fleet"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
@@ -94,26 +94,26 @@ impl Plan {
         }
     }
 
-    pub(super) fn build(&self, lock: Lock, helper: VALUE) -> Result<Box<Server>, String> {
-        let member = self.member()?;
-        let load = Load::new(self.threads, member.as_ref().map(Member::board));
+    pub(super) fn build(&self, gvl: Gvl, callbacks: VALUE) -> Result<Box<RackEngine>, String> {
+        let worker = self.worker_handle()?;
+        let load = Load::new(self.threads, worker.as_ref().map(WorkerHandle::board));
         let failed = |error: thruway_serve::Error| error.to_string();
         let engine =
-            Engine::new(self.numbers.settings(), self.listeners(lock)?, member).map_err(failed)?;
+            Engine::new(self.numbers.settings(), self.listeners(gvl)?, worker).map_err(failed)?;
         let signal = Arc::new(Signal::new(Duty::new(engine.bell()), load));
         let roots = Arc::<Roots>::default();
-        let server = Server {
+        let server = RackEngine {
             waiter: engine.waiter(),
             waker: engine.waker(),
             engine: Arc::new(Mutex::new(engine)),
-            environments: RefCell::new(Environments::new(lock, &roots, self.env)),
-            baton: Baton::new(Arc::clone(&signal)),
+            environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
+            leadership: Leadership::new(Arc::clone(&signal)),
             contexts: (0..self.threads).map(Context::new).collect(),
-            files: self.declared_folders(lock)?,
+            files: self.declared_folders(gvl)?,
             is_stopping: Cell::new(false),
             requests: Cell::new(0),
             app: roots.keep(self.app),
-            helper: roots.keep(helper),
+            callbacks: roots.keep(callbacks),
             hijack: roots.keep(self.hijack),
             roots,
             names: Names::new(),
@@ -123,36 +123,36 @@ impl Plan {
         Ok(Box::new(server))
     }
 
-    fn member(&self) -> Result<Option<Member>, String> {
+    fn worker_handle(&self) -> Result<Option<WorkerHandle>, String> {
         if self.fleet == NIL {
             return Ok(None);
         }
         // SAFETY: `Thruway::Server` gives a fleet or nil, so this does not raise.
-        let fleet = unsafe { fleet_of(self.fleet) };
-        fleet.member(self.worker).map(Some).map_err(|error| error.to_string())
+        let group = unsafe { group_of(self.fleet) };
+        group.handle(self.worker).map(Some).map_err(|error| error.to_string())
     }
 
-    fn listeners(&self, lock: Lock) -> Result<Vec<Listener>, String> {
+    fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
         let take = |at| {
             // SAFETY: `Thruway::Server` gives the numbers of its open listeners.
-            let number = unsafe { rb_sys::FIX2LONG(lock.element(self.listeners, at)) };
+            let number = unsafe { rb_sys::FIX2LONG(gvl.element(self.listeners, at)) };
             let raw = RawFd::try_from(number).unwrap_or(-1);
             // SAFETY: as above; it is duplicated before anything else happens.
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
             Listener::from_socket(listener).map_err(|error| error.to_string())
         };
-        (0..lock.array_length(self.listeners)).map(take).collect()
+        (0..gvl.array_length(self.listeners)).map(take).collect()
     }
 
-    fn declared_folders(&self, lock: Lock) -> Result<DeclaredFolders, String> {
+    fn declared_folders(&self, gvl: Gvl) -> Result<DeclaredFolders, String> {
         let mut folders = DeclaredFolders::default();
-        for at in 0..lock.array_length(self.sendfile) {
-            let pair = lock.element(self.sendfile, at);
+        for at in 0..gvl.array_length(self.sendfile) {
+            let pair = gvl.element(self.sendfile, at);
             // SAFETY: `Thruway::Server` gives pairs of Strings; no Ruby code runs meanwhile.
-            let prefix = unsafe { lock.bytes(lock.element(pair, 0)) };
+            let prefix = unsafe { gvl.bytes(gvl.element(pair, 0)) };
             // SAFETY: as above.
-            let folder = unsafe { lock.bytes(lock.element(pair, 1)) };
+            let folder = unsafe { gvl.bytes(gvl.element(pair, 1)) };
             folders.declare(prefix, folder).map_err(|error| error.to_string())?;
         }
         Ok(folders)
