@@ -214,7 +214,7 @@ impl Work {
     fn spawn(&mut self, work: &str, technique: &str, place: &str) -> Result<f64, Box<dyn Error>> {
         let mut ours = Command::new(place).arg("end").rules(self.rules.clone());
         if cfg!(windows) {
-            // `cmd.exe` complains of what it does not find; so nobody's output is shown.
+            // `cmd.exe` complains of what it does not find, so no output is shown.
             ours = ours.stdout(Stdio::Null).stderr(Stdio::Null);
         }
         let mut theirs = theirs(technique, place);

@@ -3,7 +3,7 @@
 # Random edits between look-ups and during them. One seed makes one sequence: a small tree, edits of
 # it before a program starts, and a program that looks features up while it, a child of it and a
 # stranger go on editing. It says the same with a pack and without, as far as a mode promises
-# it (docs/verbs/run.md).
+# it (docs/reference/verbs/run.md).
 #
 #   ruby freshener.rb build   ROOT SEED FIRST COUNT MODE
 #   ruby freshener.rb learn   …           loads everything once
@@ -67,7 +67,7 @@ class Freshener
       Dir.mkdir(folder)
     end
 
-    # What an edit is, chosen before it is known who makes it.
+    # What an edit is, chosen before its maker is known.
     def choose(kinds)
       [pick(kinds), path, path, pick(BASES), number]
     end

@@ -16,7 +16,7 @@ const MORE: i64 = 100;
 /// again. It looks at the folders once from 3.3 on, twice before.
 const PLAIN_MIN: i64 = 15;
 
-/// Everything that a search asks: names, descriptors, and who is asking. Memory is another matter.
+/// Everything that a search asks: names, descriptors, and the process's rights. Memory is another matter.
 const ASKED: &str = "trace=%file,%desc,%creds";
 
 /// The four shapes: what the first feature that is loaded is, and where each is.

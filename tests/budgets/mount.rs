@@ -13,8 +13,8 @@ use thruway_testing::skipped;
 /// Requests by operation.
 type Requests = BTreeMap<String, u64>;
 
-/// How often the counts are looked at before they are taken as final: the kernel sends some requests,
-/// such as those after a close, when it comes to it.
+/// How often the counts are read before they are taken as final: the kernel sends some requests later, such as those
+/// after a close.
 const LOOKS_MAX: usize = 200;
 
 /// The protocol of Linux 6.16, 7.x: the counts hold from there on.
@@ -93,14 +93,14 @@ impl Mounted {
         requests
     }
 
-    /// Holds what `act` costs to the golden count. What the kernel knows of a file that has just changed
-    /// holds for a second, which may pass on a busy machine, so questions for attributes are by chance.
+    /// Compares the requests of `act` with the golden count. Attributes of a file that was just changed are cached for
+    /// a second, which may pass on a busy machine. So requests for attributes are left out.
     fn costs(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
         self.compare(what, golden, act, &["getattr"]);
     }
 
-    /// The same for something that changes a file. What the kernel writes by itself is told to us as if
-    /// somebody else did it, at once or a little later, so the questions for attributes are by chance.
+    /// The same for a change of a file. The kernel's own writes are reported as if by another program, at once or a
+    /// little later. So requests for attributes are left out.
     fn changes(&self, what: &str, golden: &[(&str, u64)], act: impl FnOnce()) {
         self.compare(what, golden, act, &["getattr", "getxattr"]);
     }
@@ -281,7 +281,7 @@ fn what_a_policy_adds() {
     let Some(mounted) = Mounted::new(&options, &["first"]) else { return };
     let folder = mounted.target("folder");
     count(&folder);
-    // Nobody waits for the end of an open folder.
+    // No program waits for the release of a folder.
     while !mounted.requests().contains_key("releasedir") {
         sleep(Duration::from_millis(1));
     }

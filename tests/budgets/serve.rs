@@ -20,10 +20,10 @@ type Calls = BTreeMap<String, i64>;
 /// How many requests more the second run makes than the first.
 const MORE: i64 = 200;
 
-/// The looks at what has happened: how many there are depends on who is faster, client or server.
+/// The looks at what has happened: how many there are depends on which is faster, client or server.
 const LOOKS: [&str; 2] = ["epoll_pwait", "epoll_pwait2"];
 
-/// Looks for each request, at most: one before it, and one that finds nothing after it.
+/// Looks for each request, at most: one before it, and one after it, which finds nothing.
 const LOOKS_MAX: i64 = 2;
 
 /// Left out: memory, which Ruby's collector asks for in its time, and what a debug build asks of each
@@ -53,6 +53,20 @@ fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
         ("close", 1),
     ];
     assert_costs(folder.path(), &["-w", "1"], "/a.txt", &calls);
+}
+
+#[test]
+fn a_system_without_fine_waits_costs_no_processor() {
+    let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
+    let site = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/static_site");
+    let old_kernel = ["-e", "inject=epoll_pwait2:error=ENOSYS"];
+    for (target, options) in
+        [(application, &["-w", "2", "-t", "2", "-e", "production"][..]), (site, &["-w", "1"])]
+    {
+        let calls = calls_with(&old_kernel, Path::new(target), options, "/", 10);
+        let waits: i64 = LOOKS.iter().filter_map(|name| calls.get(*name)).sum();
+        assert!(waits < 1000, "{waits} waits for 10 requests of {target}");
+    }
 }
 
 #[test]
@@ -108,10 +122,21 @@ fn assert_costs(target: &Path, options: &[&str], path: &str, golden: &[(&str, i6
 
 /// The calls of a server that answers so many requests, one after the other.
 fn calls(target: &Path, options: &[&str], path: &str, requests: i64) -> Calls {
+    calls_with(&[], target, options, path, requests)
+}
+
+/// The same, with more options for strace.
+fn calls_with(
+    strace_options: &[&str],
+    target: &Path,
+    options: &[&str],
+    path: &str,
+    requests: i64,
+) -> Calls {
     let folder = tempfile::tempdir().expect("a folder");
     let table = folder.path().join("calls");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-c", "-o"]).arg(&table);
+    strace.args(["-f", "-c", "-o"]).arg(&table).args(strace_options);
     strace.args([env!("CARGO_BIN_EXE_thruway"), "serve"]).arg(target).args(options);
     let server = Server::start(strace.args(["-p", "0"]));
     let mut client = server.connect();

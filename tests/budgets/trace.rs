@@ -48,7 +48,7 @@ fn more(backend: &str, count: u64) -> [u64; 3] {
 
 #[test]
 #[cfg(target_arch = "x86_64")]
-fn a_call_that_the_program_notes_stops_nobody() {
+fn a_call_that_the_program_notes_stops_no_thread() {
     // Few enough for a ring that is not read meanwhile.
     assert_eq!(more("stub", 1000), [0, 0, 1000]);
 }

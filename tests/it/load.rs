@@ -161,7 +161,7 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
 }
 
 #[test]
-fn nobody_listening_is_one_clear_line() {
+fn a_port_without_a_listener_is_one_clear_line() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = run(&["load", &closed.to_string(), "-d", "60"]);
     assert_eq!(output.status.code(), Some(2));
@@ -176,7 +176,7 @@ fn another_machine_is_not_loaded_unless_allowed() {
     assert_eq!(
         stderr(&output),
         "thruway: 192.0.2.1 is another machine\n\n\
-         hint: --allow-remote loads another machine: only one that you may load\n"
+         hint: --allow-remote loads another machine: only with its owner's permission\n"
     );
 }
 

@@ -151,7 +151,7 @@ fn a_worker_that_is_stopped_does_not_outlive_its_mount() {
     assert!(mounted.processes().is_empty());
 }
 
-/// Nobody is left to say which process serves the mount.
+/// No supervisor is left to report which process serves the mount.
 #[test]
 fn a_worker_that_is_stopped_and_orphaned_does_not_outlive_its_mount() {
     for options in [&["unmount"][..], &["unmount", "--force"]] {
@@ -176,7 +176,7 @@ fn a_worker_that_is_stopped_and_orphaned_does_not_outlive_its_mount() {
 }
 
 #[test]
-fn a_source_that_fails_is_told_by_status() {
+fn status_reports_a_source_that_fails() {
     let Some(lower) = Mounted::new(&[]) else { return };
     fs::write(lower.source("file"), "").unwrap();
     let upper = lower.path("upper");
@@ -231,7 +231,7 @@ fn the_sources_are_free_when_a_mount_was_taken_away() {
 }
 
 #[test]
-fn a_mount_that_does_not_answer_is_taken_away_by_force() {
+fn a_mount_that_hangs_is_unmounted_by_force() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let signal = |name: &str, process: u32| {
         let sent = Command::new("kill").args([name, &process.to_string()]).status();
@@ -267,7 +267,7 @@ fn ending_the_foreground_process_unmounts() {
 }
 
 #[test]
-fn who_still_uses_a_mount_that_ends_is_cut_off_and_that_is_said_once() {
+fn users_of_a_mount_that_ends_are_cut_off_and_that_is_logged_once() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let mut open = File::create(mounted.target("file")).unwrap();
     let process = mounted.status("process").to_string();
@@ -403,7 +403,7 @@ fn what_others_change_in_a_whole_file_system_is_seen_too() {
 }
 
 #[test]
-fn the_kernel_is_told_nothing_of_what_goes_through_the_mount() {
+fn changes_through_the_mount_invalidate_nothing() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     fs::create_dir(mounted.target("folder")).unwrap();
     for name in 0..100 {
@@ -417,7 +417,7 @@ fn the_kernel_is_told_nothing_of_what_goes_through_the_mount() {
     // Each file was written to since its attributes were told, and so they are asked for once.
     let after = asked();
     assert!((100..110).contains(&(after - before)), "{}", after - before);
-    // A change by somebody else is told after those, so they have been looked at when it is.
+    // A change by another program is reported after those, so they have been read then.
     fs::write(mounted.source("folder/other"), "").unwrap();
     wait_until("it is told", || fs::metadata(mounted.target("folder/other")).is_ok());
     // The new name and the folder itself, perhaps, but none of the hundred, unless they are asked for again because

@@ -27,7 +27,7 @@ fn features(output: &Output) -> (usize, usize) {
 }
 
 #[test]
-fn the_second_boot_compiles_nothing_and_nobody_can_tell() {
+fn the_second_boot_compiles_nothing_and_shows_no_difference() {
     let program = Program::new(&FILES);
     let (packed, compiled) = features(&program.run(&["--explain"]));
     assert!(packed == 0 && compiled > 40, "{packed} {compiled}");
@@ -164,7 +164,7 @@ fn a_pack_that_cannot_be_used_costs_one_note_at_most() {
     fs::write(&pack, "notes of mine").unwrap();
     for _ in 0..2 {
         assert_eq!(one_note(&pack, &[]), 1);
-        assert_eq!(fs::read(&pack).unwrap(), b"notes of mine", "it is somebody's");
+        assert_eq!(fs::read(&pack).unwrap(), b"notes of mine", "it is no pack");
     }
 }
 

@@ -92,7 +92,7 @@ fn ranges_are_sent_alone_and_together() {
 }
 
 #[test]
-fn a_compressed_variant_goes_to_whoever_takes_it() {
+fn a_compressed_variant_goes_to_clients_that_take_it() {
     let (_folder, server) = site();
     let plain = server.get("/script.js", "");
     assert_eq!((plain.text(), plain.field("content-encoding")), ("let a = 1;", None));
@@ -279,7 +279,7 @@ fn a_signal_ends_the_server_when_what_was_begun_is_sent() {
         client.wait_for_answer();
         let stopped = std::thread::spawn(move || server.stop(signal));
         assert!(idle.is_closed());
-        assert!(UnixStream::connect(&socket).is_err(), "nobody would answer");
+        assert!(UnixStream::connect(&socket).is_err(), "nothing would answer");
         assert!(client.response(false).body == vec![7; 20 << 20]);
         assert!(stopped.join().unwrap().success());
         assert!(socket.metadata().is_err());

@@ -41,7 +41,7 @@ impl Gem {
     }
 }
 
-/// As `thruway/thruway.so` for who requires it, and in a folder of its Ruby's version for `thruway run`,
+/// As `thruway/thruway.so` for `require`, and in a folder of its Ruby's version for `thruway run`,
 /// which meets all kinds of them.
 fn install(profile: &Path, version: &str) -> std::io::Result<()> {
     let built = profile.join("libthruway_ext.so");

@@ -1,7 +1,7 @@
 //! The import table in ARCHITECTURE.md, held against every Cargo.toml.
 //!
 //! Two tables are read: *Layers* (a crate, and the siblings that it may import) and *Held crates*
-//! (a crate from outside, and who may import it). Development dependencies are free.
+//! (a crate from outside, and the crates that may import it). Development dependencies are free.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

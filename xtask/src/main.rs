@@ -18,6 +18,7 @@ mod rooms;
 mod rubyspec;
 mod soak;
 mod suites;
+mod text;
 mod windows;
 mod xfstests;
 
@@ -54,6 +55,7 @@ enum Task {
     XfsTests(xfstests::XfsTests),
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
+    Text(text::Text),
     /// Show circles of imports, crowded types and long functions
     Rooms,
 }
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Task::RubySpec(specs) => specs.run(&root()),
         Task::Suites(suites) => suites.run(&root()),
         Task::XfsTests(tests) => tests.run(&root()),
+        Task::Text(text) => text.run(&root()),
         Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
@@ -86,8 +89,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace: of the one that cargo runs this task in, which need not be the one that it was
-/// compiled in. A checkout that is copied with its `target` is not compiled again.
+/// The folder of the workspace in which cargo runs this task. The task may have been compiled in another: a
+/// checkout that is copied with its `target` is not compiled again.
 fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR");
     let here = here.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

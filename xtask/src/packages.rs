@@ -1,5 +1,5 @@
-//! `cargo x packages`: builds every public crate from its package, outside the workspace, as whoever depends on
-//! it does.
+//! `cargo x packages`: builds every public crate from its package, outside the workspace, as a
+//! program that depends on it does.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! `cargo x portable`: lints what runs on every POSIX system, for two that nobody here has.
+//! `cargo x portable`: lints what runs on every POSIX system, for two that are not at hand.
 //!
 //! The standard library is built from the sources that Debian has for its own Rust. Nothing is linked, so no
 //! compiler and no library of those systems is needed, and nothing is run.

@@ -96,7 +96,7 @@ impl Wine {
         command.env("WINEPREFIX", self.prefix()).env("WINEDEBUG", "-all");
     }
 
-    /// Ends Wine's server, with all that still runs under it. One that has ended already is as good.
+    /// Ends Wine's server, with all that still runs under it. A server that has ended already is as good.
     pub(crate) fn stop(&self) {
         for order in ["--kill", "--wait"] {
             let _ = self.command("wineserver").arg(order).stderr(Stdio::null()).status();

@@ -1,6 +1,6 @@
 //! `cargo x xfstests`: the generic tests of xfstests, on a mount over ext4 in memory.
 //!
-//! Whoever runs it has built xfstests elsewhere. A test that fails is listed in `xfstests.tsv` with the
+//! xfstests has to be built elsewhere. A test that fails is listed in `xfstests.tsv` with the
 //! reason, or it is a fault.
 
 use std::collections::{BTreeMap, HashMap};

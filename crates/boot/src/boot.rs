@@ -87,7 +87,7 @@ impl Boot {
             file,
             pack,
             loaded_bytes: AtomicUsize::new(0),
-            // Who asked for a frozen pack wants it to stay as it is.
+            // A frozen pack stays as it is.
             may_write: may_write && !options.is_frozen(),
             thawed_by,
             learned: Mutex::default(),
@@ -310,7 +310,7 @@ impl Boot {
         known.is_some() && known == digest(path).as_ref().map(|digest| &digest[..])
     }
 
-    /// Whether the path's real path is the one that the code was compiled with (`__dir__`, and what
+    /// Whether the code was compiled with the path's real path (`__dir__`, and what
     /// `require_relative` starts from).
     fn leads_to_the_same_file(&self, path: &[u8], flags: CodeFlags) -> bool {
         let Some(real) = self.files.real_path_below(path) else { return false };

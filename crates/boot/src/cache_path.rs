@@ -64,7 +64,7 @@ impl Environment {
     }
 }
 
-/// Whether everybody may put files there.
+/// Whether every user may put files there.
 fn is_shared(stat: &Metadata) -> bool {
     stat.mode() & 0o002 != 0
 }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_everybody_may_write_keeps_no_pack() {
+    fn a_folder_that_every_user_may_write_keeps_no_pack() {
         let (folder, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let tmp = folder.path().join("tmp");
         std::fs::create_dir(&tmp).unwrap();

@@ -16,7 +16,7 @@ pub struct Warnings {
 const IS_REAL: u32 = 1 << 16;
 /// Set if the file has no access list, so that its mode alone decides its rights.
 const HAS_PLAIN_RIGHTS: u32 = 1 << 17;
-/// Set if everybody may read the file.
+/// Set if every user may read the file.
 const IS_OPEN: u32 = 1 << 18;
 
 /// What an entry's flags say of its code.
@@ -28,7 +28,7 @@ pub struct CodeFlags {
     pub is_real: bool,
     /// Whether the file's mode alone decides its rights: it has no access list.
     pub has_plain_rights: bool,
-    /// Whether everybody may read the file.
+    /// Whether every user may read the file.
     pub is_open: bool,
 }
 
@@ -66,7 +66,7 @@ impl Warnings {
 pub enum Reason {
     /// The pack does not hold it.
     NotPacked,
-    /// The file is not the one that was compiled.
+    /// Another file was compiled.
     Stale,
     /// The path leads to another file than it did.
     Moved,

@@ -303,7 +303,7 @@ fn real(path: &[u8]) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether everybody may read the feature's file, or at least this process.
+/// Whether every user may read the feature's file, or at least this process.
 fn is_readable(feature: &Entry<'_>) -> bool {
     CodeFlags::from_bits(feature.flags()).is_open || rights::may_read(feature.name())
 }
@@ -322,7 +322,7 @@ mod tests {
         assert!(files.knows(&load_path, b"there"));
         std::fs::rename(folder.path().join("there.rb"), folder.path().join("moved.rb")).unwrap();
         let found = |name: &[u8]| matches!(files.resolve(&load_path, name), Resolution::Found(_));
-        assert!(found(b"there"), "nobody has said anything");
+        assert!(found(b"there"), "nothing was said");
         files.invalidate();
         assert!(!found(b"there") && found(b"moved"));
     }
@@ -339,7 +339,7 @@ mod tests {
         };
         assert_eq!(probe(), Probe::Absent);
         std::fs::write(&path, "").unwrap();
-        assert_eq!(probe(), Probe::Absent, "nobody has said anything");
+        assert_eq!(probe(), Probe::Absent, "nothing was said");
         let theirs = files.folders();
         files.changed(path.as_os_str().as_bytes());
         drop(theirs);

@@ -78,7 +78,7 @@ fn has_its_names(entry: &Entry<'_>, place: &Path) -> bool {
     now.eq(Listing::new(then).iter().filter(|(name, _): &(&[u8], NameKind)| is_counted(name)))
 }
 
-/// Whether a name is the pack's, or one that it has while it is made.
+/// Whether a name is the pack's own, or its temporary name while it is made.
 fn is_of_pack(folder: &[u8], name: &[u8], place: &Path) -> bool {
     let here = place.parent().is_some_and(|parent| parent == Path::new(OsStr::from_bytes(folder)));
     let pack = place.file_name().map(OsStrExt::as_bytes);
@@ -130,7 +130,7 @@ mod tests {
         assert!(!is_unchanged(&pack, &place), "a new name does");
         std::fs::remove_file(folder.join("b.rb")).unwrap();
         std::fs::remove_file(folder.join("a.rb")).unwrap();
-        assert!(!is_unchanged(&pack, &place), "one that is gone does, too");
+        assert!(!is_unchanged(&pack, &place), "a missing file does, too");
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, Error> {
     Ok(inspection)
 }
 
-/// What is damaged in the pack, in words; nothing for one that is whole. Also how many entries it has.
+/// What is damaged in the pack, in words; nothing if it is whole. Also how many entries it has.
 ///
 /// # Errors
 /// As of [`inspect`].

@@ -20,7 +20,7 @@ pub const JSON: u32 = 9;
 
 /// A folder whose names are in the entry; without it only that it is a folder is known.
 pub const LISTED: u32 = 1;
-/// A folder that everybody may search, as all those above it.
+/// A folder that every user may search, as all folders above it.
 pub const OPEN: u32 = 2;
 
 /// The kind in words, for people.

@@ -68,7 +68,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
     let text = styled(error, &io::stderr()).replacen("error:", "thruway:", 1);
-    // A closed stderr leaves nobody to tell.
+    // A closed stderr has no reader.
     let _ = io::stderr().write_all(text.as_bytes());
     ExitCode::from(FAILED)
 }
@@ -89,7 +89,7 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes what is no data to stderr. A closed stderr leaves nobody to tell.
+/// Writes what is no data to stderr. A closed stderr has no reader, so that is no error.
 pub(crate) fn print_error(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }

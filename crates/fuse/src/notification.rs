@@ -1,8 +1,8 @@
-//! What the kernel is told unasked.
+//! Messages to the kernel that are no replies.
 
 use crate::wire::{Deleted, InvalidateEntry, InvalidateInode, OutHeader, Wire, notify};
 
-/// Something that the kernel must know.
+/// A message to the kernel that is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notification<'a> {
     /// The attributes of an inode changed.
@@ -15,14 +15,14 @@ pub enum Notification<'a> {
         /// The inode.
         inode: u64,
     },
-    /// A name leads elsewhere, or nowhere, or to something new.
+    /// A name may lead to another inode than before, or to none.
     Entry {
         /// The folder.
         parent: u64,
         /// The name.
         name: &'a [u8],
     },
-    /// A name is gone, and whoever watches the mount shall hear of it.
+    /// A name was removed; watches on the mount report it.
     Deleted {
         /// The folder.
         parent: u64,
@@ -31,14 +31,14 @@ pub enum Notification<'a> {
         /// The name.
         name: &'a [u8],
     },
-    /// Any name may lead elsewhere.
+    /// Every name may lead to another inode than before.
     Epoch,
-    /// Requests that were read but not answered shall be sent again.
+    /// The kernel shall send again the requests that were read and have no reply.
     Resend,
 }
 
 impl Notification<'_> {
-    /// The bytes that are written to the device.
+    /// The bytes to write to the device.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -50,7 +50,7 @@ impl Notification<'_> {
         bytes
     }
 
-    /// Appends the body and gives the code.
+    /// Appends the body, and returns the code.
     fn put(&self, body: &mut Vec<u8>) -> i32 {
         match *self {
             Self::Attributes { inode } => put_inode(body, inode, -1),
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_sent_with_its_end() {
+    fn a_name_is_sent_with_a_zero_byte() {
         let bytes = Notification::Entry { parent: 5, name: b"abc" }.to_bytes();
         let mut rest = bytes.as_slice();
         let header = OutHeader::take(&mut rest).unwrap();

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! Operations: what a request asks for.
 
 use std::ffi::CStr;
 
@@ -8,7 +8,7 @@ use crate::wire::{
     SetXattrIn, StatxIn, Wire, WriteIn,
 };
 
-/// What is asked for. Names are single components without a slash.
+/// An operation. Names are single components without a slash.
 #[derive(Debug, Clone, Copy)]
 #[expect(missing_docs, reason = "the kernel's own names, described in `wire`")]
 pub enum Operation<'a> {
@@ -102,7 +102,7 @@ pub enum Operation<'a> {
         with: CopyFileRangeIn,
         long: bool,
     },
-    /// An operation that this protocol does not know, or that makes no sense here.
+    /// An operation that this crate does not know, or that a file system of this kind has no use for.
     Other(u32),
 }
 
@@ -131,7 +131,7 @@ impl Operation<'_> {
     }
 }
 
-/// Inodes that are forgotten at once.
+/// The inodes of a batch forget.
 #[derive(Debug, Clone, Copy)]
 pub struct Forgets<'a> {
     pub(crate) bytes: &'a [u8],

@@ -1,4 +1,4 @@
-//! A request: who asks, about which inode, and for what.
+//! A request: its caller, its inode and its operation.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Malformed {
     pub opcode: u32,
 }
 
-/// Who asks.
+/// The process that a request comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caller {
     /// File-system user id.
@@ -33,21 +33,20 @@ pub struct Caller {
     pub gid: u32,
     /// Process id, or zero.
     pub pid: u32,
-    /// The group of the folder that something is made in, if the caller is in it by a
-    /// supplementary group.
+    /// For requests that make a file: the group of the folder, if it is a supplementary group of the caller.
     pub folder_group: Option<u32>,
 }
 
 /// A request.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Its number; the answer carries it back.
+    /// The request's number; the reply carries it back.
     pub unique: u64,
-    /// The inode that it is about.
+    /// The inode that the operation is on.
     pub inode: u64,
-    /// Who asks.
+    /// The process that a request comes from.
     pub caller: Caller,
-    /// What is asked for.
+    /// What the kernel asks for.
     pub operation: Operation<'a>,
 }
 
@@ -85,7 +84,7 @@ impl<'a> Frame<'a> {
         let length = usize::try_from(self.header.length).unwrap_or(0);
         let mut bytes = Vec::with_capacity(length);
         self.header.put(&mut bytes);
-        // Behind an argument that came alone there is room for longer ones.
+        // The buffer of an argument may be longer than the argument.
         let argument = length.saturating_sub(bytes.len() + payload.len());
         bytes.extend_from_slice(&self.argument[..argument.min(self.argument.len())]);
         bytes.extend_from_slice(payload);
@@ -123,14 +122,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// What has not been read yet of a request.
+/// The part of a request that is not parsed yet.
 struct Rest<'a> {
     argument: &'a [u8],
     payload: Option<&'a [u8]>,
 }
 
 impl<'a> Rest<'a> {
-    /// Takes the extensions away from the end; `units` of 8 bytes.
+    /// Splits off the extensions at the end; `units` are of 8 bytes.
     fn split_extensions(&mut self, units: u16) -> Option<&'a [u8]> {
         let tail = self.payload.as_mut().unwrap_or(&mut self.argument);
         let (before, extensions) =
@@ -165,7 +164,7 @@ impl<'a> Rest<'a> {
             .unwrap_or(Some(Operation::Other(number)))
     }
 
-    /// Operations on names; the outer `None` is "another kind".
+    /// Operations on names; the outer `None` means another kind of operation.
     fn name_operation(&mut self, number: u32) -> Option<Option<Operation<'a>>> {
         Some(match number {
             opcode::LOOKUP => self.name().map(|name| Operation::Lookup { name }),
@@ -248,10 +247,10 @@ impl<'a> Rest<'a> {
     }
 
     fn init(&mut self) -> Option<Operation<'a>> {
-        let offer = self.argument()?;
-        // Kernels before 7.36 send no second half of the features.
+        let init = self.argument()?;
+        // Before 7.36 kernels send no high half of the features.
         let high_features = self.argument().unwrap_or(0);
-        Some(Operation::Init(offer, high_features))
+        Some(Operation::Init(init, high_features))
     }
 
     fn symlink(&mut self) -> Option<Operation<'a>> {
@@ -291,7 +290,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// The first supplementary group among the extensions.
+/// The first supplementary group in the extensions.
 fn group(mut extensions: &[u8]) -> Option<u32> {
     while !extensions.is_empty() {
         let mut rest = extensions;
@@ -300,7 +299,7 @@ fn group(mut extensions: &[u8]) -> Option<u32> {
             let [count, first] = <[u32; 2]>::take(&mut rest)?;
             return (count > 0).then_some(first);
         }
-        // An extension without a length would never end.
+        // A length of zero would loop for ever.
         extensions = extensions.get(usize::try_from(header.size).ok()?.max(8)..)?;
     }
     None
@@ -369,7 +368,7 @@ mod tests {
         let body = mkdir_with_group();
         let (argument, payload) = body.split_at(MkDirIn::SIZE);
         let head = header(opcode::MKDIR, InHeader::SIZE + body.len(), 2);
-        // Over io_uring there is room behind the argument.
+        // Over io_uring the argument's buffer is longer.
         let argument = [argument, &[0; 120]].concat();
         let frame = Frame::split(&head, &argument, payload).unwrap();
         assert_eq!(frame.to_joined(), joined(opcode::MKDIR, &body, 2));
@@ -379,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn many_inodes_are_forgotten_at_once() {
+    fn a_batch_forgets_several_inodes() {
         let mut body = Vec::new();
         BatchForgetIn { count: 2, padding: 0 }.put(&mut body);
         for inode in [3, 4] {
@@ -392,14 +391,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_an_end_is_malformed() {
+    fn a_name_without_a_zero_byte_is_malformed() {
         let bytes = joined(opcode::LOOKUP, b"name", 0);
         let malformed = Frame::joined(&bytes).unwrap().request().unwrap_err();
         assert_eq!(malformed.to_string(), "malformed request with operation 1");
     }
 
     #[test]
-    fn a_length_that_lies_is_malformed() {
+    fn a_wrong_length_is_malformed() {
         let mut bytes = joined(opcode::LOOKUP, b"name\0", 0);
         bytes.push(0);
         assert!(Frame::joined(&bytes).is_err());
@@ -407,7 +406,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(number in 0u32..60, body in proptest::collection::vec(any::<u8>(), 0..200), extensions in 0u16..40) {
+        fn no_bytes_make_it_panic(
+            number in 0u32..60,
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            extensions in 0u16..40,
+        ) {
             let bytes = joined(number, &body, extensions);
             if let Ok(request) = Frame::joined(&bytes).unwrap().request()
                 && let Operation::BatchForget(forgets) = request.operation

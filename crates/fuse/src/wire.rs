@@ -1,7 +1,7 @@
 //! The kernel's structures, field by field, in the machine's own byte order.
 //!
-//! A structure is its fields, one behind the other: the kernel lays them out without holes, so
-//! there is nothing to align and nothing to trust.
+//! The kernel lays the fields of a structure out without padding between them. So they are read one after the other,
+//! without alignment and without unsafe code.
 
 mod attributes;
 mod connection;
@@ -19,7 +19,7 @@ pub use names::*;
 pub trait Wire: Sized {
     /// Bytes on the wire.
     const SIZE: usize;
-    /// Takes the value from the front of `bytes`; `None` if they are too few.
+    /// Takes the value from the front of `bytes`; `None` if there are too few.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
     /// Appends the value.
     fn put(&self, bytes: &mut Vec<u8>);
@@ -53,15 +53,15 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     #[inline]
     fn take(bytes: &mut &[u8]) -> Option<Self> {
         let mut all = [T::default(); N];
-        for one in &mut all {
-            *one = T::take(bytes)?;
+        for value in &mut all {
+            *value = T::take(bytes)?;
         }
         Some(all)
     }
 
     #[inline]
     fn put(&self, bytes: &mut Vec<u8>) {
-        self.iter().for_each(|one| one.put(bytes));
+        self.iter().for_each(|value| value.put(bytes));
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_taken() {
+    fn a_written_value_is_read_back() {
         let lock = FileLock { start: 1, end: u64::MAX, kind: 2, pid: 3 };
         let sent = LockIn { handle: 9, owner: 8, lock, flags: 1, padding: 0 };
         let mut bytes = Vec::new();

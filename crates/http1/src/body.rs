@@ -4,7 +4,7 @@ use crate::limits::Limits;
 use crate::parse_error::ParseError;
 use crate::token;
 
-/// How the end of a body is told.
+/// How the end of a request's body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestFraming {
     /// There is no body.
@@ -125,7 +125,7 @@ impl BodyDecoder {
         match (self.state, byte) {
             (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
             (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
-            // RFC 9112, 7.1.1: white space before an extension is bad, and to be read.
+            // RFC 9112, 7.1.1: white space before an extension is bad, but must be read.
             (State::Size { any: true } | State::SizeSpace, b' ' | b'\t') => {
                 self.extension(byte, limits).map(|_| State::SizeSpace)
             }
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the parse_error's name.
+    /// `tests/vectors/chunked_body.tsv`: the bytes, then `ok BODY`, `more` or the error's name.
     #[test]
     fn every_vector_gives_its_body_or_its_refusal() {
         let rows = pairs(include_str!("../tests/vectors/chunked_body.tsv"));

@@ -1,4 +1,4 @@
-//! The date of an answer, written once a second.
+//! The date of a response, written once a second.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The fields that have rules or readers of their own, found once while the head is parsed.
+//! The fields that have rules of their own, found once while the head is parsed.
 
 /// A field that is looked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -86,8 +86,7 @@ impl KnownField {
         ALL[self.index()].1
     }
 
-    /// Whether two lines of it are refused rather than joined: fields that mean one thing, as
-    /// nginx has them.
+    /// Whether two lines of it are refused rather than joined, as nginx does for fields with one value.
     pub(crate) fn stands_once(self) -> bool {
         !matches!(self, Self::Connection | Self::AcceptEncoding | Self::ForwardedProto)
     }
@@ -124,7 +123,7 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
 }
 
-/// Whether two names are the same once `_` and `-` are, and letters of both cases.
+/// Whether two names are the same if `_` equals `-`, and case does not count.
 pub(crate) fn collide(one: &[u8], other: &[u8]) -> bool {
     let fold = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     one.len() == other.len() && one.iter().map(fold).eq(other.iter().map(fold))

@@ -1,4 +1,4 @@
-//! The head of a request: httparse finds the parts, and this module holds them to the rules.
+//! The head of a request: httparse finds the parts, and this module checks them.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -102,8 +102,8 @@ impl Head {
 
     /// Parses the head at the start of `input`; false while more bytes are needed.
     ///
-    /// `seen` is how many bytes of `input` an earlier call has looked at already, so that a head
-    /// which arrives a byte at a time is not parsed as often as it has bytes.
+    /// `seen` is how many bytes of `input` an earlier call has looked at already. So a head that arrives a byte at a
+    /// time is not parsed as often as it has bytes.
     ///
     /// # Errors
     /// The first rule that the head breaks, as soon as its bytes are there.
@@ -126,7 +126,7 @@ impl Head {
             }
             Ok(httparse::Status::Partial) => within(input, limits).map(|()| false),
             Err(httparse::Error::Version) => match later_minor(input) {
-                // RFC 9110, 2.5: a higher minor version is taken as the highest one that is known.
+                // RFC 9110, 2.5: a higher minor version is taken as the highest known one.
                 Some(minor) => {
                     let mut known = input.to_vec();
                     known[minor] = b'1';
@@ -227,8 +227,8 @@ impl Head {
         }
     }
 
-    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and
-    /// Rack. The framing fields have no double even where they are absent.
+    /// Whether two names become one where `-` is written `_`, as in the environment of CGI and Rack. Such a double of a
+    /// framing field is refused even where the field itself is absent.
     fn names_collide(&self, input: &[u8]) -> bool {
         const FRAMING: [KnownField; 2] = [KnownField::ContentLength, KnownField::TransferEncoding];
         let names = || self.fields.iter().map(|(name, _)| &input[name.range()]);
@@ -347,7 +347,7 @@ impl<'a> Request<'a> {
         self.part(self.head.method)
     }
 
-    /// Whether only the head of the answer is wanted.
+    /// Whether only the head of the response is wanted.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method() == b"HEAD"
@@ -469,7 +469,7 @@ fn later_minor(input: &[u8]) -> Option<usize> {
         .then(|| start + line.len() - 1)
 }
 
-/// A version that is well written but not spoken here is another matter than a broken line.
+/// A well-formed version that is not supported has another error than a broken line.
 fn version_error(input: &[u8]) -> ParseError {
     let line = input.trim_ascii_start().split(|byte| matches!(byte, b'\r' | b'\n')).next();
     let version = line.and_then(|line| line.split(|byte| *byte == b' ').nth(2));

@@ -2,7 +2,7 @@
 //!
 //! A request's head becomes a [`Head`], by rules that are no weaker than nginx's on any of them; each
 //! way to break a rule is one [`ParseError`]. What follows the head goes through a [`BodyDecoder`].
-//! Answers start with a [`ResponseHead`], which cannot be made to hold a line break from outside.
+//! Responses start with a [`ResponseHead`], which no input can make hold a line break.
 //!
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
 //!

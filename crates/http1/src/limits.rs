@@ -1,4 +1,4 @@
-//! How much of everything one request may bring.
+//! The limits of a request.
 
 /// Limits of one request. A request beyond one of them is refused with the limit's own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Limits {
     pub fields_max: usize,
     /// The body after its framing is taken away. Beyond it: 413.
     pub body_bytes_max: u64,
-    /// All chunk extensions of one body together, which nobody reads. Beyond it: 400.
+    /// All chunk extensions of one body together, which are ignored. Beyond it: 400.
     pub chunk_extension_bytes_max: usize,
     /// The trailer fields of one body together. Beyond it: 431.
     pub trailer_bytes_max: usize,

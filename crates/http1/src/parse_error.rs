@@ -1,9 +1,9 @@
-//! Why a request was refused: one name a rule, and the status that answers it.
+//! Why a request was refused: one name a rule, and the status of the response.
 
 use std::fmt;
 
 /// A rule that a request broke. Its bytes cannot be trusted to end where they say, so the
-/// connection closes after the answer.
+/// connection closes after the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseError {
@@ -11,7 +11,7 @@ pub enum ParseError {
     RequestLine,
     /// A method with other characters than capital letters, `-` and `_`.
     Method,
-    /// `CONNECT` and `TRACE`, which no origin should answer.
+    /// `CONNECT` and `TRACE`, which no origin should serve.
     ForbiddenMethod,
     /// A target that is neither a path, nor a URL of http, nor `*` for `OPTIONS`.
     Target,
@@ -66,7 +66,7 @@ pub enum ParseError {
 }
 
 impl ParseError {
-    /// The status that answers the request.
+    /// The status of the response.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -87,7 +87,7 @@ impl ParseError {
         match self {
             Self::RequestLine => "the request line is not METHOD target HTTP/x.y",
             Self::Method => "the method is not made of capital letters",
-            Self::ForbiddenMethod => "this method is not answered",
+            Self::ForbiddenMethod => "this method is not served",
             Self::Target => "the target is neither a path nor a URL",
             Self::Path => "the path has a broken escape or leads above the root",
             Self::Version => "the version is not written HTTP/x.y",

@@ -1,4 +1,4 @@
-//! What a target's path must not hold, whoever reads it later.
+//! What a target's path must not hold, whichever program reads it later.
 
 use std::slice::Iter;
 
@@ -13,7 +13,7 @@ pub(crate) fn is_sound(path: &[u8]) -> bool {
     bytes.all(|byte| byte.is_some_and(|byte| walk.step(byte)))
 }
 
-/// The bytes of a path, each escape as the byte it stands for; none for one that is broken.
+/// The bytes of a path, each escape as the byte that it stands for; none if an escape is broken.
 struct Decoded<'a>(Iter<'a, u8>);
 
 impl Iterator for Decoded<'_> {

@@ -1,23 +1,23 @@
-//! The head of an answer, and how the end of its body is told.
+//! The head of a response, and the framing of its body.
 
 use crate::date::DATE_BYTES;
 use crate::field::members;
 use crate::head::{Request, Version};
 use crate::token;
 
-/// What a request allows its answer to be.
+/// What a request allows its response to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseConstraints {
     /// The version that the client speaks.
     pub version: Version,
-    /// Whether the answer ends with its head.
+    /// Whether the response ends with its head.
     pub is_head: bool,
     /// Whether the connection may stay open.
     pub is_persistent: bool,
 }
 
 impl ResponseConstraints {
-    /// The terms of `request`.
+    /// The constraints of `request`.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         Self {
@@ -27,14 +27,14 @@ impl ResponseConstraints {
         }
     }
 
-    /// The terms of what could not be understood: HTTP/1.1, and the connection closes.
+    /// The constraints of a request that could not be parsed: HTTP/1.1, and the connection closes.
     #[must_use]
     pub fn broken() -> Self {
         Self { version: Version::Http11, is_head: false, is_persistent: false }
     }
 }
 
-/// How the end of an answer's body is told.
+/// How the end of a response's body is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseFraming {
     /// There is no body, whatever was meant to be one.
@@ -45,14 +45,14 @@ pub enum ResponseFraming {
     Chunked,
     /// By chunks that the body already consists of.
     Coded,
-    /// By the end of the connection, after the chunks are taken off of which the body consists: the client
-    /// speaks HTTP/1.0, and must not be sent any (RFC 9112, 6.1).
+    /// By the end of the connection, after the body's own chunks are decoded: a client of HTTP/1.0 must not be sent
+    /// any (RFC 9112, 6.1).
     Decoded,
     /// By the end of the connection.
     UntilClose,
 }
 
-/// What a finished head promises.
+/// What a finished head says of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyPlan {
     /// How the body's end is told.
@@ -74,18 +74,17 @@ impl std::fmt::Display for BadField {
 
 impl std::error::Error for BadField {}
 
-/// Writes the head of an answer at the end of a buffer.
+/// Writes the head of a response at the end of a buffer.
 ///
-/// Fields that decide the framing are taken note of: `Content-Length` is written by
-/// [`finish`](Self::finish) alone, so that it is there at most once and true.
+/// Fields that decide the framing are noted: [`finish`](Self::finish) alone writes `Content-Length`, so that it is
+/// there at most once and true.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     out: &'a mut Vec<u8>,
     partial: PartialHead,
 }
 
-/// What is known of a head that is not finished, apart from the buffer that it is in: with both, it
-/// can be resumed later.
+/// The state of a head that is not finished, without the buffer that it is in. With both it can be resumed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialHead {
     status: u16,
@@ -202,8 +201,8 @@ impl<'a> ResponseHead<'a> {
         false
     }
 
-    /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is
-    /// known; it goes before the one that the fields claim.
+    /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is known; it has
+    /// precedence over what the fields claim.
     pub fn finish(
         self,
         constraints: ResponseConstraints,
@@ -290,8 +289,8 @@ impl PartialHead {
         }
     }
 
-    /// The `Content-Length` to be written. Where there is no body it tells of the one that a GET
-    /// would have had, so only a claim or a length above zero is worth telling.
+    /// The `Content-Length` to be written. Without a body it tells the length that a GET would have had, so only a
+    /// claim or a length above zero is worth telling.
     fn announced_bytes(
         &self,
         constraints: ResponseConstraints,
@@ -310,10 +309,10 @@ impl PartialHead {
     }
 }
 
-/// An answer that has no content, and says so by a length of zero (RFC 9110, 15.3.6).
+/// The status of a response without content, which says so by a length of zero (RFC 9110, 15.3.6).
 const RESET_CONTENT: u16 = 205;
 
-/// Whether an answer with `status` never has a body (RFC 9112, 6.3).
+/// Whether a response with `status` never has a body (RFC 9112, 6.3).
 #[must_use]
 pub fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
@@ -417,7 +416,7 @@ mod tests {
     const OLD: ResponseConstraints = ResponseConstraints { version: Version::Http10, ..GET };
     const HEAD: ResponseConstraints = ResponseConstraints { is_head: true, ..GET };
 
-    /// The lines of a head without the date, joined by `|`, and what it promises.
+    /// The lines of a head without the date, joined by `|`, and the plan of the body.
     fn head(
         status: u16,
         fields: &[(&str, &str)],

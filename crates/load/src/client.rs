@@ -14,7 +14,7 @@ use crate::tally::{TallyByUrl, Trouble};
 
 /// Rest before a connection is tried again that could not be made.
 const RECONNECT_NS: u64 = 100_000_000;
-/// Rest before a new connection after one that broke without a single response.
+/// Rest before a new connection, if the last one broke without a single response.
 const RETRY_NS: u64 = 10_000_000;
 
 /// A client and all that it counted. Times are nanoseconds since the start of the run.

@@ -1,8 +1,8 @@
-//! Whether everyone got the same.
+//! Whether all connections got the same.
 
 /// Jain's index of the shares: (Σx)² ÷ (n · Σx²). 1 when all are equal, 1/n when one has everything.
 ///
-/// `None` if nobody got anything. R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
+/// `None` if no connection got anything. R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
 /// Discrimination for Resource Allocation in Shared Computer Systems", DEC TR-301, 1984.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never made")]
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_judged_where_nobody_got_anything() {
+    fn shares_are_not_judged_where_there_are_none() {
         assert_eq!(jain([0, 0]), None);
         assert_eq!(jain([]), None);
     }

@@ -3,7 +3,7 @@
 //! An average hides a starved client: a server that answers four connections of ten looks *fast*. So
 //! everything here is counted per connection, and whatever is still pending at the end counts too.
 //!
-//! Reading order: [`Plan`] (what to ask of whom, and for how long), [`schedule`] (when a client wants its
+//! Reading order: [`Plan`] (what to ask of which server, and for how long), [`schedule`] (when a client wants its
 //! next request), [`client`] (one connection: asks, reads, counts), [`engine`] (epoll over all of
 //! them, in one thread), [`Report`]. [`response`] is the one place that knows the bytes of a
 //! response.

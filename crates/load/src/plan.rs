@@ -40,7 +40,7 @@ pub struct Class {
     pub connections: u32,
     /// How many requests a greedy, pipelined or scheduled client may have pending at a time; at least 1.
     pub depth: u32,
-    /// The place in the plan's URLs of the only one that they ask; without it they ask all of them by weight.
+    /// The index in the plan's URLs of the only URL that they ask; without it they ask all of them by weight.
     pub url: Option<usize>,
 }
 
@@ -131,7 +131,7 @@ impl ClientKind {
     }
 }
 
-/// A time as the clients count it; one that is too long is the longest.
+/// A time as the clients count it, cut to the longest that they can count.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

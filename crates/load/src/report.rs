@@ -291,7 +291,7 @@ impl ConnectionReport {
     }
 }
 
-/// Whether it had a claim to an equal share: one that never came to ask had none.
+/// Whether it had a claim to an equal share: a client without a request had none.
 fn is_judged(client: &Client) -> bool {
     client.kind().is_judged() && client.has_asked()
 }

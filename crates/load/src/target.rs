@@ -1,4 +1,4 @@
-//! Whom to ask: a URL, and the address that it leads to.
+//! The server: a URL, and the address that it leads to.
 
 use std::fmt;
 use std::io;
@@ -72,7 +72,7 @@ impl Url {
     /// Finds the address. Where the host has several, it is the first that accepts a connection.
     ///
     /// # Errors
-    /// An unknown host, or one that is another machine unless `allow_remote`.
+    /// An unknown host, or another machine without `allow_remote`.
     pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
         let host = self.host.trim_start_matches('[').trim_end_matches(']');
         let addresses = addresses(host, self.port)
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_addresses_one_that_answers_is_taken() {
+    fn of_several_addresses_the_first_to_answer_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let url = Url::parse(&format!("localhost:{}", address.port())).unwrap();

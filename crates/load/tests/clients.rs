@@ -156,7 +156,7 @@ fn a_connection_that_never_came_to_ask_is_not_starved() {
 }
 
 #[test]
-fn a_stall_counts_for_all_who_would_have_waited() {
+fn a_stall_counts_for_all_requests_that_would_have_waited() {
     // The eleventh response takes as long as thirty more requests are due in.
     let server = HttpServer::new(|stream, request| {
         if request.earlier == 10 {
@@ -304,7 +304,7 @@ fn a_pipelined_client_has_several_requests_pending() {
     let report = ran(&Plan { classes: vec![pipelined], ..plan(&server, 2, 80) });
     assert_eq!((report.total.requests, report.total.failed), (80, 0));
     assert_eq!((report.classes[0].name, report.total.connects), ("pipelined", 2));
-    // One that asks politely gets nothing there, whatever the depth is.
+    // A polite client gets nothing there, whatever the depth is.
     let polite = Class { depth: 4, ..Class::new(ClientKind::Polite { pause: Duration::ZERO }, 1) };
     let waiting = Plan { timeout: Duration::from_millis(200), ..plan(&server, 1, 1) };
     assert_eq!(ran(&Plan { classes: vec![polite], ..waiting }).total.requests, 0);
@@ -374,7 +374,7 @@ fn garbage_is_counted() {
 }
 
 #[test]
-fn a_port_where_nobody_listens_ends_the_run() {
+fn a_port_without_a_listener_ends_the_run() {
     let server = HttpServer::answering(HELLO);
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let report = ran(&Plan {

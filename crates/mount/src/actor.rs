@@ -1,8 +1,7 @@
-//! Acting as the caller: what is made belongs to whoever asked for it.
+//! Acting as the caller: what a request makes belongs to its caller.
 //!
-//! Linux keeps credentials per thread, so a thread becomes the caller for one system call and
-//! itself again afterwards. The umask is the thread's own too: a file system with access lists
-//! must see it, since it counts only where a folder has no default list.
+//! Linux keeps credentials per thread, so a thread takes those of the caller for one system call. The umask is per
+//! thread, too. A file system with access lists must see it, as it counts only in folders without a default list.
 
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -15,25 +14,25 @@ use thruway_fuse::Caller;
 
 const SETGID: u32 = 0o2000;
 
-/// By these a caller who is not root may make what its user may not.
+/// Capabilities by which a caller that is not root may make files that its user may not.
 const OVERRIDING: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::MKNOD);
 
-/// What a thread that answers requests knows of its own rights.
+/// The credentials of a thread that serves requests.
 #[derive(Debug)]
 pub(crate) struct Actor {
     own: (u32, u32),
-    /// Others can be impersonated.
+    /// The thread can take the credentials of callers.
     can_switch: bool,
     can_set_groups: bool,
-    /// `CAP_FSETID` was given up and can be taken back for a moment.
+    /// The thread has given up `CAP_FSETID`, and can take it back for a moment.
     can_keep_setid: bool,
     umask: u32,
 }
 
 impl Actor {
-    /// For the calling thread. From here on it writes without `CAP_FSETID`, so that a write clears
-    /// setuid and setgid as an ordinary user's write does.
+    /// For the calling thread. From now on it has no `CAP_FSETID`: its writes clear setuid and setgid, as those of an
+    /// ordinary user do.
     pub(crate) fn new() -> Result<Self, Errno> {
         thruway_sys::threads::unshare_umask().map_err(|error| errno(&error))?;
         let capabilities = capabilities(None)?;
@@ -42,13 +41,13 @@ impl Actor {
             own: (geteuid().as_raw(), getegid().as_raw()),
             can_switch: capabilities.effective.contains(switching),
             can_set_groups: true,
-            // Whoever started this thread may have given it up for now.
+            // The thread that started this one may have given it up for now: so look at the permitted set.
             can_keep_setid: capabilities.permitted.contains(CapabilitySet::FSETID),
             umask: 0,
         };
         umask(Mode::empty());
         if actor.can_switch && set_thread_groups(&[]) == Err(Errno::PERM) {
-            // A user namespace may not let groups be changed: then we have only those of its maker.
+            // A user namespace may forbid that: then the groups stay those of its creator.
             actor.can_set_groups = false;
         }
         give_up_quotas()?;
@@ -69,11 +68,11 @@ impl Actor {
             umask(Mode::from_raw_mode(self.umask));
         }
         if (caller.uid, caller.gid) == self.own {
-            // Else a setgid folder of another group would take the bit away.
+            // Else a setgid folder of another group would clear the bit.
             return if mode & SETGID == 0 { make() } else { self.keeping_setid(make) };
         }
         if !self.can_switch {
-            // Made by us, it would belong to us: that is not the caller's to decide.
+            // The file would belong to this process, and not to the caller.
             return Err(Errno::PERM);
         }
         let folder_group = caller.folder_group.map(Gid::from_raw);
@@ -81,7 +80,7 @@ impl Actor {
         if !matches!(made, Err(Errno::ACCESS | Errno::PERM)) {
             return made;
         }
-        // The kernel has found it right, by another of the caller's groups (one in an access list), or by a capability.
+        // The kernel has allowed it: by another of the caller's groups, as in an access list, or by a capability.
         let Some(groups) = groups_of(caller.pid) else { return made };
         let made = self.as_caller(caller, &groups, &mut make);
         let rights = rights_of(caller.pid).intersection(OVERRIDING);
@@ -89,7 +88,7 @@ impl Actor {
             return made;
         }
         self.as_caller(caller, &groups, &mut || {
-            // Becoming another user has taken all of them away, for as long as it lasts.
+            // As another user the thread has none of them.
             let mut sets = capabilities(None)?;
             sets.effective = sets.permitted.intersection(rights);
             set_capabilities(None, sets)?;
@@ -110,8 +109,8 @@ impl Actor {
         made
     }
 
-    /// Runs `write`, for operations where the kernel does not say whether the caller's write clears
-    /// setuid and setgid: it does unless the caller is root.
+    /// Runs `write`, where the kernel leaves it to us whether setuid and setgid are cleared: they are, unless the
+    /// caller is root.
     pub(crate) fn writing_as<T>(
         &self,
         caller: &Caller,
@@ -155,13 +154,13 @@ impl Actor {
     }
 
     fn become_self(&self, had_groups: bool) -> Result<(), Errno> {
-        // The user first: it brings back the right to change the groups.
+        // The user first: that brings back the capability to change groups.
         set_thread_res_uid(None, Uid::from_raw(self.own.0), None)?;
         set_thread_res_gid(None, Gid::from_raw(self.own.1), None)?;
         if had_groups {
             set_thread_groups(&[])?;
         }
-        // Going back to root brings every permitted capability back, this one too.
+        // Becoming root again has brought back every permitted capability.
         self.give_up_setid()
     }
 
@@ -176,8 +175,8 @@ impl Actor {
     }
 }
 
-/// Gives up `CAP_SYS_RESOURCE` for good: with it, writes would pass by the quotas of the source. The kernel goes by
-/// the thread that made a file's backing file, whoever writes to it.
+/// Gives up `CAP_SYS_RESOURCE` for good: with it, writes would bypass the quotas of the source. The kernel writes to a
+/// backing file with the credentials of the thread that opened it.
 fn give_up_quotas() -> Result<(), Errno> {
     let mut sets = capabilities(None)?;
     if !sets.permitted.contains(CapabilitySet::SYS_RESOURCE) {
@@ -189,17 +188,17 @@ fn give_up_quotas() -> Result<(), Errno> {
     set_capabilities(None, sets)
 }
 
-/// The supplementary groups of a thread that waits for our answer. A request names at most one of them.
+/// The supplementary groups of a thread that waits for a reply. A request names at most one of them.
 pub(crate) fn groups_of(pid: u32) -> Option<Vec<Gid>> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"))?;
     groups.split_whitespace().map(|group| group.parse().ok().map(Gid::from_raw)).collect()
 }
 
-/// The capabilities of a thread that waits for our answer, if they count here: in a user namespace of its own anybody
-/// has all of them.
+/// The capabilities of a thread that waits for a reply. In another user namespace they count for nothing here: any
+/// process may have all of them there.
 fn rights_of(pid: u32) -> CapabilitySet {
-    let namespace = |whose: &str| std::fs::read_link(format!("/proc/{whose}/ns/user")).ok();
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).ok();
     let own = namespace("self");
     if own.is_none() || namespace(&pid.to_string()) != own {
         return CapabilitySet::empty();
@@ -210,7 +209,7 @@ fn rights_of(pid: u32) -> CapabilitySet {
     CapabilitySet::from_bits_truncate(bits.unwrap_or(0))
 }
 
-/// The errno of an error that the system reported.
+/// The errno of a system error.
 pub(crate) fn errno(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_answers_has_no_right_to_pass_by_quotas() {
+    fn a_serving_thread_cannot_bypass_quotas() {
         let sets = std::thread::spawn(|| {
             Actor::new().unwrap();
             capabilities(None).unwrap()
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_groups_of_a_thread_are_those_that_it_has() {
+    fn the_groups_of_a_thread_are_read_from_proc() {
         let mut own = rustix::process::getgroups().unwrap();
         let mut said = groups_of(std::process::id()).unwrap();
         own.sort_unstable_by_key(|group| group.as_raw());

@@ -1,4 +1,4 @@
-//! Mounting and unmounting: by the system call where we may, else by `fusermount3`.
+//! Mounting and unmounting: by the system call where that is permitted, else by `fusermount3`.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -18,21 +18,21 @@ use crate::{AccessTimes, Error, Mode, Plan};
 
 const HELPER: &str = "fusermount3";
 
-/// Longest name of a source that the kernel takes.
+/// Longest source name that the kernel accepts.
 const SOURCE_NAME_BYTES_MAX: usize = 4095;
 
-/// Mounts at the plan's target and gives the connection.
+/// Mounts at the plan's target, and returns the connection.
 pub(crate) fn attach(plan: &Plan) -> Result<OwnedFd, Error> {
     check_target(plan)?;
     if may_mount() { by_system_call(plan) } else { by_helper(plan) }
 }
 
-/// Whether we may mount by ourselves.
+/// Whether this process may call mount(2).
 fn may_mount() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// The target must be a folder, empty unless that was waived, and not one of our mounts already.
+/// Checks the target: a folder, empty unless the plan says otherwise, and not a thruway mount already.
 fn check_target(plan: &Plan) -> Result<(), Error> {
     let target = plan.target.as_path();
     let ours = mounts::at(target).ok().flatten().is_some_and(|mounted| mounted.is_ours());
@@ -48,15 +48,15 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
             _ => error,
         }
     };
-    // Opened as a folder, an automount would be set off, which may be waiting for us.
+    // Opening it as a folder would trigger an automount, and that may be waiting for this mount.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let place = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
-    let mode = fstat(&place).map_err(failed)?.st_mode;
+    let folder = openat(CWD, target, flags, Permissions::empty()).map_err(failed)?;
+    let mode = fstat(&folder).map_err(failed)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Directory {
         return Err(failed(Errno::NOTDIR));
     }
     if plan.nonempty
-        || is_empty(&place).map_err(|errno| Error::new("cannot list", target, errno))?
+        || is_empty(&folder).map_err(|errno| Error::new("cannot list", target, errno))?
     {
         return Ok(());
     }
@@ -64,9 +64,9 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
         .with_hint("--nonempty hides what is in it while the mount lasts"))
 }
 
-fn is_empty(place: &OwnedFd) -> Result<bool, Errno> {
+fn is_empty(folder: &OwnedFd) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(place, c".", flags, Permissions::empty())?;
+    let folder = openat(folder, c".", flags, Permissions::empty())?;
     let mut raw = Vec::with_capacity(4096);
     let mut entries = RawDir::new(&folder, raw.spare_capacity_mut());
     while let Some(entry) = entries.next() {
@@ -89,8 +89,8 @@ fn by_system_call(plan: &Plan) -> Result<OwnedFd, Error> {
     Ok(device)
 }
 
-/// What `mount` and `df` show as the source: as it stands in fstab, or `mount --all` would mount again what is
-/// mounted; the first one only, if there are too many for the kernel.
+/// What `mount` and `df` show as the source. It equals the field of fstab: else `mount --all` would mount it again. If
+/// that is too long for the kernel, it is the first source only.
 fn source_name(plan: &Plan) -> OsString {
     let all: Vec<_> = plan.sources.iter().map(|source| source.as_os_str()).collect();
     let joined = all.join(OsStr::new(":"));
@@ -106,7 +106,7 @@ fn mount_flags(plan: &Plan) -> MountFlags {
     flags.set(MountFlags::NODEV, !plan.dev);
     flags.set(MountFlags::NOEXEC, !plan.exec);
     flags.set(MountFlags::RDONLY, is_read_only(plan));
-    // The kernel keeps none of FUSE: this is what it shows.
+    // FUSE has no access times of its own; these flags are only shown.
     flags | plan.access_times.map_or(MountFlags::empty(), AccessTimes::flags)
 }
 
@@ -127,7 +127,7 @@ fn kernel_options(plan: &Plan, device: &OwnedFd) -> String {
     options
 }
 
-/// `fusermount3` mounts for ordinary users and sends the connection back.
+/// `fusermount3` mounts for an ordinary user, and sends the connection back.
 fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
     let (ours, theirs) =
         Channel::pair().map_err(|cause| Error::new("cannot start", HELPER.as_ref(), cause))?;
@@ -167,17 +167,17 @@ fn no_helper(cause: io::Error) -> Error {
     error.with_hint("mounting needs root, or fusermount3 (Debian: apt install fuse3)")
 }
 
-/// Takes the mount away from everybody: who waits for an answer gets an error, and so does who asks
-/// again. Others than root cannot cut anyone off; the end of the daemon does.
+/// Unmounts by force: callers that wait get an error, and so do later ones. Only root can do so. For other users the
+/// end of the daemon has that effect.
 pub(crate) fn detach_by_force(target: &Path) -> Result<(), Error> {
     match unmount(target, UnmountFlags::NOFOLLOW | UnmountFlags::FORCE) {
         Ok(()) => Ok(()),
-        // Somebody has something open there.
+        // A program has a file open there, or this user is not root.
         Err(_) => detach(target, true),
     }
 }
 
-/// Takes the mount with this device number away for new users, if it is still there.
+/// Detaches the mount with this device number, if it is still there.
 pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error> {
     let present = mounts::at(target).ok().flatten();
     match present.is_some_and(|mounted| mounted.device == mount_device) {
@@ -186,8 +186,7 @@ pub(crate) fn detach_own(target: &Path, mount_device: &str) -> Result<(), Error>
     }
 }
 
-/// Takes the mount away. `lazy`: at once for new users; those who use it now keep it until they are
-/// done.
+/// Unmounts. `lazy` detaches: no new users come, and the present ones go on until they are done.
 pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     if !may_mount() {
         return detach_by_helper(target, lazy);
@@ -197,7 +196,7 @@ pub(crate) fn detach(target: &Path, lazy: bool) -> Result<(), Error> {
     unmount(target, flags).map_err(|errno| {
         let error = Error::new("cannot unmount", target, errno);
         if errno == Errno::BUSY {
-            error.with_hint("--lazy takes it away once nobody uses it, --force at once")
+            error.with_hint("--lazy unmounts once it is no longer in use, --force at once")
         } else {
             error
         }
@@ -215,7 +214,7 @@ fn detach_by_helper(target: &Path, lazy: bool) -> Result<(), Error> {
     Err(Error::plain(format_args!("cannot unmount {}: {reason}", target.display())))
 }
 
-/// Clones of the connection, one for each thread that answers.
+/// The connection and clones of it, `count` together: one for each thread that reads requests.
 pub(crate) fn clones(device: OwnedFd, count: usize) -> Result<Vec<OwnedFd>, Error> {
     let failed = |cause| Error::new("cannot clone", Path::new("/dev/fuse"), cause);
     let mut devices = Vec::with_capacity(count);

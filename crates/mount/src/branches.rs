@@ -1,7 +1,7 @@
 //! Several sources in one view.
 //!
-//! A folder of the view is **merged** of the folders with its path in the branches: its parts. A name
-//! leads to what the first part has under it.
+//! A folder of the view is **merged** from its **parts**: the folders with the same path in each branch. A name leads
+//! to what the first part has under it.
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -25,8 +25,8 @@ pub(crate) struct Branches {
     create: CreatePolicy,
     folders: RwLock<IdMap<Arc<Merged>>>,
     /// Open parts, by folder and branch.
-    places: Descriptors,
-    /// Branches that could not be read, and why.
+    part_fds: Descriptors,
+    /// The errors of branches that could not be read.
     failures: Mutex<IdMap<Errno>>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Part {
 #[derive(Debug, Clone)]
 pub(crate) enum Opener {
     Handle(FileHandle),
-    /// It stays open.
+    /// A descriptor that stays open.
     Held(Arc<OwnedFd>),
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct Merged {
     pub(crate) id: InodeId,
     /// In the order of the branches; never empty.
     pub(crate) parts: Vec<Part>,
-    /// We are told what others change in each of its parts.
+    /// Changes behind the mount are reported for all of its parts.
     pub(crate) is_watched: bool,
-    /// The names of all parts, if there are several and somebody has asked.
+    /// The names of all parts, once a request needs them.
     index: RwLock<Built>,
-    /// Names that may lead elsewhere than the index says.
-    doubts: Mutex<HashSet<CString>>,
+    /// Names whose entry in the index may be stale.
+    stale_names: Mutex<HashSet<CString>>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Branches {
             roots,
             create,
             folders: RwLock::default(),
-            places: Descriptors::new(descriptors_max),
+            part_fds: Descriptors::new(descriptors_max),
             failures: Mutex::default(),
         }
     }
@@ -93,53 +93,53 @@ impl Branches {
         self.read().get(&id.0).cloned()
     }
 
-    /// Keeps the folder, or gives the one that somebody else was faster to keep.
+    /// Keeps the folder, or returns the one that another thread has kept since.
     pub(crate) fn keep(&self, merged: Merged) -> Arc<Merged> {
         let mut folders = self.write();
         Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))
     }
 
-    /// The folder's parts are looked for again when it is used next.
+    /// Drops the folder: its parts are looked up again at the next use.
     pub(crate) fn drop_folder(&self, id: InodeId) -> Option<Arc<Merged>> {
         let dropped = self.write().remove(&id.0)?;
         for part in &dropped.parts {
-            self.places.remove((id, part.branch));
+            self.part_fds.remove((id, part.branch));
         }
         Some(dropped)
     }
 
-    /// As [`drop_folder`](Self::drop_folder), for all of them, and says which they were.
+    /// Drops all folders, as [`drop_folder`](Self::drop_folder), and returns which.
     pub(crate) fn drop_folders(&self) -> Vec<InodeId> {
         let dropped = std::mem::take(&mut *self.write());
         for folder in dropped.values() {
-            folder.parts.iter().for_each(|part| self.places.remove((folder.id, part.branch)));
+            folder.parts.iter().for_each(|part| self.part_fds.remove((folder.id, part.branch)));
         }
         dropped.values().map(|folder| folder.id).collect()
     }
 
-    /// The open part, through `open` if it is not open.
-    pub(crate) fn place(
+    /// The open part; `open` opens it if need be.
+    pub(crate) fn part_fd(
         &self,
         id: InodeId,
         part: &Part,
         open: impl FnOnce(&FileHandle) -> Result<OwnedFd, Errno>,
     ) -> Result<Arc<OwnedFd>, Errno> {
         let handle = match &part.opener {
-            Opener::Held(place) => return Ok(Arc::clone(place)),
+            Opener::Held(fd) => return Ok(Arc::clone(fd)),
             Opener::Handle(handle) => handle,
         };
         let key = (id, part.branch);
-        if let Some(place) = self.places.get(key) {
-            return Ok(place);
+        if let Some(fd) = self.part_fds.get(key) {
+            return Ok(fd);
         }
-        let place = Arc::new(open(handle)?);
-        self.places.put(key, Arc::clone(&place));
-        Ok(place)
+        let fd = Arc::new(open(handle)?);
+        self.part_fds.put(key, Arc::clone(&fd));
+        Ok(fd)
     }
 
-    /// Closes parts that were not used for a while.
+    /// Closes parts that are unused for a while.
     pub(crate) fn age(&self) {
-        self.places.age();
+        self.part_fds.age();
     }
 
     pub(crate) fn note_failure(&self, branch: u16, errno: Errno) {
@@ -150,7 +150,7 @@ impl Branches {
         lock(&self.failures).remove(&u64::from(branch));
     }
 
-    /// The branches that could not be read last, and why.
+    /// The branches whose last read failed, with the error.
     pub(crate) fn failures(&self) -> Vec<(usize, Errno)> {
         let failures = lock(&self.failures);
         let mut all: Vec<_> =
@@ -159,7 +159,7 @@ impl Branches {
         all
     }
 
-    /// Whether no folder is known, and so no name in any.
+    /// Whether no merged folder is known.
     pub(crate) fn is_empty(&self) -> bool {
         self.read().is_empty()
     }
@@ -182,7 +182,7 @@ impl Branches {
 
 impl Merged {
     pub(crate) fn new(id: InodeId, parts: Vec<Part>, is_watched: bool) -> Self {
-        Self { id, parts, is_watched, index: RwLock::default(), doubts: Mutex::default() }
+        Self { id, parts, is_watched, index: RwLock::default(), stale_names: Mutex::default() }
     }
 
     /// The part of this branch.
@@ -190,14 +190,14 @@ impl Merged {
         self.parts.iter().find(|part| part.branch == branch)
     }
 
-    /// Whether there are names of several branches to be merged.
+    /// Whether it has several parts.
     pub(crate) fn is_merged(&self) -> bool {
         self.parts.len() > 1
     }
 
     /// Names that have to be looked up again before the index is used.
-    pub(crate) fn doubts(&self) -> MutexGuard<'_, HashSet<CString>> {
-        lock(&self.doubts)
+    pub(crate) fn stale_names(&self) -> MutexGuard<'_, HashSet<CString>> {
+        lock(&self.stale_names)
     }
 
     pub(crate) fn read_index(&self) -> RwLockReadGuard<'_, Built> {

@@ -1,8 +1,8 @@
-//! Open descriptors of inodes, a bounded number of them.
+//! A bounded cache of open descriptors of inodes.
 //!
-//! Two generations: what is used moves to the young one, and when that is full (or has become old
-//! by time) the other one is closed. So a descriptor is never held long after its last use, and a
-//! file that was deleted gives its space back.
+//! It has two generations. A descriptor that is used moves to the young one. When the young generation is full, or
+//! after some seconds, the old one is closed. So a descriptor is closed soon after its last use, and a deleted file
+//! gives its space back.
 
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use crate::id_map::MixedMap;
 use crate::inodes::{InodeId, lock};
 
-/// Locks; more than there are processors, so that they rarely meet.
+/// Number of locks: more than CPUs, so that threads rarely contend for one.
 const SHARDS: usize = 16;
 
-/// What a descriptor is of: an inode, or what one branch contributes to a folder. The whole number of
-/// the inode tells it from one that had its slot before.
+/// What a descriptor belongs to: an inode, or one branch's part of a folder. The inode's number includes its
+/// incarnation, so a reused slot is another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     id: InodeId,
@@ -81,7 +81,7 @@ impl Descriptors {
         drop(removed);
     }
 
-    /// Closes what was not used since the last call.
+    /// Closes the descriptors that were not used since the last call.
     pub(crate) fn age(&self) {
         for shard in &self.shards {
             let closed = lock(shard).turn();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_what_is_not_goes() {
+    fn used_descriptors_stay_and_unused_ones_are_closed() {
         let descriptors = Descriptors::new(1000);
         descriptors.put(InodeId(1), descriptor());
         descriptors.put(InodeId(2), descriptor());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_allowed() {
+    fn there_are_never_more_descriptors_than_allowed() {
         let descriptors = Descriptors::new(SHARDS * 4);
         let one = descriptor();
         for id in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Why a mount does not start, or does not end.
+//! Errors of starting and ending a mount.
 
 use std::fmt;
 use std::io;
@@ -6,8 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// What failed, with the path that it was about, and what can be done. It can be sent to another
-/// process, which is why it holds text.
+/// What failed, with its path, and a hint. It holds text, so that it can be sent to another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
     message: String,
@@ -15,13 +14,13 @@ pub struct Error {
 }
 
 impl Error {
-    /// What could not be done with a path, as in "cannot mount at", and why.
+    /// What failed with a path, as in "cannot mount at", and its cause.
     pub fn new(doing: &str, path: &Path, cause: impl Into<io::Error>) -> Self {
         let cause = cause.into();
         Self { message: format!("{doing} {}: {cause}", path.display()), hint: None }
     }
 
-    /// A message that needs no cause.
+    /// A message without a cause.
     pub(crate) fn plain(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), hint: None }
     }

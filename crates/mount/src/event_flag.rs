@@ -1,4 +1,4 @@
-//! A flag that `poll` sees.
+//! A flag that threads wait for with `poll`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -38,7 +38,7 @@ impl AsFd for EventFlag {
 
 impl Drop for Raised<'_> {
     fn drop(&mut self) {
-        // A flag that was lowered already is lowered.
+        // It fails only if the flag is lowered already.
         let _ = io::read(&self.flag.descriptor, &mut [0; 8]);
     }
 }

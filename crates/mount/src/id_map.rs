@@ -1,16 +1,16 @@
-//! Maps from the kernel's numbers for inodes.
+//! Maps whose keys are inode ids.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 
-/// A map by the number of an inode. The numbers are ours, so nobody can choose them to collide.
+/// A map by inode id. No user can choose colliding ids, since this process assigns them.
 pub(crate) type IdMap<T> = MixedMap<u64, T>;
 
-/// A map by something that begins with such a number.
+/// A map by a key that begins with an inode id.
 pub(crate) type MixedMap<K, T> = HashMap<K, T, BuildHasherDefault<Mixer>>;
 
-/// Spreads numbers that count upwards.
+/// Hashes ids, which are mostly consecutive.
 #[derive(Debug, Default)]
 pub(crate) struct Mixer(u64);
 

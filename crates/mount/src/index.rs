@@ -1,13 +1,13 @@
 //! The names of a merged folder: which branch each is taken from.
 //!
-//! A name takes some 50 bytes. Names have an order that never changes, so that a listing can go on
-//! where it was although names come and go.
+//! A name takes some 50 bytes. The order of names never changes, so that a listing can continue while names come and
+//! go.
 
 use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Names that were removed are cleared away when there are this many and they are the majority.
+/// The index is compacted when there are more removed names than this, and they are the majority.
 const REMOVED_MAX: usize = 64;
 
 /// One name.
@@ -15,11 +15,11 @@ const REMOVED_MAX: usize = 64;
 pub(crate) struct Entry {
     /// The first branch that has it.
     pub(crate) branch: u16,
-    /// Branches behind that one may have it too.
+    /// Later branches may have it, too.
     pub(crate) more: bool,
-    /// What it leads to: `mode >> 12`.
+    /// The file type: `mode >> 12`.
     pub(crate) kind: u8,
-    /// The inode number of that.
+    /// The inode number.
     pub(crate) number: u64,
 }
 
@@ -30,7 +30,7 @@ struct Slot {
     length: u8,
     sequence: u32,
     entry: Entry,
-    /// It was seen since the last [`Index::begin`].
+    /// It was inserted since the last [`Index::begin`].
     seen: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Index {
     bytes: Vec<u8>,
     removed: usize,
     next_sequence: u32,
-    /// Whoever fills our folders must not be able to choose names that collide.
+    /// Seeded at random: users choose the names, and must not be able to make them collide.
     hasher: RandomState,
 }
 
@@ -52,7 +52,7 @@ impl Index {
         Some(self.slots[self.position(name)?].entry)
     }
 
-    /// Notes that a branch has the name; `true` if the name leads elsewhere now.
+    /// Inserts the name of a branch; `true` if it leads to another file than before.
     pub(crate) fn insert(&mut self, name: &[u8], branch: u16, kind: u8, number: u64) -> bool {
         let Some(position) = self.position(name) else {
             self.append(name, Entry { branch, more: false, kind, number });
@@ -71,7 +71,7 @@ impl Index {
         (before.branch, before.number) != (slot.entry.branch, slot.entry.number)
     }
 
-    /// Replaces what is known of a name.
+    /// Replaces the entry of a name.
     pub(crate) fn replace(&mut self, name: &[u8], entry: Entry) {
         match self.position(name) {
             Some(position) => self.slots[position].entry = entry,
@@ -88,11 +88,11 @@ impl Index {
         self.slots[position].length = 0;
         self.removed += 1;
         if self.removed > REMOVED_MAX && self.removed * 2 > self.slots.len() {
-            self.clear_away();
+            self.compact();
         }
     }
 
-    /// The names behind this place in the order, each with its own place.
+    /// The names after this sequence number, each with its own.
     pub(crate) fn after(&self, sequence: u32) -> impl Iterator<Item = (u32, &[u8], &Entry)> {
         let first = self.slots.partition_point(|slot| slot.sequence <= sequence);
         self.slots[first..]
@@ -101,12 +101,12 @@ impl Index {
             .map(|slot| (slot.sequence, self.bytes_of(slot), &slot.entry))
     }
 
-    /// All names are about to be inserted again. They keep their places.
+    /// Begins a rebuild: all names are inserted again, and keep their order.
     pub(crate) fn begin(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.seen = false);
     }
 
-    /// Those that were not inserted since [`begin`](Self::begin) are gone.
+    /// Ends a rebuild: names that were not inserted since [`begin`](Self::begin) are removed.
     pub(crate) fn end(&mut self) {
         let unseen = |slot: &&Slot| slot.length > 0 && !slot.seen;
         let gone: Vec<_> =
@@ -146,7 +146,7 @@ impl Index {
         table.insert_unique(hash, position as u32, name);
     }
 
-    fn clear_away(&mut self) {
+    fn compact(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.slots.retain(|slot| slot.length > 0);
         for slot in &mut self.slots {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_goes_on_although_names_come_and_go() {
+    fn a_listing_continues_while_names_come_and_go() {
         let mut index = Index::default();
         for number in 0..500u32 {
             index.insert(format!("{number:03}").as_bytes(), 0, 8, 0);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_inserted_again_keep_their_places_and_the_others_go() {
+    fn a_rebuild_keeps_the_order_and_removes_the_other_names() {
         let mut index = Index::default();
         for name in [b"a", b"b", b"c"] {
             index.insert(name, 2, 8, 1);
@@ -246,7 +246,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_knows_what_a_list_of_names_knows(operations in proptest::collection::vec((0u8..3, 0u8..40, 0u16..4), 0..600)) {
+        fn it_agrees_with_a_plain_list_of_names(
+            operations in proptest::collection::vec((0u8..3, 0u8..40, 0u16..4), 0..600),
+        ) {
             let mut index = Index::default();
             let mut known = std::collections::BTreeMap::<u8, u16>::new();
             for (operation, name, branch) in operations {

@@ -1,9 +1,8 @@
-//! The inodes that the kernel knows, and how often it has looked each of them up.
+//! The table of inodes that the kernel knows, with their lookup counts.
 //!
-//! The table lies in memory that the supervisor shares, so that another worker can go on where one
-//! has died. An inode is found by its **identity** (file system, number, birth); what opens it again
-//! is its file handle. No descriptor is kept for it, hence a million inodes are a matter of
-//! memory, not of `RLIMIT_NOFILE`.
+//! It is in memory that the supervisor holds, so that the next worker finds it after a crash. An inode is found by its
+//! **identity** (file system, number, birth), and opened by its file handle. It needs no descriptor, so `RLIMIT_NOFILE`
+//! does not limit the number of inodes.
 
 mod flags;
 mod inode;
@@ -25,10 +24,10 @@ pub(crate) use flags::Watched;
 pub(crate) use inode::{Identity, Inode, InodeId};
 pub(crate) use record::{Backing, WORDS as RECORD_WORDS};
 
-/// Locks for the inodes' identities; more than there are processors, so that they rarely meet.
+/// Number of locks: more than CPUs, so that threads rarely contend for one.
 const SHARDS: usize = 64;
 
-/// What is left of an inode that was forgotten, to be cleared up.
+/// An inode that was just forgotten, for its cleanup.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forgotten {
     pub(crate) inode: Inode,
@@ -59,14 +58,14 @@ impl Inodes {
         table
     }
 
-    /// Finds the slots that are in use, after a crash.
+    /// Finds the slots in use, after a crash.
     fn recover(&self) {
         let mut slots = lock(&self.slots);
         for slot in slots::FIRST..self.memory.slots_used() {
             let record = self.record(slot);
             if record.flags().is_live() {
                 slots.occupy(slot);
-                // Whoever watched is gone.
+                // Its watch has ended with the previous worker.
                 record.flags().set_watched(Watched::Untried);
                 if !record.flags().is_detached() {
                     let hash = record.identity().hash();
@@ -78,7 +77,7 @@ impl Inodes {
         }
     }
 
-    /// Puts the root of the mount into its place.
+    /// Adds the root of the mount.
     pub(crate) fn set_root(&self, identity: Identity) {
         let slot = InodeId::ROOT.slot();
         lock(&self.slots).occupy(slot);
@@ -88,7 +87,7 @@ impl Inodes {
         self.insert(&mut lock(self.shard(hash)), hash, slot);
     }
 
-    /// The inode with this number, if the kernel still knows it.
+    /// The inode with this id, if the kernel still knows it.
     pub(crate) fn get(&self, id: InodeId) -> Result<Inode, Errno> {
         if id.slot() >= self.memory.slots_used() {
             return Err(Errno::STALE);
@@ -96,8 +95,8 @@ impl Inodes {
         self.record(id.slot()).read(id).ok_or(Errno::STALE)
     }
 
-    /// Adds a lookup of the inode with this identity and gives its number. If it is new, `handle`
-    /// takes its handle, and `keep` runs before anyone else can meet it.
+    /// Adds a lookup of the inode with this identity, and returns its id. If it is new, `handle` takes its handle, and
+    /// `keep` runs before another thread can find it.
     pub(crate) fn intern(
         &self,
         identity: &Identity,
@@ -118,7 +117,7 @@ impl Inodes {
                 record.add_lookup();
                 return Ok(record.id(slot));
             }
-            // The number was given to another file: whoever holds the old one keeps it.
+            // The file system has reused the number. The kernel may still use the old inode.
             record.flags().detach();
             self.remove(&mut shard, hash, slot);
         }
@@ -134,7 +133,7 @@ impl Inodes {
         Ok(id)
     }
 
-    /// Adds a lookup if the identity alone says that it is a known inode.
+    /// Adds a lookup, if the identity alone proves that it is a known inode.
     fn count_known(&self, identity: &Identity, hash: u64) -> Option<InodeId> {
         let shard = lock(self.shard(hash));
         let slot = self.find(&shard, identity, hash)?;
@@ -146,7 +145,7 @@ impl Inodes {
         Some(record.id(slot))
     }
 
-    /// The number of a known inode, without a lookup.
+    /// The id of a known inode, without a lookup.
     pub(crate) fn find_known(&self, identity: &Identity) -> Option<InodeId> {
         let hash = identity.hash();
         let shard = lock(self.shard(hash));
@@ -154,7 +153,7 @@ impl Inodes {
         self.record(slot).has_identity(identity).then(|| self.record(slot).id(slot))
     }
 
-    /// Takes lookups back; answers with what is left when none remain.
+    /// Takes lookups back; if none remain, the inode is forgotten and returned.
     pub(crate) fn forget(&self, id: InodeId, lookups: u64) -> Option<Forgotten> {
         let inode = self.get(id).ok().filter(|_| id != InodeId::ROOT)?;
         let hash = inode.identity.hash();
@@ -163,7 +162,7 @@ impl Inodes {
         if record.take_lookups(lookups) > 0 {
             return None;
         }
-        // Taken, so that nobody else closes the same backing file, or one that gets its number.
+        // Taken, so that no other thread closes this backing file, or another one that reuses its id.
         let backing = self.update_backing(id, std::mem::take);
         let forgotten = Forgotten { inode, backing, watched: record.flags().watched() };
         if !record.flags().is_detached() {
@@ -174,7 +173,7 @@ impl Inodes {
         Some(forgotten)
     }
 
-    /// Runs `decide` with the inode's backing id while nobody else changes it, and keeps the result.
+    /// Runs `decide` on the inode's backing file under a lock, and stores the result.
     pub(crate) fn update_backing<T>(
         &self,
         id: InodeId,
@@ -189,7 +188,7 @@ impl Inodes {
         decided
     }
 
-    /// Those that are open; it looks at all of them.
+    /// The inodes that are open; it scans the whole table.
     pub(crate) fn open(&self) -> Vec<InodeId> {
         let records =
             (slots::FIRST..self.memory.slots_used()).map(|slot| (slot, self.record(slot)));
@@ -198,32 +197,32 @@ impl Inodes {
         open.map(|(slot, record)| record.id(slot)).collect()
     }
 
-    /// What is so or not so of an inode.
+    /// The flags of the inode.
     pub(crate) fn flags(&self, id: InodeId) -> Flags<'_> {
         self.record(id.slot()).flags()
     }
 
-    /// Whether a program has the inode open. It may be forgotten meanwhile.
+    /// Whether a program has the inode open; `false` if it was forgotten.
     pub(crate) fn is_open(&self, id: InodeId) -> bool {
         self.get(id).is_ok() && self.record(id.slot()).backing().opens > 0
     }
 
-    /// The fingerprint of the attributes that the kernel was told last.
-    pub(crate) fn told(&self, id: InodeId) -> u64 {
-        self.record(id.slot()).told()
+    /// The fingerprint of the attributes that the kernel got last.
+    pub(crate) fn cached_fingerprint(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).cached_fingerprint()
     }
 
-    pub(crate) fn set_told(&self, id: InodeId, fingerprint: u64) {
-        self.record(id.slot()).set_told(fingerprint);
+    pub(crate) fn set_cached_fingerprint(&self, id: InodeId, fingerprint: u64) {
+        self.record(id.slot()).set_cached_fingerprint(fingerprint);
     }
 
-    /// Until when changes are known to come through the mount, nanoseconds since 1970.
-    pub(crate) fn ours(&self, id: InodeId) -> u64 {
-        self.record(id.slot()).ours()
+    /// The time up to which all changes are known to come through the mount, nanoseconds since 1970.
+    pub(crate) fn own_changes_until(&self, id: InodeId) -> u64 {
+        self.record(id.slot()).own_changes_until()
     }
 
-    pub(crate) fn set_ours(&self, id: InodeId, until: u64) {
-        self.record(id.slot()).set_ours(until);
+    pub(crate) fn set_own_changes_until(&self, id: InodeId, until: u64) {
+        self.record(id.slot()).set_own_changes_until(until);
     }
 
     /// How many inodes the kernel knows.
@@ -245,7 +244,7 @@ impl Inodes {
         &self.shards[(hash >> 48) as usize % self.shards.len()]
     }
 
-    /// The slot with this volume and number, whatever else it says.
+    /// The slot with this volume and number; the rest of its identity may differ.
     fn find(&self, shard: &HashTable<u32>, identity: &Identity, hash: u64) -> Option<u32> {
         shard.find(hash, |&slot| self.record(slot).has_number(identity)).copied()
     }
@@ -264,7 +263,7 @@ impl Inodes {
     }
 }
 
-/// A poisoned lock is taken all the same: a request that panicked has left whole records behind.
+/// Locks a mutex, also a poisoned one: no request panics between two steps of a change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

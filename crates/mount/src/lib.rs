@@ -1,8 +1,8 @@
-//! One view of many folders: decided at open, moved by the kernel.
+//! One view of many folders: the policy decides at open, the kernel moves the data.
 //!
-//! Reading order: [`plan`] (what is asked for), `process` (supervisor and worker), `transport` (the two ways of a
-//! request), `schedule` (where the threads run), `view` (what each request does), `policy` (who may do what), `inodes`
-//! (what the kernel knows, in memory that outlives a crash).
+//! Reading order: [`plan`] (the options of a mount), `process` (supervisor and worker), `transport` (how requests
+//! arrive), `schedule` (where threads run), `view` (what each request does), `policy` (access rules), `inodes` (the
+//! table of inodes, in memory that outlives a crash).
 #![forbid(unsafe_code)]
 
 mod actor;
@@ -42,5 +42,5 @@ pub use plan::{AccessTimes, Changes, CreatePolicy, Mode, Plan, Transport};
 pub use policy::PolicyFile;
 pub use process::{INNER_VERB, run_inner, start};
 pub use reload::read_policy_again;
-pub use status::{Answered, Status, status};
+pub use status::{MountStatus, Status, status};
 pub use unmount::{Manner, resolve_new_target, resolve_target, unmount};

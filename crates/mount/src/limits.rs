@@ -1,16 +1,16 @@
-//! How much a mount may have, and how long its users.
+//! Limits of a mount.
 
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// How long users of the mount have to finish when it is taken away.
+/// How long users of the mount may go on after it is detached.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// More would only be memory of the kernel: an open directory entry and inode are about 1 KiB.
+/// Most descriptors. Each costs the kernel about 1 KiB for a directory entry and an inode.
 const DESCRIPTORS_MAX: u64 = 1 << 16;
 
-/// Allows as many descriptors as the system lets us, and says how many we use.
+/// Raises the limit of open descriptors as far as the system allows, and returns how many to use.
 pub(crate) fn raise() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

@@ -1,11 +1,10 @@
-//! Locks on the backing files, so that those who use the sources directly see them.
+//! Locks on the backing files, where programs that use the sources directly see them.
 //!
-//! A lock belongs to its owner as the kernel names it. Each owner gets an open file of its own: what
-//! is in whose way is then decided by the source's kernel, between all who lock there. Who has to
-//! wait costs no thread: one thread tries again for all of them, at once when a lock is given back
-//! through the mount, and every [`RETRY`] for those that others give back.
+//! Each holder of locks has an open file of its own. So the kernel decides conflicts between all programs that lock the
+//! file, through the mount or not. A request that waits for a lock takes no thread. One thread tries all waiting locks:
+//! at once when a lock is released through the mount, and every [`RETRY`] for locks from outside.
 //!
-//! The supervisor has a copy of each of these files: a lock outlives the worker through which it was taken.
+//! The supervisor has a copy of each of these files, so that locks outlive a worker.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,22 +14,22 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 use thruway_sys::record_lock::{self, RecordLock};
 
 use crate::actor::errno;
 use crate::inodes::{InodeId, lock};
 use crate::lock_holder::LockHolder;
 use crate::process::Channel;
-use crate::process::Report;
-use crate::transport::reply::Replier;
+use crate::process::Event;
+use crate::transport::reply::ReplySender;
 
-/// How often waiting locks are tried that somebody outside the mount holds.
+/// How often waiting locks are tried, since a program outside the mount may hold them.
 const RETRY: Duration = Duration::from_millis(20);
-/// Most locks that wait at a time.
+/// Most locks that may wait at a time.
 const WAITING_MAX: usize = 4096;
 
-/// What is locked.
+/// A lock, or its release.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted {
     Flock(FlockOperation),
@@ -39,7 +38,7 @@ pub(crate) enum Wanted {
 }
 
 impl LockHolder {
-    /// What gives all its locks back.
+    /// Releases all locks of the holder.
     fn all(&self) -> Wanted {
         match self.is_flock {
             true => Wanted::Flock(FlockOperation::Unlock),
@@ -53,13 +52,13 @@ struct Waiting {
     unique: u64,
     file: Arc<OwnedFd>,
     wanted: Wanted,
-    replier: Arc<dyn Replier>,
+    sender: Arc<dyn ReplySender>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<LockHolder, Arc<OwnedFd>>,
-    /// The longest waiting first.
+    /// The longest wait is first.
     waiting: Vec<Waiting>,
 }
 
@@ -67,23 +66,23 @@ struct State {
 pub(crate) struct Locks {
     state: Mutex<State>,
     changed: Condvar,
-    /// The supervisor.
-    keeper: OnceLock<Channel>,
+    /// Keeps copies of the files.
+    supervisor: OnceLock<Channel>,
 }
 
 impl Locks {
-    /// Goes on with the locks that a worker before us has left, and has `keeper` keep them and those that come.
+    /// Takes over the locks of the previous worker. From now on `supervisor` keeps copies of all files.
     pub(crate) fn inherit(
         &self,
         left: impl Iterator<Item = (LockHolder, OwnedFd)>,
-        keeper: Channel,
+        supervisor: Channel,
     ) {
         lock(&self.state).files.extend(left.map(|(holder, file)| (holder, Arc::new(file))));
-        // It is done once.
-        let _ = self.keeper.set(keeper);
+        // It is called once.
+        let _ = self.supervisor.set(supervisor);
     }
 
-    /// The open file that carries the holder's locks; `open` opens it the first time.
+    /// The open file with the holder's locks; `open` opens it the first time.
     pub(crate) fn file(
         &self,
         holder: LockHolder,
@@ -96,15 +95,15 @@ impl Locks {
         match lock(&self.state).files.entry(holder) {
             Entry::Occupied(other) => Ok(Arc::clone(other.get())),
             Entry::Vacant(place) => {
-                self.tell_keeper(&Report::Locking(holder), &[file.as_fd()]);
+                self.tell_supervisor(&Event::Locking(holder), &[file.as_fd()]);
                 Ok(Arc::clone(place.insert(file)))
             }
         }
     }
 
-    /// A supervisor that is dead keeps nothing.
-    fn tell_keeper(&self, report: &Report, file: &[BorrowedFd<'_>]) {
-        let _ = self.keeper.get().map(|keeper| keeper.send(report, file));
+    /// Sends the event, unless the supervisor is dead.
+    fn tell_supervisor(&self, event: &Event, file: &[BorrowedFd<'_>]) {
+        let _ = self.supervisor.get().map(|supervisor| supervisor.send(event, file));
     }
 
     /// Locks or unlocks at once, or fails with `EAGAIN`.
@@ -116,43 +115,45 @@ impl Locks {
         Ok(())
     }
 
-    /// Answers the request as soon as the lock is free.
+    /// Replies to the request as soon as it has the lock.
     pub(crate) fn wait(
         &self,
         unique: u64,
         file: Arc<OwnedFd>,
         wanted: Wanted,
-        replier: Arc<dyn Replier>,
+        sender: Arc<dyn ReplySender>,
     ) -> Result<(), Errno> {
         let mut state = lock(&self.state);
         if state.waiting.len() == WAITING_MAX {
             return Err(Errno::NOLCK);
         }
-        state.waiting.push(Waiting { unique, file, wanted, replier });
+        state.waiting.push(Waiting { unique, file, wanted, sender });
         self.changed.notify_one();
         Ok(())
     }
 
-    /// The holder is gone, and its locks with it.
+    /// Releases all locks of the holder.
     pub(crate) fn end(&self, holder: LockHolder) {
         let mut state = lock(&self.state);
         let ended = state.files.remove_entry(&holder);
-        self.give_back(ended);
+        self.release(ended);
     }
 
-    /// Nobody has the file open any more: what is left are locks of open files, of whose ends the kernel does not tell.
+    /// Releases all locks on a file that no program has open any more. The kernel does not report the end of locks that
+    /// belong to open files (`F_OFD_SETLK`).
     pub(crate) fn end_all(&self, inode: InodeId) {
         let mut state = lock(&self.state);
-        self.give_back(state.files.extract_if(|holder, _| holder.inode == inode));
+        self.release(state.files.extract_if(|holder, _| holder.inode == inode));
     }
 
-    /// For who has the state, so that the keeper hears of a holder's end before it comes again.
-    fn give_back(&self, ended: impl IntoIterator<Item = (LockHolder, Arc<OwnedFd>)>) {
+    /// Called with the state locked, so that the supervisor gets a holder's events in order.
+    fn release(&self, ended: impl IntoIterator<Item = (LockHolder, Arc<OwnedFd>)>) {
         let mut any = false;
         for (holder, file) in ended {
-            // The keeper closes its copy later. What cannot be unlocked was not locked.
+            // The supervisor closes its copy later, so closing alone does not unlock. An error means that there was
+            // no lock.
             let _ = holder.all().try_on(&file);
-            self.tell_keeper(&Report::Unlocked(holder), &[]);
+            self.tell_supervisor(&Event::Unlocked(holder), &[]);
             any = true;
         }
         if any {
@@ -160,16 +161,16 @@ impl Locks {
         }
     }
 
-    /// Whoever waits with this request does not want to any more.
+    /// Ends the wait of this request.
     pub(crate) fn interrupt(&self, unique: u64) {
         let mut state = lock(&self.state);
         let Some(place) = state.waiting.iter().position(|one| one.unique == unique) else { return };
         let waiting = state.waiting.remove(place);
         drop(state);
-        waiting.answer(Err(Errno::INTR));
+        waiting.reply(Err(Errno::INTR));
     }
 
-    /// Tries waiting locks again, for ever.
+    /// Tries waiting locks, for ever.
     pub(crate) fn keep_trying(&self) {
         let mut state = lock(&self.state);
         loop {
@@ -189,7 +190,7 @@ impl State {
         self.waiting.retain(|waiting| match waiting.wanted.try_on(&waiting.file) {
             Err(Errno::AGAIN) => true,
             done => {
-                waiting.answer(done);
+                waiting.reply(done);
                 false
             }
         });
@@ -197,12 +198,12 @@ impl State {
 }
 
 impl Waiting {
-    fn answer(&self, done: Result<(), Errno>) {
-        let mut answer = Answer::default();
+    fn reply(&self, done: Result<(), Errno>) {
+        let mut reply = Reply::default();
         if let Err(errno) = done {
-            answer.fail(errno.raw_os_error());
+            reply.fail(errno.raw_os_error());
         }
-        self.replier.reply(self.unique, &mut answer);
+        self.sender.send(self.unique, &mut reply);
     }
 }
 
@@ -224,19 +225,19 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     #[derive(Debug)]
-    struct Told(Sender<(u64, i32)>);
+    struct Replies(Sender<(u64, i32)>);
 
-    impl Replier for Told {
-        fn reply(&self, unique: u64, answer: &mut Answer) {
-            self.0.send((unique, answer.errno())).unwrap();
+    impl ReplySender for Replies {
+        fn send(&self, unique: u64, reply: &mut Reply) {
+            self.0.send((unique, reply.errno())).unwrap();
         }
     }
 
     struct Fixture {
         file: tempfile::NamedTempFile,
         locks: Arc<Locks>,
-        told: Receiver<(u64, i32)>,
-        replier: Arc<dyn Replier>,
+        replies: Receiver<(u64, i32)>,
+        sender: Arc<dyn ReplySender>,
     }
 
     const EXCLUSIVE: Wanted = Wanted::Flock(FlockOperation::NonBlockingLockExclusive);
@@ -244,12 +245,12 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
-            let (teller, told) = channel();
+            let (sender, replies) = channel();
             let locks = Arc::new(Locks::default());
             let trying = Arc::clone(&locks);
             std::thread::spawn(move || trying.keep_trying());
             let file = tempfile::NamedTempFile::new().unwrap();
-            Self { file, locks, told, replier: Arc::new(Told(teller)) }
+            Self { file, locks, replies, sender: Arc::new(Replies(sender)) }
         }
 
         fn file(&self, owner: u64) -> Arc<OwnedFd> {
@@ -260,40 +261,40 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_answered_when_the_lock_is_given_back() {
+    fn a_waiting_request_gets_its_reply_when_the_lock_is_released() {
         let fixture = Fixture::new();
         let (one, other) = (fixture.file(1), fixture.file(2));
         fixture.locks.set(&one, &EXCLUSIVE).unwrap();
         assert_eq!(fixture.locks.set(&other, &EXCLUSIVE), Err(Errno::AGAIN));
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(7, Arc::clone(&other), EXCLUSIVE, replier).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(7, Arc::clone(&other), EXCLUSIVE, sender).unwrap();
         fixture.locks.set(&one, &UNLOCK).unwrap();
-        assert_eq!(fixture.told.recv(), Ok((7, 0)));
+        assert_eq!(fixture.replies.recv(), Ok((7, 0)));
         assert_eq!(fixture.locks.set(&one, &EXCLUSIVE), Err(Errno::AGAIN));
     }
 
     #[test]
-    fn a_holder_that_is_gone_and_one_outside_are_noticed() {
+    fn a_waiting_lock_notices_the_end_of_a_holder_inside_and_outside() {
         let fixture = Fixture::new();
         let outside = File::open(fixture.file.path()).unwrap();
         flock(&outside, FlockOperation::LockExclusive).unwrap();
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(8, fixture.file(1), EXCLUSIVE, Arc::clone(&replier)).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(8, fixture.file(1), EXCLUSIVE, Arc::clone(&sender)).unwrap();
         drop(outside);
-        assert_eq!(fixture.told.recv(), Ok((8, 0)));
-        fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        assert_eq!(fixture.replies.recv(), Ok((8, 0)));
+        fixture.locks.wait(9, fixture.file(2), EXCLUSIVE, sender).unwrap();
         fixture.locks.end(LockHolder { inode: InodeId(2), owner: 1, is_flock: true });
-        assert_eq!(fixture.told.recv(), Ok((9, 0)));
+        assert_eq!(fixture.replies.recv(), Ok((9, 0)));
     }
 
     #[test]
-    fn who_is_interrupted_waits_no_longer() {
+    fn an_interrupted_request_waits_no_longer() {
         let fixture = Fixture::new();
         fixture.locks.set(&fixture.file(1), &EXCLUSIVE).unwrap();
-        let replier = Arc::clone(&fixture.replier);
-        fixture.locks.wait(5, fixture.file(2), EXCLUSIVE, replier).unwrap();
+        let sender = Arc::clone(&fixture.sender);
+        fixture.locks.wait(5, fixture.file(2), EXCLUSIVE, sender).unwrap();
         fixture.locks.interrupt(4);
         fixture.locks.interrupt(5);
-        assert_eq!(fixture.told.recv(), Ok((5, Errno::INTR.raw_os_error())));
+        assert_eq!(fixture.replies.recv(), Ok((5, Errno::INTR.raw_os_error())));
     }
 }

@@ -1,4 +1,4 @@
-//! What the daemon has to say, to whoever writes it down.
+//! The daemon's log; the front end writes its lines.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Where it is written.
+/// Where the log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogTarget {
     /// To standard error.
@@ -19,21 +19,21 @@ pub enum LogTarget {
     Nowhere,
 }
 
-/// How much it matters.
+/// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Something failed that should not.
     Error,
-    /// It goes on, but not as it was meant to.
+    /// The mount works, but not as was asked for.
     Warning,
     /// Something was refused, as it should be.
     Notice,
 }
 
-/// Writes a line down.
+/// Writes a line.
 type Write = dyn Fn(Level, &str) + Send + Sync;
 
-/// Where the daemon's lines go.
+/// Writes the daemon's lines.
 #[derive(Clone)]
 pub struct Log {
     write: Arc<Write>,
@@ -45,7 +45,7 @@ impl Log {
         Self { write: Arc::new(write) }
     }
 
-    /// Each line begins with the mount that it is about.
+    /// A log whose lines begin with the mount's target.
     pub(crate) fn of(&self, target: &Path) -> Self {
         let (write, target) = (Arc::clone(&self.write), target.display().to_string());
         Self::new(move |level, line| write(level, &format!("{target}: {line}")))

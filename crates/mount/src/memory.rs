@@ -1,6 +1,6 @@
-//! What outlives a worker: the table of inodes, what was agreed with the kernel, and counters.
+//! Memory that outlives a worker: the table of inodes, the negotiated features, and counters.
 //!
-//! The supervisor holds the memory; a worker that follows one that died maps it again.
+//! The supervisor holds the memory, and each worker maps it.
 
 use std::io;
 use std::ops::Range;
@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::time::{ClockId, clock_gettime};
-use thruway_fuse::Agreement;
+use thruway_fuse::Negotiated;
 use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
 
-/// Most inodes that one mount can know at a time: 6 GiB of memory if all are in use.
+/// Most inodes of one mount at a time: 6 GiB of memory if all are in use.
 pub(crate) const SLOTS_MAX: u32 = 1 << 26;
 
 /// The kernel keeps 32 bits of a generation.
@@ -24,11 +24,11 @@ const GENERATION_MAX: u64 = u32::MAX as u64;
 const HEADER_WORDS: usize = 256;
 const SLOTS_USED: usize = 0;
 const INCARNATION: usize = 1;
-/// Whether a worker has answered the kernel's first request.
-const AGREED: usize = 2;
-const AGREEMENT: usize = 3;
-const AGREEMENT_WORDS: usize = 3;
-const GENERATION: usize = AGREEMENT + AGREEMENT_WORDS;
+/// Whether a worker has replied to INIT.
+const HAS_NEGOTIATED: usize = 2;
+const NEGOTIATED: usize = 3;
+const NEGOTIATED_WORDS: usize = 3;
+const GENERATION: usize = NEGOTIATED + NEGOTIATED_WORDS;
 /// One word for each operation's number.
 const REQUESTS: usize = 64;
 /// Operations that are counted: the kernel's highest number is 53.
@@ -42,13 +42,13 @@ const COUNTS: usize = REQUESTS + OPERATIONS;
 pub(crate) enum Count {
     /// Workers that were started after one had died.
     Restarts,
-    /// Opens that were answered with a backing file.
+    /// Opens with a backing file.
     Passthrough,
     /// Opens whose data goes through the daemon.
     DaemonIo,
-    /// Changes by others that the kernel was told of.
+    /// Changes behind the mount that were passed on to the kernel.
     Told,
-    /// What the policy did not allow.
+    /// Requests that the policy has refused.
     Refused,
 }
 
@@ -68,12 +68,12 @@ impl Memory {
         Ok(memory)
     }
 
-    /// A number that no mount before this one is likely to have: a handle of theirs leads nowhere here.
+    /// A number that earlier mounts hardly had, so that their file handles are stale here.
     pub(crate) fn generation(&self) -> u64 {
         self.words[GENERATION].load(Relaxed)
     }
 
-    /// The memory that another worker used.
+    /// Maps the memory of the previous worker.
     pub(crate) fn from_file(file: OwnedFd) -> io::Result<Self> {
         Ok(Self { words: Memfd::from_file(file)? })
     }
@@ -84,14 +84,14 @@ impl Memory {
         &self.words[start..start + RECORD_WORDS]
     }
 
-    /// Gives back the memory of slots whose records are clear.
+    /// Frees the memory of slots whose records are clear.
     pub(crate) fn release_slots(&self, slots: Range<u32>) {
         let word = |slot: u32| HEADER_WORDS + slot as usize * RECORD_WORDS;
-        // Memory that cannot be given back is merely used longer.
+        // On an error the memory is merely used longer.
         let _ = self.words.release(word(slots.start)..word(slots.end));
     }
 
-    /// One more than the highest slot that was ever used.
+    /// The highest slot that was ever used, plus one.
     #[expect(clippy::cast_possible_truncation, reason = "it is below SLOTS_MAX")]
     pub(crate) fn slots_used(&self) -> u32 {
         self.words[SLOTS_USED].load(Acquire) as u32
@@ -101,17 +101,17 @@ impl Memory {
         self.words[SLOTS_USED].fetch_max(u64::from(slots), Release);
     }
 
-    /// A number that tells apart the inodes that one slot holds one after the other.
-    #[expect(clippy::cast_possible_truncation, reason = "it starts again after 4 billion")]
+    /// A new incarnation: it distinguishes the inodes that use a slot one after the other.
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps after 4 billion")]
     pub(crate) fn next_incarnation(&self) -> u32 {
         (self.words[INCARNATION].fetch_add(1, Relaxed) as u32).wrapping_add(1)
     }
 
-    /// What was agreed with the kernel, if that has happened.
+    /// The negotiated features, once there are any.
     #[expect(clippy::cast_possible_truncation, reason = "fields of the words")]
-    pub(crate) fn agreement(&self) -> Option<Agreement> {
-        let word = |index: usize| self.words[AGREEMENT + index].load(Relaxed);
-        (self.words[AGREED].load(Acquire) == 1).then(|| Agreement {
+    pub(crate) fn negotiated(&self) -> Option<Negotiated> {
+        let word = |index: usize| self.words[NEGOTIATED + index].load(Relaxed);
+        (self.words[HAS_NEGOTIATED].load(Acquire) == 1).then(|| Negotiated {
             features: word(0),
             minor: word(1) as u32,
             pages_max: (word(1) >> 32) as u16,
@@ -120,16 +120,16 @@ impl Memory {
         })
     }
 
-    pub(crate) fn set_agreement(&self, agreement: &Agreement) {
-        let words: [u64; AGREEMENT_WORDS] = [
-            agreement.features,
-            u64::from(agreement.pages_max) << 32 | u64::from(agreement.minor),
-            u64::from(agreement.readahead_bytes_max) << 32 | u64::from(agreement.stack_depth_max),
+    pub(crate) fn set_negotiated(&self, negotiated: &Negotiated) {
+        let words: [u64; NEGOTIATED_WORDS] = [
+            negotiated.features,
+            u64::from(negotiated.pages_max) << 32 | u64::from(negotiated.minor),
+            u64::from(negotiated.readahead_bytes_max) << 32 | u64::from(negotiated.stack_depth_max),
         ];
         for (index, word) in words.into_iter().enumerate() {
-            self.words[AGREEMENT + index].store(word, Relaxed);
+            self.words[NEGOTIATED + index].store(word, Relaxed);
         }
-        self.words[AGREED].store(1, Release);
+        self.words[HAS_NEGOTIATED].store(1, Release);
     }
 
     /// Counts a request.
@@ -138,7 +138,7 @@ impl Memory {
         self.words[index].fetch_add(1, Relaxed);
     }
 
-    /// How many requests there were of each operation, by its number.
+    /// The number of requests of each operation, by opcode.
     pub(crate) fn requests(&self) -> Vec<u64> {
         self.words[REQUESTS..COUNTS].iter().map(|word| word.load(Relaxed)).collect()
     }

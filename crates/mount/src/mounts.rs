@@ -1,4 +1,4 @@
-//! The mounts that the kernel has, from `/proc/self/mountinfo`.
+//! The kernel's mounts, from `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls our mounts.
+/// The file-system type of thruway mounts.
 pub(crate) const KIND: &str = "fuse.thruway";
 
 /// One mount.
@@ -30,12 +30,12 @@ pub(crate) fn all() -> io::Result<Vec<Mounted>> {
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
-/// The uppermost mount at this path, which must be absolute.
+/// The topmost mount at this absolute path.
 pub(crate) fn at(target: &Path) -> io::Result<Option<Mounted>> {
     Ok(all()?.into_iter().rev().find(|mounted| mounted.target == target))
 }
 
-/// Whether the mount with this number shows its whole file system, and not a folder of it.
+/// Whether the mount with this id shows its whole file system, not only a folder of it.
 pub(crate) fn is_whole(number: u64) -> bool {
     let number = number.to_string();
     let whole = |line: &[u8]| {
@@ -46,13 +46,13 @@ pub(crate) fn is_whole(number: u64) -> bool {
     table.split(|&byte| byte == b'\n').any(whole)
 }
 
-/// Whether something is mounted upon a mount of ours.
-pub(crate) fn are_upon_ours() -> bool {
-    // What cannot be seen may be there.
-    fs::read("/proc/self/mountinfo").map_or(true, |table| is_upon_ours(&table))
+/// Whether there is a mount on top of a thruway mount.
+pub(crate) fn any_on_top_of_ours() -> bool {
+    // If the table cannot be read, there may be one.
+    fs::read("/proc/self/mountinfo").map_or(true, |table| has_mount_on_ours(&table))
 }
 
-fn is_upon_ours(table: &[u8]) -> bool {
+fn has_mount_on_ours(table: &[u8]) -> bool {
     let lines = || table.split(|&byte| byte == b'\n');
     let number =
         |line: &[u8], which| line.split(|&byte| byte == b' ').nth(which).map(<[u8]>::to_vec);
@@ -75,7 +75,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     })
 }
 
-/// Blanks and line ends are written as a backslash and three octal digits.
+/// Blanks and line ends are escaped by a backslash and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -105,15 +105,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_upon_ours_is_found() {
+    fn a_mount_on_top_of_ours_is_found() {
         let ours = b"36 35 0:40 / /a rw,noatime - fuse.thruway /x rw\n".as_slice();
-        assert!(!is_upon_ours(ours));
-        assert!(!is_upon_ours(&[ours, b"37 35 0:41 / /b rw - tmpfs none rw\n"].concat()));
-        assert!(is_upon_ours(&[ours, b"37 36 0:41 / /a/b rw - tmpfs none rw\n"].concat()));
+        assert!(!has_mount_on_ours(ours));
+        assert!(!has_mount_on_ours(&[ours, b"37 35 0:41 / /b rw - tmpfs none rw\n"].concat()));
+        assert!(has_mount_on_ours(&[ours, b"37 36 0:41 / /a/b rw - tmpfs none rw\n"].concat()));
     }
 
     #[test]
-    fn what_is_mounted_is_found() {
+    fn the_mount_at_a_path_is_found() {
         assert!(at(Path::new("/proc")).unwrap().is_some_and(|proc| !proc.is_ours()));
         assert_eq!(at(Path::new("/no/such/mount")).unwrap(), None);
     }

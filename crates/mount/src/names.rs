@@ -1,7 +1,7 @@
-//! By which names each inode is known.
+//! The names of each inode.
 //!
-//! Kept only where it is needed: for a policy that goes by paths, and where files cannot be opened by
-//! handle. Without a policy the name that was used last is enough.
+//! They are kept for merged sources, for policies, which go by paths, and where files cannot be opened by handle.
+//! Without a policy, the last used name is enough.
 
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -9,14 +9,14 @@ use std::sync::Mutex;
 use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 
-/// Locks; more than there are processors, so that they rarely meet.
+/// Number of locks: more than CPUs, so that threads rarely contend for one.
 const SHARDS: usize = 16;
-/// Longest path in components: a loop in the table would never end.
+/// Longest path, in components: it ends a loop in the table.
 const DEPTH_MAX: usize = 2048;
-/// Most names of one inode. Where there are more, nobody can say that all are known.
+/// Most names that are kept of one inode. If it has more, not all of them are known.
 const NAMES_MAX: usize = 64;
 
-/// A name in a folder; an empty one for a file without a name that was made there.
+/// A name in a folder. It is empty for a file that was made there without a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     pub(crate) parent: InodeId,
@@ -25,9 +25,9 @@ pub(crate) struct Name {
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// Of each inode the name that was used last.
+    /// The last used name of each inode.
     last: IdMap<Name>,
-    /// The others, for those that have others.
+    /// The other names of an inode, if it has any.
     others: IdMap<Vec<Name>>,
 }
 
@@ -43,7 +43,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The inode has this name; if it `is_only`, no other.
+    /// The inode has this name, and no other one if `is_only`.
     pub(crate) fn remember(&self, id: InodeId, parent: InodeId, name: &[u8], is_only: bool) {
         let mut shard = lock(self.shard(id));
         let shard = &mut *shard;
@@ -69,21 +69,21 @@ impl Names {
         }
     }
 
-    /// The folder and the name in it, the one that was used last.
+    /// The last used name: its folder, and the name in it.
     pub(crate) fn get(&self, id: InodeId) -> Option<(InodeId, CString)> {
         let shard = lock(self.shard(id));
         let known = shard.last.get(&id.0)?;
         Some((known.parent, CString::new(&*known.name).ok()?))
     }
 
-    /// All names, if all are known and there are several.
+    /// All known names, if there are several.
     pub(crate) fn several(&self, id: InodeId) -> Option<Vec<Name>> {
         let shard = lock(self.shard(id));
         let others = shard.others.get(&id.0)?;
         Some(others.iter().chain(shard.last.get(&id.0)).cloned().collect())
     }
 
-    /// The inode has lost this name, if others are known. Its only known name is kept for those that have the file open.
+    /// Forgets a name that was removed from the inode. Its only known name is kept, since the file may be open.
     pub(crate) fn forget_name(&self, id: InodeId, parent: InodeId, name: &[u8]) {
         let mut shard = lock(self.shard(id));
         let shard = &mut *shard;
@@ -113,8 +113,8 @@ impl Names {
         shard.others.remove(&id.0);
     }
 
-    /// The path below the mount's root, without a slash at its start; empty for the root. `None` if
-    /// a name on the way is not known.
+    /// The path below the mount's root, without a leading slash; empty for the root. `None` if a name on it is not
+    /// known.
     pub(crate) fn path(&self, id: InodeId) -> Option<Vec<u8>> {
         let mut components = Vec::new();
         let mut id = id;
@@ -138,7 +138,7 @@ impl Names {
 }
 
 impl Name {
-    /// Whether nobody can say which other names there are, of so many.
+    /// Whether these are so many names that the inode may have unknown ones.
     pub(crate) fn are_too_many(names: &[Self]) -> bool {
         names.len() > NAMES_MAX
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_has_an_end() {
+    fn a_loop_ends() {
         let names = Names::default();
         names.remember(InodeId(2), InodeId(3), b"a", true);
         names.remember(InodeId(3), InodeId(2), b"b", true);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_all_its_names_until_it_is_seen_to_have_one() {
+    fn all_names_are_kept_until_the_file_has_only_one() {
         let (names, id) = (Names::default(), InodeId(2));
         let known = || {
             let several = names.several(id).unwrap_or_default();

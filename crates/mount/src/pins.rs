@@ -1,8 +1,7 @@
-//! Inodes that must stay although nothing but us may lead to them any more.
+//! Descriptors that keep removed files alive.
 //!
-//! A file that was removed lives on for those who have it open. Where the kernel holds its backing
-//! file that goes by itself. Where it does not (the data goes through the daemon; a folder, a FIFO)
-//! an open descriptor here keeps the file alive until the kernel forgets it.
+//! A removed file lives on for the programs that have it open. If the kernel holds its backing file, that suffices. For
+//! daemon I/O, folders and FIFOs, an open descriptor here keeps the file alive until the kernel forgets it.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
@@ -15,7 +14,7 @@ use crate::inodes::{InodeId, lock};
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     held: Mutex<IdMap<Arc<OwnedFd>>>,
-    /// How many there are: mostly none, and then nobody need take the lock.
+    /// The number of pins: mostly zero, and then the lock need not be taken.
     count: AtomicUsize,
 }
 
@@ -27,9 +26,9 @@ impl Pins {
         lock(&self.held).get(&id.0).cloned()
     }
 
-    pub(crate) fn hold(&self, id: InodeId, place: Arc<OwnedFd>) {
+    pub(crate) fn hold(&self, id: InodeId, fd: Arc<OwnedFd>) {
         let mut held = lock(&self.held);
-        let before = held.insert(id.0, place);
+        let before = held.insert(id.0, fd);
         self.count.store(held.len(), Relaxed);
         drop(held);
         drop(before);

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The options of a mount.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use crate::log::LogTarget;
 use crate::policy::PolicyFile;
 
-/// Whether the sources change.
+/// Whether the sources may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// They do: files are opened by the daemon, and the kernel moves their data (passthrough).
+    /// They may: the daemon opens files, and the kernel moves their data (passthrough).
     Live,
-    /// They do not: read-only, opens never reach the daemon, the kernel keeps what it has read.
+    /// They do not: the mount is read-only, opens never reach the daemon, and the kernel caches the data.
     Frozen,
 }
 
-/// Which source gets what is made in a merged view.
+/// The source in which a merged view makes new files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CreatePolicy {
-    /// The first that has the folder.
+    /// The first source that has the folder.
     Parent,
-    /// The first of all; the folder is made there if need be.
+    /// The first source; the folder is made there if need be.
     First,
-    /// The one with the most space; the folder is made there if need be.
+    /// The source with the most free space; the folder is made there if need be.
     MostFree,
-    /// None: nothing can be made.
+    /// No source: nothing can be made.
     None,
 }
 
@@ -39,9 +39,9 @@ pub enum CreatePolicy {
 pub enum AccessTimes {
     /// Never.
     Never,
-    /// A file's as [`Relative`](Self::Relative), a folder's never.
+    /// As [`Relative`](Self::Relative) for files, never for folders.
     FilesOnly,
-    /// If it is older than the last change, or than a day.
+    /// If the access time is older than the last change, or than a day.
     Relative,
     /// Always.
     Always,
@@ -58,20 +58,20 @@ impl AccessTimes {
     }
 }
 
-/// How changes are noticed that are made in the sources, behind the mount.
+/// How the mount notices changes behind it: those made in the sources directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Changes {
-    /// The kernel keeps names and attributes, and is told of each change before the program that made it goes on.
-    /// Where that cannot be had it is [`Asked`](Self::Asked).
+    /// The kernel caches names and attributes. Each change invalidates them before the program that made it continues.
+    /// Where that is not possible, it is [`Asked`](Self::Asked).
     Told,
-    /// The kernel keeps nothing: each look-up asks.
+    /// The kernel caches nothing: each look-up asks.
     Asked,
-    /// Not at all: the kernel keeps names and attributes as long as it may.
+    /// Not at all: the kernel caches names and attributes until their timeouts.
     Ignored,
 }
 
-/// How requests come from the kernel.
+/// How requests arrive from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -87,12 +87,12 @@ pub struct Plan {
     /// The folders that are shown; absolute.
     #[serde(with = "paths")]
     pub sources: Vec<PathBuf>,
-    /// The folder that they are shown at; absolute.
+    /// Where they are shown; absolute.
     #[serde(with = "path")]
     pub target: PathBuf,
-    /// Whether the sources change.
+    /// Whether the sources may change.
     pub mode: Mode,
-    /// Which source gets what is made, if there are several.
+    /// Where new files are made, if there are several sources.
     pub create: CreatePolicy,
     /// Other users may use the mount; permissions are checked as on the sources.
     pub allow_other: bool,
@@ -104,31 +104,31 @@ pub struct Plan {
     pub dev: bool,
     /// Programs can be started.
     pub exec: bool,
-    /// When reads change access times; `None` is "as the sources were mounted".
+    /// When reads change access times; `None` keeps to the mount options of the sources.
     pub access_times: Option<AccessTimes>,
-    /// The target may hold something, which is hidden then.
+    /// The target need not be empty; what it holds is hidden.
     pub nonempty: bool,
     /// The kernel moves the data of files where it can.
     pub passthrough: bool,
-    /// How requests come from the kernel.
+    /// How requests arrive from the kernel.
     pub transport: Transport,
     /// Extended attributes are passed on.
     pub xattr: bool,
-    /// POSIX record locks are seen by those who use the sources directly, at a request for each close.
+    /// POSIX record locks are visible to programs that use the sources directly. Each close then costs a request.
     pub shared_locks: bool,
-    /// Who may do what.
+    /// The access rules.
     pub policy: Option<PolicyFile>,
     /// How changes behind the mount are noticed.
     pub changes: Changes,
-    /// How long the kernel keeps names.
+    /// How long the kernel caches names.
     pub entry_timeout: Duration,
-    /// How long the kernel keeps attributes.
+    /// How long the kernel caches attributes.
     pub attribute_timeout: Duration,
-    /// Where the daemon writes what it has to say.
+    /// Where the daemon's log goes.
     pub log: LogTarget,
 }
 
-/// A path as its bytes: it need not be text.
+/// Paths as bytes: they need not be UTF-8.
 mod path {
     use std::ffi::OsString;
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -197,7 +197,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_text_arrives_as_it_is() {
+    fn a_path_that_is_not_utf_8_arrives_unchanged() {
         let mut sent = plan();
         sent.sources.push(OsStr::from_bytes(b"/\xff\n").into());
         let text = serde_json::to_string(&sent).unwrap();

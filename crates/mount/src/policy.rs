@@ -1,7 +1,7 @@
-//! Who may do what: rules from a file, asked when a file is opened or changed.
+//! Access rules from a file, applied when a file is opened or changed.
 //!
-//! The first rule that fits decides; where none fits, all is allowed. A rule fits if everything that
-//! it says of the path, the caller, the access, the size and the content is so.
+//! The first rule that matches decides; if none matches, everything is allowed. A rule matches if all of its conditions
+//! do: on the path, the caller, the access, the size and the content.
 
 mod content;
 mod file;
@@ -18,7 +18,7 @@ use glob::Globs;
 pub(crate) use content::Content;
 pub use file::PolicyFile;
 
-/// What is wrong with a policy, and where. Lines and columns count from 1; columns are characters.
+/// An error in a policy's text. Lines and columns count from 1; columns are characters.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     line: usize,
@@ -32,23 +32,23 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a rule says; the later, the less is allowed.
+/// What a rule decides; a later one allows less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
-    /// Nothing is in the way.
+    /// Everything is allowed.
     Allow,
-    /// Its data goes through the daemon, and each read is judged again.
+    /// The data goes through the daemon, and each read is checked.
     DaemonIo,
-    /// It can be read, and not changed: `EROFS`.
+    /// Changes fail with `EROFS`.
     ReadOnly,
-    /// It is refused: `EACCES`.
+    /// All access fails with `EACCES`.
     Deny,
-    /// It is as if it were not there: `ENOENT`.
+    /// All access fails with `ENOENT`, as if there were no such file.
     Hide,
 }
 
-/// What somebody wants to do with a file.
+/// The kinds of access that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) reads: bool,
@@ -56,9 +56,9 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// What is judged one after the other: what both reads and writes has to be allowed both.
-    pub(crate) fn parts(self, are_told_apart: bool) -> impl Iterator<Item = Self> {
-        let is_both = are_told_apart && self.reads && self.writes;
+    /// The accesses to check one after the other: with `by_access`, reading and writing are two.
+    pub(crate) fn parts(self, by_access: bool) -> impl Iterator<Item = Self> {
+        let is_both = by_access && self.reads && self.writes;
         let parts = match is_both {
             true => [Some(Self { writes: false, ..self }), Some(Self { reads: false, ..self })],
             false => [Some(self), None],
@@ -67,36 +67,36 @@ impl Access {
     }
 }
 
-/// A question to the policy.
+/// A request for access.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AccessRequest<'a> {
-    /// Below the mount, without a slash at its start.
+    /// The path below the mount, without a leading slash.
     pub(crate) path: &'a [u8],
     pub(crate) uid: u32,
-    /// The group that the kernel names; the caller may be in others.
+    /// The group that the request names; the caller may have others.
     pub(crate) gid: u32,
     pub(crate) access: Access,
 }
 
-/// What a policy may have to look at, besides the question itself.
+/// Facts that a rule may need besides the request.
 pub(crate) trait Facts {
     /// Whether one of these is among the caller's supplementary groups.
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno>;
-    /// In bytes; `None` for what is not a regular file.
+    /// The size in bytes; `None` if it is no regular file.
     fn size(&self) -> Result<Option<u64>, Errno>;
-    /// Whether the content is as the rule wants it.
-    fn fits(&self, content: &Content) -> Result<bool, Errno>;
+    /// Whether the file has this content.
+    fn matches(&self, content: &Content) -> Result<bool, Errno>;
 }
 
-/// What the policy says, and the rule that says so.
+/// A verdict, and the rule that gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Judgement {
+pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
-    /// Rules count from 1; zero is "no rule fits".
+    /// Rules count from 1; zero means that none matched.
     pub(crate) rule: usize,
 }
 
-impl Judgement {
+impl Decision {
     /// The errno of a refusal.
     pub(crate) fn refusal(self, access: Access) -> Option<Errno> {
         match self.verdict {
@@ -108,7 +108,7 @@ impl Judgement {
     }
 }
 
-/// One rule; what it does not mention is of no matter to it.
+/// One rule; a condition that is `None` always holds.
 #[derive(Debug)]
 struct Rule {
     paths: Option<Globs>,
@@ -128,7 +128,7 @@ enum AccessKind {
     Write,
 }
 
-/// All rules, in their order.
+/// All rules, in order.
 #[derive(Debug)]
 pub(crate) struct Policy {
     rules: Vec<Rule>,
@@ -137,70 +137,68 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// What the first rule that fits says.
-    pub(crate) fn judge(
+    /// The decision of the first rule that matches.
+    pub(crate) fn decide(
         &self,
-        question: &AccessRequest<'_>,
-        evidence: &impl Facts,
-    ) -> Result<Judgement, Errno> {
+        request: &AccessRequest<'_>,
+        facts: &impl Facts,
+    ) -> Result<Decision, Errno> {
         for (index, rule) in self.rules.iter().enumerate() {
-            if rule.fits_question(question)
-                && rule.fits_groups(question.gid, evidence)?
-                && rule.fits_file(evidence)?
+            if rule.matches_request(request)
+                && rule.matches_groups(request.gid, facts)?
+                && rule.matches_file(facts)?
             {
-                return Ok(Judgement { verdict: rule.verdict, rule: index + 1 });
+                return Ok(Decision { verdict: rule.verdict, rule: index + 1 });
             }
         }
-        Ok(Judgement { verdict: Verdict::Allow, rule: 0 })
+        Ok(Decision { verdict: Verdict::Allow, rule: 0 })
     }
 
-    /// Whether nobody sees the name. What depends on who asks is left to opens: the kernel keeps names
-    /// for everyone.
+    /// Whether the name is hidden from all callers. The kernel caches names for all of them, so rules about callers
+    /// apply to opens only.
     pub(crate) fn hides(&self, path: &[u8]) -> bool {
-        let fits = |rule: &&Rule| rule.fits_path(path) && rule.is_of_paths_alone();
-        self.rules.iter().find(fits).is_some_and(|rule| rule.verdict == Verdict::Hide)
+        let matches = |rule: &&Rule| rule.matches_path(path) && rule.has_only_paths();
+        self.rules.iter().find(matches).is_some_and(|rule| rule.verdict == Verdict::Hide)
     }
 
-    /// Whether what has the path `old` may get the path `new` without being judged otherwise than
-    /// before: itself and, whatever it holds, all that is below it.
+    /// Whether the same rules match a folder at `old` and at `new`, and everything that may be below it.
     pub(crate) fn is_same(&self, old: &[u8], new: &[u8]) -> bool {
-        self.globs().all(|globs| globs.standing(old) == globs.standing(new))
+        self.globs().all(|globs| globs.match_state(old) == globs.match_state(new))
     }
 
-    /// Whether a file is judged alike at both paths, by everyone's rules and whatever is in it.
+    /// Whether the same rules match a file at both paths.
     pub(crate) fn is_same_for_file(&self, old: &[u8], new: &[u8]) -> bool {
-        self.globs().all(|globs| globs.fit(old) == globs.fit(new))
+        self.globs().all(|globs| globs.matches(old) == globs.matches(new))
     }
 
-    /// Whether a file at `new` is refused whatever it is refused at `old`, to everyone.
+    /// Whether no caller may do more with a file at `new` than at `old`.
     pub(crate) fn is_stricter(&self, old: &[u8], new: &[u8]) -> bool {
-        // From the last rule to the first, so that the strictest verdict behind each is known.
-        let mut strictest_behind = Verdict::Allow;
+        // From the last rule to the first, so that the strictest verdict after each is known.
+        let mut strictest_after = Verdict::Allow;
         self.rules.iter().rev().all(|rule| {
-            let (was, is) = (rule.fits_path(old), rule.fits_path(new));
+            let (was, is) = (rule.matches_path(old), rule.matches_path(new));
             let is_well = match (was, is) {
-                // A rule less: what is behind it decides instead.
+                // The rule matches no more: later ones decide.
                 (true, false) => rule.verdict == Verdict::Allow,
-                // A rule more: it decides instead of what is behind it.
-                (false, true) => rule.verdict >= strictest_behind,
+                // The rule matches now: it decides instead of later ones.
+                (false, true) => rule.verdict >= strictest_after,
                 _ => true,
             };
             if was || is {
-                strictest_behind = strictest_behind.max(rule.verdict);
+                strictest_after = strictest_after.max(rule.verdict);
             }
             is_well
         })
     }
 
-    /// Whether the caller may be refused something at the path, whatever a file there holds. The
-    /// question's access does not matter.
-    pub(crate) fn may_refuse(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
-        for rule in self.rules.iter().filter(|rule| rule.fits_caller(question)) {
-            let group = rule.fits_groups(question.gid, evidence);
+    /// Whether a file at the path could be refused to the caller, by any content and for any access.
+    pub(crate) fn may_refuse(&self, request: &AccessRequest<'_>, facts: &impl Facts) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.matches_caller(request)) {
+            let group = rule.matches_groups(request.gid, facts);
             if group == Ok(false) {
                 continue;
             }
-            let is_certain = group.is_ok() && rule.access.is_none() && !rule.is_of_files();
+            let is_certain = group.is_ok() && rule.access.is_none() && !rule.depends_on_data();
             match rule.verdict {
                 Verdict::Allow | Verdict::DaemonIo if is_certain => return false,
                 Verdict::Allow | Verdict::DaemonIo => {}
@@ -210,27 +208,27 @@ impl Policy {
         false
     }
 
-    /// Whether reading might be allowed with other data in the file.
-    pub(crate) fn could_allow(&self, question: &AccessRequest<'_>, evidence: &impl Facts) -> bool {
-        for rule in self.rules.iter().filter(|rule| rule.fits_question(question)) {
+    /// Whether reading could be allowed if the file had other data.
+    pub(crate) fn could_allow(&self, request: &AccessRequest<'_>, facts: &impl Facts) -> bool {
+        for rule in self.rules.iter().filter(|rule| rule.matches_request(request)) {
             let refuses = matches!(rule.verdict, Verdict::Deny | Verdict::Hide);
-            let fits = match rule.fits_groups(question.gid, evidence) {
-                Ok(fits) => fits,
+            let matches = match rule.matches_groups(request.gid, facts) {
+                Ok(matches) => matches,
                 Err(_) => refuses,
             };
-            if fits && !(refuses && rule.is_of_files()) {
+            if matches && !(refuses && rule.depends_on_data()) {
                 return !refuses;
             }
         }
         true
     }
 
-    /// Whether reading and writing are judged by different rules.
-    pub(crate) fn tells_accesses(&self) -> bool {
+    /// Whether rules distinguish reading and writing.
+    pub(crate) fn distinguishes_accesses(&self) -> bool {
         self.rules.iter().any(|rule| rule.access.is_some())
     }
 
-    /// Whether contents are read before an open is answered, which may take long.
+    /// Whether rules need the contents of files, which may take long to read.
     pub(crate) fn scans(&self) -> bool {
         self.rules.iter().any(|rule| rule.content.is_some())
     }
@@ -245,50 +243,50 @@ impl Policy {
 }
 
 impl Rule {
-    fn fits_question(&self, question: &AccessRequest<'_>) -> bool {
+    fn matches_request(&self, request: &AccessRequest<'_>) -> bool {
         let access = match self.access {
             None => true,
-            Some(AccessKind::Read) => question.access.reads,
-            Some(AccessKind::Write) => question.access.writes,
+            Some(AccessKind::Read) => request.access.reads,
+            Some(AccessKind::Write) => request.access.writes,
         };
-        access && self.fits_caller(question)
+        access && self.matches_caller(request)
     }
 
-    /// The path, and the user as far as its number goes.
-    fn fits_caller(&self, question: &AccessRequest<'_>) -> bool {
-        self.uids.as_ref().is_none_or(|uids| uids.contains(&question.uid))
-            && self.fits_path(question.path)
+    /// Whether path and user match; groups are left to `matches_groups`.
+    fn matches_caller(&self, request: &AccessRequest<'_>) -> bool {
+        self.uids.as_ref().is_none_or(|uids| uids.contains(&request.uid))
+            && self.matches_path(request.path)
     }
 
-    fn fits_path(&self, path: &[u8]) -> bool {
-        self.paths.as_ref().is_none_or(|paths| paths.fit(path))
+    fn matches_path(&self, path: &[u8]) -> bool {
+        self.paths.as_ref().is_none_or(|paths| paths.matches(path))
     }
 
-    fn fits_groups(&self, gid: u32, evidence: &impl Facts) -> Result<bool, Errno> {
+    fn matches_groups(&self, gid: u32, facts: &impl Facts) -> Result<bool, Errno> {
         match &self.gids {
-            Some(gids) if !gids.contains(&gid) => evidence.is_in_one_of(gids),
+            Some(gids) if !gids.contains(&gid) => facts.is_in_one_of(gids),
             _ => Ok(true),
         }
     }
 
-    fn fits_file(&self, evidence: &impl Facts) -> Result<bool, Errno> {
+    fn matches_file(&self, facts: &impl Facts) -> Result<bool, Errno> {
         if self.larger_than.is_some() || self.smaller_than.is_some() {
-            let Some(size) = evidence.size()? else { return Ok(false) };
+            let Some(size) = facts.size()? else { return Ok(false) };
             let is_larger = self.larger_than.is_none_or(|limit| size > limit);
             if !is_larger || self.smaller_than.is_some_and(|limit| size >= limit) {
                 return Ok(false);
             }
         }
-        self.content.as_ref().map_or(Ok(true), |content| evidence.fits(content))
+        self.content.as_ref().map_or(Ok(true), |content| facts.matches(content))
     }
 
-    fn is_of_paths_alone(&self) -> bool {
+    fn has_only_paths(&self) -> bool {
         let of_caller = self.uids.is_some() || self.gids.is_some() || self.access.is_some();
-        !of_caller && !self.is_of_files()
+        !of_caller && !self.depends_on_data()
     }
 
-    /// Whether it asks for what changes with a file's data.
-    fn is_of_files(&self) -> bool {
+    /// Whether it has a condition on a file's data.
+    fn depends_on_data(&self) -> bool {
         self.larger_than.is_some() || self.smaller_than.is_some() || self.content.is_some()
     }
 }

@@ -1,10 +1,10 @@
-//! The path of a descriptor, for calls that take only a path.
+//! The `/proc` path of a descriptor, for system calls that take only paths.
 
 use std::ffi::CStr;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `/proc/self/fd/NUMBER`: it leads to what is open, whatever its name is by now.
+/// `/proc/self/fd/NUMBER`: it leads to the open file, whatever its name is now.
 #[derive(Debug)]
 pub(crate) struct ProcPath<'a> {
     bytes: [u8; 32],

@@ -1,4 +1,4 @@
-//! Having a mount read its policy again.
+//! Makes a mount read its policy again.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use rustix::process::Signal;
 use crate::process::Daemon;
 use crate::{Error, mounts, status};
 
-/// Has the mount at `target` read its policy again; its log says how that went.
+/// Makes the mount at `target` read its policy again. Its log reports errors.
 ///
 /// # Errors
-/// There is no mount of ours at `target`, its daemon is dead or in another PID namespace, or is somebody else's.
+/// There is no thruway mount at `target`. Or its daemon is dead, in another PID namespace, or another user's.
 pub fn read_policy_again(target: &Path) -> Result<(), Error> {
     let failed = |cause| Error::new("cannot reach the daemon of", target, cause);
     let mounted = mounts::at(target).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! Where and when the threads that answer requests run.
+//! Where and when the threads that serve requests run.
 //!
-//! [`reader_activity`] looks whether requests wait, and grants the [`idle_policy`]; [`affinity`] keeps a reader where the
-//! program runs that asks, and [`cpu_pin`] ties a monitor to the processor that it monitors.
+//! [`reader_activity`] samples whether requests wait, and lets the [`idle_policy`] decide; [`affinity`] keeps a reader
+//! on the CPU of the calling program, and [`cpu_pin`] pins a monitor to the CPU that it monitors.
 
 pub(crate) mod affinity;
 mod cpu_pin;

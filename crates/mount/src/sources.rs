@@ -1,4 +1,4 @@
-//! The sources of a mount, opened.
+//! Opens the sources of a mount.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +15,8 @@ use crate::{Error, Plan};
 /// Most sources of one view.
 const SOURCES_MAX: usize = 10_000;
 
-/// File systems without data of their own, by the kernel's numbers for them (linux/magic.h).
-const MADE_UP: [(u32, &str); 7] = [
+/// File systems whose files the kernel generates, by their magic numbers (linux/magic.h).
+const GENERATED: [(u32, &str); 7] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
     (0x6462_6720, "debugfs"),
@@ -26,7 +26,7 @@ const MADE_UP: [(u32, &str); 7] = [
     (0x6367_7270, "cgroup2"),
 ];
 
-/// Opens all of them.
+/// Opens all sources.
 pub(crate) fn open(plan: &Plan) -> Result<Vec<OwnedFd>, Error> {
     if plan.sources.len() > SOURCES_MAX {
         return Err(Error::plain(format_args!("more than {SOURCES_MAX} sources")));
@@ -41,9 +41,9 @@ fn open_one(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, source, flags, Mode::empty()).map_err(failed)?;
-    refuse_made_up(source, &folder)?;
+    refuse_generated(source, &folder)?;
     if let Some(times) = plan.access_times {
-        // The kernel goes by the mount through which a backing file was opened.
+        // The kernel applies the options of the mount through which a backing file was opened.
         return mount_copy::copy(folder.as_fd(), Some(times.flags())).map_err(|cause| {
             Error::new("cannot settle the access times of", source, cause)
                 .with_hint("--atime needs root and Linux 5.12; without it they are kept as the source was mounted")
@@ -52,19 +52,19 @@ fn open_one(plan: &Plan, source: &Path) -> Result<OwnedFd, Error> {
     if !is_below(&plan.target, &folder).map_err(failed)? {
         return Ok(folder);
     }
-    // Our mount is not in a copy of what was mounted before; else we would ask ourselves what is in it, and so on.
+    // The new mount is not in a copy that was made before it. Else the daemon would send requests to itself.
     mount_copy::copy(folder.as_fd(), None).map_err(|cause| {
         Error::new("cannot mount below its own source", &plan.target, cause)
             .with_hint("that needs root and Linux 5.12; mount it elsewhere")
     })
 }
 
-/// Files that the kernel makes up as they are read say that they are empty, so nobody would see what is in them;
-/// and what some of them do when they are opened is meant for whoever opens them, not for us.
-fn refuse_made_up(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
+/// Refuses sources such as `/proc`. The kernel reports their files as empty, so no data would be read. And opening some
+/// of them has an effect on the opening process, which would be the daemon.
+fn refuse_generated(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
     let kind = fstatfs(folder).map(|stat| stat.f_type).unwrap_or_default();
-    let made_up = MADE_UP.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));
-    let Some((_, name)) = made_up else { return Ok(()) };
+    let generated = GENERATED.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));
+    let Some((_, name)) = generated else { return Ok(()) };
     let error = Error::plain(format_args!("cannot mount {}: it is {name}", source.display()));
     Err(error.with_hint(
         "the kernel makes up such files as they are read; mount --bind shows them elsewhere",

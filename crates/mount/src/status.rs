@@ -1,4 +1,4 @@
-//! How a mount is doing: asked over a socket whose name is the mount's device number.
+//! The status of a mount, over a socket that is named after the mount's device number.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -14,24 +14,24 @@ use thruway_sys::peer;
 
 use crate::{Error, mounts};
 
-/// Where to look for the mount that was meant.
+/// The hint for a target that is no mount.
 pub(crate) const LIST_HINT: &str = "thruway mount status lists them";
 
-/// How long a daemon may take to say how it is.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Longest answer in bytes.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// How long a daemon may take to send its status.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest status in bytes.
+const STATUS_BYTES_MAX: u64 = 16 << 20;
 
-/// How one mount is doing.
+/// The status of one mount.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Status {
     /// Where it is.
     pub target: String,
     /// What it shows.
     pub sources: Vec<String>,
-    /// The number of the process that keeps the mount alive; signals go there.
+    /// The process that keeps the mount alive, which takes signals.
     pub process: Option<i32>,
-    /// That process has died, and `process` is the worker: it goes on, and nobody would follow it.
+    /// The supervisor is dead, and `process` is the worker: it serves on, and would not be restarted.
     pub is_orphaned: bool,
     /// `live` or `frozen`.
     pub mode: crate::Mode,
@@ -39,7 +39,7 @@ pub struct Status {
     pub transport: String,
     /// Whether the kernel moves the data of files.
     pub passthrough: bool,
-    /// Why it does not, where it does not, and how often that was so.
+    /// The reasons for daemon I/O, and how often each occurred.
     pub daemon_io_reasons: BTreeMap<String, u64>,
     /// Version of the protocol, `7.x`.
     pub protocol: String,
@@ -47,61 +47,61 @@ pub struct Status {
     pub restarts: u64,
     /// How changes behind the mount are noticed.
     pub changes: crate::Changes,
-    /// Folders in which we are told what others change; `None` if the system tells us nothing.
+    /// Folders whose changes are reported; `None` if the system reports none.
     pub watched_folders: Option<u64>,
-    /// Folders of a view of several sources that are known.
+    /// Merged folders that are known.
     pub merged_folders: usize,
     /// Names in the indexes of merged folders.
     pub merged_names: usize,
     /// Rules of the policy, if there is one.
     pub rules: Option<usize>,
-    /// Sources that could not be read, and why.
+    /// The errors of sources that could not be read.
     pub failed_sources: BTreeMap<String, String>,
-    /// Requests that a source could not answer since the mount was made, by its error: a disk that fails.
+    /// Failed requests since the mount was made, by the source's error, as of a failing disk.
     pub source_errors: BTreeMap<String, u64>,
     /// Inodes that the kernel knows.
     pub inodes: u64,
-    /// What was counted since the mount was made.
+    /// Other counts since the mount was made.
     pub counts: BTreeMap<String, u64>,
     /// Requests by operation since the mount was made.
     pub requests: BTreeMap<String, u64>,
 }
 
 impl Status {
-    /// Whether all is as it should be.
+    /// Whether the supervisor is alive, and no source fails.
     #[must_use]
     pub fn is_well(&self) -> bool {
         !self.is_orphaned && self.failed_sources.is_empty() && self.source_errors.is_empty()
     }
 }
 
-/// One mount and what its daemon says; `Err` is why it says nothing.
+/// One mount and its status; `Err` is why there is none.
 #[derive(Debug)]
-pub struct Answered {
+pub struct MountStatus {
     /// Where it is.
     pub target: PathBuf,
-    /// How it is doing.
+    /// The status, or the reason for its absence.
     pub status: Result<Status, String>,
 }
 
-/// How our mounts are doing: all of them, or the one at `target`.
+/// The status of all thruway mounts, or of the one at `target`.
 ///
 /// # Errors
-/// The kernel's table cannot be read, or there is no mount of ours at `target`.
-pub fn status(target: Option<&Path>) -> Result<Vec<Answered>, Error> {
+/// The kernel's table cannot be read, or there is no thruway mount at `target`.
+pub fn status(target: Option<&Path>) -> Result<Vec<MountStatus>, Error> {
     let all = mounts::all()
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
     let ours = all.into_iter().filter(mounts::Mounted::is_ours);
     let chosen = ours.filter(|mounted| target.is_none_or(|target| mounted.target == target));
-    let answered: Vec<_> = chosen
-        .map(|mounted| Answered {
+    let statuses: Vec<_> = chosen
+        .map(|mounted| MountStatus {
             status: ask(&mounted.device).map_err(|cause| cause.to_string()),
             target: mounted.target,
         })
         .collect();
     match target {
-        Some(target) if answered.is_empty() => Err(not_ours(target)),
-        _ => Ok(answered),
+        Some(target) if statuses.is_empty() => Err(not_ours(target)),
+        _ => Ok(statuses),
     }
 }
 
@@ -109,15 +109,14 @@ pub(crate) fn not_ours(target: &Path) -> Error {
     Error::plain(format_args!("{} is no thruway mount", target.display())).with_hint(LIST_HINT)
 }
 
-/// The name of the socket of the mount with this device number, in the abstract namespace.
+/// The socket's name in the abstract namespace.
 pub(crate) fn socket_name(mount_device: &str) -> String {
     format!("thruway-mount-{mount_device}")
 }
 
-/// The number of the process that began to keep the mount alive, whether it answers or not; `None` if this process
-/// cannot see it. It may have died since.
+/// The supervisor, even if it hangs or is dead by now; `None` if this process cannot see it.
 pub(crate) fn listener(mount_device: &str) -> io::Result<Option<i32>> {
-    // The kernel notes who listens, and that is not the worker.
+    // The kernel reports the process that called listen(2): the supervisor, not the worker.
     Ok(peer::of(connect(mount_device)?.as_fd())?.pid)
 }
 
@@ -130,7 +129,7 @@ fn connect(mount_device: &str) -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-/// A worker that is about to die may take the question with it, and the next one is asked.
+/// If the worker dies before it replies, the next one is asked.
 fn ask(mount_device: &str) -> io::Result<Status> {
     let lost = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionReset;
     ask_once(mount_device).or_else(|error| match lost(&error) {
@@ -141,29 +140,28 @@ fn ask(mount_device: &str) -> io::Result<Status> {
 
 fn ask_once(mount_device: &str) -> io::Result<Status> {
     let socket = connect(mount_device)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut text = Vec::new();
-    socket.take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
+    socket.take(STATUS_BYTES_MAX).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Anyone may take a name in the abstract namespace, so both ends look who the other one is.
+/// Any user may bind any name in the abstract namespace, so each end checks the other's user.
 fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
     let (other, own) = (peer::of(socket.as_fd())?.uid, geteuid());
     Ok(other == 0 || other == own.as_raw() || own.is_root())
 }
 
-/// Answers everyone who asks, until the listener is shut down.
+/// Sends the status over each connection, until the listener is shut down.
 pub(crate) fn serve(listener: &UnixListener, status: impl Fn() -> Status) {
     for socket in listener.incoming() {
         let Ok(mut socket) = socket else { return };
-        // Who asks and goes away is not waited for.
-        let answered = socket.set_write_timeout(Some(PATIENCE)).and_then(|()| {
+        // A client that is gone is no error.
+        let _ = socket.set_write_timeout(Some(TIMEOUT)).and_then(|()| {
             if !is_trusted(&socket)? {
                 return Ok(());
             }
             socket.write_all(&serde_json::to_vec(&status())?)
         });
-        drop(answered);
     }
 }

@@ -1,4 +1,4 @@
-//! Taking a mount away.
+//! Unmounts.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -14,31 +14,31 @@ use crate::proc_path::ProcPath;
 use crate::process::Daemon;
 use crate::{Error, attach, mounts, status};
 
-/// How long a daemon may take to end. One that is told to has its worker killed after less than a second.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a daemon may take to end. When it is told to end, it kills its worker within a second.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a mount is taken away.
+/// How to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// If nobody uses it.
+    /// Only if the mount is not in use.
     Orderly,
-    /// At once for new users, and for the present ones when they are done.
+    /// Detached: no new users come, and the present ones go on until they are done.
     Lazy,
-    /// At once for everybody. Who waits for an answer gets an error, and the daemon is ended.
+    /// At once. Callers that wait get an error, and the daemon is killed.
     Forced,
 }
 
-/// Unmounts. A mount whose daemon is dead is taken away all the same.
+/// Unmounts, also if the daemon is dead.
 ///
 /// # Errors
-/// There is no mount of ours at `target`, it is in use, or we may not.
+/// There is no thruway mount at `target`, it is in use, or this user may not unmount it.
 pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     let mounted = mounts::at(target)
         .map_err(|cause| Error::new("cannot read", Path::new("/proc/self/mountinfo"), cause))?;
     let Some(mounted) = mounted.filter(mounts::Mounted::is_ours) else {
         return Err(status::not_ours(target));
     };
-    // Asked before the mount is gone: its number is given to the next one.
+    // Before the mount is gone: the kernel reuses its device number.
     let daemon = Daemon::of(&mounted.device);
     match manner {
         Manner::Lazy => return attach::detach(target, true),
@@ -49,21 +49,20 @@ pub fn unmount(target: &Path, manner: Manner) -> Result<(), Error> {
     ended.map_err(|errno| Error::new("cannot end the daemon of", target, errno))
 }
 
-/// Waits for the daemon's end, which frees the sources. It ends by itself when the mount is gone. One that hangs, or is
-/// stopped, has nothing to do any more, and is ended.
+/// Waits for the end of the daemon, which frees the sources. Without its mount it ends by itself; if it hangs or is
+/// stopped, it is killed.
 fn end(daemon: &Daemon, is_forced: bool) -> Result<(), Errno> {
     if is_forced {
         daemon.signal(Signal::TERM)?;
     }
-    if daemon.ends_within(PATIENCE)? {
+    if daemon.ends_within(TIMEOUT)? {
         return Ok(());
     }
     daemon.kill()?;
-    if daemon.ends_within(PATIENCE)? { Ok(()) } else { Err(Errno::TIMEDOUT) }
+    if daemon.ends_within(TIMEOUT)? { Ok(()) } else { Err(Errno::TIMEDOUT) }
 }
 
-/// The target as the kernel's table of mounts has it: absolute and without symbolic links. It works
-/// for a mount whose daemon has died.
+/// The target as in the kernel's table of mounts: absolute and without symbolic links. The daemon may be dead.
 ///
 /// # Errors
 /// There is no such folder.
@@ -74,7 +73,7 @@ pub fn resolve_target(target: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// The same for a mount that is to be made.
+/// The same for a new mount.
 ///
 /// # Errors
 /// There is no such folder.

@@ -1,13 +1,12 @@
-//! The view that is served: what each request of the kernel does.
+//! The view: what each request of the kernel does.
 //!
-//! [`dispatch`] knows which operation is in which file, and [`state`] the parts of a view:
+//! [`dispatch`] calls the operations, which are in files named after them. [`state`] holds the parts of a view:
 //!
-//! - [`files`]: inodes and the descriptors that are open of them; [`found`] adds new ones, [`stat`] tells them apart;
-//! - [`folders`]: folders of one source, or merged of several ([`merging`]); [`watches`] of what others change there;
+//! - [`files`]: inodes and their open descriptors; [`found`] opens new ones, [`stat`] distinguishes them;
+//! - [`folders`]: folders of one source, or merged of several ([`merging`]), and [`watches`] on them;
 //! - [`backing_files`]: files that the kernel moves data to and from by itself;
-//! - [`timeouts`] and [`invalidation`]: how long the kernel may keep what it is told, and what it is told again, now or
-//!   a little later ([`deferred`]);
-//! - [`access`]: who may do what, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
+//! - [`timeouts`] and [`invalidation`] of the kernel's caches, at once or a little later ([`deferred`]);
+//! - [`access`]: access checks, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
 
 mod access;
 mod attributes;
@@ -19,12 +18,12 @@ mod data;
 mod deferred;
 mod dispatch;
 mod entries;
+mod error_counts;
 mod files;
 mod folder;
 mod folders;
 mod found;
 mod invalidation;
-mod listed;
 mod listing;
 mod locking;
 mod lookup;
@@ -33,7 +32,7 @@ mod names;
 mod open;
 mod placement;
 mod policy_check;
-mod refusals;
+mod recent_listing;
 mod report;
 mod stat;
 mod state;

@@ -1,4 +1,4 @@
-//! The file systems that the sources lie on.
+//! The file systems of the sources.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
@@ -13,26 +13,26 @@ use thruway_sys::handle::FileHandle;
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: (u32, u32),
-    /// A folder on it that is really open: handles are opened through it.
+    /// A folder on it, open without `O_PATH`: file handles are opened through it.
     anchor: OwnedFd,
     has_handles: bool,
     is_remote: bool,
 }
 
-/// A file system that was met.
+/// What callers need of a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Met {
+pub(crate) struct VolumeInfo {
     pub(crate) index: u16,
     /// Files can be opened by handle.
     pub(crate) has_handles: bool,
-    /// Other machines change it, and the kernel does not tell us.
+    /// Other machines change it, and the kernel does not report that.
     pub(crate) is_remote: bool,
 }
 
 /// Most file systems below one mount.
 const VOLUMES_MAX: usize = 1 << 16;
 
-/// All file systems that were met so far; the first is the first source's.
+/// All file systems that were seen so far; the first is that of the first source.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     all: RwLock<Vec<Arc<Volume>>>,
@@ -58,12 +58,12 @@ const REMOTE: [u64; 14] = [
 ];
 
 impl Volumes {
-    /// The file system that `stat` was taken on; if it is new, `folder` is one on it.
+    /// The file system of `stat`; if it is new, `folder` gives a folder on it.
     pub(crate) fn of(
         &self,
         stat: &Statx,
         folder: impl FnOnce() -> Result<OwnedFd, Errno>,
-    ) -> Result<Met, Errno> {
+    ) -> Result<VolumeInfo, Errno> {
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
         if let Some(met) = self.find(device) {
             return Ok(met);
@@ -77,7 +77,7 @@ impl Volumes {
             self.any_remote.fetch_or(volume.is_remote, Relaxed);
             all.push(volume);
         }
-        met(&all, device).ok_or(Errno::NFILE)
+        info_of(&all, device).ok_or(Errno::NFILE)
     }
 
     pub(crate) fn get(&self, index: u16) -> Result<Arc<Volume>, Errno> {
@@ -95,20 +95,20 @@ impl Volumes {
         self.any_remote.load(Relaxed)
     }
 
-    /// The file system that `stat` was taken on, if it was met before.
-    pub(crate) fn known(&self, stat: &Statx) -> Option<Met> {
+    /// The file system of `stat`, if it was seen before.
+    pub(crate) fn known(&self, stat: &Statx) -> Option<VolumeInfo> {
         self.find((stat.stx_dev_major, stat.stx_dev_minor))
     }
 
-    fn find(&self, device: (u32, u32)) -> Option<Met> {
-        met(&self.all.read().unwrap_or_else(PoisonError::into_inner), device)
+    fn find(&self, device: (u32, u32)) -> Option<VolumeInfo> {
+        info_of(&self.all.read().unwrap_or_else(PoisonError::into_inner), device)
     }
 }
 
-fn met(all: &[Arc<Volume>], device: (u32, u32)) -> Option<Met> {
+fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
     let index = all.iter().position(|volume| volume.device == device)?;
     let volume = &all[index];
-    Some(Met {
+    Some(VolumeInfo {
         index: u16::try_from(index).ok()?,
         has_handles: volume.has_handles,
         is_remote: volume.is_remote,
@@ -140,7 +140,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_file_system_is_met_once() {
+    fn a_file_system_is_added_once() {
         let volumes = Volumes::default();
         let folder = tempfile::tempdir().unwrap();
         let base: OwnedFd = File::open(folder.path()).unwrap().into();

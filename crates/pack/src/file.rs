@@ -98,7 +98,7 @@ impl PackFile {
         &self.path
     }
 
-    /// Device and inode: what tells this pack from the one that replaced it.
+    /// Device and inode: what tells this pack from its successor.
     #[must_use]
     pub fn inode(&self) -> (u64, u64) {
         self.inode
@@ -349,7 +349,7 @@ mod tests {
         drop(writer);
         remove_partial(&path).unwrap();
         assert!(!is_there());
-        std::fs::write(partial(&path), "somebody's own").unwrap();
+        std::fs::write(partial(&path), "not a pack").unwrap();
         remove_partial(&path).unwrap();
         assert!(is_there());
     }

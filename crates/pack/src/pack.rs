@@ -266,7 +266,7 @@ mod tests {
         assert!(pack.is_empty() && pack.find(1, b"").is_none());
     }
 
-    /// Whether every answer that the pack gives is one that was put in.
+    /// Whether every answer of the pack was put in.
     fn tells_the_truth(pack: &Pack<'_>) -> bool {
         pack.entries().all(|entry| match entry.data() {
             Some(data) if entry.kind() == 1 => data == entry.name().repeat(9),

@@ -78,7 +78,7 @@ impl Boundary {
     /// Opens `name` beneath the folder: one system call for the open, one for the stat.
     ///
     /// # Errors
-    /// A refusal ([`Error::refusal`]) for a denied name or one that leads outside, or the system's
+    /// A refusal ([`Error::refusal`]) for a denied name or a name that leads outside, or the system's
     /// error ([`Error::errno`]). Anything but a regular file or a directory is `EACCES`.
     pub fn open(&self, name: &Name) -> Result<OpenFile, Error> {
         if self.deny.denies(name) {
@@ -219,7 +219,7 @@ impl OpenFile {
     }
 
     /// Size in bytes and time of the last change, in seconds since 1970, of an entry of an open directory.
-    /// Links are followed beneath the directory only: none for one that leads elsewhere, and for what is
+    /// Links are followed beneath the directory only: none for a link that leads elsewhere, and for what is
     /// neither a file nor a directory.
     #[must_use]
     pub fn look_at(&self, entry: &Entry) -> Option<(FileKind, u64, i64)> {

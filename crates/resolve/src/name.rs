@@ -1,7 +1,7 @@
 //! A URL path becomes a name that cannot leave its base.
 //!
-//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than the
-//! one that it spells, on this host or on another one, is refused before any file system is asked,
+//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than
+//! it spells, on this host or on another one, is refused before any file system is asked,
 //! and the same on every host: a rule that holds only where it was tested is not a rule.
 
 use std::fmt;

@@ -64,7 +64,7 @@ mod windows {
         ":$DATA", "//?/", "\\\\.\\", "srv", "b.c", "x. ", "CONIN$", "é", "😀",
     ];
 
-    /// Where Wine 8 differs from Windows; docs/semantics.md has the sources.
+    /// Where Wine 8 differs from Windows; docs/reference/names.md has the sources.
     fn error_of_wine(name: &str) -> Option<&'static str> {
         let is_separator = |character: char| matches!(character, '\\' | '/');
         let mut inner: Vec<_> = name.split(is_separator).collect();
@@ -87,8 +87,8 @@ mod windows {
         None
     }
 
-    /// Whether Wine took a name for one of the host, as it does with one that begins with a slash where the
-    /// folder before its last component is there: the drive, and nothing else, is that of the host's root.
+    /// Whether Wine took a name for a name of the host. It does if the name begins with a slash and the folder
+    /// before its last component is there: the drive, and nothing else, is that of the host's root.
     fn is_of_host(name: &str, ours: Option<&[u8]>, theirs: Option<&[u8]>) -> bool {
         let (Some([_, ours @ ..]), Some([b'Z', theirs @ ..])) = (ours, theirs) else {
             return false;
@@ -97,7 +97,7 @@ mod windows {
     }
 
     /// What `GetFullPathNameW` answers: the standard library calls it, except for an empty name and for
-    /// one that begins with `\\?\`, which is therefore spelled `//?/` here.
+    /// a name that begins with `\\?\`, which is therefore spelled `//?/` here.
     fn by_windows(name: &str) -> Option<Vec<u8>> {
         let full = std::path::absolute(name).ok()?;
         let full = native::bytes(full.as_os_str()).into_owned();

@@ -1,4 +1,4 @@
-//! docs/semantics.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`, and each
+//! docs/reference/names.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`, and each
 //! of those holds, on Linux in a tree, on Windows on the disk. It is not packaged: the page is the project's.
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use thruway_resolve::expand::Flavour;
 use thruway_resolve::search::{Lister, Places, Plan, Rules, Search};
 use thruway_testing::table::byte_rows;
 
-const PAGE: &str = include_str!("../../../docs/semantics.md");
+const PAGE: &str = include_str!("../../../docs/reference/names.md");
 const VECTORS: &str = include_str!("vectors/search.tsv");
 
 /// The columns that are about our rules.
@@ -76,7 +76,7 @@ fn link_to_itself(_: &Path) {
 #[cfg(windows)]
 fn set_runnable(_: &Path, _: bool) {}
 
-/// Who searches below `root`, and what `@` is there.
+/// The lister below `root`, and what `@` is there.
 #[cfg(target_os = "linux")]
 fn lister(root: &Path, flavour: Flavour) -> (impl Lister, String) {
     let at = if flavour == Flavour::Posix { "" } else { "C:" };

@@ -1,10 +1,9 @@
-//! How much connections have been served lately, and how many of them at all.
+//! How much service connections have got lately, and how many have got any.
 
-/// Connections are active that have had a turn in this epoch or in the last one.
+/// A connection is active if it has had a turn in this epoch or in the last one.
 const EPOCH_MS: u64 = 256;
 
-/// What a connection has got of the service lately: its turns, of which half are forgotten with each
-/// epoch.
+/// The service that a connection has got lately: its turns, of which each epoch forgets half.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) turns: u32,
@@ -12,7 +11,7 @@ pub(crate) struct Share {
     pub(crate) epoch: u32,
 }
 
-/// The active ones among the connections that are here.
+/// Counts the active connections of this engine.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     epoch: u32,
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_moves_is_counted_where_it_is() {
+    fn a_connection_that_moves_is_counted_where_it_is() {
         let (mut here, mut there) = (Activity::default(), Activity::default());
         let (mut moved, idle) = (Share::default(), Share::default());
         here.advance(EPOCH_MS);

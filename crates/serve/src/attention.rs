@@ -1,24 +1,21 @@
 //! What can be done for an engine's connections while no thread can call the handler.
 //!
-//! A thread that stands in takes in what has come, ends what has taken too long, reads bodies, writes what waits, and
-//! gives requests to other workers. Requests that are whole wait for a thread with a handler.
+//! The standby takes in events, ends what has taken too long, reads bodies, writes responses, and gives requests to
+//! other workers. Whole requests wait for a thread with a handler.
 
 use std::time::Duration;
 
 use thruway_http1::Request;
 
 use crate::connection::Connection;
-use crate::connections::monotonic_us;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler};
 use crate::poller::Events;
-use crate::queue::policy::MOVE_AFTER_US;
-use crate::workers::WorkerHandle;
 
-/// Turns without a handler between two looks at what has happened.
+/// Turns without a handler between two polls.
 const TURNS_MAX: usize = 32;
 
-/// Between two looks whether a sibling can take what waits here: its state changes without an event.
+/// Between two checks whether a sibling can take what waits here: its state changes without an event.
 const LOOK_US: u64 = 1_000;
 
 /// What is left to be done.
@@ -26,13 +23,13 @@ const LOOK_US: u64 = 1_000;
 pub struct Attention {
     /// Requests that wait for a thread with a handler.
     pub waiting: usize,
-    /// Another thread was to be woken: its wait has missed that, if it waits.
+    /// Another thread should have been woken: its wait, if it waits, has missed that.
     pub is_woken: bool,
     /// How long the engine may be left alone, if nothing happens (none: for ever).
     pub rest: Option<Duration>,
 }
 
-/// The handler of a thread that stands in.
+/// The handler of the standby.
 struct Absent;
 
 impl Handler for Absent {
@@ -54,9 +51,11 @@ impl Engine {
                 break;
             }
         }
-        self.publish();
+        if let Some(migration) = &self.migration {
+            migration.publish(&self.connections);
+        }
         Attention {
-            waiting: self.connections.queue.len(),
+            waiting: self.connections.turns.len(),
             is_woken: self.is_woken,
             rest: if is_busy { Some(Duration::ZERO) } else { self.rest() },
         }
@@ -65,18 +64,17 @@ impl Engine {
     /// Serves a connection that needs no handler for its turn; false if there is none.
     fn turn_without_handler(&mut self) -> bool {
         let connections = &self.connections;
-        let found = connections.queue.find_oldest(|slot| {
-            let connection = connections.slab.id_at(slot).and_then(|id| connections.slab.get(id));
-            connection.is_some_and(|connection| !connection.needs_handler())
+        let found = connections.turns.find_oldest(|slot| {
+            connections.in_slot(slot).is_some_and(|connection| !connection.needs_handler())
         });
         let Some((slot, key_us)) = found else { return false };
-        self.connections.queue.remove(slot);
+        self.connections.turns.remove(slot);
         if let Some(id) = self.connections.begin_turn(slot) {
             self.serve(id, &mut Absent);
             let connection = self.connections.slab.get(id);
             if connection.is_some_and(Connection::needs_handler) {
-                // It waits on, in its slot.
-                self.connections.queue.enqueue(slot, key_us);
+                // It keeps its key while it waits for the handler.
+                self.connections.turns.requeue(slot, key_us);
             }
             self.connections.settle(id);
         }
@@ -85,14 +83,14 @@ impl Engine {
 
     /// How long nothing is late, here or for what another worker could serve.
     fn rest(&mut self) -> Option<Duration> {
-        let quiet = self.next_deadline_ms().map(Duration::from_millis);
-        let mut has_taker = || self.worker.as_mut().is_some_and(WorkerHandle::look_for_room);
-        let Some((_, ready_us)) = self.connections.oldest().filter(|_| has_taker()) else {
-            return quiet;
-        };
-        let now_us = monotonic_us();
-        let due_us = (ready_us + MOVE_AFTER_US).saturating_sub(now_us);
+        let deadline = self.next_deadline_ms().map(Duration::from_millis);
+        if !self.has_waiting() {
+            return deadline;
+        }
+        let connections = &self.connections;
+        let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
+        let Some(due_us) = due_us else { return deadline };
         let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });
-        Some(quiet.map_or(look, |quiet| quiet.min(look)))
+        Some(deadline.map_or(look, |deadline| deadline.min(look)))
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::listener::Address;
+use crate::address::Address;
 
 /// Connections that may wait to be accepted; the system's own limit applies as well.
 const BACKLOG: i32 = 1024;
 
-/// Permissions of a socket from which nothing is taken away: anyone may connect, as with Puma.
+/// Permissions of a socket without a umask: every user may connect, as with Puma.
 const PERMISSIONS: u32 = 0o777;
 
 /// An address, and how to listen there.
@@ -20,7 +20,7 @@ pub struct Bind {
     pub backlog: i32,
     /// Whether packets leave at once (`?low_latency=`, TCP only).
     pub low_latency: bool,
-    /// Permissions that nobody gets (`?umask=`, unix sockets only).
+    /// Permissions that no user gets (`?umask=`, unix sockets only).
     pub umask: u32,
     /// Permissions in place of the umask's, such as `0o660` (`?mode=`, unix sockets only).
     pub mode: Option<u32>,

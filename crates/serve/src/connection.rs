@@ -1,4 +1,4 @@
-//! One client's connection: what it is in the middle of, and its socket.
+//! One client's connection: its socket, and the state of its request.
 //!
 //! While it is idle it owns no buffer, so that ten thousand of them cost little.
 
@@ -12,19 +12,19 @@ use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
 
 use crate::activity::Share;
-use crate::exchange::Ticket;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
 use crate::upload::Upload;
 
-/// Bytes that are read from a client and thrown away, at most, before it is hung up on.
+/// Bytes that are read and discarded, at most, before a lingering connection is closed.
 const LINGER_BYTES_MAX: u32 = 1 << 20;
 
-/// Slices of one answer that are sent without being copied.
+/// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
-/// Bytes that were read of a request that moves to another worker, at most.
+/// Bytes of a request that may move to another worker with its connection.
 pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
 
 /// A client's connection.
@@ -32,10 +32,10 @@ pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
-    /// The place of the listener it came from.
+    /// The index of the listener that it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
-    /// The number of the request that is being answered, or of the last one.
+    /// The number of the current request, or of the last one.
     pub(crate) request: u64,
     /// There may be something to read; the kernel tells so once.
     pub(crate) is_readable: bool,
@@ -43,15 +43,15 @@ pub(crate) struct Connection {
     pub(crate) is_writable: bool,
     /// The client has said that it sends nothing more; the kernel tells so once.
     pub(crate) is_ended: bool,
-    /// Whether it stays open after the answer that is being made or sent.
+    /// Whether it stays open after the current response.
     pub(crate) is_persistent: bool,
     /// Whether it has asked for anything yet.
     pub(crate) is_fresh: bool,
-    /// Bytes that were read and not yet understood.
+    /// Bytes that were read and not yet parsed.
     pub(crate) input: Vec<u8>,
     /// How many of them were looked at already.
     pub(crate) seen: usize,
-    /// They begin with a whole head, which waits for a thread with a handler.
+    /// The input begins with a whole head, which waits for a thread with a handler.
     pub(crate) has_head: bool,
     /// When what it waits for began.
     pub(crate) since_ms: u64,
@@ -66,48 +66,48 @@ pub(crate) struct Connection {
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
-    /// Takes the chunks off an answer whose client must not be sent any.
+    /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
 }
 
-/// What a connection is in the middle of.
+/// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// A head is to come, or the rest of one.
+    /// It waits for a head, or for the rest of one.
     Waiting,
     /// The head is there, the body is not.
     Receiving(Box<Upload>),
     /// The handler has the request.
     Handling,
-    /// The handler writes the answer's body.
+    /// The handler writes the response's body.
     Streaming(Stream),
-    /// The answer is made and not all sent.
+    /// The response is written and not all sent.
     Responding,
-    /// The last answer is sent; what still comes in is thrown away.
+    /// The last response is sent; what still comes in is discarded.
     Lingering { bytes_left: u32 },
 }
 
-/// An answer whose body comes in pieces.
+/// A response whose body comes in pieces.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) framing: ResponseFraming,
-    /// Bytes still promised, if the length was.
+    /// Bytes that are left of the announced length, if there is one.
     pub(crate) left: u64,
 }
 
-/// An answer's body.
+/// A response's body.
 #[derive(Debug)]
 pub enum Payload<'a> {
     /// Nothing.
     Empty,
     /// Bytes that are copied only if the client does not take them at once.
     Slices(&'a [&'a [u8]]),
-    /// A stretch of a file.
+    /// A range of a file.
     File {
         /// The file.
         file: OwnedFd,
-        /// Where the stretch starts.
+        /// Where the range starts.
         offset: u64,
         /// Its length in bytes.
         length: u64,
@@ -160,7 +160,7 @@ impl Connection {
             && matches!(self.phase, Phase::Handling | Phase::Streaming(_))
     }
 
-    /// Whether a turn would get it anywhere.
+    /// Whether a turn would make progress.
     pub(crate) fn has_work(&self) -> bool {
         if self.output.is_some() {
             return self.is_writable;
@@ -200,7 +200,7 @@ impl Connection {
         self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
     }
 
-    /// Whether something has come in, be it the end.
+    /// Whether something has come in, or the client has closed.
     pub(crate) fn has_bytes(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         !matches!(recv(&self.socket, &mut [0], flags), Err(Errno::AGAIN | Errno::INTR))
@@ -214,8 +214,7 @@ impl Connection {
         match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
             Ok((length, _)) => {
-                // Less than there is room for is all there was: the next byte is a new event. The end
-                // is none if it was told of already.
+                // Less than fits is all there was: the next byte is a new event. The end is no event if it came before.
                 self.is_readable = length == inbox.len() || self.is_ended;
                 Received::Bytes(length)
             }
@@ -277,8 +276,8 @@ impl Connection {
         self.output.as_ref().map_or(0, |output| output.waiting_bytes())
     }
 
-    /// Bytes of the answer that the client has taken, counted from anywhere: what has left, without what is
-    /// still on its way in the kernel.
+    /// Bytes of the response that the client has taken, from an arbitrary start: what has left, less what the kernel
+    /// still holds.
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
         let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
@@ -300,7 +299,7 @@ impl Connection {
         Ok(flushed)
     }
 
-    /// The first try goes without copying; what the client does not take is copied.
+    /// The first try sends without a copy; what the client does not take is copied.
     fn deliver_slices(
         &mut self,
         head: &[u8],
@@ -370,7 +369,7 @@ impl Connection {
         if turn_left == 0 { Ok(Flushed::Quantum) } else { self.flush(turn_left) }
     }
 
-    /// Ready to throw away what still comes in.
+    /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
         // It fails only if the client is gone, which the next read will tell.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);

@@ -5,7 +5,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::listener::Address;
+use crate::address::Address;
 
 /// What a server could not do, and the system's reason.
 #[derive(Debug)]

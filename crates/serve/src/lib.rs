@@ -3,58 +3,71 @@
 //! A **turn** is one request or one quantum of a body. What has waited longest has the next turn, so no client
 //! keeps others from theirs.
 //!
-//! The [`Engine`] is driven by its owner and knows no threads: a folder's server drives one in each
-//! thread. The gem shares one between Ruby threads and a thread that stands in for them. A [`Handler`] decides what
-//! is done with a request.
+//! The owner of an [`Engine`] drives it; the engine itself knows no threads. A folder's server drives one engine in
+//! each thread. The gem shares one between Ruby threads and a standby thread. A [`Handler`] decides what is done with
+//! a request.
 //!
-//! Reading order: [`engine`](Engine), `queue` (whose turn it is), `reading`, `connection` and `output`
-//! (what a turn does), `attention` (what needs no handler), `connections` (what happens to a connection between
-//! its turns), `migration` (requests that move between workers), `spool_file` and `pace` (clients that do not take
-//! their responses), [`workers`] (several engines), `folder`.
+//! Reading order:
+//!
+//! 1. [`engine`](Engine): events and turns; `acceptor`, `turns`, `deadlines` and `queue` are its parts.
+//! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
+//! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
+//! 4. [`workers`], `migration`: several engines, and how requests move between them.
+//! 5. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod activity;
+mod address;
 mod attention;
 mod bind;
+mod clock;
+mod closing;
 mod connection;
 mod connections;
+mod deadlines;
 mod engine;
 mod error;
 mod exchange;
 mod folder;
-pub mod listener;
+mod listener;
 mod migration;
 mod output;
 mod pace;
 mod poller;
 mod queue;
 mod reading;
+mod response;
 mod server;
 mod settings;
 mod slab;
 mod spool_file;
 mod stop;
-mod stream;
+mod ticket;
 mod timer_wheel;
+mod token;
+mod turns;
 mod unchunk;
 mod upload;
 mod warnings;
 pub mod workers;
 
-pub use self::connections::monotonic_us;
+pub use address::Address;
 pub use attention::Attention;
 pub use bind::Bind;
+pub use clock::monotonic_us;
 pub use connection::Payload;
-pub use engine::Engine;
+pub use engine::{Engine, EngineHandle};
 pub use error::Error;
-pub use exchange::{Exchange, Handler, Response, TICKET_BYTES, Ticket};
+pub use exchange::{Exchange, Handler};
 pub use folder::Folder;
-pub use listener::{Address, Listener, Peer};
+pub use listener::{Listener, Peer};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
 pub use poller::{Bell, Events, Waiter, Waker};
+pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stop::StopSignals;
-pub use stream::Written;
+pub use ticket::{TICKET_BYTES, Ticket};
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

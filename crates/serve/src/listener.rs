@@ -1,7 +1,6 @@
 //! Addresses that a server listens on.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,43 +15,15 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
-use crate::Error;
+use crate::address::Address;
 use crate::bind::Bind;
+use crate::error::Error;
 
-/// The congestion control between two programs of one machine: the one that every kernel has, without
-/// timers. Others, such as BBR, pace their packets, and a timer a packet costs more than its bytes.
+/// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
+/// as BBR, pace their packets, and a timer a packet costs more than its bytes.
 const LOCAL_CONGESTION_CONTROL: &str = "reno";
 
-/// Where a server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A host's name or address, and a port; port 0 lets the system choose one.
-    Tcp {
-        /// `127.0.0.1`, `::1`, `localhost`, …
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// The path of a unix socket; one that begins with `@` is a name without a file.
-    Unix {
-        /// Where the socket is.
-        path: PathBuf,
-    },
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => {
-                write!(formatter, "http://[{host}]:{port}")
-            }
-            Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
-            Self::Unix { path } => write!(formatter, "unix://{}", path.display()),
-        }
-    }
-}
-
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// An address and a port.
@@ -69,7 +40,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens as `bind` says. A socket file that nobody listens on any more is taken away first.
+    /// Listens as `bind` says. A stale socket file is taken away first.
     ///
     /// # Errors
     /// The host is not found, or what `bind` and `listen` report; [`Error::is_in_use`] if another
@@ -115,7 +86,7 @@ impl Listener {
     /// Takes a socket that is bound already, such as one that was inherited.
     ///
     /// # Errors
-    /// It is no socket of a kind that can be served.
+    /// It is no socket, or of a kind that cannot be served.
     pub fn from_socket(socket: OwnedFd) -> Result<Self, Error> {
         let failed = |errno: Errno| Error::system("take over a socket", errno);
         let bound = getsockname(&socket).map_err(failed)?;
@@ -143,18 +114,18 @@ impl Listener {
         Ok(Self { socket, address: self.address.clone() })
     }
 
-    /// The next connection that waits, with its peer; none if none does.
+    /// The next connection that waits, with its peer; none if there is none.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(&self.socket, flags) {
             Ok((socket, peer)) => Ok(Some((socket, self.peer(peer)))),
-            // A client that gave up while it waited is as if it had never been.
+            // A client that gave up while it waited is no connection.
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Lets the system refuse connections from now on, whoever else has this listener.
+    /// Lets the system refuse connections from now on, in every process that has this listener.
     pub(crate) fn close_for_all(&self) {
         // It fails only if another process has done it already.
         let _ = shutdown(&self.socket, Shutdown::Read);
@@ -175,10 +146,10 @@ impl Listener {
         let family = if first.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let socket = stream(family).map_err(failed)?;
         set_socket_reuseaddr(&socket, true).map_err(failed)?;
-        // What is accepted inherits it: answers leave at once.
+        // What is accepted inherits it: responses leave at once.
         set_tcp_nodelay(&socket, options.low_latency).map_err(failed)?;
         if first.ip().is_loopback() {
-            // A machine that has its own rules for this keeps them.
+            // A system that forbids it keeps its own.
             let _ = set_tcp_congestion(&socket, LOCAL_CONGESTION_CONTROL);
         }
         bind(&socket, &first).map_err(failed)?;
@@ -216,8 +187,8 @@ impl Listener {
 }
 
 impl Peer {
-    /// Whether it may speak for others, as a proxy does: a process of this machine, or one in a private
-    /// network. Those are the addresses that Rack trusts, too.
+    /// Whether it is trusted as a proxy: a process of this machine, or an address of a private network. Rack trusts the
+    /// same addresses.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         match self {
@@ -247,7 +218,7 @@ fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// Whether a socket file is left over: to connect to it is refused, as it is for other files.
+/// Whether a socket file is stale: connections to it are refused, as they are for other files.
 fn is_stale(path: &Path, name: &SocketAddrUnix) -> bool {
     let is_socket = rustix::fs::lstat(path)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);

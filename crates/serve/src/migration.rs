@@ -1,185 +1,189 @@
-//! An engine's part in sharing connections with the other workers of its group.
+//! How connections and requests move between this worker and its siblings.
 
+use crate::clock::monotonic_us;
 use crate::connection::Connection;
-use crate::connections::monotonic_us;
-use crate::engine::Engine;
+use crate::connections::Connections;
+use crate::queue::policy::MOVE_AFTER_US;
 use crate::slab::ConnectionId;
 use crate::workers::{Message, Move, WorkerHandle};
 
 /// Connections that are looked at for one to send away.
 const CANDIDATES_MAX: usize = 64;
 
-/// Between two looks whether another worker has an older request: it reads what the others write.
+/// Between two searches for an older request in another worker: they read what the siblings write.
 const ASK_AFTER_US: u64 = 100;
 
-/// Messages taken from the mailbox before the others get their turns again.
+/// Messages taken from the mailbox before connections get their turns again.
 const MESSAGES_MAX: usize = 64;
 
-impl Engine {
+/// This worker's side of the one queue over all workers.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    pub(crate) worker: WorkerHandle,
+    /// The sibling that was asked for a request.
+    asked: Option<usize>,
+    /// When it was last checked whether a sibling should be asked.
+    asked_us: u64,
+}
+
+impl Migration {
+    pub(crate) fn new(worker: WorkerHandle) -> Self {
+        Self { worker, asked: None, asked_us: 0 }
+    }
+
     /// Keeps a new connection, or sends it to the worker with the least to do.
-    pub(crate) fn place(&mut self, connection: Connection) {
-        let kept = match &mut self.worker {
-            Some(worker) => worker.place(connection, self.connections.settings.connections_max),
-            None => Some(connection),
-        };
+    pub(crate) fn place(&mut self, connection: Connection, connections: &mut Connections) {
+        let kept = self.worker.place(connection, connections.settings.connections_max);
         if let Some(connection) = kept {
-            // One that cannot be watched is closed again.
-            let _ = self.connections.open(connection);
+            // A connection that cannot be watched is closed again.
+            let _ = connections.open(connection);
         }
     }
 
     /// Takes what other workers have sent.
-    pub(crate) fn take_messages(&mut self) {
-        let Some(worker) = &mut self.worker else { return };
+    pub(crate) fn take_messages(&mut self, connections: &mut Connections) {
         for _ in 0..MESSAGES_MAX {
-            let connection = match worker.receive(self.connections.now_ms) {
+            let connection = match self.worker.receive(connections.clock.now_ms) {
                 Ok(Some(Message::Connection(connection))) => connection,
                 // What it is about stands in the workers' rows.
                 Ok(Some(Message::Bell)) => continue,
                 Ok(None) => return,
                 Err(errno) => {
-                    self.connections.warn("take over a connection", errno);
+                    connections.warn("take over a connection", errno);
                     continue;
                 }
             };
             let waits = connection.has_work();
-            if let Ok(id) = self.connections.open(connection)
+            if let Ok(id) = connections.open(connection)
                 && waits
             {
-                self.connections.enqueue_moved(id);
+                connections.enqueue_moved(id);
             }
         }
     }
 
-    /// How long there was nothing to do.
-    pub(crate) fn note_time(&mut self) {
-        let now_us = monotonic_us();
-        let clock = &mut self.clock;
-        let idle_us = clock.wait_began_us.take().map_or(0, |began| now_us.saturating_sub(began));
-        (clock.turns, clock.looked_us) = (0, now_us);
-        if let Some(worker) = &mut self.worker {
-            worker.note_idle(idle_us);
-        }
-    }
-
-    /// Does its part in one queue over all workers: tells the others how it stands here, and gives requests that
-    /// wait to workers that can serve them sooner.
-    pub(crate) fn share(&mut self) {
-        if self.worker.is_none() {
-            return;
-        }
-        self.balance();
-        self.publish();
-        self.give();
+    /// Does this worker's part: publishes its state, and gives waiting requests to workers that can serve them sooner.
+    pub(crate) fn share(&mut self, connections: &mut Connections) {
+        self.balance(connections);
+        self.publish(connections);
+        self.give(connections);
     }
 
     /// Tells the other workers what waits here.
-    pub(crate) fn publish(&self) {
-        if let Some(worker) = &self.worker {
-            worker.note_connections(self.connections.slab.len(), self.connections.activity.count());
-            worker.note_waiting(self.connections.queue.len(), self.connections.oldest());
-        }
+    pub(crate) fn publish(&self, connections: &Connections) {
+        self.worker.note_connections(connections.slab.len(), connections.activity.count());
+        self.worker.note_waiting(connections.turns.len(), connections.oldest());
     }
 
-    /// Exchanges connections where those of one worker are served faster than those of another.
-    fn balance(&mut self) {
-        let Some(worker) = &mut self.worker else { return };
-        match worker.decide(self.connections.now_ms) {
-            Move::Stay => {}
-            Move::SendLeastServed(target) => {
-                let least = self.resting().min_by_key(|(_, connection)| connection.share.turns);
-                let id = least.map(|(id, _)| id);
-                self.send(id, target);
-            }
-            Move::SendMostServed(target) => {
-                let most = self.resting().max_by_key(|(_, connection)| connection.share.turns);
-                let id = most.map(|(id, _)| id);
-                self.send(id, target);
-            }
-        }
-    }
-
-    /// Gives the request that has waited longest to the worker that has asked, or to one that can serve it now.
-    fn give(&mut self) {
-        let Some(worker) = &mut self.worker else { return };
-        let asker = worker.take_asker();
-        if asker.is_none() && self.connections.queue.len() == 0 {
-            return;
-        }
-        let target = worker.give_to(asker, self.connections.now_us);
-        let is_sent = target.is_some_and(|target| {
-            let id = self.oldest_movable();
-            self.send(id, target)
-        });
-        if is_sent {
-            self.publish();
-        }
-        if let (Some(asker), Some(worker)) = (asker, &self.worker)
-            && !(is_sent && target == Some(asker))
-        {
-            worker.refuse(asker);
-        }
-    }
-
-    fn oldest_movable(&self) -> Option<ConnectionId> {
-        let connections = &self.connections;
-        let oldest = connections.queue.find_oldest(|slot| {
-            let id = connections.slab.id_at(slot);
-            id.and_then(|id| connections.slab.get(id)).is_some_and(Connection::is_movable)
-        });
-        oldest.and_then(|(slot, _)| connections.slab.id_at(slot))
-    }
-
-    /// Asks for a request that waits elsewhere and should be served before the next one here, if there is one. If so,
-    /// it comes or is refused soon: the owner waits until [`awaits_offer`](Self::awaits_offer) says no, not for long.
-    pub fn ask_for_older(&mut self) -> bool {
-        if self.worker.is_none() || self.connections.queue.len() == 0 {
+    /// Asks for a request that waits elsewhere and should be served before the next one here. If this was asked, the
+    /// request or a refusal comes soon.
+    pub(crate) fn ask_for_older(&mut self, connections: &mut Connections) -> bool {
+        if connections.turns.is_empty() {
             return false;
         }
         let now_us = monotonic_us();
         if now_us < self.asked_us + ASK_AFTER_US {
             return false;
         }
-        (self.asked_us, self.connections.now_us) = (now_us, now_us);
-        self.ask()
+        (self.asked_us, connections.clock.now_us) = (now_us, now_us);
+        self.ask(connections)
     }
 
     /// Asks for a request that waits elsewhere and should be served here, and now.
-    pub(crate) fn ask(&mut self) -> bool {
-        let round_us = self.connections.round.us();
-        let next_us = self.connections.queue.oldest_us();
-        let Some(worker) = &mut self.worker else { return false };
-        self.asked = worker.ask(self.connections.now_us, next_us, round_us);
+    pub(crate) fn ask(&mut self, connections: &Connections) -> bool {
+        let round_us = connections.turns.round_us();
+        let next_us = connections.turns.lowest_key_us();
+        self.asked = self.worker.ask(connections.clock.now_us, next_us, round_us);
         self.asked.is_some()
     }
 
-    /// Whether there is no answer yet to what was asked.
-    #[must_use]
-    pub fn awaits_offer(&self) -> bool {
-        let answered =
-            |worker: &WorkerHandle| self.asked.is_none_or(|giver| !worker.is_asking(giver));
-        !self.worker.as_ref().is_none_or(answered)
+    /// Whether the sibling that was asked has neither given nor refused yet.
+    pub(crate) fn awaits_offer(&self) -> bool {
+        self.asked.is_some_and(|giver| self.worker.is_asking(giver))
     }
 
-    /// Connections that have been served lately and could go on in another worker.
-    fn resting(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
-        let ids = self.connections.slab.ids().take(CANDIDATES_MAX);
-        let connections = ids.filter_map(|id| Some((id, self.connections.slab.get(id)?)));
-        connections.filter(|(_, connection)| {
-            connection.is_movable() && self.connections.activity.is_active(connection.share)
-        })
+    /// How long the oldest request here may wait before it can be given away, in microseconds. None if nothing waits,
+    /// or if no sibling has room.
+    pub(crate) fn due_in_us(&mut self, connections: &Connections) -> Option<u64> {
+        if !self.worker.look_for_room() {
+            return None;
+        }
+        let (_, ready_us) = connections.oldest()?;
+        Some((ready_us + MOVE_AFTER_US).saturating_sub(monotonic_us()))
     }
 
-    fn send(&mut self, id: Option<ConnectionId>, target: usize) -> bool {
-        let (Some(worker), Some(id)) = (&mut self.worker, id) else { return false };
-        let Some(connection) = self.connections.slab.get(id) else { return false };
-        let is_active = self.connections.activity.is_active(connection.share);
-        let is_sent = worker.has_room(target, self.connections.settings.connections_max)
-            && worker.send(connection, is_active, target).is_ok();
+    /// Exchanges connections where those of one worker are served faster than those of another.
+    fn balance(&mut self, connections: &mut Connections) {
+        match self.worker.decide(connections.clock.now_ms) {
+            Move::Stay => {}
+            Move::SendLeastServed(target) => {
+                let least =
+                    resting(connections).min_by_key(|(_, connection)| connection.share.turns);
+                let id = least.map(|(id, _)| id);
+                self.send(connections, id, target);
+            }
+            Move::SendMostServed(target) => {
+                let most =
+                    resting(connections).max_by_key(|(_, connection)| connection.share.turns);
+                let id = most.map(|(id, _)| id);
+                self.send(connections, id, target);
+            }
+        }
+    }
+
+    /// Gives the request that has waited longest to the worker that has asked, or to one that can serve it now.
+    fn give(&mut self, connections: &mut Connections) {
+        let asker = self.worker.take_asker();
+        if asker.is_none() && connections.turns.is_empty() {
+            return;
+        }
+        let target = self.worker.give_to(asker, connections.clock.now_us);
+        let is_sent = target.is_some_and(|target| {
+            let id = oldest_movable(connections);
+            self.send(connections, id, target)
+        });
         if is_sent {
-            self.connections.poller.remove(&connection.socket);
-            self.connections.close(id);
+            self.publish(connections);
+        }
+        if let Some(asker) = asker
+            && !(is_sent && target == Some(asker))
+        {
+            self.worker.refuse(asker);
+        }
+    }
+
+    fn send(
+        &mut self,
+        connections: &mut Connections,
+        id: Option<ConnectionId>,
+        target: usize,
+    ) -> bool {
+        let Some(id) = id else { return false };
+        let Some(connection) = connections.slab.get(id) else { return false };
+        let is_active = connections.activity.is_active(connection.share);
+        let is_sent = self.worker.has_room(target, connections.settings.connections_max)
+            && self.worker.send(connection, is_active, target).is_ok();
+        if is_sent {
+            connections.poller.remove(&connection.socket);
+            connections.close(id);
         }
         is_sent
     }
+}
+
+/// Connections that have been served lately and could go on in another worker.
+fn resting(connections: &Connections) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+    let ids = connections.slab.ids().take(CANDIDATES_MAX);
+    let found = ids.filter_map(|id| Some((id, connections.slab.get(id)?)));
+    found.filter(|(_, connection)| {
+        connection.is_movable() && connections.activity.is_active(connection.share)
+    })
+}
+
+/// The connection with the lowest key among those that could go on in another worker.
+fn oldest_movable(connections: &Connections) -> Option<ConnectionId> {
+    let oldest = connections
+        .turns
+        .find_oldest(|slot| connections.in_slot(slot).is_some_and(Connection::is_movable));
+    oldest.and_then(|(slot, _)| connections.slab.id_at(slot))
 }

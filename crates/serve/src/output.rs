@@ -13,7 +13,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use crate::pace::Pace;
 use crate::spool_file::SpoolFile;
 
-/// What leaves in one turn at most: a client that takes more waits for the others in between.
+/// What leaves in one turn at most: a longer body waits for other connections in between.
 pub const QUANTUM_BYTES: usize = 256 << 10;
 
 /// Pieces of one gathered write.
@@ -22,20 +22,20 @@ const SLICES_MAX: usize = 16;
 /// A part up to here takes in the next one: many short ones would cost more than their bytes.
 const MERGED_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that someone else keeps until they are sent.
+/// Bytes that another owner keeps until they are sent.
 pub type SharedBytes = Box<dyn AsRef<[u8]> + Send>;
 
-/// A piece of an answer's body.
+/// A piece of a response's body.
 pub enum Part {
     /// Bytes.
     Bytes(Vec<u8>),
     /// Bytes that are not copied.
     Shared(SharedBytes),
-    /// A stretch of a file, which the kernel sends.
+    /// A range of a file, which the kernel sends.
     File {
         /// The file; several parts may share it.
         file: Arc<OwnedFd>,
-        /// Where the stretch starts.
+        /// Where the range starts.
         offset: u64,
         /// Its length in bytes.
         length: u64,
@@ -71,7 +71,7 @@ impl Part {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flushed {
     /// All is sent.
@@ -250,7 +250,7 @@ pub(crate) fn gather(
     }
 }
 
-/// Lets the kernel send up to `quantum` bytes of a stretch of a file.
+/// Lets the kernel send up to `quantum` bytes of a range of a file.
 fn send_file(
     socket: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!((output.memory_bytes(), output.file_bytes), (7, 10), "the last part alone");
         output.push(Part::Bytes(b"four ".to_vec()));
         output.spool(11).unwrap();
-        assert_eq!((output.memory_bytes(), output.parts.len()), (7, 4), "one stretch of the file");
+        assert_eq!((output.memory_bytes(), output.parts.len()), (7, 4), "one range of the file");
         output.spool(0).unwrap();
         assert_eq!((output.memory_bytes(), output.waiting_bytes()), (0, 22));
         output.push(Part::Bytes(b"end".to_vec()));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrank_is_an_error_and_not_a_short_answer() {
+    fn a_file_that_shrank_is_an_error_and_not_a_short_response() {
         let (server, _client) = pair();
         let mut output = Output::default();
         output.push(Part::File { file: file(b"short"), offset: 0, length: 10 });

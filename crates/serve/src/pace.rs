@@ -1,4 +1,4 @@
-//! Whether a client takes what is sent to it.
+//! Whether a client takes its response fast enough.
 
 /// Looks in the time within which a client has to take something.
 const LOOKS: u64 = 4;
@@ -16,7 +16,7 @@ pub(crate) struct Pace {
     window_bytes: i64,
 }
 
-/// What is asked of a client.
+/// The least that a client has to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Demand {
     /// It takes something within this time.

@@ -1,4 +1,4 @@
-//! What happened on which connection: epoll, edge-triggered.
+//! Events on sockets: epoll, edge-triggered for connections.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,14 +13,13 @@ use crate::Error;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 256;
 
-/// A set of descriptors and what is to be told of them.
+/// A set of descriptors, and which events of theirs are wanted.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: Arc<OwnedFd>,
 }
 
-/// Waits for an engine's events. It is apart from the engine so that a thread can wait while
-/// others use the engine.
+/// Waits for an engine's events. It is apart from the engine, so that a thread can wait while others use the engine.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     epoll: Arc<OwnedFd>,
@@ -43,7 +42,7 @@ pub struct Waker {
     event: Arc<OwnedFd>,
 }
 
-/// One event: whose, and what.
+/// One event: its token, and what has happened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
     pub(crate) word: u64,
@@ -62,7 +61,7 @@ impl Events {
 
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Event> + '_ {
         use epoll::EventFlags as Flags;
-        // A broken connection is both: whoever reads or writes next is told why.
+        // A broken connection is both: the next read or write tells why.
         let broken = Flags::ERR | Flags::HUP;
         self.list.drain(..).map(move |event| {
             let (flags, data) = (event.flags, event.data);
@@ -91,19 +90,28 @@ impl Waiter {
 
     /// The same, with a finer clock.
     pub fn wait_for(&self, events: &mut Events, timeout: Option<Duration>) -> bool {
-        let timeout = timeout.map(timespec);
+        let given = timeout.map(timespec);
         events.list.clear();
         let room = rustix::buffer::spare_capacity(&mut events.list);
-        match epoll::wait(&*self.epoll, room, timeout.as_ref()) {
-            Ok(count) => count > 0,
-            // Only a signal ends a wait on a valid descriptor early.
-            Err(_) => false,
-        }
+        let waited = match epoll::wait(&*self.epoll, room, given.as_ref()) {
+            Err(Errno::NOSYS | Errno::PERM) => self.wait_ms(events, timeout),
+            waited => waited,
+        };
+        // Only a signal ends a wait on a valid descriptor early.
+        waited.is_ok_and(|count| count > 0)
+    }
+
+    /// For kernels before 5.11, and sandboxes, that refuse the finer call.
+    fn wait_ms(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize, Errno> {
+        // Up to the next millisecond: a wait that ends early would be begun again and again.
+        let ms = timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000));
+        let ms = ms.map(|ms| u32::try_from(ms).unwrap_or(u32::MAX));
+        thruway_sys::epoll::wait_ms(self.epoll.as_fd(), &mut events.list, ms)
     }
 }
 
-/// Calls a thread that waits with it, or in its engine's place, until that has silenced it. Another thread that waits
-/// in the engine's place is told too, and has nothing to do for it.
+/// Calls the standby, which waits with it or in the engine's place, until it is silenced. Another thread that waits
+/// in the engine's place is woken too, and has nothing to do for it.
 #[derive(Debug, Clone)]
 pub struct Bell {
     event: Arc<OwnedFd>,
@@ -126,7 +134,7 @@ impl Bell {
         }
     }
 
-    /// Forgets that it was rung.
+    /// Clears what was rung.
     pub fn silence(&self) {
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }
@@ -163,13 +171,13 @@ impl Poller {
         Waiter { epoll: Arc::clone(&self.epoll) }
     }
 
-    /// A waker whose event bears `word`.
+    /// A waker whose event has the token `word`.
     pub(crate) fn waker(&self, word: u64) -> Result<Waker, Error> {
         let event = self.eventfd(word, epoll::EventFlags::IN)?;
         Ok(Waker { event: Arc::new(event) })
     }
 
-    /// A bell whose event bears `word`.
+    /// A bell whose event has the token `word`.
     pub(crate) fn bell(&self, word: u64) -> Result<Bell, Error> {
         let event = self.eventfd(word, epoll::EventFlags::IN)?;
         Ok(Bell { event: Arc::new(event) })

@@ -5,23 +5,43 @@ use std::io;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
 
+use crate::closing;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::connections::Connections;
-use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler};
 use crate::output::QUANTUM_BYTES;
+use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::upload::{Body, Spool, Upload};
 
-impl Engine {
+/// Bytes read at once. A head that has come whole is parsed where it was read.
+const INBOX_BYTES: usize = 64 << 10;
+
+/// Reads requests: the memory for it, which all connections share.
+#[derive(Debug)]
+pub(crate) struct RequestReader {
+    pub(crate) inbox: Vec<u8>,
+    head: Head,
+}
+
+impl RequestReader {
+    pub(crate) fn new() -> Self {
+        Self { inbox: vec![0; INBOX_BYTES], head: Head::new() }
+    }
+
     /// Reads a head, or a piece of one, and goes on with the request when it is whole.
-    pub(crate) fn read_head(&mut self, id: ConnectionId, handler: &mut impl Handler) {
-        let Some(connection) = self.connections.slab.get_mut(id) else { return };
+    pub(crate) fn read_head(
+        &mut self,
+        connections: &mut Connections,
+        id: ConnectionId,
+        handler: &mut impl Handler,
+    ) {
+        let Some(connection) = connections.slab.get_mut(id) else { return };
         let mut own = std::mem::take(&mut connection.input);
         connection.has_head = false;
         let seen = connection.seen;
         if own.is_empty() {
-            connection.since_ms = self.connections.now_ms;
+            connection.since_ms = connections.clock.now_ms;
         }
         let bytes = if seen < own.len() {
             &own[..]
@@ -33,60 +53,69 @@ impl Engine {
                     &own[..]
                 }
                 Received::Later => return connection.input = own,
-                Received::Ended => return drop(self.connections.close(id)),
+                Received::Ended => return drop(connections.close(id)),
             }
         };
-        match self.head.parse(bytes, seen, &self.connections.settings.limits) {
+        match self.head.parse(bytes, seen, &connections.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
-            Err(parse_error) => self.connections.refuse(id, parse_error),
+            Err(error) => closing::refuse(connections, id, error),
             Ok(true) if handler.is_present() || has_body(&self.head, bytes) => {
-                begin(&mut self.connections, id, &self.head, bytes, handler);
+                begin(connections, id, &self.head, bytes, handler);
             }
             Ok(true) => {
                 connection.keep(bytes, 0);
                 connection.has_head = true;
             }
         }
-        self.read_what_came_with_the_head(id, handler);
+        self.read_what_came_with_the_head(connections, id, handler);
     }
 
     /// A body's first bytes often come in one packet with the head.
-    fn read_what_came_with_the_head(&mut self, id: ConnectionId, handler: &mut impl Handler) {
-        let connection = self.connections.slab.get(id);
+    fn read_what_came_with_the_head(
+        &mut self,
+        connections: &mut Connections,
+        id: ConnectionId,
+        handler: &mut impl Handler,
+    ) {
         let is_waiting = |connection: &Connection| {
             matches!(connection.phase, Phase::Receiving(_)) && connection.has_work()
         };
-        if connection.is_some_and(is_waiting) {
-            self.read_body(id, handler);
+        if connections.slab.get(id).is_some_and(is_waiting) {
+            self.read_body(connections, id, handler);
         }
     }
 
     /// Reads a piece of a body, and hands the request on when it is whole.
-    pub(crate) fn read_body(&mut self, id: ConnectionId, handler: &mut impl Handler) {
-        let Some(connection) = self.connections.slab.get_mut(id) else { return };
+    pub(crate) fn read_body(
+        &mut self,
+        connections: &mut Connections,
+        id: ConnectionId,
+        handler: &mut impl Handler,
+    ) {
+        let Some(connection) = connections.slab.get_mut(id) else { return };
         if matches!(&connection.phase, Phase::Receiving(upload) if upload.is_whole) {
-            return finish_upload(&mut self.connections, id, handler);
+            return finish_upload(connections, id, handler);
         }
         let own = std::mem::take(&mut connection.input);
         let bytes = if own.is_empty() {
             match connection.receive(&mut self.inbox) {
                 Received::Bytes(length) => &self.inbox[..length],
                 Received::Later => return,
-                Received::Ended => return drop(self.connections.close(id)),
+                Received::Ended => return drop(connections.close(id)),
             }
         } else {
             &own[..]
         };
         let Phase::Receiving(upload) = &mut connection.phase else { return };
-        match upload.take(bytes, &self.connections.settings.limits) {
-            Err(BodyError::Refused(parse_error)) => self.connections.refuse(id, parse_error),
-            Err(BodyError::Disk(error)) => give_up_body(&mut self.connections, id, error),
+        match upload.take(bytes, &connections.settings.limits) {
+            Err(BodyError::Refused(error)) => closing::refuse(connections, id, error),
+            Err(BodyError::Disk(error)) => give_up_body(connections, id, error),
             Ok(None) => {}
             Ok(Some(used)) => {
                 upload.is_whole = true;
                 connection.keep(&bytes[used..], 0);
                 if handler.is_present() {
-                    finish_upload(&mut self.connections, id, handler);
+                    finish_upload(connections, id, handler);
                 }
             }
         }
@@ -133,7 +162,7 @@ fn begin(
     let request = head.request(head_bytes);
     let decoder = match BodyDecoder::new(request.framing(), &connections.settings.limits) {
         Ok(decoder) => decoder,
-        Err(parse_error) => return connections.refuse(id, parse_error),
+        Err(error) => return closing::refuse(connections, id, error),
     };
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.keep(rest, 0);
@@ -176,7 +205,7 @@ fn finish_upload(connections: &mut Connections, id: ConnectionId, handler: &mut 
 /// The disk is full, or there is no folder for files without names.
 fn give_up_body(connections: &mut Connections, id: ConnectionId, error: io::Error) {
     connections.warn("keep a request's body", error);
-    connections.hang_up_with(id, 507, "the body cannot be kept");
+    closing::hang_up_with(connections, id, 507, "the body cannot be kept");
 }
 
 fn hand_over(
@@ -188,15 +217,15 @@ fn hand_over(
 ) {
     let mut constraints = ResponseConstraints::of(request);
     constraints.is_persistent &= !connections.is_draining;
-    let now_ms = connections.now_ms;
+    let now_ms = connections.clock.now_ms;
     let Some(ticket) = connections.begin_request(id) else { return };
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.since_ms = now_ms;
     let (peer, listener) = (connection.peer, connection.listener);
-    let mut exchange =
-        Exchange { connections, ticket, constraints, peer, listener, body, is_taken: false };
+    let writer = ResponseWriter::new(connections, ticket);
+    let mut exchange = Exchange { writer, constraints, peer, listener, body, is_taken: false };
     handler.handle(request, &mut exchange);
     if !exchange.is_taken {
-        exchange.respond_text(500, "nobody answered");
+        exchange.respond_text(500, "there is no response");
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
 
-/// How often a server that ends looks whether its threads have.
+/// How often a server that stops checks whether its threads have ended.
 const END_POLL: Duration = Duration::from_millis(10);
 
-/// How long its threads may take to say that they give up.
+/// How long its threads may take to give up.
 const GIVE_UP_MAX: Duration = Duration::from_secs(1);
 
 /// Engines that run, each in a thread of its own.
@@ -49,7 +49,7 @@ impl Server {
         for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
             let engine = Engine::new(settings.clone(), listeners, Some(group.handle(index)?))?;
-            server.wakers.push(engine.waker());
+            server.wakers.push(engine.handle().waker);
             let is_stopping = Arc::clone(&server.is_stopping);
             let is_late = Arc::clone(&server.is_late);
             let thread = std::thread::Builder::new()
@@ -67,8 +67,8 @@ impl Server {
         self.wakers.iter().for_each(Waker::wake);
     }
 
-    /// Stops, and waits until the answers that were begun are sent, `limit` at most. Who has none by then
-    /// gets 503.
+    /// Stops, and waits until the begun responses are sent, `limit` at most. Requests without a response by then get
+    /// 503.
     pub fn end(self, limit: Duration) {
         self.stop();
         self.wait(limit);

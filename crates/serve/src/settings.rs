@@ -1,4 +1,4 @@
-//! What a server may be told, with the defaults and their reasons.
+//! The settings of a server, with the defaults and their reasons.
 
 use thruway_http1::Limits;
 
@@ -11,11 +11,11 @@ pub struct Timeouts {
     pub head_ms: u64,
     /// Between two pieces of a body.
     pub body_ms: u64,
-    /// From an answer to the next request's first byte.
+    /// From a response to the next request's first byte.
     pub keep_alive_ms: u64,
-    /// Within which a client takes some of an answer.
+    /// Within which a client takes some of a response.
     pub write_ms: u64,
-    /// From a whole request to its answer; none waits for ever.
+    /// From a whole request to its response; none waits for ever.
     pub request_ms: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Everything that an engine is told.
+/// The settings of an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Limits of one request.
@@ -44,15 +44,13 @@ pub struct Settings {
     pub connections_max: usize,
     /// Up to so many bytes a request's body stays in memory; beyond, it goes to a file.
     pub body_memory_bytes_max: usize,
-    /// Up to so many bytes that a client has not taken wait in memory, of an answer that is written piece by
-    /// piece; beyond, they go to a file.
+    /// Up to so many bytes of a response that is written piece by piece wait in memory; beyond, they go to a file.
     pub response_memory_bytes_max: usize,
-    /// The same for all answers together.
+    /// The same for all responses together.
     pub worker_memory_bytes_max: usize,
-    /// Up to so many bytes of an answer wait in a file; beyond, whatever writes them waits. None: no files.
+    /// Up to so many bytes of a response wait in a file; beyond, the writer waits. Zero: no files.
     pub response_file_bytes_max: u64,
-    /// A client that takes less of an answer than so many bytes a second, on average over `write_ms`, is
-    /// cut off.
+    /// A client that takes fewer bytes of a response a second, on average over `write_ms`, is cut off.
     pub write_bytes_per_second_min: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Connections by number, so that a late event or a late answer never meets another connection.
+//! Connections by number, in a generational slab: a late event or a late response never meets another connection.
 
-/// The number of a connection: its slot, and how often the slot has been taken.
+/// The number of a connection: its slot, and the slot's generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectionId {
     slot: u32,
@@ -18,13 +18,13 @@ impl ConnectionId {
         Self { slot: low(word), generation: low(word >> 32) }
     }
 
-    /// Its slot in tables that run beside this one.
+    /// Its slot, which is the same in the run queue and the timer wheel.
     pub(crate) fn slot(self) -> u32 {
         self.slot
     }
 }
 
-/// A growing slab whose free slots are taken again, the last one first.
+/// A growing table of slots. Free slots are taken again, the last one first; the generation of a slot counts that.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,

@@ -1,4 +1,4 @@
-//! Where bytes wait that memory is too small for: those of requests, and those that a client has not taken.
+//! Bytes that wait in files, because memory is too small: of requests, and of responses that a client has not taken.
 
 use std::env;
 use std::fs::File;
@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, pwrite};
 
-/// One file at most, so that the disk gets back what a client has taken of a long stream.
+/// The most bytes of one file, so that the disk space of what a client has taken becomes free during a long stream.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Not in `/tmp`, which is memory on many systems.
 const FOLDER: &str = "/var/tmp";
 
-/// A file without a name, which is written at its end: another one when it is long. A file goes when
-/// nothing refers to it any more.
+/// A file without a name, to which bytes are appended; another file follows when it is long. A file ends with the last
+/// reference to it.
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
     file: Arc<OwnedFd>,
@@ -59,7 +59,7 @@ fn write_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()>
     Ok(())
 }
 
-/// A file without a name in `TMPDIR`; without that, where a disk is behind it.
+/// A file without a name in `TMPDIR`, or without that in a folder on a disk.
 ///
 /// # Errors
 /// It cannot be made: no descriptor is left, or the disk is full.

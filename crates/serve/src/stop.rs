@@ -1,4 +1,4 @@
-//! Ctrl-C, TERM and QUIT end a server in good order; other signals of operators do it no harm.
+//! Ctrl-C, TERM and QUIT stop a server gracefully; other signals of operators do nothing.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -10,16 +10,16 @@ use crate::Error;
 /// Signals that end a server.
 const STOP: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::QUIT];
 
-/// Signals that are sent to servers for what this one does not do, and would end or halt it.
+/// Signals that ask servers for what this one does not do; unblocked, they would end or halt it.
 const OTHERS: [Signal; 6] =
     [Signal::HUP, Signal::USR1, Signal::USR2, Signal::TTIN, Signal::TTOU, Signal::POWER];
 
-/// Holds the signals that operators send to servers back from the calling thread and from those that it starts.
+/// Blocks the signals that operators send to servers, in the calling thread and in the threads that it starts.
 #[derive(Debug)]
 pub struct StopSignals(BlockedSignals);
 
 impl StopSignals {
-    /// Begins to hold them back.
+    /// Blocks them.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -27,8 +27,8 @@ impl StopSignals {
         BlockedSignals::new(&[&STOP[..], &OTHERS].concat()).map(Self).map_err(failed)
     }
 
-    /// Waits until one has come that ends the server. The next one ends the process at once, as ever.
-    /// Others are told to `report`.
+    /// Waits for a signal that ends the server. The next one ends the process at once, as by default. Others are told
+    /// to `report`.
     ///
     /// # Errors
     /// Whatever the system reports.

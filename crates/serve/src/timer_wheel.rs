@@ -1,11 +1,11 @@
-//! Deadlines of many connections, cheap to put off: a timer wheel.
+//! Deadlines of many connections, cheap to put off: a hashed timer wheel.
 //!
-//! Each slot has one deadline at most. To put it off only writes a number; the wheel looks at it
-//! when the old time comes, and moves it on.
+//! Each slot has one deadline at most. To put it off only writes a number: when the old time comes, the wheel moves the
+//! slot to a later bucket.
 
-/// One bucket's time. Deadlines are met by as much too late.
+/// A bucket's time. Deadlines are met by as much too late.
 const TICK_MS: u64 = 64;
-/// Slots, a power of two. Deadlines beyond all of them are looked at once a round.
+/// Buckets, a power of two. Later deadlines are looked at once a revolution.
 const BUCKETS: usize = 1024;
 const WORDS: usize = BUCKETS / 64;
 const NONE: u32 = u32::MAX;
@@ -23,7 +23,7 @@ pub(crate) struct TimerWheel {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     deadline_ms: u64,
-    /// The tick at which it is looked at; 0 if it is not in the wheel.
+    /// The tick of its bucket; 0 if it is in none.
     tick: u64,
     before: u32,
     after: u32,
@@ -62,7 +62,7 @@ impl TimerWheel {
         self.unlink(slot);
     }
 
-    /// Moves on to `now_ms` and gives the slots whose deadlines have come, each once.
+    /// Moves on to `now_ms`, and gives each slot whose deadline has come once.
     pub(crate) fn advance(&mut self, now_ms: u64, due: &mut Vec<u32>) {
         let now = now_ms / TICK_MS;
         if now <= self.tick {
@@ -76,7 +76,7 @@ impl TimerWheel {
         }
     }
 
-    /// How long nothing is due, in milliseconds; none if there are no deadlines.
+    /// Milliseconds until the next bucket with a slot; none if there are no deadlines.
     pub(crate) fn next_expiry_ms(&self, now_ms: u64) -> Option<u64> {
         let start = bucket_of(self.tick + 1);
         // The bits from `start` to the end of its word, the words after it, and what is before it.
@@ -95,7 +95,7 @@ impl TimerWheel {
         Some(((self.tick + 1 + ahead as u64) * TICK_MS).saturating_sub(now_ms))
     }
 
-    /// The first tick that begins after the deadline, within one round.
+    /// The first tick that begins after the deadline, within one revolution.
     fn tick_of(&self, deadline_ms: u64) -> u64 {
         let tick = deadline_ms.div_ceil(TICK_MS);
         tick.clamp(self.tick + 1, self.tick + BUCKETS as u64 - 1)
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_the_wheel_waits_for_its_round() {
+    fn a_deadline_beyond_the_wheel_waits_for_its_revolution() {
         let mut wheel = TimerWheel::new(1_000);
         wheel.set(0, 10_000_000);
         let mut now = 1_000;

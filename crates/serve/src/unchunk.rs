@@ -1,8 +1,8 @@
-//! Takes the chunks off an answer that its application has made of chunks, for clients of HTTP/1.0.
+//! Decodes responses that the application has written in chunks, for clients of HTTP/1.0.
 
 use thruway_http1::{BodyDecoder, Limits, ParseError, Piece, RequestFraming};
 
-/// A decoder for one answer.
+/// A decoder for one response.
 #[derive(Debug)]
 pub(crate) struct Unchunk {
     decoder: BodyDecoder,
@@ -22,7 +22,7 @@ impl Unchunk {
         Some(Self { decoder, limits })
     }
 
-    /// The bytes of the body in the next piece of the answer.
+    /// The bytes of the body in the next piece of the response.
     ///
     /// # Errors
     /// It is not made of chunks.

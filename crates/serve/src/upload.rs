@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_kept_nowhere() {
+    fn what_is_not_wanted_is_kept_nowhere() {
         let mut spool = Spool::Discard;
         spool.write(&[0; 1000]).unwrap();
         assert_eq!(spool.finish().unwrap().length_bytes(), 0);

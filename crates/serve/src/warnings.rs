@@ -1,17 +1,17 @@
-//! What goes wrong without any client being told why: it is said once in a while, not each time.
+//! What goes wrong without a response that tells why: a rate-limited log.
 
 use std::io;
 
 use crate::Error;
 
-/// After something was said, how long the same is not said again.
+/// After a warning, how long the same one is dropped.
 const QUIET_MS: u64 = 10_000;
 
-/// What is to be told to whoever keeps the log.
+/// Warnings for the log.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings {
-    untold: Vec<Error>,
-    /// What could not be done, and when it was said last.
+    pending: Vec<Error>,
+    /// What could not be done, and when that was logged last.
     said: Vec<(&'static str, u64)>,
 }
 
@@ -26,17 +26,17 @@ impl Warnings {
         } else {
             self.said.push((doing, now_ms));
         }
-        self.untold.push(Error::system(doing, source));
+        self.pending.push(Error::system(doing, source));
     }
 
-    /// Whether there is something that has not been told yet.
+    /// Whether there are warnings that were not taken yet.
     pub(crate) fn has_some(&self) -> bool {
-        !self.untold.is_empty()
+        !self.pending.is_empty()
     }
 
-    /// What has not been told yet.
+    /// The next warning.
     pub(crate) fn take(&mut self) -> Option<Error> {
-        self.untold.pop()
+        self.pending.pop()
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn the_same_is_said_once_in_a_while() {
+    fn the_same_warning_comes_once_in_a_while() {
         let mut warnings = Warnings::default();
         let mut note = |now_ms, doing| {
             warnings.note(now_ms, doing, Errno::NOSPC);
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(said, ["cannot keep a body: No space left on device (os error 28)"]);
         let said: Vec<String> = note(5 + QUIET_MS - 1, "keep a body");
         assert!(said.is_empty(), "{said:?}");
-        assert_eq!(note(6, "accept a connection").len(), 1, "another trouble");
+        assert_eq!(note(6, "accept a connection").len(), 1, "another warning");
         assert_eq!(note(5 + QUIET_MS, "keep a body").len(), 1);
     }
 }

@@ -70,7 +70,7 @@ impl Child {
         Ok(self.status)
     }
 
-    /// Ends it at once (`SIGKILL`, `TerminateProcess`). One that has ended already is left alone.
+    /// Ends it at once (`SIGKILL`, `TerminateProcess`). A process that has ended is left alone.
     ///
     /// # Errors
     /// Whatever the system reports.

@@ -68,7 +68,7 @@ impl Changes {
         if handle == INVALID_HANDLE_VALUE {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has made this handle, and nobody else has it.
+        // SAFETY: the call has made this handle, and it has no other owner.
         let handle = unsafe { OwnedHandle::from_raw_handle(handle) };
         let pending = Box::new(Pending {
             overlapped: UnsafeCell::new(OVERLAPPED::default()),
@@ -110,7 +110,7 @@ impl Changes {
     }
 
     fn begin(&self) -> io::Result<()> {
-        // SAFETY: nothing is pending, so nobody else writes there.
+        // SAFETY: nothing is pending, so nothing else writes there.
         unsafe { *self.pending.overlapped.get() = OVERLAPPED::default() };
         // SAFETY: the room is as large as said and aligned to 4 bytes, and both it and the request
         // stay where they are until the request is done, which `drop` waits for.
@@ -134,7 +134,7 @@ impl Changes {
     fn names(&self, bytes: usize) -> Changed {
         const LENGTH: usize = 4;
         const NAME: usize = 6;
-        // SAFETY: the request is done, so nobody else writes there.
+        // SAFETY: the request is done, so nothing else writes there.
         let room = unsafe { &*self.pending.room.get() };
         let units: Vec<_> =
             room.iter().flat_map(|word| [*word as u16, (word >> 16) as u16]).collect();

@@ -84,7 +84,7 @@ impl Create<'_> {
         check(started)?;
         // SAFETY: a call that succeeded has filled it in.
         let information = unsafe { information.assume_init() };
-        // SAFETY: the call has made this handle, and nobody else has it.
+        // SAFETY: the call has made this handle, and it has no other owner.
         drop(unsafe { OwnedHandle::from_raw_handle(information.hThread) });
         // SAFETY: as above.
         let handle = unsafe { OwnedHandle::from_raw_handle(information.hProcess) };
@@ -161,7 +161,7 @@ fn inheritable(given: Option<BorrowedHandle<'_>>, own: u32) -> io::Result<Option
         DuplicateHandle(process, handle, process, &raw mut copy, 0, 1, DUPLICATE_SAME_ACCESS)
     };
     check(copied)?;
-    // SAFETY: the call has made this handle, and nobody else has it.
+    // SAFETY: the call has made this handle, and it has no other owner.
     Ok(Some(unsafe { OwnedHandle::from_raw_handle(copy) }))
 }
 

@@ -60,7 +60,7 @@ pub enum What {
     Came,
     /// The name is gone: removed, or moved away. If both, it may be there.
     Went,
-    /// What the name leads to was changed: its attributes, or its data by somebody who has closed
+    /// What the name leads to was changed: its attributes, or its data by a writer that has closed
     /// it.
     File,
 }
@@ -141,7 +141,7 @@ fn open(flags: u32) -> io::Result<Watcher> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just opened this descriptor for us, and nobody else has it.
+    // SAFETY: the kernel has just opened this descriptor for us, and it has no other owner.
     Ok(Watcher { descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) } })
 }
 
@@ -237,7 +237,7 @@ mod tests {
     use thruway_testing::skipped;
 
     #[test]
-    fn changes_are_told_with_who_and_where() {
+    fn changes_are_told_with_process_and_place() {
         let folder = tempfile::tempdir().unwrap();
         let base = File::open(folder.path()).unwrap();
         let Ok(watcher) = Watcher::new() else {

@@ -1,9 +1,9 @@
-//! FUSE requests over io_uring: they arrive in memory of ours, and an answer and the wait for the next
-//! request are one system call.
+//! FUSE requests over io_uring: they arrive in memory of this process. A reply and the wait for the next request are
+//! one system call.
 //!
-//! The kernel has a queue for each processor, and puts a request into the one of the processor that
-//! asks. A queue has **slots**: memory for one request and its answer. A slot is the kernel's until a
-//! request has **arrived** in it, and ours until that is answered. (`fs/fuse/dev_uring.c`.)
+//! The kernel has a queue for each CPU, and puts a request into that of the caller's CPU. A queue has **slots**: memory
+//! for one request and its reply. A slot is the kernel's until a request has **arrived** in it, and ours until the
+//! reply is sent. (`fs/fuse/dev_uring.c`.)
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,20 +14,20 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use crate::io_ring::{Entry, IoRing};
 
-/// Where the parts of the headers are, in bytes: the request's or the answer's head, the operation's
-/// argument, and what the ring itself says.
+/// Offsets in the headers, in bytes: the header of the request or the reply, the operation's argument, and the fields
+/// of the ring itself.
 const ARGUMENT_AT: usize = 128;
 const RING_AT: usize = 256;
 const COMMIT_ID_AT: usize = RING_AT + 8;
 const PAYLOAD_SIZE_AT: usize = RING_AT + 16;
 const HEADERS_BYTES: usize = 288;
-/// The kernel reads from here where the headers and the payload lie.
+/// Here the kernel finds the addresses of headers and payload.
 const VECTORS_AT: usize = 512;
-/// The payload begins at a page of its own.
+/// The payload begins on a page of its own.
 const PAYLOAD_AT: usize = 4096;
 
-/// The head of an answer.
-const ANSWER_HEAD_BYTES: usize = 16;
+/// The header of a reply.
+const REPLY_HEADER_BYTES: usize = 16;
 
 /// Commands to the device.
 const REGISTER: u32 = 1;
@@ -36,24 +36,24 @@ const COMMIT_AND_FETCH: u32 = 2;
 /// Operations of io_uring.
 const POLL_ADD: u8 = 6;
 const DEVICE_COMMAND: u8 = 46;
-/// A poll that goes on.
+/// A poll that stays active.
 const POLL_ADD_MULTI: u32 = 1;
 
 /// The number of the poll that lets other threads wake this one.
 const WAKE: u64 = u64::MAX;
 
-/// A request that has arrived; it must be [`answered`](FuseRing::answer).
+/// A request that has arrived; it must get a [reply](FuseRing::reply).
 #[derive(Debug)]
 pub struct Arrival {
     slot: usize,
 }
 
-/// What a wait has brought.
+/// Why a wait has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Woken {
     /// Requests, perhaps.
     Served,
-    /// Another thread wants something.
+    /// Another thread has rung the bell.
     Called,
     /// The mount is gone.
     Ended,
@@ -65,7 +65,7 @@ pub struct Bell {
     event: OwnedFd,
 }
 
-/// Queues that one thread serves; it stays with the thread that made it.
+/// The queues of one thread; it must stay with the thread that made it.
 #[derive(Debug)]
 pub struct FuseRing {
     ring: IoRing,
@@ -73,30 +73,29 @@ pub struct FuseRing {
     bell: OwnedFd,
     slots: Vec<Slot>,
     payload_bytes: usize,
-    /// Slots that the kernel can still put a request into, or has.
+    /// Slots that the kernel still uses.
     alive: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Headers, then the payload. Never given back: whatever happens to the ring, the kernel may write
-    /// there.
+    /// Headers, then the payload. It is never freed, since the kernel may write there as long as it likes.
     memory: NonNull<u8>,
     queue: u16,
 }
 
-/// Whether this system lets us make a ring at all.
+/// Whether this process may make a ring at all.
 #[must_use]
 pub fn is_available() -> bool {
     IoRing::new(1).is_ok()
 }
 
 impl FuseRing {
-    /// Serves the queues with these numbers and depths over `device`, whose connection has agreed on
-    /// it. Requests carry at most `payload_bytes` besides their heads. For the thread that serves them.
+    /// The queues with these numbers and depths, for the calling thread. The connection of `device` must have
+    /// negotiated io_uring. The payload of a request has at most `payload_bytes`.
     ///
     /// # Errors
-    /// Whatever the system says to making the ring.
+    /// The system refuses to make the ring.
     pub fn new(device: OwnedFd, queues: &[(u16, usize)], payload_bytes: usize) -> io::Result<Self> {
         let count: usize = queues.iter().map(|(_, depth)| depth).sum();
         let entries = u32::try_from(count + 1).map_err(io::Error::other)?.next_power_of_two();
@@ -111,7 +110,7 @@ impl FuseRing {
         for (number, slot) in slots.iter().enumerate() {
             slot.put_vectors(payload_bytes);
             let entry = slot.command(&device, REGISTER, number);
-            // SAFETY: the slot's memory is never given back.
+            // SAFETY: the slot's memory is never freed.
             unsafe { ring.push(&entry) }?;
         }
         let mut this = Self { ring, device, bell, alive: slots.len(), slots, payload_bytes };
@@ -119,7 +118,7 @@ impl FuseRing {
         Ok(this)
     }
 
-    /// What other threads wake us with.
+    /// The bell by which other threads wake this one.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -127,10 +126,10 @@ impl FuseRing {
         Ok(Bell { event: self.bell.try_clone()? })
     }
 
-    /// Sends off all answers, waits, and adds what has arrived.
+    /// Sends all replies, waits, and appends the requests that have arrived.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// The system call fails.
     pub fn wait(&mut self, arrivals: &mut Vec<Arrival>) -> io::Result<Woken> {
         self.ring.wait()?;
         let mut woken = Woken::Served;
@@ -148,13 +147,13 @@ impl FuseRing {
             }
         }
         if woken == Woken::Called {
-            // Only that it rang counts.
+            // How often it rang does not matter.
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
         Ok(if self.alive == 0 { Woken::Ended } else { woken })
     }
 
-    /// A request in its three parts: head, argument (with room behind it) and payload.
+    /// The three parts of a request: header, argument (with room after it) and payload.
     #[must_use]
     pub fn parts(&self, arrival: &Arrival) -> (&[u8], &[u8], &[u8]) {
         let slot = &self.slots[arrival.slot];
@@ -166,14 +165,14 @@ impl FuseRing {
         (&headers[..ARGUMENT_AT], &headers[ARGUMENT_AT..RING_AT], payload)
     }
 
-    /// Answers a request with a head of 16 bytes and what follows it.
+    /// Replies to a request, with a header of 16 bytes and the body.
     ///
     /// # Errors
-    /// The answer is longer than any that was agreed on, or the system refuses it.
-    pub fn answer(&mut self, arrival: Arrival, answer: &[u8]) -> io::Result<()> {
+    /// The reply is longer than the payload that was negotiated, or the system refuses it.
+    pub fn reply(&mut self, arrival: Arrival, reply: &[u8]) -> io::Result<()> {
         let slot = self.slots[arrival.slot];
         let (head, payload) =
-            answer.split_at_checked(ANSWER_HEAD_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
+            reply.split_at_checked(REPLY_HEADER_BYTES).ok_or(io::ErrorKind::InvalidInput)?;
         if payload.len() > self.payload_bytes {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -182,7 +181,7 @@ impl FuseRing {
         let size = u32::try_from(payload.len()).map_err(io::Error::other)?;
         slot.put(PAYLOAD_SIZE_AT, &size.to_ne_bytes());
         let entry = slot.command(&self.device, COMMIT_AND_FETCH, arrival.slot);
-        // SAFETY: the slot's memory is never given back.
+        // SAFETY: the slot's memory is never freed.
         unsafe { self.ring.push(&entry) }
     }
 
@@ -201,7 +200,7 @@ impl FuseRing {
 impl Bell {
     /// Wakes the thread.
     pub fn ring(&self) {
-        // It can only be full, and then it has rung.
+        // An error means that the counter is full, and the thread wakes anyway.
         let _ = rustix::io::write(self.event.as_fd(), &1_u64.to_ne_bytes());
     }
 }
@@ -216,7 +215,7 @@ impl Slot {
         Ok(Self { memory, queue })
     }
 
-    /// Two `struct iovec`: where the headers and the payload lie.
+    /// Two `struct iovec`: the headers and the payload.
     fn put_vectors(&self, payload_bytes: usize) {
         let start = self.memory.addr().get();
         let words = [start, HEADERS_BYTES, start + PAYLOAD_AT, payload_bytes];
@@ -243,15 +242,15 @@ impl Slot {
     fn bytes(&self, at: usize, length: usize) -> &[u8] {
         // SAFETY: the slot is larger than headers and payload together.
         let start = unsafe { self.memory.byte_add(at) };
-        // SAFETY: as above; it is never given back, and the kernel writes there only while the slot is
-        // its own, when nobody holds an `Arrival` to ask for bytes with.
+        // SAFETY: as above; the memory is never freed. The kernel writes there only while the slot is its own, and then
+        // there is no `Arrival` by which to read.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), length) }
     }
 
     fn put(&self, at: usize, bytes: &[u8]) {
         // SAFETY: the slot is larger than headers and payload together.
         let place = unsafe { self.memory.byte_add(at) };
-        // SAFETY: as above; the slot is ours, and `bytes` lie elsewhere.
+        // SAFETY: as above; the slot is ours, and `bytes` are elsewhere.
         unsafe { place.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
@@ -262,7 +261,7 @@ mod tests {
     use thruway_testing::skipped;
 
     #[test]
-    fn a_device_that_is_not_mounted_ends_at_once_and_a_bell_is_heard() {
+    fn a_device_without_a_mount_ends_at_once_and_a_bell_wakes() {
         let Ok(device) = crate::fuse::open() else {
             return skipped("/dev/fuse cannot be opened");
         };

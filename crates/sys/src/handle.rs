@@ -77,7 +77,7 @@ impl FileHandle {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just opened this descriptor for us, and nobody else has it.
+        // SAFETY: the kernel has just opened this descriptor for us, and it has no other owner.
         Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 

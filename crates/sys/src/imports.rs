@@ -237,11 +237,11 @@ impl Slot {
     }
 }
 
-/// Called once an object; stops at the one that holds the address.
+/// Called once an object; stops at the object that holds the address.
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker passes a valid pointer for the duration of the call.
     let info = unsafe { &*info };
-    // SAFETY: `containing` passes its own local, which nobody else refers to meanwhile.
+    // SAFETY: `containing` passes its own local, to which there is no other reference meanwhile.
     let (address, found) = unsafe { &mut *data.cast::<(usize, Option<Object>)>() };
     let count = info.dlpi_phnum as usize;
     // SAFETY: the program headers of a loaded object are mapped and hold that many entries.

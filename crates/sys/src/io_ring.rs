@@ -47,8 +47,8 @@ pub(crate) struct IoRing {
 }
 
 impl IoRing {
-    /// A ring for at least `entries` commands at a time. The thread that submits first is the one that
-    /// submits always.
+    /// A ring for at least `entries` commands at a time. Only the thread that submits
+    /// first may submit.
     ///
     /// # Errors
     /// `ENOSYS`, `EPERM`: the system has none, or forbids it; `EINVAL`: before Linux 6.6.
@@ -159,7 +159,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
+        // SAFETY: the map was made by `new` with this start and length, and it is not borrowed.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert!(unmapped.is_ok());
     }

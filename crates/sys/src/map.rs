@@ -75,7 +75,7 @@ impl Deref for ReadOnlyMap {
 impl Drop for ReadOnlyMap {
     fn drop(&mut self) {
         if self.length > 0 {
-            // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
+            // SAFETY: the map was made by `new` with this start and length, and it is not borrowed.
             let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
             debug_assert!(unmapped.is_ok());
         }

@@ -87,7 +87,7 @@ impl Folder {
             )
         };
         check(result)?;
-        // SAFETY: the call has made this handle, and nobody else has it.
+        // SAFETY: the call has made this handle, and it has no other owner.
         Ok(Self { handle: unsafe { OwnedHandle::from_raw_handle(handle) } })
     }
 
@@ -237,7 +237,7 @@ fn check(status: i32) -> Result<(), Status> {
     if status >= 0 { Ok(()) } else { Err(Status(status)) }
 }
 
-/// Borrows `name`; one that is too long for NT is no valid name.
+/// Borrows `name`; a name that is too long for NT is not valid.
 fn unicode_string(name: &[u16]) -> Result<UNICODE_STRING, Status> {
     let length =
         u16::try_from(size_of_val(name)).map_err(|_| Status(STATUS_OBJECT_NAME_INVALID))?;

@@ -73,12 +73,12 @@ pub fn execute(program: &CString, arguments: &[CString], environment: &[CString]
 }
 
 /// The next change of a child or a tracee, with its id. `None`: nothing new ([`Wait::News`]), or
-/// nobody is left to wait for.
+/// nothing is left to wait for.
 ///
 /// # Errors
 /// Whatever `waitpid` reports beyond `ECHILD`; an interruption is waited out.
-pub fn wait(whom: Wait) -> io::Result<Option<(i32, Change)>> {
-    let (process, flags) = match whom {
+pub fn wait(process: Wait) -> io::Result<Option<(i32, Change)>> {
+    let (process, flags) = match process {
         Wait::Any => (-1, libc::__WALL),
         Wait::News(process) => (process, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED),
     };

@@ -47,12 +47,12 @@ pub enum Resume {
 /// the tracees then go on untraced.
 ///
 /// # Errors
-/// `EPERM`: it is traced already, belongs to someone else, or the system forbids tracing.
+/// `EPERM`: it is traced already, belongs to another user, or the system forbids tracing.
 pub fn seize(process: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, process, 0, (OPTIONS | libc::PTRACE_O_TRACESECCOMP) as usize)
 }
 
-/// The same without a stop for a seccomp filter: one that is not ours must not find a tracer.
+/// The same without a stop for a seccomp filter: another filter's stop must not find a tracer.
 ///
 /// # Errors
 /// As for [`seize`].

@@ -57,7 +57,7 @@ impl Start<'_> {
         if pid < 0 {
             return Err(Failure::Step(Step::Process, error));
         }
-        // SAFETY: clone has made this descriptor, and nobody else has it.
+        // SAFETY: clone has made this descriptor, and it has no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         match plan.failure() {
             None => Ok(Started { pid, descriptor }),
@@ -113,7 +113,7 @@ impl Stack {
 
 /// Waits for a process that ended without having run its program.
 fn reap(pid: i32) {
-    // SAFETY: it is this process's child, nobody else knows of it, and no status is wanted.
+    // SAFETY: it is this process's child, nothing else knows of it, and no status is wanted.
     while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0 && errno() == libc::EINTR {}
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Says why something is left out, if nobody in this process has said so.
+/// Says why something is left out, unless this process has said so.
 pub fn skipped(reason: impl Display) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("skipped: {reason}\n");

@@ -22,7 +22,7 @@ impl Command {
     /// slash. `environment` is passed on as it is.
     ///
     /// # Errors
-    /// No such program, or one that may not be run.
+    /// No such program, or no right to run it.
     pub fn find(
         words: &[OsString],
         path: &OsStr,

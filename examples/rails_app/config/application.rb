@@ -14,11 +14,11 @@ module RestStops
   class Application < Rails::Application
     config.load_defaults 6.1
 
-    # Made at the first boot, so that nobody has to be told how to.
+    # Made at the first boot, so that there is nothing to set up.
     config.secret_key_base = FirstBoot.secret(Rails.root.join("tmp/secret_key_base"))
     config.after_initialize { FirstBoot.prepare_database }
 
-    # X-Sendfile for a server that sends the files which it names, none for one that does not.
+    # X-Sendfile for a server that sends the files which it names, none for other servers.
     config.action_dispatch.x_sendfile_header = ENV.fetch("SENDFILE_HEADER", nil)
     config.public_file_server.enabled = true
     config.log_level = ENV.fetch("LOG_LEVEL", "info").to_sym

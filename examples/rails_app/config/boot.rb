@@ -10,5 +10,5 @@ rescue LoadError
 end
 # Under `bundle exec` the gems of the Gemfile are used, otherwise those that are installed.
 require "bundler/setup" if ENV["BUNDLE_GEMFILE"]
-# Rails before 7.1 expects that somebody else has loaded it.
+# Rails before 7.1 expects that it is loaded already.
 require "logger"

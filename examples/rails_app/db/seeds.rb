@@ -3,7 +3,7 @@
 stops = {
   0 => ["The gate", "Where the road begins. Names are handed in here."],
   12 => ["Old mill", "Coffee, and a wheel that still turns."],
-  31 => ["Long bridge", "Nobody stops on it; everybody slows down."],
+  31 => ["Long bridge", "Few stop on it; all slow down."],
   47 => ["Two towers", "One for looking out, one for being looked at."],
   58 => ["Orchard", "Apples in autumn, ladders all year."],
   73 => ["Quarry lake", "Deeper than it looks."],

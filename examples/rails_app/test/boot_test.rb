@@ -25,7 +25,7 @@ class BootTest < Minitest::Test
   def test_production_boots_without_any_preparation
     serve(self.class.thruway("-e", "production", "-w", "2")) do |http|
       assert_match "Halfway house", get(http, "/").body
-      assert_match "Nobody stops on it", get(http, "/stops/3").body
+      assert_match "Few stop on it", get(http, "/stops/3").body
       assert_equal "up\n", get(http, "/up").body
       assert_equal "slept\n", get(http, "/slow?seconds=0.01").body
       assert_equal "computed\n", get(http, "/busy?seconds=0.01").body
@@ -62,7 +62,7 @@ class BootTest < Minitest::Test
     end
   end
 
-  def test_a_slow_page_keeps_nobody_waiting
+  def test_a_slow_page_keeps_no_other_waiting
     serve(self.class.thruway("-e", "production", "-w", "1")) do |http|
       order = []
       slow = Thread.new do
@@ -93,7 +93,7 @@ class BootTest < Minitest::Test
     end
   end
 
-  def test_a_note_is_left_and_one_that_is_too_long_is_not
+  def test_a_note_is_left_and_a_note_that_is_too_long_is_not
     serve(self.class.thruway("-e", "production", "-w", "2")) do |http|
       assert_equal "302", leave_note(http, "a quiet place").code
       assert_match "a quiet place", get(http, "/stops/5").body

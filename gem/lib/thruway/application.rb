@@ -8,7 +8,7 @@ require_relative "wrapping"
 module Thruway
   # What is served: a Rack application, wherever it comes from.
   class Application
-    # The configuration may name one that exists already; otherwise it comes from a rackup file.
+    # The configuration may name an existing application; otherwise it comes from a rackup file.
     def initialize(configuration)
       @configuration = configuration
       @given = configuration.options[:app]

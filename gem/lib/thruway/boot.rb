@@ -3,7 +3,8 @@
 require "thruway/thruway"
 
 module Thruway
-  # Ruby's boot from a pack: `require` is answered instead of searched for. See docs/verbs/run.md.
+  # Ruby's boot from a pack: `require` is answered instead of searched for.
+  # See docs/reference/verbs/run.md.
   module Boot
     # The folder of the file that requires this one, or the current one.
     def self.caller_folder

@@ -7,7 +7,7 @@ require_relative "signals"
 require_relative "worker"
 
 module Thruway
-  # Several processes that serve the same listeners, and the one that looks after them.
+  # Several processes that serve the same listeners, and their supervisor.
   class Cluster
     # A worker that ends so soon after its start is started again later and later.
     SHORT_LIFE_SECONDS = 10

@@ -6,7 +6,8 @@ require_relative "other_words"
 module Thruway
   # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does
   # there, is refused, or is passed over with a line that says what happens instead; see
-  # `docs/serve/puma.md`. Options of the command line go before the file; in it, what is said last.
+  # `docs/reference/serve_configuration.md`. Options of the command line go before the file; in it,
+  # what is said last.
   class ConfigurationFile
     include OtherWords
 
@@ -265,7 +266,7 @@ module Thruway
     # A word that Puma does not know either.
     def method_missing(word, *)
       raise Failure.new("#{place} has #{word}, which is no word of a configuration",
-                        hint: "docs/serve/puma.md has them all")
+                        hint: "docs/reference/serve_configuration.md has them all")
     end
 
     def respond_to_missing?(*)

@@ -3,7 +3,7 @@
 require_relative "failure"
 
 module Thruway
-  # Puma's words for what this server does not do. Where leaving one out could hurt (who may reach
+  # Puma's words for what this server does not do. Where leaving one out could hurt (access to
   # the server, what is encrypted, what is lost), the server does not start.
   module OtherWords
     # Words, and what happens instead. A word with false has nothing to leave out.
@@ -88,7 +88,7 @@ module Thruway
              "stop the socket unit, and let the server bind")
     end
 
-    # Only the one that restarts has nothing to do; what others do would be missed.
+    # Only the plugin that restarts has nothing to do; what others do would be missed.
     def plugin(name)
       if name.to_s == "tmp_restart"
         return pass_over("plugin :tmp_restart", "tmp/restart.txt is not looked at")

@@ -21,7 +21,7 @@ class DocumentsTest < Minitest::Test
       [Array, Hash, Date, Time].include?(object.class)
     end
 
-    # Everything that can be told of an object; one that comes again, by its number.
+    # Everything that can be told of an object; an object that comes again, by its number.
     def describe(object, seen = {}.compare_by_identity)
       return "again #{seen[object]}" if seen.key?(object)
 

@@ -146,7 +146,7 @@ class FallbackTest < Minitest::Test
   def test_a_pack_that_cannot_be_written_costs_one_note
     program("main.rb" => "require 'part'\np PART\n", "lib/part.rb" => "PART = 1\n") do |program|
       2.times do
-        said = program.run(pack: "/proc/nobody/writes/here.pack")
+        said = program.run(pack: "/proc/no/file/is/made/here.pack")
         assert_equal "1\n", said.out
         assert_equal 1, said.err.lines.size, said.err
         assert_match(/\Athruway: note: cannot make the folder of/, said.err)

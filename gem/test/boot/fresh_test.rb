@@ -3,7 +3,8 @@
 require "booting"
 
 # What changes while a program runs, or between two runs, is seen as Ruby itself sees it. The table
-# in docs/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at random.
+# in docs/reference/verbs/run.md says what each mode promises; `freshness_test.rb` tries it at
+# random.
 class FreshTest < Minitest::Test
   include Booting
 
@@ -73,7 +74,7 @@ class FreshTest < Minitest::Test
 
   def test_a_file_that_is_gone_is_looked_for_elsewhere
     skip "takes x86-64" unless RUBY_PLATFORM.start_with?("x86_64")
-    # A system call that nobody sees: rename.
+    # A system call that is not noticed: rename.
     main = <<~'RUBY'
       require "there"
       syscall(82, "#{__dir__}/lib/part.rb", "#{__dir__}/early/part.rb")
@@ -182,7 +183,7 @@ class FreshTest < Minitest::Test
     program.write("main.rb", main)
   end
 
-  # From the start: the pack is root's, and everybody may read it.
+  # From the start: the pack is root's, and every user may read it.
   def as_another_user(program)
     File.chmod(0o644, program.pack)
     FileUtils.chmod(0o755, [File.dirname(program.pack)])

@@ -64,7 +64,7 @@ class FreshnessTest < Minitest::Test
     "#{mode}, seed #{SEED}, sequence #{number}:\n#{said.join("\n-- with the pack:\n")}"
   end
 
-  # Mounts are seen by nobody else.
+  # Mounts are seen by no other process.
   def go_through(root, (first, size, mode), words = {})
     folders = FOLDERS.map { |folder| "-I#{folder}" }
     ruby = [RUBY, "--disable=gems", "-W0", *folders, PROGRAM].shelljoin

@@ -232,7 +232,7 @@ class PatchesTest < Minitest::Test
     assert_patch(stub, late_only: true)
   end
 
-  # Each method that a document without tags takes part in is one that is watched.
+  # Each method that a document without tags takes part in is watched.
   def test_all_methods_between_are_watched
     tables = File.expand_path("../../ext/thruway/src/boot/dependencies.rs", __dir__)
     program(FILES.merge("main.rb" => TRACE, "dependencies.rs" => File.read(tables))) do |program|
@@ -304,7 +304,7 @@ class PatchesTest < Minitest::Test
       ways = [[], ["-r./late.rb"]]
       ways << ["-r./early.rb"] unless late_only
       plain = ways.to_h { |way| [way, program.plain(*way)] }
-      # Two packs: one that the program writes as it is, one that it writes when it is changed.
+      # Two packs: the program writes the first as it is, the second when it is changed.
       [[[], *ways], [ways.last, ways.last, []]].each_with_index do |runs, number|
         runs.each do |way|
           run = program.run(switches: way, pack: "#{program.pack}.#{number}")

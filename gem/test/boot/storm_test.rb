@@ -52,7 +52,7 @@ class StormTest < Minitest::Test
     Open3.capture2e("timeout", "60", *words, rare.to_s, chdir: program.folder).first
   end
 
-  # Now and then the pack is gone, or somebody wants a feature to be read anew.
+  # Now and then the pack is gone, or a feature has to be read anew.
   def disturb(program, number)
     FileUtils.rm_f(program.pack) if number % 16 == 7
     FileUtils.touch("#{program.folder}/lib/common#{number % COMMON}.rb") if number % 5 == 0

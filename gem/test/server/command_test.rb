@@ -171,7 +171,7 @@ class CommandTest < Minitest::Test
     assert_equal [2, true], [sizes.size, sizes.min > 1], sizes.inspect
   end
 
-  def test_whoever_waits_behind_a_long_request_is_served_by_another_worker
+  def test_a_request_behind_a_long_one_is_served_by_another_worker
     write("config.ru", WAITING)
     File.mkfifo(File.join(@folder, "gate"))
     start("-w", "2", "-t", "1")

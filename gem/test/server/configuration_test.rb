@@ -4,11 +4,11 @@ require_relative "../commands"
 
 require "thruway/configuration_file"
 
-# The words of configuration files, each as `docs/serve/puma.md` has it.
+# The words of configuration files, each as `docs/reference/serve_configuration.md` has it.
 class ConfigurationTest < Minitest::Test
   include Commands
 
-  TABLES = File.read(File.expand_path("../../../docs/serve/puma.md", __dir__))
+  TABLES = File.read(File.expand_path("../../../docs/reference/serve_configuration.md", __dir__))
   ROWS = TABLES.scan(/^\| `((?:[^`\\]|\\\|)+)` \| (works|passed over|refused) \|/)
                .map { |code, kind| [code.gsub('\|', "|"), kind] }
 
@@ -75,7 +75,7 @@ class ConfigurationTest < Minitest::Test
       assert_equal <<~TEXT, refusal(@folder, "-p", "0")
         thruway: #{File.realpath(path)}:2 has workerz, which is no word of a configuration
 
-        hint: docs/serve/puma.md has them all
+        hint: docs/reference/serve_configuration.md has them all
       TEXT
     end
   end

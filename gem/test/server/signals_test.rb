@@ -24,7 +24,7 @@ class SignalsTest < Minitest::Test
       gate = File.join(@folder, "gate")
       File.open(gate, File::WRONLY | File::NONBLOCK) { |to| to.write("now\n") }
     rescue Errno::ENXIO
-      # Nobody reads yet.
+      # There is no reader yet.
       false
     end
   end
@@ -35,7 +35,7 @@ class SignalsTest < Minitest::Test
     start(*arguments, "-t", "1", port: port)
   end
 
-  # Whoever connects is refused, from some time on.
+  # New connections are refused, from some time on.
   def refused?
     connect.io.close
     false
@@ -112,7 +112,7 @@ class SignalsTest < Minitest::Test
         client = waiting_client
         Process.kill("TERM", pid)
         eventually { refused? }
-        # None of them waits for nobody.
+        # None of them waits in vain.
         10.times { assert refused? }
         open_gate
         assert_equal 200, client.response.status
@@ -125,7 +125,7 @@ class SignalsTest < Minitest::Test
     KINDS.each do |arguments|
       pid = start_waiting(*arguments)
       first = waiting_client
-      # Nobody has accepted these: the only thread is in the application.
+      # These are not accepted: the only thread is in the application.
       late = Array.new(3) { connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
       Process.kill("TERM", pid)
       eventually { refused? }

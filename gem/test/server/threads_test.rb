@@ -27,7 +27,7 @@ class ThreadsTest < Minitest::Test
     end
   end
 
-  def test_a_busy_application_is_not_watched_while_nobody_waits
+  def test_a_busy_application_is_not_watched_while_nothing_waits
     first = nil
     serve(threads: 2) do
       # Long enough for the standby to see that this call lasts.

@@ -48,7 +48,7 @@ fn a_file_gets_no_name_under_which_other_rules_hold() {
     assert_eq!(errno(fs::hard_link(at("a.jpg"), at("a"))), XDEV);
     assert_eq!(exchange(at("a.jpg"), at("b")), Err(Errno::XDEV));
     assert_eq!(exchange(at("b"), at("a.jpg")), Err(Errno::XDEV));
-    // What whoever renames it has open, and may not read there.
+    // The renaming user has it open, and may not read it there.
     let open = File::open(at("b")).unwrap();
     assert_eq!(errno(fs::rename(at("b"), at("b.jpg"))), XDEV);
     drop(open);
@@ -66,7 +66,7 @@ fn a_file_gets_no_name_under_which_other_rules_hold() {
 }
 
 #[test]
-fn mv_copies_what_may_not_be_renamed_and_the_copy_is_judged() {
+fn mv_copies_what_may_not_be_renamed_and_the_copy_is_checked() {
     let rules = "[[rule]]\npaths = [\".*\"]\nuids = [1000]\nverdict = \"deny\"\n";
     let fill = |mounted: &Mounted| write(mounted, "folder/.secret", "text");
     let Some(mounted) = ruled(rules, fill) else { return };
@@ -101,7 +101,7 @@ fn a_file_is_renamed_over_another_one_by_those_whom_no_rule_about_it_refuses() {
 }
 
 #[test]
-fn a_folder_takes_nothing_to_where_it_is_judged_otherwise() {
+fn a_folder_takes_nothing_to_where_other_rules_match() {
     let rules = "[[rule]]\npaths = [\".well-known\"]\nverdict = \"allow\"\n\
         [[rule]]\npaths = [\".*\"]\nverdict = \"hide\"\n\
         [[rule]]\npaths = [\"in/*/key\"]\nverdict = \"deny\"\n";
@@ -126,7 +126,7 @@ fn a_folder_takes_nothing_to_where_it_is_judged_otherwise() {
 }
 
 #[test]
-fn a_hidden_name_is_not_seen_because_somebody_may_make_it() {
+fn a_hidden_name_stays_hidden_although_a_user_may_make_it() {
     let rules = "[[rule]]\nuids = [0]\nverdict = \"allow\"\n\
         [[rule]]\npaths = [\".*\"]\nverdict = \"hide\"\n";
     let Some(mounted) = ruled(rules, |_| ()) else { return };
@@ -140,7 +140,7 @@ fn a_hidden_name_is_not_seen_because_somebody_may_make_it() {
     });
 }
 
-/// Writes through a map of the file, whose page is dirty already: no time changes by that.
+/// Writes through a map of the file. Its page is dirty already, so no time changes.
 const THROUGH_A_MAP: &str = "
 import mmap, os, sys, time
 path, keeps = sys.argv[1], sys.argv[2] == 'open'
@@ -178,7 +178,7 @@ fn map(options: &[&str], keeps: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn what_is_written_through_a_map_is_judged_at_the_next_open() {
+fn what_is_written_through_a_map_is_checked_at_the_next_open() {
     for keeps in ["open", "closed"] {
         let Some(said) = map(&[], keeps) else { return };
         assert_eq!(said, ("refused\n".into(), String::new()), "{keeps}");
@@ -186,14 +186,14 @@ fn what_is_written_through_a_map_is_judged_at_the_next_open() {
 }
 
 #[test]
-fn where_the_daemon_moves_data_nobody_writes_through_a_map_what_is_judged() {
+fn with_daemon_io_checked_files_are_not_mapped_for_writing() {
     let Some((said, error)) = map(&["--passthrough", "off"], "open") else { return };
     assert_eq!(said, "");
     assert!(error.contains("[Errno 19]"), "{error}");
 }
 
 #[test]
-fn a_file_with_several_names_is_judged_by_the_one_that_is_used() {
+fn a_file_with_several_names_is_checked_by_the_name_in_use() {
     let rules = "[[rule]]\npaths = [\"secret\"]\nverdict = \"deny\"\n";
     let fill = |mounted: &Mounted| {
         write(mounted, "secret/x", "text");
@@ -217,7 +217,7 @@ fn a_file_with_several_names_is_judged_by_the_one_that_is_used() {
     fs::metadata(at("secret/x")).unwrap();
     look_up("open/x");
     assert_eq!(errno(reopened(&secret)), ACCESS);
-    // Who has looked up none of them and is given a descriptor: all names that are known count.
+    // A thread that has looked up none of them, and has a descriptor: all known names count.
     let is_refused = thread::spawn(move || errno(reopened(&open))).join().unwrap();
     assert_eq!(is_refused, ACCESS);
     fs::hard_link(at("open/x"), at("open/z")).unwrap();
@@ -284,7 +284,7 @@ fn what_is_refused_for_what_it_holds_is_not_made_to_hold_something_else() {
     let mut truncate = Command::new("perl");
     truncate.args(["-e", "exit(truncate($ARGV[0], 4) ? 0 : $!+0)"]).arg(mounted.target("a"));
     assert_eq!(truncate.status().unwrap().code(), ACCESS);
-    // Whoever replaces all of it learns nothing, and a letter box can be written to.
+    // Replacing the whole content reveals nothing, and a drop box can be written to.
     fs::write(mounted.target("a"), "new").unwrap();
     append("inbox").unwrap();
 }
@@ -300,7 +300,7 @@ fn what_is_opened_to_be_read_and_written_has_to_be_allowed_both() {
 }
 
 #[test]
-fn targets_of_links_and_extended_attributes_are_refused_to_those_who_may_not_read() {
+fn targets_of_links_and_extended_attributes_need_permission_to_read() {
     let rules = "[[rule]]\npaths = [\"secret\"]\nuids = [1000]\naccess = \"read\"\n\
         verdict = \"deny\"\n";
     let fill = |mounted: &Mounted| {
@@ -334,7 +334,7 @@ fn targets_of_links_and_extended_attributes_are_refused_to_those_who_may_not_rea
 }
 
 #[test]
-fn a_copy_from_what_goes_through_the_daemon_is_judged_too() {
+fn a_copy_from_a_file_with_daemon_io_is_checked_too() {
     let rules = "[[rule]]\npaths = [\"in\"]\ncontent = { regex = 'EVIL' }\nverdict = \"deny\"\n\
         [[rule]]\npaths = [\"in\"]\nverdict = \"daemon-io\"\n";
     let Some(mounted) = ruled(rules, |mounted| write(mounted, "in/a", "good")) else { return };
@@ -362,8 +362,8 @@ fn what_the_kernel_makes_up_is_no_source() {
     }
 }
 
-/// What the source keeps back from those without `CAP_SYS_RESOURCE`: blocks for another user here, and quotas, which
-/// the kernels that this was written on have not.
+/// What the source reserves from threads without `CAP_SYS_RESOURCE`: here blocks for another user. The kernels that
+/// this was written on had no quotas.
 #[test]
 fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
     let own = rustix::thread::capabilities(None).unwrap();

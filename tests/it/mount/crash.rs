@@ -24,8 +24,7 @@ const BLOCK_BYTES: usize = 4096;
 /// A supervisor gives up after one more.
 const KILLS: u64 = 4;
 
-/// What each block must hold: the number that was synced last, or one that failed since. Zero is what was there
-/// before.
+/// What each block must hold: the last synced number, or one that failed since. Zero was there before.
 type Blocks = BTreeMap<(u64, u64), Vec<u64>>;
 
 fn block(number: u64) -> Vec<u8> {
@@ -44,8 +43,8 @@ struct Work {
     failures: u64,
 }
 
-/// Opens a file in the mount, and never in the folder below it, which is on the file system `below`: while a
-/// mount over io_uring is made anew, that folder is seen.
+/// Opens a file in the mount, and never in the folder below it, on the file system `below`. That folder is visible
+/// while a mount over io_uring is made anew.
 fn open(folder: &Path, below: u64, name: &str) -> io::Result<File> {
     let folder = File::open(folder)?;
     if folder.metadata()?.dev() == below {

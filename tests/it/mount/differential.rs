@@ -1,5 +1,5 @@
-//! Random operations, on a mount and on a plain folder beside its source: the same answers, the same
-//! errors, and the same tree at the end.
+//! Random operations on a mount, and on a plain folder beside its source. Results, errors and the tree at the end are
+//! the same.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -148,8 +148,8 @@ impl Side {
             }
             22 => fs::ftruncate(open, at),
             23 => fs::fallocate(open, FallocateFlags::KEEP_SIZE, at, length as u64),
-            // Where the hole is depends on what the source has written to its disk by now, and
-            // what a folder says is the file system's own affair.
+            // The place of the hole depends on what the source has written to its disk by now. The reply for a
+            // folder depends on the file system.
             24 if kind_of(open) == FileType::RegularFile => {
                 return fs::seek(open, SeekFrom::Hole(at)).map(|found| (found >= at).to_string());
             }

@@ -95,7 +95,7 @@ impl Mounted {
         self.status("requests")[operation].as_u64().unwrap_or(0)
     }
 
-    /// How often a worker was replaced; `None` while nobody answers.
+    /// How often a worker was replaced; `None` while no worker replies.
     pub(super) fn restarts(&self) -> Option<u64> {
         let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
         let status: serde_json::Value = serde_json::from_str(stdout(&output)).ok()?;
@@ -106,7 +106,7 @@ impl Mounted {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The mount's processes, the worker last: the one whose parent is one of them, too.
+    /// The mount's processes, the worker last: its parent is one of them, too.
     pub(super) fn processes(&self) -> Vec<u32> {
         let known: Vec<_> = processes_with(&self.source("")).collect();
         let mut processes = known.clone();

@@ -100,8 +100,8 @@ fn merged_at<'a>(sources: &'a [PathBuf], name: &'a str) -> impl Iterator<Item = 
     sources.iter().filter(is_shown).map(move |source| source.join(name)).filter(|path| exists(path))
 }
 
-/// Whether the way to the name leads through a symbolic link, which is followed through the mount: to the names of
-/// all sources, and not of one.
+/// Whether the path to the name has a symbolic link. That is followed through the mount, to the names of all sources
+/// and not of one.
 fn leads_through_a_link(sources: &[PathBuf], name: &str) -> bool {
     let above = Path::new(name).ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
     above.into_iter().any(|path| {
@@ -145,7 +145,7 @@ fn change(source: &Path, numbers: &mut Numbers) -> String {
             OpenOptions::new().write(true).open(&one).and_then(|file| file.set_len(length as u64))
         }
         11 => {
-            // A folder that nobody may read is none of the test's business: root may.
+            // Folders without permissions do not matter, as the test runs as root.
             let mode = MODES[usize::try_from(numbers.below(3)).unwrap()] | 0o100;
             fs::set_permissions(&one, fs::Permissions::from_mode(mode))
         }
@@ -273,7 +273,7 @@ fn a_merged_folder_that_moves_in_one_source_is_listed_anew() {
     }
 }
 
-/// `tail -f` asks each second for the length of the file that it has open. Whoever writes does not close it.
+/// `tail -f` asks each second for the length of its open file. The writer does not close it.
 #[test]
 fn a_file_that_others_begin_to_write_to_is_followed() {
     let Some(mounted) = Mounted::new(&[]) else { return };
@@ -311,7 +311,7 @@ fn an_open_shows_what_others_have_written_without_closing() {
     }
 }
 
-/// Nobody is told of a write to a file that stays open, and the kernel holds what it was told when the file was closed.
+/// There is no event for a write to a file that stays open. The kernel caches attributes from when it was closed.
 #[test]
 fn a_file_that_is_opened_as_the_kernel_knows_it_is_followed() {
     for is_worker_killed in [false, true] {
@@ -363,7 +363,7 @@ fn what_others_write_to_a_file_that_is_written_through_the_mount_is_seen() {
     assert!(closed.elapsed() < Duration::from_secs(5));
 }
 
-/// GNU `tail` asks each second: the kernel tells nobody of what happens behind the mount.
+/// GNU `tail` asks each second, since inotify does not report changes behind the mount.
 #[test]
 fn tail_follows_a_file_that_is_written_behind_the_mount() {
     let Some(mounted) = Mounted::new(&[]) else { return };

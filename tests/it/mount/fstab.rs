@@ -168,10 +168,9 @@ umount "$1/one"
     assert_eq!(fs::read_to_string(mounted.path("a/first")).unwrap(), "a");
 }
 
-/// The kernel has whoever looks at the target wait for the mount that is being made, but for the group of processes
-/// that makes it.
+/// The kernel makes all processes wait that look at the target, except the process group that mounts there.
 #[test]
-fn an_automount_is_answered() {
+fn an_automount_is_served() {
     let kernel = fs::read_to_string("/proc/filesystems").unwrap();
     if !kernel.contains("autofs") {
         skipped("this kernel has no automounts");

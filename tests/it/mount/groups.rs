@@ -1,4 +1,4 @@
-//! What is made by users who may make it only by a supplementary group.
+//! Files that users may make only by a supplementary group.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -13,7 +13,7 @@ use thruway_testing::skipped;
 const USER: &str = "1000";
 const GROUP: u32 = 2000;
 
-/// Whether the user, who is in this group too, can run the script on the folder.
+/// Whether the user, as a member of this group, can run the script on the folder.
 fn can(script: &str, folder: &Path, groups: &[&str]) -> bool {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", USER, "--regid", USER]).args(groups);
@@ -70,7 +70,7 @@ fn the_folders_own_group_lets_its_members_make_things_that_inherit_it() {
 }
 
 #[test]
-fn who_may_keep_setgid_keeps_it_when_mode_or_access_list_change() {
+fn setgid_stays_for_members_when_mode_or_access_list_change() {
     let Some(mounted) = Mounted::new(&[]) else { return };
     let file = mounted.target("file");
     fs::write(&file, "text").unwrap();

@@ -1,4 +1,4 @@
-//! Locks, as those see them who use the source directly.
+//! Locks, as programs see them that use the source directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsFd;
@@ -81,7 +81,7 @@ fn locks_outlive_the_worker_through_which_they_were_taken() {
     });
 }
 
-/// Nobody keeps a file open for locks that have ended.
+/// No process keeps a file open for locks that have ended.
 #[test]
 fn a_lock_that_has_ended_leaves_nothing_behind() {
     let Some(mounted) = Mounted::new(&[]) else { return };

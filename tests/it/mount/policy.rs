@@ -77,7 +77,7 @@ pub(super) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs it in a thread of this user, who is in no other group.
+/// Runs it in a thread of this user, without other groups.
 pub(super) fn as_user<T: Send>(user: u32, run: impl FnOnce() -> T + Send) -> T {
     let become_user = move || {
         set_thread_groups(&[]).unwrap();
@@ -139,7 +139,7 @@ fn a_rule_about_a_user_holds_for_that_user() {
 }
 
 #[test]
-fn a_rule_about_a_group_holds_for_all_who_are_in_it() {
+fn a_rule_about_a_group_matches_all_its_members() {
     let rules = "log = true\n[[rule]]\npaths = [\"mail\"]\ngids = [2000]\nverdict = \"deny\"\n";
     let Some(mounted) = ruled(rules, |mounted| write(mounted, "mail", "text")) else { return };
     let read_in = |groups: [&str; 3]| {
@@ -154,7 +154,7 @@ fn a_rule_about_a_group_holds_for_all_who_are_in_it() {
 }
 
 #[test]
-fn a_content_is_looked_at_before_the_open_is_answered() {
+fn a_content_is_checked_before_the_open_succeeds() {
     let rules =
         "[[rule]]\ncontent = { magic = \"23 21\" }\naccess = \"read\"\nverdict = \"deny\"\n";
     let Some(mounted) = ruled(rules, |mounted| write(mounted, "a", "#!/bin/sh")) else { return };
@@ -170,7 +170,7 @@ fn a_content_is_looked_at_before_the_open_is_answered() {
 }
 
 #[test]
-fn what_goes_through_the_daemon_is_judged_at_each_read() {
+fn daemon_io_is_checked_at_each_read() {
     let rules = "[[rule]]\npaths = [\"in\"]\ncontent = { regex = 'EVIL' }\nverdict = \"deny\"\n\
         [[rule]]\npaths = [\"in\"]\nverdict = \"daemon-io\"\n";
     let Some(mounted) = ruled(rules, |mounted| write(mounted, "in/a", "good")) else { return };

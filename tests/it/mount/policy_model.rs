@@ -1,5 +1,5 @@
 //! Random operations of several users under random policies. Each gives what a model gives that knows nothing but the
-//! rules, and no user reads a secret that the rules refuse. The invariant stands in `docs/design/mount.md`.
+//! rules, and no user reads a secret that the rules refuse. The invariant stands in `docs/explanation/design/mount.md`.
 //!
 //! `cargo x prove policy` runs many.
 

@@ -111,7 +111,7 @@ fn data_through_the_daemon_over_io_uring_is_right() {
 }
 
 #[test]
-fn who_waits_for_a_lock_does_not_keep_others_waiting() {
+fn a_request_that_waits_for_a_lock_does_not_delay_others() {
     let Some((mounted, _switch)) = mounted(&[]) else { return };
     let path = mounted.target("locked");
     let holder = File::create(&path).unwrap();

@@ -43,7 +43,7 @@ int main(int count, char **arguments) {
 "#;
 
 #[test]
-fn names_in_pages_that_nobody_has_touched() {
+fn names_in_pages_that_were_not_touched() {
     if is_possible() {
         let place = Place::new();
         let program = place.program("untouched", UNTOUCHED, &[]);
@@ -129,15 +129,15 @@ fn a_tracer_in_the_command_works() {
 #[test]
 fn a_set_user_id_program_keeps_its_rights() {
     let place = Place::new();
-    let mut somebody = identity(&place, &[]);
+    let mut user = identity(&place, &[]);
     if !is_possible() || !has("setpriv") {
         return;
     }
-    let direct = somebody.output().expect("setpriv starts");
+    let direct = user.output().expect("setpriv starts");
     if stdout(&direct) != "0\n" {
         return skipped("set-user-ID takes root, and a file system with it");
     }
-    let traced = trace(&["--backend", "ebpf"], &mut somebody);
+    let traced = trace(&["--backend", "ebpf"], &mut user);
     assert_eq!(stdout(&traced), "0\n");
 }
 

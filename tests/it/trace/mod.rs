@@ -53,8 +53,8 @@ impl Place {
     }
 }
 
-/// The back ends that are under test: those of every thruway, or the one that this is built with for its
-/// own tests.
+/// The back ends that are under test: those of every thruway, or the back end that this is built with
+/// for its own tests.
 fn backends() -> &'static [&'static str] {
     if !cfg!(feature = "ebpf") {
         &["stub", "ptrace"]

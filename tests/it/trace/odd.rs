@@ -65,9 +65,9 @@ pub(super) fn identity(place: &Place, before: &[&str]) -> Command {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(path, mode).expect("it is ours");
     }
-    let mut somebody = Command::new("setpriv");
-    somebody.args(["--reuid=65534", "--clear-groups"]).args(before).arg(program).arg("-u");
-    somebody
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid=65534", "--clear-groups"]).args(before).arg(program).arg("-u");
+    user
 }
 
 /// What a command says, if it can be started and ends well.

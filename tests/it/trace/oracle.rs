@@ -306,7 +306,9 @@ extern char **environ;
 int main(void) {
   struct stat status; char *arguments[] = {"true", 0}; pid_t child;
   for (int i = 0; i < 20; i++) {
-    if (vfork() == 0) { open("/none", 0); stat("/etc", &status); execv(i % 2 ? "/bin/true" : "/none/true", arguments); _exit(1); }
+    if (vfork() == 0) {
+      open("/none", 0); stat("/etc", &status); execv(i % 2 ? "/bin/true" : "/none/true", arguments); _exit(1);
+    }
     wait(0);
     posix_spawn_file_actions_t actions; posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 5, "/etc/passwd", O_RDONLY, 0);

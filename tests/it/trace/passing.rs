@@ -228,7 +228,8 @@ fn the_recorders_death_does_not_harm_the_command() {
         let place = Place::new();
         let (recording, done) = (place.path().join("recording"), place.path().join("done"));
         let script = format!(
-            "ls / >/dev/null; echo ready; read line; for i in 1 2 3 4 5; do ls /none 2>/dev/null; ls / >/dev/null || exit 1; done; \
+            "ls / >/dev/null; echo ready; read line; \
+             for i in 1 2 3 4 5; do ls /none 2>/dev/null; ls / >/dev/null || exit 1; done; \
              echo \"$?\" > {}",
             done.display()
         );
@@ -415,6 +416,6 @@ fn a_back_end_that_is_not_built_in_is_told() {
     let output = trace(&["--backend", "ebpf"], &mut Command::new("true"));
     assert_eq!(output.status.code(), Some(2));
     let expected = "thruway: cannot trace the command by eBPF: this thruway was built without the feature\n\n\
-        hint: build one that has it: cargo build --release -p thruway-cli --features ebpf\n";
+        hint: build it in: cargo build --release -p thruway-cli --features ebpf\n";
     assert_eq!(stderr(&output), expected);
 }

@@ -159,7 +159,7 @@ fn keys(value: &Value, all: &mut std::collections::BTreeSet<String>) {
 
 #[test]
 fn every_field_is_described() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace/format.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/trace_formats.md");
     let page = std::fs::read_to_string(page).expect("the page is there");
     let mut all = std::collections::BTreeSet::new();
     let place = Place::new();

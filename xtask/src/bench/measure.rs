@@ -87,17 +87,24 @@ impl Machine {
         Self { load: load() }
     }
 
-    /// One line: kernel, processors, and the load before and after.
+    /// One line: the day, kernel, processors, and the load before and after.
     pub(super) fn until_now(&self) -> String {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let processors = std::thread::available_parallelism().map_or(0, usize::from);
         format!(
-            "Linux {}, {processors} processors; load {} before, {} after.",
+            "{}: Linux {}, {processors} processors; load {} before, {} after.",
+            today(),
             kernel.trim(),
             self.load,
             load()
         )
     }
+}
+
+/// The day as year, month and day.
+fn today() -> String {
+    let date = Command::new("date").arg("+%F").output();
+    date.map_or_else(|_| "today".into(), |date| String::from_utf8_lossy(&date.stdout).trim().into())
 }
 
 /// The load average of the last minute.

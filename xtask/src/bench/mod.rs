@@ -8,7 +8,9 @@ mod measure;
 mod mount;
 mod names;
 mod process;
+pub(crate) mod published;
 mod serve;
+pub(crate) mod summary;
 mod table;
 mod trace;
 
@@ -24,7 +26,7 @@ use serve::system_root::SystemRoot;
 /// Measure a verb against its peers
 ///
 /// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
-/// given by its path, as in `--peer iodine=DIR`; one that is not given is left out with one line.
+/// given by its path, as in `--peer iodine=DIR`; without a path it is left out with one line.
 ///
 /// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
 /// ruby and servers (puma, unicorn) installed from its packages. They run with that folder as their
@@ -57,9 +59,12 @@ pub(crate) struct Bench {
     servers: Vec<String>,
     #[command(flatten)]
     matrix: MatrixChoice,
-    /// Put the tables into docs/benchmarks.md
+    /// Put the tables into docs/benchmarks.md, and sum them up
     #[arg(long)]
     write: bool,
+    /// Measure nothing, and sum up the tables in docs/benchmarks.md
+    #[arg(long, conflicts_with_all = ["verb", "write"])]
+    summary: bool,
 }
 
 type Benchmark = fn(&BenchContext) -> Result<String, String>;
@@ -99,6 +104,9 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
 
 impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
+        if self.summary {
+            return summary::write(root);
+        }
         let system = |(name, folder)| SystemRoot { name, folder };
         let context = BenchContext {
             root: root.to_owned(),
@@ -118,9 +126,12 @@ impl Bench {
             let section = format!("{}\n\n{tables}", before.until_now());
             println!("## {verb}\n\n{section}");
             if self.write {
-                document::replace(&root.join("docs/benchmarks.md"), verb, &section)?;
+                document::replace(&published::page(root), verb, &section)?;
             }
             ran += 1;
+        }
+        if self.write {
+            summary::write(root)?;
         }
         if ran == 0 { Err(format!("no benchmark named {}", chosen.unwrap_or(""))) } else { Ok(()) }
     }

@@ -14,7 +14,7 @@ pub(crate) struct KnownFolder<'a> {
     pub(crate) stamp: Stamp,
     /// Its names, if they were read and cannot have changed within the stamp since.
     pub(crate) names: Option<&'a [u8]>,
-    /// Whether everybody may search it and all folders above it, as far as modes say.
+    /// Whether every user may search it and all folders above it, as far as modes say.
     pub(crate) is_open: bool,
     /// Whether the pack does not hold it, or other names.
     pub(crate) is_news: bool,
@@ -48,7 +48,7 @@ fn names(folder: &Folder) -> Option<&[u8]> {
     }
 }
 
-/// Whether the folder and all those above it let everybody search them.
+/// Whether the folder and all those above it let every user search them.
 fn is_open(table: &FolderTable, path: &[u8]) -> bool {
     let mut above =
         std::iter::successors(Some(path), |path| path::split(path).map(|(folder, _)| folder));

@@ -32,7 +32,7 @@ pub(super) struct Folder {
     pub(super) read_ns: i64,
     /// Whether this process has made, moved or removed something in it: no pack knows of that.
     pub(super) is_ours: bool,
-    /// Whether its mode lets everybody search it.
+    /// Whether its mode lets every user search it.
     pub(super) is_open: bool,
     /// Whether this process may search it, once that was asked.
     pub(super) may_search: Option<bool>,

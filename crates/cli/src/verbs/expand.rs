@@ -113,7 +113,7 @@ impl Setting {
         })
     }
 
-    /// The current folder. One that is gone matters only to a name that starts there.
+    /// The current folder. If it is gone, that matters only to a name that starts there.
     fn current(&self, name: &[u8]) -> Result<&[u8], Failure> {
         match &self.current {
             Ok(current) => Ok(current),
@@ -122,8 +122,8 @@ impl Setting {
         }
     }
 
-    /// Whether `name` or the base is absolute, by the rules of POSIX: on Windows nobody can remove the
-    /// current folder.
+    /// Whether `name` or the base is absolute, by the rules of POSIX: on Windows a current folder
+    /// cannot be removed.
     fn starts_elsewhere(&self, name: &[u8]) -> bool {
         let is_absolute =
             |path: &[u8]| path.starts_with(b"/") || (self.adds_ruby && path.starts_with(b"~"));

@@ -1,63 +1,15 @@
 //! `thruway serve`: a folder, or a Rack application, to every client its turn.
 
 mod folder;
+mod options;
 mod ruby;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
-use thruway_serve::{Address, Bind, monotonic_us};
+use thruway_serve::monotonic_us;
 
-use crate::output::{Answer, Failure};
-
-/// Serve a folder or a Rack application
-///
-/// A folder with a config.ru is a Rack application (a Rails application is one), and is served by Ruby
-/// with the gem. Any other folder is served as it is, without Ruby.
-#[derive(Debug, Args)]
-pub(crate) struct Serve {
-    /// A folder, or a config.ru
-    #[arg(value_name = "DIR | CONFIG.RU", default_value = ".")]
-    target: PathBuf,
-    /// The port to listen on; 0 lets the system choose [default: 9292]
-    #[arg(short, long, value_name = "PORT")]
-    port: Option<u16>,
-    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated
-    #[arg(short, long, value_name = "URI", conflicts_with = "port")]
-    bind: Vec<String>,
-    /// How many processes serve an application [default: 0, one without a supervisor], or how many
-    /// threads a folder [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
-    workers: Option<u16>,
-    /// How many bytes the first line of a request may have [default: 8192]
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    request_line_limit: Option<u32>,
-    /// How many bytes the whole head of a request may have [default: 32768]
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    head_limit: Option<u32>,
-    /// How many fields a request may have [default: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
-    head_fields_limit: Option<u16>,
-    /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
-    #[arg(short, long, value_name = "N", help_heading = "For applications")]
-    threads: Option<String>,
-    /// RACK_ENV and RAILS_ENV
-    #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
-    environment: Option<String>,
-    /// The configuration file, or - for none [default: config/thruway.rb, else config/puma.rb]
-    #[arg(short = 'C', long, value_name = "FILE", help_heading = "For applications")]
-    config: Option<PathBuf>,
-    /// Where the process number is written
-    #[arg(long, value_name = "PATH", help_heading = "For applications")]
-    pidfile: Option<PathBuf>,
-    /// Send files beneath DIR that the application names in X-Sendfile, or in X-Accel-Redirect by a
-    /// path that begins with PREFIX: may be repeated
-    #[arg(long, value_name = "[PREFIX=]DIR", help_heading = "For applications")]
-    sendfile: Vec<String>,
-    /// Show the entries of folders that have no index.html
-    #[arg(long, help_heading = "For folders")]
-    list: bool,
-}
+use crate::output::Answer;
+pub(crate) use options::Serve;
 
 impl Serve {
     pub(crate) fn run(self) -> Answer {
@@ -68,28 +20,6 @@ impl Serve {
             self.refuse_what_needs_an_application()?;
             folder::run(&self, started_us)
         }
-    }
-
-    fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
-        let said = [
-            (self.threads.is_some(), "--threads"),
-            (self.environment.is_some(), "--environment"),
-            (self.config.is_some(), "--config"),
-            (self.pidfile.is_some(), "--pidfile"),
-            (!self.sendfile.is_empty(), "--sendfile"),
-        ];
-        let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
-        let folder = self.target.display();
-        let message = format!("{option} is for an application, and {folder} has no config.ru");
-        Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
-    }
-
-    fn binds(&self) -> Result<Vec<Bind>, Failure> {
-        if self.bind.is_empty() {
-            let port = self.port.unwrap_or(9292);
-            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }.into()]);
-        }
-        self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! `thruway which`: the file that a command starts, by the rules of whoever starts it.
+//! `thruway which`: the file that a command starts, by the rules of the system or language that starts it.
 
 use std::ffi::OsString;
 #[cfg(target_os = "linux")]

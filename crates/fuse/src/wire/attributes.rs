@@ -1,4 +1,4 @@
-//! What is told and changed of an inode.
+//! Structures about the attributes of inodes.
 
 use super::{Wire, structures};
 
@@ -38,24 +38,24 @@ structures! {
         /// Bits of [`attribute_flag`](super::attribute_flag).
         flags: u32,
     }
-    /// An inode, and how long its name and attributes hold.
+    /// An inode, and how long the kernel may cache its name and attributes.
     EntryOut {
         /// The kernel's number for the inode; zero says that the name does not exist.
         inode: u64,
-        /// Tells inodes apart that get the same number one after the other.
+        /// Distinguishes inodes that have the same number one after the other.
         generation: u64,
-        /// How long the name holds, seconds.
+        /// How long the name may be cached, seconds.
         entry_timeout: u64,
-        /// How long the attributes hold, seconds.
+        /// How long the attributes may be cached, seconds.
         attribute_timeout: u64,
-        /// How long the name holds, nanoseconds.
+        /// How long the name may be cached, nanoseconds.
         entry_timeout_nanoseconds: u32,
-        /// How long the attributes hold, nanoseconds.
+        /// How long the attributes may be cached, nanoseconds.
         attribute_timeout_nanoseconds: u32,
         /// The attributes.
         attributes: Attributes,
     }
-    /// Attributes, and how long they hold.
+    /// Attributes, and how long the kernel may cache them.
     AttributesOut {
         /// Seconds.
         timeout: u64,
@@ -77,7 +77,7 @@ structures! {
     }
     /// Attributes as `statx` gives them.
     ExtendedAttributes {
-        /// Which fields are filled.
+        /// Which fields are set.
         mask: u32,
         /// Preferred size of reads and writes in bytes.
         block_size: u32,
@@ -133,11 +133,11 @@ structures! {
         /// Which fields are asked for.
         mask: u32,
     }
-    /// Answers [`StatxIn`].
+    /// The reply to [`StatxIn`].
     StatxOut {
-        /// How long the attributes hold, seconds.
+        /// How long the attributes may be cached, seconds.
         timeout: u64,
-        /// How long the attributes hold, nanoseconds.
+        /// How long the attributes may be cached, nanoseconds.
         timeout_nanoseconds: u32,
         /// Bits of [`attribute_flag`](super::attribute_flag).
         flags: u32,
@@ -184,7 +184,7 @@ structures! {
         handle: u64,
         /// The new size.
         size: u64,
-        /// Who holds locks.
+        /// The owner of locks.
         lock_owner: u64,
         /// The new access time, seconds.
         atime: u64,
@@ -245,12 +245,12 @@ structures! {
     }
     /// Reads or lists extended attributes.
     GetXattrIn {
-        /// Room for the answer in bytes; zero asks for the length only.
+        /// Room for the reply in bytes; zero asks for the length only.
         size: u32,
         /// Always zero.
         padding: u32,
     }
-    /// Answers with a length only.
+    /// A reply that is a length only.
     GetXattrOut {
         /// Length in bytes.
         size: u32,

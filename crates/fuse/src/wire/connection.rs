@@ -1,17 +1,17 @@
-//! What belongs to the connection: heads, the first request, and notifications.
+//! Structures about the connection: headers, INIT and notifications.
 
 use super::{Wire, structures};
 
 structures! {
-    /// What every request begins with.
+    /// The header of every request.
     InHeader {
         /// Length of the whole request in bytes.
         length: u32,
         /// Which operation: see [`opcode`](super::opcode).
         opcode: u32,
-        /// The request's number; its answer carries it back.
+        /// The request's number; the reply carries it back.
         unique: u64,
-        /// The inode that it is about.
+        /// The inode that the operation is on.
         inode: u64,
         /// The caller's file-system user id.
         uid: u32,
@@ -24,27 +24,27 @@ structures! {
         /// Always zero.
         padding: u16,
     }
-    /// What every answer and notification begins with.
+    /// The header of every reply and notification.
     OutHeader {
-        /// Length of the whole answer in bytes.
+        /// Length of the whole reply in bytes.
         length: u32,
         /// Zero or a negative errno; in a notification its code.
         error: i32,
         /// The request's number; zero in a notification.
         unique: u64,
     }
-    /// The kernel's offer.
+    /// The kernel's INIT request: what it offers.
     InitIn {
         /// Major version.
         major: u32,
         /// Minor version.
         minor: u32,
-        /// Most bytes that it reads ahead.
+        /// Most bytes that the kernel reads ahead.
         max_readahead: u32,
         /// Low half of the features.
         flags: u32,
     }
-    /// What is agreed on.
+    /// The reply to INIT: what the daemon accepts.
     InitOut {
         /// Major version.
         major: u32,
@@ -56,7 +56,7 @@ structures! {
         flags: u32,
         /// Most background requests at a time.
         max_background: u16,
-        /// Background requests from which on the kernel holds back.
+        /// Number of background requests from which the kernel sends fewer.
         congestion_threshold: u16,
         /// Most bytes in a write.
         max_write: u32,
@@ -68,16 +68,16 @@ structures! {
         map_alignment: u16,
         /// High half of the features.
         flags2: u32,
-        /// How many stacked file systems may lie below.
+        /// How deep a backing file may lie in stacked file systems.
         max_stack_depth: u32,
-        /// Seconds after which the kernel gives a request up; zero is never.
+        /// Seconds until the kernel times a request out; zero is never.
         request_timeout: u16,
         /// Always zero.
         unused: [u16; 11],
     }
-    /// A request is no longer wanted.
+    /// The caller of a request does not wait for it any more.
     InterruptIn {
-        /// Its number.
+        /// The number of that request.
         unique: u64,
     }
     /// Begins an extension of a request.

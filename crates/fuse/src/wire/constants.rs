@@ -1,7 +1,11 @@
-//! Numbers and flags, a module for each field that they stand in.
+//! Numbers and flags, a module for each field.
 
 macro_rules! constants {
-    ($($(#[$about:meta])* $module:ident: $type:ty { $($(#[$constant_about:meta])* $name:ident = $value:expr,)* })*) => {$(
+    (
+        $($(#[$about:meta])* $module:ident: $type:ty {
+            $($(#[$constant_about:meta])* $name:ident = $value:expr,)*
+        })*
+    ) => {$(
         $(#[$about])*
         pub mod $module { $($(#[$constant_about])* pub const $name: $type = $value;)* }
     )*};
@@ -29,24 +33,24 @@ constants! {
         INVALIDATE_ENTRY = 3,
         /// A name was removed.
         DELETE = 6,
-        /// Send again what was read but not answered.
+        /// Send again the requests that were read and have no reply.
         RESEND = 7,
         /// Forget all names.
         INCREMENT_EPOCH = 8,
     }
-    /// Flags of an answered open.
+    /// Flags of the reply to an open.
     open_flag: u32 {
         /// Every read and write comes as a request.
         DIRECT_IO = 1 << 0,
-        /// The data that the kernel holds stays good.
+        /// The kernel's cached data stays valid.
         KEEP_CACHE = 1 << 1,
-        /// The kernel may keep the folder's names.
+        /// The kernel may cache the folder's names.
         CACHE_DIR = 1 << 3,
         /// No request when a descriptor is closed.
         NO_FLUSH = 1 << 5,
         /// Direct writes may run at the same time.
         PARALLEL_DIRECT_WRITES = 1 << 6,
-        /// The kernel moves the data to and from the backing file.
+        /// The kernel moves data to and from the backing file.
         PASSTHROUGH = 1 << 7,
     }
     /// Flags of an open.
@@ -89,7 +93,7 @@ constants! {
     }
     /// Flags of a write.
     write_flag: u32 {
-        /// It comes from the page cache: the handle is a guess.
+        /// It comes from the page cache: the handle may be any of the file's.
         CACHE = 1 << 0,
         /// Clear setuid and setgid.
         KILL_PRIVILEGES = 1 << 2,
@@ -109,7 +113,7 @@ constants! {
         /// Clear setgid.
         ACL_KILL_SGID = 1 << 0,
     }
-    /// Features that kernel and daemon agree on.
+    /// Features that kernel and daemon negotiate.
     feature: u64 {
         /// Reads may overtake each other.
         ASYNC_READ = 1 << 0,
@@ -123,15 +127,15 @@ constants! {
         DONT_MASK = 1 << 6,
         /// `flock` comes as a request.
         FLOCK_LOCKS = 1 << 10,
-        /// Data is forgotten when the modification time changes.
+        /// The kernel drops cached data when the modification time changes.
         AUTO_INVAL_DATA = 1 << 12,
         /// Listings with attributes.
         DO_READDIRPLUS = 1 << 13,
-        /// Listings with attributes where they are likely to be used.
+        /// Listings with attributes only where the kernel expects a use for them.
         READDIRPLUS_AUTO = 1 << 14,
         /// Direct reads and writes may overtake each other.
         ASYNC_DIO = 1 << 15,
-        /// ENOSYS to an open means "never ask again".
+        /// ENOSYS to an open means that none need be sent.
         NO_OPEN_SUPPORT = 1 << 17,
         /// Lookups and listings of one folder at the same time.
         PARALLEL_DIROPS = 1 << 18,
@@ -139,11 +143,11 @@ constants! {
         POSIX_ACL = 1 << 20,
         /// `max_pages` counts.
         MAX_PAGES = 1 << 22,
-        /// Targets of symbolic links are kept.
+        /// The kernel caches targets of symbolic links.
         CACHE_SYMLINKS = 1 << 23,
-        /// ENOSYS to an opendir means "never ask again".
+        /// ENOSYS to an opendir means that none need be sent.
         NO_OPENDIR_SUPPORT = 1 << 24,
-        /// Data is forgotten only when the daemon says so.
+        /// The kernel drops cached data only when the daemon invalidates it.
         EXPLICIT_INVAL_DATA = 1 << 25,
         /// setuid and setgid are cleared by the daemon.
         HANDLE_KILLPRIV_V2 = 1 << 28,
@@ -151,7 +155,7 @@ constants! {
         SETXATTR_EXT = 1 << 29,
         /// `flags2` counts.
         INIT_EXT = 1 << 30,
-        /// The group of the folder is sent if the caller is in it.
+        /// Requests that make files carry the folder's group, if it is one of the caller's.
         CREATE_SUPP_GROUP = 1 << 34,
         /// Names can expire.
         HAS_EXPIRE_ONLY = 1 << 35,

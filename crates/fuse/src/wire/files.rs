@@ -1,4 +1,4 @@
-//! What is done with open files.
+//! Structures about open files.
 
 use super::{Wire, structures};
 
@@ -10,7 +10,7 @@ structures! {
         /// Bits of [`open_in_flag`](super::open_in_flag).
         open_flags: u32,
     }
-    /// Answers an open.
+    /// The reply to an open.
     OpenOut {
         /// Comes back with every operation on the open file.
         handle: u64,
@@ -27,7 +27,7 @@ structures! {
         flags: u32,
         /// Bits of [`release_flag`](super::release_flag).
         release_flags: u32,
-        /// Who held locks.
+        /// The owner of locks.
         lock_owner: u64,
     }
     /// One descriptor of an open file is closed.
@@ -38,7 +38,7 @@ structures! {
         unused: u32,
         /// Always zero.
         padding: u32,
-        /// Whose locks end.
+        /// The owner whose locks end.
         lock_owner: u64,
     }
     /// Reads a file or a folder.
@@ -51,7 +51,7 @@ structures! {
         size: u32,
         /// Whether the lock owner counts.
         read_flags: u32,
-        /// Who holds locks.
+        /// The owner of locks.
         lock_owner: u64,
         /// `O_*` flags of the open file.
         flags: u32,
@@ -68,14 +68,14 @@ structures! {
         size: u32,
         /// Bits of [`write_flag`](super::write_flag).
         write_flags: u32,
-        /// Who holds locks.
+        /// The owner of locks.
         lock_owner: u64,
         /// `O_*` flags of the open file.
         flags: u32,
         /// Always zero.
         padding: u32,
     }
-    /// Answers a write.
+    /// The reply to a write.
     WriteOut {
         /// Bytes written.
         size: u32,
@@ -106,7 +106,7 @@ structures! {
     LockIn {
         /// The open file.
         handle: u64,
-        /// Who asks.
+        /// The owner of the lock.
         owner: u64,
         /// The lock.
         lock: FileLock,
@@ -115,7 +115,7 @@ structures! {
         /// Always zero.
         padding: u32,
     }
-    /// Answers which lock is in the way.
+    /// The lock that conflicts.
     LockOut {
         /// The lock.
         lock: FileLock,
@@ -144,9 +144,9 @@ structures! {
         /// Always zero.
         padding: u32,
     }
-    /// Answers [`LSeekIn`].
+    /// The reply to [`LSeekIn`].
     LSeekOut {
-        /// Where it is.
+        /// Where the data or hole begins.
         offset: u64,
     }
     /// Copies between open files.
@@ -166,7 +166,7 @@ structures! {
         /// Always zero.
         flags: u64,
     }
-    /// Answers a copy of any length.
+    /// The reply to a copy of any length.
     CopyFileRangeOut {
         /// Bytes copied.
         copied: u64,

@@ -1,4 +1,4 @@
-//! What is made, moved and listed in folders.
+//! Structures about names in folders.
 
 use super::{Wire, structures};
 
@@ -55,7 +55,7 @@ structures! {
     DirEntry {
         /// Inode number that users see.
         number: u64,
-        /// Cookie from which the next read goes on.
+        /// Cookie from which the next read continues.
         offset: u64,
         /// Length of the name in bytes.
         name_length: u32,

@@ -32,7 +32,8 @@ fn describe(request: Request<'_>) -> String {
 fn vectors() -> Vec<(&'static str, String)> {
     let rows = pairs(include_str!("../../tests/vectors/request_head.tsv"));
     assert!(rows.len() > 100, "the vectors are there");
-    let expand = |text: &str| String::from_utf8(unescape(text)).expect("the answer is text");
+    let expand =
+        |text: &str| String::from_utf8(unescape(text)).expect("the expected text is UTF-8");
     rows.into_iter().map(|(bytes, expected)| (bytes, expand(expected))).collect()
 }
 

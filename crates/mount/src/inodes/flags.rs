@@ -1,10 +1,10 @@
-//! What is so or not so of an inode: bits of its record's first word.
+//! The flags of an inode: bits of its record's first word.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) const LIVE: u64 = 1 << 0;
-/// Its number was given to another file since.
+/// The file system has reused its number for another file.
 pub(super) const DETACHED: u64 = 1 << 1;
 pub(super) const YOUNG: u64 = 1 << 2;
 pub(super) const CHECKED: u64 = 1 << 3;
@@ -12,16 +12,16 @@ pub(super) const CHECKED: u64 = 1 << 3;
 pub(super) const WATCHED: u64 = 1 << 4;
 /// A folder that cannot be watched.
 pub(super) const UNWATCHABLE: u64 = 1 << 5;
-/// A file that was open for reading and writing, and so may be changed through a map.
+/// A file that was opened for reading and writing, and so may be changed through a map.
 pub(super) const MAPPABLE: u64 = 1 << 6;
 
-/// Whether we are told what others change in a folder.
+/// Whether changes in a folder are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// It was not tried.
+    /// No watch was tried yet.
     Untried,
     Yes,
-    /// It cannot be.
+    /// The folder cannot be watched.
     No,
 }
 

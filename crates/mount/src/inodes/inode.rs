@@ -1,26 +1,25 @@
-//! What an inode is called, and what tells it from all others.
+//! The id and the identity of an inode.
 
 use serde::{Deserialize, Serialize};
 use thruway_sys::handle::FileHandle;
 
-/// The kernel's number for an inode: a slot of the table, and which inode of those that the slot
-/// has held. It is never used again.
+/// The kernel's number for an inode: a slot of the table and an incarnation. It is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct InodeId(pub(crate) u64);
 
-/// What tells a file from all others, now and later.
+/// What distinguishes a file from all others, also from later ones with its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Which file system: an index of the volumes.
+    /// The file system: an index into the volumes.
     pub(crate) volume: u16,
     /// Its inode number there.
     pub(crate) number: u64,
-    /// When it was made, nanoseconds since 1970; zero if the file system does not say.
+    /// The time of its birth, nanoseconds since 1970; zero if the file system does not store it.
     pub(crate) birth: u64,
     /// Its type: `mode >> 12`.
     pub(crate) kind: u8,
-    /// It was made so lately that a file with its number may have gone before it in the same tick
-    /// of the clock: then only the handle tells the two apart.
+    /// Its birth is so recent that another file with its number may have been born in the same tick of the clock. Then
+    /// only the handle distinguishes the two.
     pub(crate) young: bool,
 }
 
@@ -56,14 +55,14 @@ impl InodeId {
 }
 
 impl Identity {
-    /// Whether both are of the same file, as far as can be told without a handle.
+    /// Whether both are of the same file, as far as is known without handles.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         let file =
             |identity: &Self| (identity.volume, identity.number, identity.birth, identity.kind);
         file(self) == file(other)
     }
 
-    /// Of volume and number only: what else there is says whether a number is used again.
+    /// A hash of volume and number only: the other fields tell whether a number was reused.
     pub(super) fn hash(&self) -> u64 {
         let mixed = (self.number ^ u64::from(self.volume).rotate_left(40))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -19,23 +19,23 @@ const LOOKUPS: usize = 3;
 const PARENT: usize = 4;
 /// Idle (1 bit), opens (31), backing id (32).
 const BACKING: usize = 5;
-/// Type of the handle (32 bits), branch (16), length of the handle plus one (8): zero is none.
+/// Type of the handle (32 bits), branch (16), length of the handle plus one (8; zero is no handle).
 const HANDLE: usize = 6;
 const HANDLE_BYTES: usize = 7;
-/// Which attributes the kernel was told last.
-const TOLD: usize = 11;
-/// Until when the changes are known to come through the mount.
-const OURS: usize = 12;
+/// The fingerprint of the attributes that the kernel got last.
+const CACHED_FINGERPRINT: usize = 11;
+/// The time up to which all changes are known to come through the mount.
+const OWN_CHANGES_UNTIL: usize = 12;
 
 const IDLE: u32 = 1 << 31;
 
-/// Which file the kernel moves data to and from, and how many users have it open.
+/// The file that the kernel moves data to and from, and its opens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Backing {
     /// The kernel's number; zero is none.
     pub(crate) id: i32,
     pub(crate) opens: u32,
-    /// It stands among those that are kept although nobody has them open.
+    /// It is in the list of idle backing files.
     pub(crate) is_idle: bool,
 }
 
@@ -64,8 +64,8 @@ impl<'a> Record<'a> {
         self.words[LOOKUPS].store(1, Relaxed);
         self.words[PARENT].store(parent.0, Relaxed);
         self.words[BACKING].store(0, Relaxed);
-        self.words[TOLD].store(0, Relaxed);
-        self.words[OURS].store(0, Relaxed);
+        self.words[CACHED_FINGERPRINT].store(0, Relaxed);
+        self.words[OWN_CHANGES_UNTIL].store(0, Relaxed);
         self.write_handle(branch, handle);
         let young = if identity.young { YOUNG } else { 0 };
         let state = u64::from(incarnation) << 32
@@ -85,14 +85,16 @@ impl<'a> Record<'a> {
         let length = u64::try_from(bytes.len() + 1).unwrap_or(0);
         let kind = u64::from(kind.cast_unsigned()) << 32;
         self.words[HANDLE].store(kind | branch | length, Relaxed);
-        for (word, chunk) in self.words[HANDLE_BYTES..TOLD].iter().zip(bytes.chunks(8)) {
+        for (word, chunk) in
+            self.words[HANDLE_BYTES..CACHED_FINGERPRINT].iter().zip(bytes.chunks(8))
+        {
             let mut value = [0; 8];
             value[..chunk.len()].copy_from_slice(chunk);
             word.store(u64::from_ne_bytes(value), Relaxed);
         }
     }
 
-    /// The inode, if the record still holds the one with this number.
+    /// The inode, if the record still holds the one with this id.
     pub(super) fn read(&self, id: InodeId) -> Option<Inode> {
         let state = self.state();
         if state & LIVE == 0 || state >> 32 != id.incarnation() {
@@ -134,48 +136,49 @@ impl<'a> Record<'a> {
         let word = self.words[HANDLE].load(Relaxed);
         let length = usize::from(word as u8).checked_sub(1)?;
         let mut bytes = [0; BYTES_MAX];
-        for (chunk, word) in bytes.chunks_mut(8).zip(&self.words[HANDLE_BYTES..TOLD]) {
+        for (chunk, word) in bytes.chunks_mut(8).zip(&self.words[HANDLE_BYTES..CACHED_FINGERPRINT])
+        {
             chunk.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         FileHandle::from_parts((word >> 32) as i32, bytes.get(..length)?)
     }
 
-    /// Same volume and number, in a record that is found by them.
+    /// Whether volume and number are the same.
     pub(super) fn has_number(&self, identity: &Identity) -> bool {
         let own = self.identity();
         own.number == identity.number && own.volume == identity.volume
     }
 
-    /// Everything that `statx` says is the same.
+    /// Whether all that `statx` reports is the same.
     pub(super) fn has_identity(&self, identity: &Identity) -> bool {
         let own = self.identity();
         self.has_number(identity) && own.birth == identity.birth && own.kind == identity.kind
     }
 
-    /// The same file: identity and, where there is one, handle.
+    /// Whether it is the same file: by identity and, if there is one, handle.
     pub(super) fn is_same(&self, identity: &Identity, handle: Option<&FileHandle>) -> bool {
         self.has_identity(identity) && self.handle().as_ref() == handle
     }
 
-    /// Whether the identity alone does not say which file it is.
+    /// Whether the identity alone may be that of two files.
     pub(super) fn needs_handle(&self) -> bool {
         self.state() & YOUNG != 0 && self.words[HANDLE].load(Relaxed) & 0xff != 0
     }
 
-    pub(super) fn told(&self) -> u64 {
-        self.words[TOLD].load(Relaxed)
+    pub(super) fn cached_fingerprint(&self) -> u64 {
+        self.words[CACHED_FINGERPRINT].load(Relaxed)
     }
 
-    pub(super) fn set_told(&self, fingerprint: u64) {
-        self.words[TOLD].store(fingerprint, Relaxed);
+    pub(super) fn set_cached_fingerprint(&self, fingerprint: u64) {
+        self.words[CACHED_FINGERPRINT].store(fingerprint, Relaxed);
     }
 
-    pub(super) fn ours(&self) -> u64 {
-        self.words[OURS].load(Relaxed)
+    pub(super) fn own_changes_until(&self) -> u64 {
+        self.words[OWN_CHANGES_UNTIL].load(Relaxed)
     }
 
-    pub(super) fn set_ours(&self, until: u64) {
-        self.words[OURS].store(until, Relaxed);
+    pub(super) fn set_own_changes_until(&self, until: u64) {
+        self.words[OWN_CHANGES_UNTIL].store(until, Relaxed);
     }
 
     pub(super) fn clear(&self) {
@@ -186,7 +189,7 @@ impl<'a> Record<'a> {
         self.words[LOOKUPS].fetch_add(1, Relaxed);
     }
 
-    /// Takes lookups back and says how many remain.
+    /// Takes lookups back, and returns how many remain.
     pub(super) fn take_lookups(&self, lookups: u64) -> u64 {
         let remaining = self.words[LOOKUPS].load(Relaxed).saturating_sub(lookups);
         self.words[LOOKUPS].store(remaining, Relaxed);

@@ -1,13 +1,13 @@
-//! Which slots of the table are free, and memory that is given back when many are.
+//! The free slots of the table; the memory of unused ones is freed.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::memory::{Memory, SLOTS_MAX};
 
-/// The first slot; slot zero would make the number zero, which means "no inode".
+/// The first slot. With slot zero an id could be zero, which means "no inode".
 pub(super) const FIRST: u32 = 1;
 
-/// Slots that are given back together: 384 KiB.
+/// Slots whose memory is freed together: 384 KiB.
 const CHUNK: u32 = 4096;
 /// The end of a list of free slots.
 const NONE: u32 = u32::MAX;
@@ -17,9 +17,9 @@ const NEXT: usize = 1;
 #[derive(Debug)]
 struct Chunk {
     live: u32,
-    /// The first of the slots that were used and are free again.
+    /// The first free slot that was used before.
     free: u32,
-    /// From here on slots were never used; relative to the chunk.
+    /// The first slot that was never used, relative to the chunk.
     fresh: u32,
 }
 
@@ -61,7 +61,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Gives a slot back; its record must be cleared.
+    /// Frees a slot; its record must be clear.
     pub(super) fn free(&mut self, slot: u32, memory: &Memory) {
         let index = slot / CHUNK;
         let chunk = &mut self.chunks[index as usize];
@@ -77,7 +77,7 @@ impl Slots {
         }
     }
 
-    /// Marks a slot as free that a worker before us used, or not at all.
+    /// Marks a slot as free, after a crash.
     pub(super) fn leave_free(&mut self, slot: u32, memory: &Memory) {
         self.reach(slot);
         let chunk = &mut self.chunks[(slot / CHUNK) as usize];
@@ -85,7 +85,7 @@ impl Slots {
         set_next(memory, slot, std::mem::replace(&mut chunk.free, slot));
     }
 
-    /// Marks a slot as used: the root, or one that a worker before us used.
+    /// Marks a slot as used: the root's, or one of the previous worker.
     pub(super) fn occupy(&mut self, slot: u32) {
         self.reach(slot);
         let chunk = &mut self.chunks[(slot / CHUNK) as usize];
@@ -98,7 +98,7 @@ impl Slots {
         self.live
     }
 
-    /// Makes chunks up to the one with `slot`.
+    /// Adds chunks up to the one with `slot`.
     fn reach(&mut self, slot: u32) {
         while self.chunks.len() <= (slot / CHUNK) as usize {
             if self.grow().is_none() {

@@ -1,22 +1,21 @@
-//! What a file holds: bytes at a place, or a regular expression.
+//! Conditions on the content of a file: bytes at an offset, or a regular expression.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// How much of a file is read if the rule does not say: the beginning of almost every kind of file
-/// says what it is.
+/// How much of a file is read by default: almost every file format has its type at the beginning.
 pub(super) const WITHIN_DEFAULT: usize = 1 << 20;
-/// Most that may be read before an open is answered: a quarter of a second from a slow disk.
+/// Most bytes that may be read for an open: a quarter of a second from a slow disk.
 pub(super) const WITHIN_MAX: usize = 64 << 20;
-/// Memory for a compiled regular expression.
+/// Most memory of a compiled regular expression.
 const REGEX_BYTES_MAX: usize = 10 << 20;
 
-/// What is looked for in a file.
+/// A condition on the content of a file.
 #[derive(Debug)]
 pub(crate) struct Content {
     what: What,
-    /// One bit, which tells it from the other rules' contents.
+    /// A bit of its own among the conditions of all rules.
     pub(crate) bit: u64,
-    /// How many bytes of the file are looked at, from its start.
+    /// How many bytes from the start of the file it needs.
     pub(crate) within: usize,
 }
 
@@ -24,7 +23,7 @@ pub(crate) struct Content {
 enum What {
     /// These bytes at this offset.
     Magic { bytes: Vec<u8>, at: usize },
-    /// Somewhere.
+    /// A match anywhere.
     Pattern(Regex),
 }
 
@@ -36,7 +35,7 @@ impl Content {
         Ok(Self { what: What::Pattern(regex), bit: 0, within })
     }
 
-    /// `text` is bytes in hexadecimal, with blanks where they help.
+    /// `text` is bytes in hexadecimal; blanks are ignored.
     pub(super) fn magic(text: &str, at: usize) -> Result<Self, String> {
         let digits: Vec<u8> = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
@@ -49,7 +48,7 @@ impl Content {
         Ok(Self { what: What::Magic { bytes, at }, bit: 0, within })
     }
 
-    /// Whether it is in the file that starts with these bytes.
+    /// Whether a file with these first bytes meets the condition.
     pub(crate) fn is_in(&self, start: &[u8]) -> bool {
         match &self.what {
             What::Magic { bytes, at } => {
@@ -66,7 +65,7 @@ fn byte(digits: &[u8]) -> Option<u8> {
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }
 
-/// What went wrong, without the picture of where: we say that by ourselves.
+/// The message without its picture of the place: our own message has line and column.
 fn last_line(text: &str) -> String {
     let line = text.lines().last().unwrap_or("not a regular expression");
     line.trim_start_matches("error: ").to_owned()

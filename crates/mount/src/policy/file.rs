@@ -1,4 +1,4 @@
-//! The file that a policy is in.
+//! The file of a policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::Policy;
 use super::text::parse;
 use crate::Error;
 
-/// A policy as it stands in a file, found to be without errors.
+/// The text of a policy, checked to have no errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFile {
     pub(crate) path: PathBuf,
@@ -20,7 +20,7 @@ impl PolicyFile {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong: the error says in which line and column.
+    /// It cannot be read, or it has an error; the message names line and column.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path)
             .map_err(|cause| Error::new("cannot read the policy", path, cause))?;

@@ -1,19 +1,19 @@
-//! Patterns of paths, as they are known from `.gitignore`.
+//! Patterns of paths, as in `.gitignore`.
 //!
-//! A pattern fits a name and all that is below it. One with a slash, other than at its end, starts at
-//! the root of the mount; one without fits in every folder. `*` and `?` stand for no slash, `**` for
-//! any folders, `[…]` for one of some characters, `\` for the next character itself.
+//! A pattern matches a path and everything below it. With a slash before its end it starts at the mount's root; else it
+//! matches in every folder. `*` and `?` match no slash, and `**` matches any number of folders. `[…]` matches one of
+//! its characters, and `\` escapes the next character.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Several patterns, one of which has to fit.
+/// Several patterns, of which one has to match.
 #[derive(Debug)]
 pub(super) struct Globs {
     regex: Regex,
     patterns: Vec<Vec<Component>>,
 }
 
-/// What a pattern says between two slashes.
+/// The part of a pattern between two slashes.
 #[derive(Debug)]
 enum Component {
     /// `**`: any number of folders.
@@ -22,14 +22,14 @@ enum Component {
     Name(Regex),
 }
 
-/// How far along the patterns a path has come. What is below two paths with the same standing fits
-/// below both or below neither.
+/// How far a path matches each pattern. If two paths have the same state, the patterns match the same names below
+/// both.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// A pattern fits the path, and so all that is below it.
-    Fits,
-    /// For each pattern, how many of its components may have been met.
-    Met(Vec<Vec<usize>>),
+pub(super) enum MatchState {
+    /// A pattern matches the path, and so everything below it.
+    Matches,
+    /// For each pattern, how many of its components may match.
+    Partial(Vec<Vec<usize>>),
 }
 
 impl Globs {
@@ -46,54 +46,54 @@ impl Globs {
         Ok(Self { regex, patterns: all })
     }
 
-    pub(super) fn fit(&self, path: &[u8]) -> bool {
+    pub(super) fn matches(&self, path: &[u8]) -> bool {
         self.regex.is_match(path)
     }
 
-    /// How far along the patterns the path has come.
-    pub(super) fn standing(&self, path: &[u8]) -> Standing {
-        if self.fit(path) {
-            return Standing::Fits;
+    /// How far the path matches the patterns.
+    pub(super) fn match_state(&self, path: &[u8]) -> MatchState {
+        if self.matches(path) {
+            return MatchState::Matches;
         }
-        let met = |pattern: &Vec<Component>| {
+        let matched = |pattern: &Vec<Component>| {
             let names = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty());
-            names.fold(closed(pattern, vec![0]), |met, name| step(pattern, &met, name))
+            names.fold(closed(pattern, vec![0]), |matched, name| step(pattern, &matched, name))
         };
-        Standing::Met(self.patterns.iter().map(met).collect())
+        MatchState::Partial(self.patterns.iter().map(matched).collect())
     }
 }
 
-/// The numbers of components met after one more name.
-fn step(pattern: &[Component], met: &[usize], name: &[u8]) -> Vec<usize> {
+/// The numbers of components that match after one more name.
+fn step(pattern: &[Component], matched: &[usize], name: &[u8]) -> Vec<usize> {
     let after = |&at: &usize| match pattern.get(at) {
         Some(Component::Folders) => Some(at),
         Some(Component::Name(regex)) => regex.is_match(name).then_some(at + 1),
         None => None,
     };
-    closed(pattern, met.iter().filter_map(after).collect())
+    closed(pattern, matched.iter().filter_map(after).collect())
 }
 
-/// Adds what is met without a name: `**` stands for no folder, too.
-fn closed(pattern: &[Component], mut met: Vec<usize>) -> Vec<usize> {
+/// Adds what matches without a name: `**` matches no folder, too.
+fn closed(pattern: &[Component], mut matched: Vec<usize>) -> Vec<usize> {
     let mut next = 0;
-    while let Some(&at) = met.get(next) {
-        if matches!(pattern.get(at), Some(Component::Folders)) && !met.contains(&(at + 1)) {
-            met.push(at + 1);
+    while let Some(&at) = matched.get(next) {
+        if matches!(pattern.get(at), Some(Component::Folders)) && !matched.contains(&(at + 1)) {
+            matched.push(at + 1);
         }
         next += 1;
     }
-    met.sort_unstable();
-    met.dedup();
-    met
+    matched.sort_unstable();
+    matched.dedup();
+    matched
 }
 
-/// What stands between the pattern's slashes. A pattern that fits in every folder begins with `**`.
+/// The parts of the pattern between slashes. A pattern that matches in every folder gets a leading `**`.
 fn components(pattern: &str) -> Result<Vec<String>, String> {
     let pattern = pattern.strip_suffix('/').unwrap_or(pattern);
     let mut components = vec![String::new()];
     let mut rest = pattern.strip_prefix('/').unwrap_or(pattern);
     if rest.is_empty() {
-        return Err("an empty pattern fits nothing; write * for everything".into());
+        return Err("an empty pattern matches nothing; write * for everything".into());
     }
     while let Some(character) = rest.chars().next() {
         let length = match character {
@@ -102,7 +102,7 @@ fn components(pattern: &str) -> Result<Vec<String>, String> {
                 rest = &rest[1..];
                 continue;
             }
-            // An escaped slash is a slash all the same.
+            // An escaped slash is still a slash.
             '\\' if rest[1..].starts_with('/') => {
                 rest = &rest[1..];
                 continue;
@@ -151,7 +151,7 @@ fn compiled(regex: &str) -> Result<Regex, String> {
     regex.map_err(|_| "not a pattern".to_owned())
 }
 
-/// What stands between two slashes, as a regular expression of names.
+/// The part between two slashes as a regular expression of names.
 fn translated(component: &str) -> Result<String, String> {
     let mut regex = String::new();
     let mut rest = component;
@@ -185,7 +185,7 @@ fn translated(component: &str) -> Result<String, String> {
 fn class_length(rest: &str) -> Result<usize, String> {
     let negated = rest[1..].starts_with(['!', '^']);
     let start = if negated { 2 } else { 1 };
-    // A bracket that comes first is one of the characters.
+    // A closing bracket right at the start is one of the characters.
     let end = rest[start..].char_indices().skip(1).find(|&(_, character)| character == ']');
     let end = start + end.ok_or("a [ without its ]")?.0 + 1;
     if rest[..end].contains('/') {
@@ -194,17 +194,17 @@ fn class_length(rest: &str) -> Result<usize, String> {
     Ok(end)
 }
 
-/// Adds the class that begins here and gives what is behind it.
+/// Adds the class that begins here, and returns the rest of the pattern.
 fn class<'a>(rest: &'a str, regex: &mut String) -> Result<&'a str, String> {
     let negated = rest.starts_with(['!', '^']);
     let inner = if negated { &rest[1..] } else { rest };
-    // A bracket that comes first is one of the characters.
+    // A closing bracket right at the start is one of the characters.
     let end = inner.char_indices().skip(1).find(|&(_, character)| character == ']');
     let (end, _) = end.ok_or("a [ without its ]")?;
     if !inner[..end].is_ascii() {
         return Err("a [ ] of other characters than ASCII".into());
     }
-    // A range may have a slash in it, which no name has.
+    // A range may include the slash, which must not match.
     regex.push_str(if negated { "[[^/" } else { "[[" });
     for character in inner[..end].chars() {
         if character == '-' {

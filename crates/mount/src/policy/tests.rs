@@ -1,12 +1,12 @@
 use super::*;
 
 /// A caller and a file as the vectors describe them.
-struct Seen<'a> {
+struct KnownFacts<'a> {
     groups: Vec<u32>,
     content: &'a [u8],
 }
 
-impl Facts for Seen<'_> {
+impl Facts for KnownFacts<'_> {
     fn is_in_one_of(&self, gids: &[u32]) -> Result<bool, Errno> {
         Ok(self.groups.iter().any(|group| gids.contains(group)))
     }
@@ -15,26 +15,26 @@ impl Facts for Seen<'_> {
         Ok(Some(self.content.len() as u64))
     }
 
-    fn fits(&self, content: &Content) -> Result<bool, Errno> {
+    fn matches(&self, content: &Content) -> Result<bool, Errno> {
         Ok(content.is_in(&self.content[..self.content.len().min(content.within)]))
     }
 }
 
-/// `path`, `uid`, `gid` (the first, and others after plus signs), `rw`, content, and what is expected: the verdict and the rule's number.
+/// Cells: path, uid, gid (others after plus signs), `rw`, content, and as expected the verdict and the rule's number.
 fn check(policy: &Policy, line: &str) {
     let cells: Vec<_> = line.split('\t').collect();
     let [path, uid, gids, access, content, verdict, number] = cells[..] else {
         panic!("seven cells: {line}");
     };
     let gids: Vec<_> = gids.split('+').map(|gid| gid.parse().unwrap()).collect();
-    let question = AccessRequest {
+    let request = AccessRequest {
         path: path.as_bytes(),
         uid: uid.parse().unwrap(),
         gid: gids[0],
         access: Access { reads: access.contains('r'), writes: access.contains('w') },
     };
-    let seen = Seen { groups: gids[1..].to_vec(), content: content.as_bytes() };
-    let judged = policy.judge(&question, &seen).unwrap();
+    let facts = KnownFacts { groups: gids[1..].to_vec(), content: content.as_bytes() };
+    let decision = policy.decide(&request, &facts).unwrap();
     let expected = match verdict {
         "allow" => Verdict::Allow,
         "deny" => Verdict::Deny,
@@ -43,11 +43,11 @@ fn check(policy: &Policy, line: &str) {
         "daemon-io" => Verdict::DaemonIo,
         other => panic!("no verdict {other}"),
     };
-    assert_eq!(judged, Judgement { verdict: expected, rule: number.parse().unwrap() }, "{line}");
+    assert_eq!(decision, Decision { verdict: expected, rule: number.parse().unwrap() }, "{line}");
 }
 
 #[test]
-fn the_vectors_are_judged_as_they_say() {
+fn the_decisions_are_those_of_the_vectors() {
     let vectors = include_str!("../../tests/vectors/policy.tsv");
     let mut policy = String::new();
     let mut is_policy = false;
@@ -74,7 +74,7 @@ fn the_vectors_are_judged_as_they_say() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line_and_column() {
+fn errors_are_reported_with_line_and_column() {
     let fault = |text: &str| text::parse(text).unwrap_err().to_string();
     let cases = [
         ("[[rule]]\nverdict = \"denny\"", "line 2, column 11: unknown variant `denny`"),
@@ -86,7 +86,7 @@ fn what_is_wrong_is_named_with_its_line_and_column() {
             "line 3, column 15: a [ without its ]",
         ),
         ("[[rule]]\nverdict=\"deny\"\npaths = []", "line 3, column 9: a rule for no path"),
-        ("[[rule]]\nverdict=\"deny\"\nuids = []", "line 3, column 8: a rule for nobody"),
+        ("[[rule]]\nverdict=\"deny\"\nuids = []", "line 3, column 8: a rule for no user"),
         (
             "[[rule]]\nverdict=\"deny\"\nuids = [\"root\"]",
             "line 3, column 9: invalid type: string \"root\", expected a number",
@@ -138,7 +138,7 @@ fn a_name_is_hidden_only_by_a_rule_of_paths_alone() {
 }
 
 #[test]
-fn what_is_below_two_folders_is_judged_alike_if_their_paths_have_come_equally_far() {
+fn the_same_rules_match_below_two_folders_with_equal_match_states() {
     let policy = text::parse(
         "[[rule]]\npaths = [\"a/b/c\", \"*.key\"]\nverdict = \"deny\"\n\
          [[rule]]\npaths = [\"d/*/e\", \"x/**/y\"]\nverdict = \"read-only\"\n\
@@ -157,7 +157,7 @@ fn what_is_below_two_folders_is_judged_alike_if_their_paths_have_come_equally_fa
 }
 
 #[test]
-fn a_path_has_come_to_its_end_if_a_pattern_fits_it_and_only_then() {
+fn paths_with_equal_match_states_have_the_same_matches_below() {
     let patterns = ["a", "a/b", "**/b/c", "a/**", "*/b", "a/**/c", "[ab]/c", "b\\/c", "**", "?b"];
     let names = ["a", "b", "c", "ab"];
     for pattern in patterns {
@@ -167,12 +167,12 @@ fn a_path_has_come_to_its_end_if_a_pattern_fits_it_and_only_then() {
             let below = |path: &String| names.map(|name| format!("{path}/{name}"));
             paths.extend(paths.iter().flat_map(below).collect::<Vec<_>>());
         }
-        let fits = |path: &str| globs.fit(path.as_bytes());
+        let matches = |path: &str| globs.matches(path.as_bytes());
         for (one, other) in paths.iter().flat_map(|one| paths.iter().map(move |other| (one, other)))
         {
-            if globs.standing(one.as_bytes()) == globs.standing(other.as_bytes()) {
+            if globs.match_state(one.as_bytes()) == globs.match_state(other.as_bytes()) {
                 for below in ["", "/a", "/b", "/c", "/b/c", "/c/b", "/a/b/c"] {
-                    let both = [one, other].map(|path| fits(&format!("{path}{below}")));
+                    let both = [one, other].map(|path| matches(&format!("{path}{below}")));
                     assert_eq!(both[0], both[1], "{pattern}: {one} {other} {below}");
                 }
             }
@@ -181,7 +181,7 @@ fn a_path_has_come_to_its_end_if_a_pattern_fits_it_and_only_then() {
 }
 
 #[test]
-fn a_path_is_stricter_if_nobody_is_allowed_more_there() {
+fn a_path_is_stricter_if_no_caller_may_do_more_there() {
     let policy = |rules: &[(&str, &str)]| {
         let rule = |(paths, verdict): &(&str, &str)| {
             format!("[[rule]]\npaths = [\"{paths}\"]\nverdict = \"{verdict}\"\n")
@@ -199,7 +199,7 @@ fn a_path_is_stricter_if_nobody_is_allowed_more_there() {
 }
 
 #[test]
-fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
+fn a_caller_may_be_refused_for_any_future_content() {
     let policy = text::parse(
         "[[rule]]\nuids = [1]\nverdict = \"allow\"\n\
          [[rule]]\ngids = [5]\naccess = \"read\"\nverdict = \"allow\"\n\
@@ -208,17 +208,19 @@ fn a_caller_may_be_refused_by_whatever_a_file_may_come_to_hold() {
     .unwrap();
     let may_refuse = |path: &str, uid: u32, gid: u32| {
         let access = Access { reads: true, writes: true };
-        let question = AccessRequest { path: path.as_bytes(), uid, gid, access };
-        policy.may_refuse(&question, &Seen { groups: Vec::new(), content: b"" })
+        let request = AccessRequest { path: path.as_bytes(), uid, gid, access };
+        policy.may_refuse(&request, &KnownFacts { groups: Vec::new(), content: b"" })
     };
     assert!(!may_refuse("a", 1, 0) && !may_refuse("b", 2, 0));
     assert!(may_refuse("a", 2, 0) && may_refuse("a", 2, 5));
 }
 
 #[test]
-fn a_class_never_stands_for_a_slash() {
+fn a_class_never_matches_a_slash() {
     let globs = |pattern: &str| Globs::new(std::iter::once(pattern));
-    assert!(!globs("a[+-9]b").unwrap().fit(b"a/b") && globs("a[+-9]b").unwrap().fit(b"a1b"));
+    assert!(
+        !globs("a[+-9]b").unwrap().matches(b"a/b") && globs("a[+-9]b").unwrap().matches(b"a1b")
+    );
     assert_eq!(globs("a[x/]b").unwrap_err(), "a / between [ and ]");
-    assert!(!globs("a**b").unwrap().fit(b"a/b") && globs("a**b").unwrap().fit(b"axb"));
+    assert!(!globs("a**b").unwrap().matches(b"a/b") && globs("a**b").unwrap().matches(b"axb"));
 }

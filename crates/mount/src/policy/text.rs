@@ -1,4 +1,4 @@
-//! A policy's text: TOML.
+//! Parses the text of a policy, which is TOML.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::content::{Content, WITHIN_DEFAULT, WITHIN_MAX};
 use super::glob::Globs;
 use super::{AccessKind, Fault, Policy, Rule, Verdict};
 
-/// Most rules: each open asks all of them.
+/// Most rules: an open may try all of them.
 const RULES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct ContentText {
     within: Option<Spanned<usize>>,
 }
 
-/// A message and the bytes of the text that it is about.
+/// The bytes of the text that are wrong, and a message.
 type Wrong = (Range<usize>, String);
 
 pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
@@ -58,7 +58,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Fault> {
     rules(parsed).map_err(fault)
 }
 
-/// A message of the reader's, without the names of types.
+/// A message of the TOML parser, without the names of types.
 fn in_plain_words(message: &str) -> String {
     [
         ("\n", ", "),
@@ -109,7 +109,7 @@ fn rule(text: RuleText) -> Result<Rule, Wrong> {
 
 fn ids(ids: Spanned<Vec<u32>>) -> Result<Vec<u32>, Wrong> {
     match ids.get_ref().is_empty() {
-        true => Err((ids.span(), "a rule for nobody fits nothing".into())),
+        true => Err((ids.span(), "a rule for no user or group matches nothing".into())),
         false => Ok(ids.into_inner()),
     }
 }
@@ -124,9 +124,9 @@ fn checked_smaller_than(limit: Spanned<u64>, larger_than: Option<u64>) -> Result
 
 fn globs(patterns: Spanned<Vec<Spanned<String>>>) -> Result<Globs, Wrong> {
     if patterns.get_ref().is_empty() {
-        return Err((patterns.span(), "a rule for no path fits nothing".into()));
+        return Err((patterns.span(), "a rule for no path matches nothing".into()));
     }
-    // Each alone first, so that the one with the error is known.
+    // Each alone first, to find the one with the error.
     for pattern in patterns.get_ref() {
         let one = std::iter::once(pattern.get_ref().as_str());
         Globs::new(one).map_err(|message| (pattern.span(), message))?;

@@ -1,4 +1,4 @@
-//! Messages with open descriptors, between the processes of one mount.
+//! Messages with descriptors, between the processes of one mount.
 
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -21,11 +21,11 @@ const DESCRIPTORS_MAX: usize = 200;
 /// Longest message in bytes: 10,000 paths of the longest kind fit.
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// One end of the way between two processes.
+/// One end of the connection between two processes.
 #[derive(Debug)]
 pub(crate) struct Channel {
     socket: UnixStream,
-    /// Held while a message is sent: it is more than one call.
+    /// Held while a message is sent, which takes more than one call.
     sending: Arc<Mutex<()>>,
 }
 
@@ -36,16 +36,16 @@ impl Channel {
         Ok((one.into(), other.into()))
     }
 
-    /// The end that our parent has put into our standard input.
+    /// The end that the parent process has made our standard input.
     pub(crate) fn from_stdin() -> io::Result<Self> {
         let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
         rustix::net::sockopt::socket_domain(&descriptor)?;
-        // What we start must not inherit it.
+        // Children must not inherit it.
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         Ok(UnixStream::from(descriptor).into())
     }
 
-    /// The same end once more.
+    /// Another handle of the same end.
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { socket: self.socket.try_clone()?, sending: Arc::clone(&self.sending) })
     }
@@ -90,7 +90,7 @@ impl Channel {
         Ok(Some((serde_json::from_slice(&message)?, descriptors)))
     }
 
-    /// A byte carries them: descriptors alone cannot be sent.
+    /// Descriptors cannot be sent without data, so a byte goes along.
     fn send_descriptors(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space =
             vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -115,7 +115,7 @@ impl Channel {
                 descriptors.extend(received);
             }
         }
-        // The other end has closed, or the system would not let us have them.
+        // The other end is closed, or this process may not open more descriptors.
         if descriptors.len() == before { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 }

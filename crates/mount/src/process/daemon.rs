@@ -1,4 +1,4 @@
-//! The processes of a mount, as another process sees them: signals go to them and to nobody who got their number since.
+//! The processes of a mount, for another process that signals them. Later processes with their numbers get no signal.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -13,12 +13,12 @@ use crate::status;
 
 /// The process that keeps a mount alive, and its worker.
 pub(crate) struct Daemon {
-    /// The supervisor comes first, if it is alive. The worker ends with it, unless the worker is stopped.
+    /// The supervisor is the first, if it is alive. The worker ends with it, unless the worker is stopped.
     processes: Vec<OwnedFd>,
 }
 
 impl Daemon {
-    /// `None` if it has died or cannot be seen from here.
+    /// `None` if all have died or none is visible from here.
     pub(crate) fn of(mount_device: &str) -> Option<Self> {
         let supervisor = status::listener(mount_device).ok().flatten();
         let processes = match supervisor.and_then(with_children) {
@@ -28,23 +28,22 @@ impl Daemon {
         (!processes.is_empty()).then_some(Self { processes })
     }
 
-    /// A process that is gone needs no signal.
+    /// Signals the first process, unless it is gone.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), Errno> {
         self.processes.first().map_or(Ok(()), |process| send(process, signal))
     }
 
-    /// Ends all of them at once, whatever they do.
+    /// Kills all of them at once.
     pub(crate) fn kill(&self) -> Result<(), Errno> {
-        // Another worker would be started for one that ends first.
-        let all = self.processes.iter();
-        // One that cannot be killed keeps none of the others alive.
-        let killed: Vec<_> = all.map(|process| send(process, Signal::KILL)).collect();
+        // The supervisor first: it would restart a worker. A process that cannot be killed spares no other.
+        let killed: Vec<_> =
+            self.processes.iter().map(|process| send(process, Signal::KILL)).collect();
         killed.into_iter().collect()
     }
 
-    /// Whether all of them are gone within that time.
-    pub(crate) fn ends_within(&self, patience: Duration) -> Result<bool, Errno> {
-        let deadline = Instant::now() + patience;
+    /// Whether all of them end within this time.
+    pub(crate) fn ends_within(&self, timeout: Duration) -> Result<bool, Errno> {
+        let deadline = Instant::now() + timeout;
         for process in &self.processes {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = Timespec::try_from(left).ok();
@@ -65,8 +64,8 @@ fn with_children(pid: i32) -> Option<Vec<OwnedFd>> {
     Some([supervisor].into_iter().chain(workers).collect())
 }
 
-/// Workers whose supervisor is dead. A stopped one cannot say that it is there, but the kernel says which connections
-/// a process has open.
+/// Workers whose supervisor is dead. A stopped worker does not reply, but the kernel lists the connections that a
+/// process has open.
 fn orphans(mount_device: &str) -> Vec<OwnedFd> {
     let Some((_, connection)) = mount_device.split_once(':') else { return Vec::new() };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -74,25 +73,25 @@ fn orphans(mount_device: &str) -> Vec<OwnedFd> {
     pids.filter_map(|pid| open_if(pid, |info| is_of_connection(info, connection))).collect()
 }
 
-/// Whether the kernel's words about a descriptor name this connection. Older kernels do not say.
+/// Whether the kernel's `fdinfo` of a descriptor names this connection. Older kernels name none.
 fn is_of_connection(info: &str, connection: &str) -> bool {
     let mut named = info.lines().filter_map(|line| line.strip_prefix("fuse_connection:"));
     named.any(|name| name.trim() == connection)
 }
 
-/// The process, if it is one of a mount: it has the device open. Who died before may have left its number to another.
+/// The process, if it has the device open. Else the number may belong to another process since.
 fn open(pid: i32) -> Option<OwnedFd> {
     open_if(pid, |_| true)
 }
 
-/// The process, if it has the device open, and what the kernel says about the descriptor is right.
-fn open_if(pid: i32, is_right: impl Fn(&str) -> bool) -> Option<OwnedFd> {
+/// The process, if it has the device open, and the descriptor's `fdinfo` passes the check.
+fn open_if(pid: i32, matches_info: impl Fn(&str) -> bool) -> Option<OwnedFd> {
     let process = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     let mut descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.flatten();
     let has_device = descriptors.any(|entry| {
         let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(entry.file_name());
         fs::read_link(entry.path()).is_ok_and(|name| name == Path::new("/dev/fuse"))
-            && is_right(&fs::read_to_string(info).unwrap_or_default())
+            && matches_info(&fs::read_to_string(info).unwrap_or_default())
     });
     has_device.then_some(process)
 }
@@ -109,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_serves_no_mount_is_none_of_ours() {
+    fn a_process_without_the_device_serves_no_mount() {
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(open(own).is_none());
         let Ok(_device) = fs::File::open("/dev/fuse") else {

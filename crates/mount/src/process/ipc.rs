@@ -1,46 +1,45 @@
-//! What the processes of one mount tell each other.
+//! The messages between the processes of one mount.
 //!
-//! Three of them take part. The **front** is what the user started. The **supervisor** has mounted,
-//! and holds everything that must outlive a crash: the connection, the sources, the table of
-//! inodes. The **worker** answers the kernel's requests.
+//! The user starts the **launcher**. The **supervisor** mounts, and holds everything that must outlive a crash: the
+//! connection, the sources, the table of inodes. The **worker** serves the kernel's requests.
 
 use serde::{Deserialize, Serialize};
 
 use crate::lock_holder::LockHolder;
 use crate::{Error, Plan};
 
-/// What a process of ours that was just started shall do.
+/// What a process that was just started shall do, as its parent commands.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Order {
-    /// Mount, and look after a worker.
+pub(crate) enum Command {
+    /// Mount, and keep a worker running.
     Supervise(Plan),
-    /// Answer requests.
-    Serve(Service),
+    /// Serve requests.
+    Serve(ServeCommand),
 }
 
-/// What a worker needs. With it come descriptors: the memory, the socket for status (if there is
-/// one), the sources, the files that locks are on, the connection and its clones.
+/// What a worker needs. Descriptors come along: the memory, the status socket if there is one, the sources, the locked
+/// files, and the connection with its clones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Service {
+pub(crate) struct ServeCommand {
     pub(crate) plan: Plan,
     /// `major:minor` of the mount.
     pub(crate) mount_device: String,
     pub(crate) has_status_socket: bool,
-    /// A worker before this one has died.
+    /// The worker before this one has died.
     pub(crate) is_restart: bool,
-    /// Whose locks it has left.
+    /// The holders of the locks that it has left.
     pub(crate) locks: Vec<LockHolder>,
 }
 
-/// How it went.
+/// What a child tells its parent.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
-    /// The mount answers.
+pub(crate) enum Event {
+    /// The mount can be used.
     Ready,
-    /// It never will.
+    /// It never will be.
     Failed(Error),
-    /// The open file that comes along may have locks of this holder.
+    /// This holder may have locks on the open file that comes along.
     Locking(LockHolder),
-    /// It has none any more.
+    /// This holder has no locks any more.
     Unlocked(LockHolder),
 }

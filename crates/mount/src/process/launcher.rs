@@ -1,16 +1,16 @@
-//! Starting a mount, and the processes behind it.
+//! Starts a mount, and runs as one of its processes.
 
 use std::fs;
 use std::io;
 
 use super::channel::Channel;
-use super::ipc::{Order, Report};
+use super::ipc::{Command, Event};
 use super::spawn::spawn;
 use super::{supervisor, worker};
 use crate::{Error, Log, LogTarget, Plan};
 
-/// Mounts, in the foreground if there is a `ready` to be called when the mount answers. In the foreground it
-/// returns when the mount is gone, else as soon as it answers.
+/// Mounts. With `ready`, it stays in the foreground: it calls `ready` when the mount can be used, and returns when the
+/// mount is gone. Else it returns as soon as the mount can be used.
 ///
 /// # Errors
 /// The sources or the target cannot be used, or the mount is refused.
@@ -21,8 +21,8 @@ pub fn start(
 ) -> Result<(), Error> {
     if let Some(ready) = ready {
         let log = log(&plan.log)?.of(&plan.target);
-        return supervisor::run(&plan, &log, false, |report| {
-            if matches!(report, Report::Ready) {
+        return supervisor::run(&plan, &log, false, |event| {
+            if matches!(event, Event::Ready) {
                 ready();
             }
         });
@@ -30,12 +30,12 @@ pub fn start(
     let target = plan.target.clone();
     let failed = |cause| Error::new("cannot start the daemon for", &target, cause);
     let (channel, mut child) = spawn(true).map_err(failed)?;
-    channel.send(&Order::Supervise(plan), &[]).map_err(failed)?;
-    match channel.receive::<Report>().map_err(failed)? {
-        Some((Report::Ready, _)) => fs::metadata(&target)
+    channel.send(&Command::Supervise(plan), &[]).map_err(failed)?;
+    match channel.receive::<Event>().map_err(failed)? {
+        Some((Event::Ready, _)) => fs::metadata(&target)
             .map(|_| ())
             .map_err(|cause| Error::new("no answer from", &target, cause)),
-        Some((Report::Failed(error), _)) => {
+        Some((Event::Failed(error), _)) => {
             let _ = child.wait();
             Err(error)
         }
@@ -46,40 +46,40 @@ pub fn start(
     }
 }
 
-/// Runs as a process of a mount, as the parent orders over standard input.
+/// Runs as a process of a mount, as the parent commands over standard input.
 ///
 /// # Errors
-/// There is no parent, or the order cannot be carried out.
+/// There is no parent, or the command fails.
 pub fn run_inner(log: impl FnOnce(&LogTarget) -> Result<Log, Error>) -> Result<(), Error> {
     let no_parent = |cause: io::Error| {
         Error::plain(format_args!("no order on standard input: {cause}"))
             .with_hint("this verb is for thruway mount's own processes")
     };
     let channel = Channel::from_stdin().map_err(no_parent)?;
-    // Else the kernel shows `exe`, after the path that it was started by.
+    // Else the kernel names the process `exe`, after the path that started it.
     let _ = rustix::thread::set_name(c"thruway");
-    let order = channel.receive::<Order>().map_err(no_parent)?;
-    let Some((order, descriptors)) = order else {
+    let command = channel.receive::<Command>().map_err(no_parent)?;
+    let Some((command, descriptors)) = command else {
         return Err(no_parent(io::ErrorKind::UnexpectedEof.into()));
     };
-    // Who asked may be gone by now; that is no reason to stop.
-    let report = |report: Report| drop(channel.send(&report, &[]));
-    let done = match order {
-        Order::Supervise(plan) => supervise(&plan, log, report),
-        Order::Serve(service) => log(&service.plan.log).and_then(|log| {
+    // A parent that is gone is no reason to stop.
+    let report = |event: Event| drop(channel.send(&event, &[]));
+    let done = match command {
+        Command::Supervise(plan) => supervise(&plan, log, report),
+        Command::Serve(service) => log(&service.plan.log).and_then(|log| {
             let supervisor = channel.try_clone().map_err(no_parent)?;
             let log = log.of(&service.plan.target);
             worker::run(service, descriptors, &log, supervisor)
                 .inspect_err(|error| log.error(error))
         }),
     };
-    done.inspect_err(|error| report(Report::Failed(error.clone())))
+    done.inspect_err(|error| report(Event::Failed(error.clone())))
 }
 
 fn supervise(
     plan: &Plan,
     log: impl FnOnce(&LogTarget) -> Result<Log, Error>,
-    report: impl Fn(Report),
+    report: impl Fn(Event),
 ) -> Result<(), Error> {
     let log = log(&plan.log)?.of(&plan.target);
     supervisor::run(plan, &log, true, report).inspect_err(|error| log.error(error))

@@ -1,4 +1,4 @@
-//! Starting this program again as a process of a mount.
+//! Starts this program again as a process of a mount.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 
 use super::channel::Channel;
 
-/// The hidden verb under which the binary runs again as a process of a mount.
+/// The hidden verb by which the binary runs as a process of a mount.
 pub const INNER_VERB: &str = "mount-process";
 
-/// Starts this program again as a process of a mount.
+/// Starts the process; a detached one has no standard output.
 pub(crate) fn spawn(detached: bool) -> io::Result<(Channel, Child)> {
     let (ours, theirs) = Channel::pair()?;
     let mut command = Command::new(Path::new("/proc/self/exe"));

@@ -1,5 +1,4 @@
-//! The process that keeps a mount alive: it holds what must not be lost and starts a worker again
-//! that has died.
+//! The process that keeps a mount alive: it holds what must not be lost, and restarts a worker that died.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +17,7 @@ use thruway_fuse::wire::feature;
 use thruway_sys::signal::BlockedSignals;
 
 use super::channel::Channel;
-use super::ipc::{Order, Report, Service};
+use super::ipc::{Command, Event, ServeCommand};
 use super::spawn::spawn;
 use crate::limits::GRACE;
 use crate::lock_holder::LockHolder;
@@ -26,18 +25,18 @@ use crate::memory::{Count, Memory};
 use crate::policy::PolicyFile;
 use crate::{Error, Log, Plan, attach, limits, mounts, sources, status};
 
-/// How long a worker has that nobody can use any more.
-const GRACE_ALONE: Duration = Duration::from_millis(200);
+/// How long a worker may take to end when its connection is aborted.
+const GRACE_ABORTED: Duration = Duration::from_millis(200);
 
-/// How long the daemon of a mount before us may take to end.
-const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
+/// How long the daemon of the previous mount may take to end.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A worker that dies this often, each time within [`STABLE`] of its start, is given up.
+/// After this many deaths, each within [`STABLE`] of the worker's start, the mount is given up.
 const DEATHS_MAX: u32 = 5;
 const STABLE: Duration = Duration::from_secs(10);
 
-/// What must outlive a worker.
-struct Estate<'a> {
+/// What outlives a worker, for as long as a mount.
+struct MountState<'a> {
     plan: &'a Plan,
     log: &'a Log,
     /// `major:minor` of the mount.
@@ -45,74 +44,76 @@ struct Estate<'a> {
     memory: Memory,
     status_socket: Option<UnixListener>,
     roots: &'a [OwnedFd],
-    /// The files that locks are on.
+    /// The locked files.
     locks: RefCell<HashMap<LockHolder, OwnedFd>>,
-    /// The connection and its clones. All of them: a clone that only the worker holds would take
-    /// the requests that it has read with it when it dies.
+    /// The connection and all its clones. A clone that only the worker holds would be closed at its death, and the
+    /// requests that it has read with it.
     devices: Vec<OwnedFd>,
 }
 
-/// How one worker ended.
-enum End {
+/// How a worker ended.
+enum WorkerExit {
     /// The mount is gone.
     Unmounted,
-    /// It cannot serve at all.
+    /// The worker cannot serve at all.
     Failed(Error),
-    /// It died.
+    /// The worker died.
     Died(ExitStatus),
 }
 
-/// Mounts, and looks after workers until the mount is gone; a daemon in a session of its own.
+/// Mounts, and keeps a worker running until the mount is gone. A daemon does so in a session of its own.
 pub(crate) fn run(
     plan: &Plan,
     log: &Log,
     is_daemon: bool,
-    report: impl Fn(Report),
+    report: impl Fn(Event),
 ) -> Result<(), Error> {
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
     let roots = sources::open(plan)?;
-    let mut life = Life { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
+    let mut restarting =
+        RestartState { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
     loop {
         let device = attach::attach(plan)?;
-        if is_daemon && life.restarts == 0 {
-            // Not before: where an automount is set off, the kernel has all but systemd's own group wait.
+        if is_daemon && restarting.restarts == 0 {
+            // Not before mounting: at an automount the kernel blocks all processes outside systemd's process group.
             setsid().map_err(|errno| failed(errno.into()))?;
         }
-        let estate = Estate::new(plan, log, &roots, device);
-        let served =
-            estate.and_then(|estate| estate.look_after_workers(&signals, &report, &mut life));
-        if !matches!(served, Ok(Served::ToTheEnd)) {
-            // Nobody would ever answer there.
+        let state = MountState::new(plan, log, &roots, device);
+        let outcome = state.and_then(|state| state.run_workers(&signals, &report, &mut restarting));
+        if !matches!(outcome, Ok(ServeOutcome::Unmounted)) {
+            // No process would ever serve it.
             let _ = attach::detach(&plan.target, true);
         }
-        match served? {
-            Served::ToTheEnd => return Ok(()),
-            Served::Lost => log.error(format_args!("mounted {} anew", plan.target.display())),
+        match outcome? {
+            ServeOutcome::Unmounted => return Ok(()),
+            ServeOutcome::ConnectionLost => {
+                log.error(format_args!("mounted {} anew", plan.target.display()))
+            }
         }
     }
 }
 
-/// What goes on when a mount is lost and made anew.
-struct Life {
-    /// The policy that was read last and has no error.
+/// What outlives a mount that is lost and made anew.
+struct RestartState {
+    /// The last policy that was read without an error.
     policy: RefCell<Option<PolicyFile>>,
-    /// Workers that died one soon after the other.
+    /// Workers that died soon after their start, in succession.
     deaths: u32,
-    /// Workers that followed another one.
+    /// Workers that were started after one had died.
     restarts: u64,
 }
 
-/// How far a mount was served.
-enum Served {
-    /// Until it was taken away.
-    ToTheEnd,
-    /// Until a worker died with requests that cannot be sent again.
-    Lost,
+/// Why a mount is served no more.
+enum ServeOutcome {
+    /// It was unmounted.
+    Unmounted,
+    /// A worker died with requests that the kernel cannot send again.
+    ConnectionLost,
 }
 
-impl<'a> Estate<'a> {
+impl<'a> MountState<'a> {
     fn new(
         plan: &'a Plan,
         log: &'a Log,
@@ -132,92 +133,93 @@ impl<'a> Estate<'a> {
         Ok(Self { plan, log, mount_device, memory, status_socket, roots, locks, devices })
     }
 
-    fn look_after_workers(
+    fn run_workers(
         &self,
         signals: &BlockedSignals,
-        report: &impl Fn(Report),
-        life: &mut Life,
-    ) -> Result<Served, Error> {
-        self.memory.add(Count::Restarts, life.restarts);
+        report: &impl Fn(Event),
+        restarting: &mut RestartState,
+    ) -> Result<ServeOutcome, Error> {
+        self.memory.add(Count::Restarts, restarting.restarts);
         let mut is_restart = false;
         loop {
             let start = Instant::now();
-            let status = match self.look_after_one(signals, report, is_restart, &life.policy)? {
-                End::Unmounted => return Ok(Served::ToTheEnd),
-                End::Failed(error) => return Err(error),
-                End::Died(status) => status,
+            let status = match self.run_worker(signals, report, is_restart, &restarting.policy)? {
+                WorkerExit::Unmounted => return Ok(ServeOutcome::Unmounted),
+                WorkerExit::Failed(error) => return Err(error),
+                WorkerExit::Died(status) => status,
             };
-            life.deaths = if start.elapsed() > STABLE { 1 } else { life.deaths + 1 };
-            life.restarts += 1;
+            restarting.deaths = if start.elapsed() > STABLE { 1 } else { restarting.deaths + 1 };
+            restarting.restarts += 1;
             self.log.error(format_args!("the worker died ({status}); starting another"));
             self.memory.count(Count::Restarts);
-            if life.deaths == DEATHS_MAX {
+            if restarting.deaths == DEATHS_MAX {
                 let target = self.plan.target.display();
                 return Err(Error::plain(format_args!(
                     "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
                 )));
             }
-            if !self.can_send_again() {
-                return Ok(Served::Lost);
+            if !self.can_resend() {
+                return Ok(ServeOutcome::ConnectionLost);
             }
             is_restart = true;
         }
     }
 
-    /// Whether another worker gets the requests that one had when it died. What has gone into a ring
-    /// is lost with it.
-    fn can_send_again(&self) -> bool {
-        let agreement = self.memory.agreement();
-        agreement.is_none_or(|agreement| !agreement.has(feature::OVER_IO_URING))
+    /// Whether the next worker gets the requests that the last one had when it died. Requests in a ring are lost.
+    fn can_resend(&self) -> bool {
+        let negotiated = self.memory.negotiated();
+        negotiated.is_none_or(|negotiated| !negotiated.has(feature::OVER_IO_URING))
     }
 
     /// Starts a worker and waits for its end.
-    fn look_after_one(
+    fn run_worker(
         &self,
         signals: &BlockedSignals,
-        report: &impl Fn(Report),
+        report: &impl Fn(Event),
         is_restart: bool,
         policy: &RefCell<Option<PolicyFile>>,
-    ) -> Result<End, Error> {
+    ) -> Result<WorkerExit, Error> {
         let failed = |cause| Error::new("cannot start a worker for", &self.plan.target, cause);
         let (channel, mut child) = spawn(false).map_err(failed)?;
         let pid = Pid::from_child(&child);
         let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        self.give_orders(&channel, is_restart, policy).map_err(failed)?;
+        self.send_command(&channel, is_restart, policy).map_err(failed)?;
         let mut failure = None;
         let mut channel = Some(channel);
         let mut deadline: Option<Instant> = None;
         let mut is_killed = false;
         loop {
             let patience = deadline.filter(|_| !is_killed);
-            let awake = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
-            if awake.ended {
-                // What it has said before.
+            let wakeup = wait(&ended, signals, channel.as_ref(), patience).map_err(failed)?;
+            if wakeup.has_ended {
+                // What it sent before its end.
                 while let Some(open) = &channel
-                    && self.hear(open, report, &mut failure)
+                    && self.receive_event(open, report, &mut failure)
                 {}
                 let status = child.wait().map_err(failed)?;
                 return Ok(match failure {
-                    Some(error) => End::Failed(error),
-                    None if status.success() || deadline.is_some() => End::Unmounted,
-                    None => End::Died(status),
+                    Some(error) => WorkerExit::Failed(error),
+                    None if status.success() || deadline.is_some() => WorkerExit::Unmounted,
+                    None => WorkerExit::Died(status),
                 });
             }
-            if awake.message
-                && !channel.as_ref().is_some_and(|open| self.hear(open, report, &mut failure))
+            if wakeup.has_event
+                && !channel
+                    .as_ref()
+                    .is_some_and(|open| self.receive_event(open, report, &mut failure))
             {
                 channel = None;
             }
             while let Ok(Some(signal)) = signals.next() {
                 match signal {
                     Signal::HUP => self.read_policy_again(channel.as_ref(), policy),
-                    _ if deadline.is_none() => deadline = Some(self.begin_end()),
+                    _ if deadline.is_none() => deadline = Some(self.begin_unmount()),
                     _ => deadline = Some(Instant::now()),
                 }
             }
             if !is_killed && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 is_killed = true;
-                self.log.warn(if self.is_cut_off() {
+                self.log.warn(if self.is_aborted() {
                     "the worker hangs; it is killed"
                 } else {
                     "the mount is still in use; its users are cut off"
@@ -227,63 +229,63 @@ impl<'a> Estate<'a> {
         }
     }
 
-    /// Hears what the worker has to say next; `false` if there is nothing any more.
-    fn hear(
+    /// Handles the worker's next event; `false` if none comes any more.
+    fn receive_event(
         &self,
         channel: &Channel,
-        report: &impl Fn(Report),
+        report: &impl Fn(Event),
         failure: &mut Option<Error>,
     ) -> bool {
-        let Ok(Some((message, mut descriptors))) = channel.receive::<Report>() else {
+        let Ok(Some((event, mut descriptors))) = channel.receive::<Event>() else {
             return false;
         };
-        match message {
-            Report::Ready => report(Report::Ready),
-            Report::Failed(error) => *failure = Some(error),
-            Report::Locking(holder) => {
+        match event {
+            Event::Ready => report(Event::Ready),
+            Event::Failed(error) => *failure = Some(error),
+            Event::Locking(holder) => {
                 self.locks.borrow_mut().extend(descriptors.pop().map(|file| (holder, file)))
             }
-            Report::Unlocked(holder) => drop(self.locks.borrow_mut().remove(&holder)),
+            Event::Unlocked(holder) => drop(self.locks.borrow_mut().remove(&holder)),
         }
         true
     }
 
-    /// Hands the worker the policy as it stands in its file now, if that has no error.
+    /// Sends the worker the policy as its file is now, if that has no error.
     fn read_policy_again(&self, channel: Option<&Channel>, last: &RefCell<Option<PolicyFile>>) {
         let Some(path) = last.borrow().as_ref().map(|policy| policy.path.clone()) else { return };
         match PolicyFile::read(&path) {
             Err(error) => self.log.error(format_args!("{error}; the rules before it stay")),
             Ok(policy) => {
-                // A worker that is about to die gives its place to one that starts with it.
+                // If the worker dies meanwhile, the next one starts with this policy.
                 channel.map(|channel| channel.send(&policy, &[]));
                 *last.borrow_mut() = Some(policy);
             }
         }
     }
 
-    /// Takes the mount away for new users, and says how long the present ones have.
-    fn begin_end(&self) -> Instant {
+    /// Detaches the mount, so that no new users come. Returns the deadline of the present ones.
+    fn begin_unmount(&self) -> Instant {
         if let Err(error) = attach::detach_own(&self.plan.target, &self.mount_device) {
             self.log.error(error);
         }
-        Instant::now() + if self.is_cut_off() { GRACE_ALONE } else { GRACE }
+        Instant::now() + if self.is_aborted() { GRACE_ABORTED } else { GRACE }
     }
 
-    /// Whether the kernel has ended the connection.
-    fn is_cut_off(&self) -> bool {
+    /// Whether the kernel has aborted the connection.
+    fn is_aborted(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut device = [PollFd::new(&self.devices[0], PollFlags::empty())];
         poll(&mut device, Some(&at_once)).is_ok() && device[0].revents().contains(PollFlags::ERR)
     }
 
-    fn give_orders(
+    fn send_command(
         &self,
         channel: &Channel,
         is_restart: bool,
         policy: &RefCell<Option<PolicyFile>>,
     ) -> std::io::Result<()> {
         let locks = self.locks.borrow();
-        let order = Order::Serve(Service {
+        let command = Command::Serve(ServeCommand {
             locks: locks.keys().copied().collect(),
             plan: Plan { policy: policy.borrow().clone(), ..self.plan.clone() },
             mount_device: self.mount_device.clone(),
@@ -295,23 +297,23 @@ impl<'a> Estate<'a> {
         descriptors.extend(self.roots.iter().map(AsFd::as_fd));
         descriptors.extend(locks.values().map(AsFd::as_fd));
         descriptors.extend(self.devices.iter().map(AsFd::as_fd));
-        channel.send(&order, &descriptors)
+        channel.send(&command, &descriptors)
     }
 }
 
 /// Why the supervisor woke up.
-struct Awake {
-    ended: bool,
-    message: bool,
+struct Wakeup {
+    has_ended: bool,
+    has_event: bool,
 }
 
-/// Waits for the worker's end, a signal, a message or the deadline.
+/// Waits for the worker's end, a signal, an event or the deadline.
 fn wait(
     ended: &OwnedFd,
     signals: &BlockedSignals,
     channel: Option<&Channel>,
     deadline: Option<Instant>,
-) -> std::io::Result<Awake> {
+) -> std::io::Result<Wakeup> {
     let mut sources = vec![PollFd::new(ended, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
     sources.extend(channel.map(|channel| PollFd::new(channel, PollFlags::IN)));
     let patience = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -321,16 +323,16 @@ fn wait(
         Err(errno) => return Err(errno.into()),
     }
     let is_ready = |index: usize| sources.get(index).is_some_and(|s| !s.revents().is_empty());
-    Ok(Awake { ended: is_ready(0), message: is_ready(2) })
+    Ok(Wakeup { has_ended: is_ready(0), has_event: is_ready(2) })
 }
 
-/// The socket that says how the mount is. Its name is no file: nothing is left behind.
+/// The status socket. Its name is abstract, so no file is left behind.
 ///
-/// The kernel gives the number of a mount that has just gone to the next one, and the daemon that had
-/// it may still be about to end.
+/// The kernel reuses the device number of a mount that has just gone, and its daemon may still be ending. So a name in
+/// use is tried again for a while.
 fn listen(mount_device: &str) -> std::io::Result<UnixListener> {
     let name = SocketAddr::from_abstract_name(status::socket_name(mount_device))?;
-    let deadline = Instant::now() + PREDECESSOR_PATIENCE;
+    let deadline = Instant::now() + PREDECESSOR_TIMEOUT;
     loop {
         match UnixListener::bind_addr(&name) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {

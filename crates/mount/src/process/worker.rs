@@ -1,4 +1,4 @@
-//! The process that answers the kernel: what is agreed on first, then a thread for each processor.
+//! The process that serves the kernel's requests: it negotiates features, then runs a thread for each CPU.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -10,21 +10,22 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use thruway_fuse::wire::feature;
-use thruway_fuse::{Agreement, Answer, Frame, Offer, Operation};
+use thruway_fuse::{Frame, InitRequest, Negotiated, Operation, Reply};
 use thruway_sys::fuse_ring;
 use thruway_sys::signal::BlockedSignals;
 
 use super::channel::Channel;
-use super::ipc::{Report, Service};
+use super::ipc::{Event, ServeCommand};
 use crate::limits::GRACE;
 use crate::memory::Memory;
 use crate::policy::PolicyFile;
-use crate::schedule::reader_activity::{Escort, Work};
+use crate::schedule::reader_activity::{Activity, MonitorThread};
 use crate::transport::device::{Device, Received};
+use crate::transport::dispatch::Services;
 use crate::transport::pool::Pool;
 use crate::transport::reader::Reader;
-use crate::transport::reader_pool::{self, Place};
-use crate::transport::reply::Replier;
+use crate::transport::reader_pool::{self, ReaderSlot};
+use crate::transport::reply::ReplySender;
 use crate::transport::ring;
 use crate::view::{Behaviour, PolicyEnforcer, Timeouts, View};
 use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, watch};
@@ -32,14 +33,13 @@ use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, 
 /// How often idle descriptors are closed.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Most pages in a request where the kernel moves the data by itself: folders and extended
-/// attributes are all that is left.
+/// Most pages in a request where the kernel moves file data: only folders and extended attributes are left.
 const PASSTHROUGH_PAGES_MAX: u16 = 32;
-/// Most pages in a request where data comes through the daemon: 1 MiB.
+/// Most pages in a request where the daemon moves file data: 1 MiB.
 const DATA_PAGES_MAX: u16 = 256;
 
-/// What came with the order to serve.
-struct Inheritance {
+/// The descriptors that came with the command to serve.
+struct InheritedFds {
     memory: Arc<Memory>,
     status_socket: Option<UnixListener>,
     roots: Vec<OwnedFd>,
@@ -49,24 +49,23 @@ struct Inheritance {
 
 /// Serves until the mount is gone.
 pub(crate) fn run(
-    service: Service,
+    service: ServeCommand,
     descriptors: Vec<OwnedFd>,
     log: &Log,
-    supervisor: Channel,
+    channel: Channel,
 ) -> Result<(), Error> {
     let target = service.plan.target.clone();
     let failed = |cause: std::io::Error| Error::new("cannot serve", &target, cause);
-    // A request that panics must not leave its caller waiting: the process dies, and the next one
-    // gets the request again.
-    die_of_panics(log.clone());
-    // The terminal's Ctrl-C is the supervisor's business.
+    // A panic must not leave a caller waiting: the process aborts, and the next worker gets the request again.
+    abort_on_panic(log.clone());
+    // Ctrl-C in a terminal signals the worker, too, but the supervisor handles it.
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
-    let inheritance = Inheritance::new(&service, descriptors).map_err(failed)?;
-    let agreement = inheritance.agreement(&service.plan).map_err(|errno| failed(errno.into()))?;
-    serve(&service, inheritance, agreement, log, Superior { supervisor, signals })
+    let inherited = InheritedFds::new(&service, descriptors).map_err(failed)?;
+    let negotiated = inherited.negotiated(&service.plan).map_err(|errno| failed(errno.into()))?;
+    serve(&service, inherited, negotiated, log, SupervisorLink { channel, signals })
 }
 
-fn die_of_panics(log: Log) {
+fn abort_on_panic(log: Log) {
     std::panic::set_hook(Box::new(move |panic| {
         log.error(panic);
         std::process::abort();
@@ -74,131 +73,132 @@ fn die_of_panics(log: Log) {
 }
 
 fn serve(
-    service: &Service,
-    mut inheritance: Inheritance,
-    agreement: Agreement,
+    service: &ServeCommand,
+    mut inherited: InheritedFds,
+    negotiated: Negotiated,
     log: &Log,
-    superior: Superior,
+    link: SupervisorLink,
 ) -> Result<(), Error> {
-    let memory = &inheritance.memory;
+    let memory = &inherited.memory;
     let policy = service.plan.policy.as_ref().map(PolicyFile::policy).transpose()?;
     let failed = |errno: Errno| Error::new("cannot serve", &service.plan.target, errno);
-    let device = inheritance.devices[0].try_clone().map_err(|_| failed(Errno::MFILE))?;
+    let device = inherited.devices[0].try_clone().map_err(|_| failed(Errno::MFILE))?;
     let view = View::new(
         Arc::clone(memory),
-        std::mem::take(&mut inheritance.roots),
+        std::mem::take(&mut inherited.roots),
         device,
-        agreement,
+        negotiated,
         behaviour(&service.plan),
         policy.map(|policy| PolicyEnforcer::new(policy, log.clone())),
         limits::raise(),
     )
     .map_err(failed)?;
-    let keeper = superior.supervisor.try_clone().map_err(|_| failed(Errno::MFILE))?;
-    let left = std::mem::take(&mut inheritance.locked);
-    view.locks().inherit(service.locks.iter().copied().zip(left), keeper);
+    let supervisor = link.channel.try_clone().map_err(|_| failed(Errno::MFILE))?;
+    let left = std::mem::take(&mut inherited.locked);
+    view.locks().inherit(service.locks.iter().copied().zip(left), supervisor);
     let view = Arc::new(view);
-    say_what_is_missing(&service.plan, &agreement, &view, log);
-    start_helpers(service, &view, inheritance.status_socket.take());
-    let team =
-        Team { pool: Pool::new(Arc::clone(&view)), view: Arc::clone(&view), memory, agreement };
-    let servers = team.start(inheritance.devices).map_err(failed)?;
-    // Who asked may be gone by now; that is no reason to stop.
-    let _ = superior.supervisor.send(&Report::Ready, &[]);
-    let (ordered, mount) = (Arc::clone(&view), service.clone());
+    warn_of_missing_features(&service.plan, &negotiated, &view, log);
+    start_helpers(service, &view, inherited.status_socket.take());
+    let (pool, memory) = (Pool::new(&view), Arc::clone(memory));
+    let services = Services { view: Arc::clone(&view), memory, pool };
+    let payload_bytes_max = negotiated.payload_bytes_max();
+    let threads = RequestThreads {
+        services,
+        payload_bytes_max,
+        over_ring: negotiated.has(feature::OVER_IO_URING),
+    };
+    let threads = threads.start(inherited.devices).map_err(failed)?;
+    // A supervisor that is dead is no reason to stop.
+    let _ = link.channel.send(&Event::Ready, &[]);
+    let (shared_view, mount) = (Arc::clone(&view), service.clone());
     thread::spawn(move || {
-        superior.obey(&ordered);
-        superior.succeed(&mount);
+        link.apply_policies(&shared_view);
+        link.end_after_supervisor(&mount);
     });
     if service.is_restart {
         view.take_over().map_err(failed)?;
     }
-    // A thread that panics has taken the process with it.
-    let ends = servers.into_iter().map(|server| server.join().unwrap_or(Err(Errno::IO)));
-    ends.collect::<Result<(), _>>().map_err(failed)
+    // A thread that panics has aborted the process.
+    let results = threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Errno::IO)));
+    results.collect::<Result<(), _>>().map_err(failed)
 }
 
-/// What the threads that answer requests have in common.
-struct Team<'a> {
-    view: Arc<View>,
-    memory: &'a Arc<Memory>,
-    pool: Arc<Pool>,
-    agreement: Agreement,
+/// Starts the threads that serve requests.
+struct RequestThreads {
+    services: Services,
+    payload_bytes_max: usize,
+    over_ring: bool,
 }
 
-/// A thread that answers requests until the mount is gone.
-type Server = JoinHandle<Result<(), Errno>>;
+/// A thread that serves requests until the mount is gone.
+type RequestThread = JoinHandle<Result<(), Errno>>;
 
-impl Team<'_> {
-    /// A thread for each descriptor, or for each processor's queue and one for what still comes over
-    /// a descriptor: what is forgotten, and interrupts.
-    fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<Server>, Errno> {
-        let mut servers = Vec::new();
-        if self.agreement.has(feature::OVER_IO_URING) {
-            let escort = Arc::<Escort>::default();
-            let mut works = Vec::new();
-            for share in ring::shares(self.agreement.payload_bytes_max())? {
+impl RequestThreads {
+    /// A thread for each descriptor. With io_uring, a thread for each CPU's queue, and one for what the kernel sends
+    /// over a descriptor nevertheless: forgets and interrupts.
+    fn start(&self, mut devices: Vec<OwnedFd>) -> Result<Vec<RequestThread>, Errno> {
+        let mut threads = Vec::new();
+        if self.over_ring {
+            let monitor_thread = Arc::<MonitorThread>::default();
+            let mut activities = Vec::new();
+            for share in ring::shares(self.payload_bytes_max)? {
                 let device = devices[0].try_clone().map_err(|_| Errno::MFILE)?;
-                let work = Work::new(&escort);
-                works.push(Arc::clone(&work));
-                servers.push(self.at_ring(device, share, work));
+                let activity = Activity::new(&monitor_thread);
+                activities.push(Arc::clone(&activity));
+                threads.push(self.at_ring(device, share, activity));
             }
-            // It ends with the process.
-            thread::spawn(move || ring::watch(&escort, works));
+            // The thread ends with the process.
+            thread::spawn(move || ring::monitor(&monitor_thread, activities));
             devices.truncate(1);
         }
-        let places = reader_pool::places(devices.len());
-        let at_devices = devices.into_iter().zip(places);
-        servers.extend(at_devices.map(|(device, place)| self.at_device(device, place)));
-        Ok(servers)
+        let reader_slots = reader_pool::reader_slots(devices.len());
+        let at_devices = devices.into_iter().zip(reader_slots);
+        threads.extend(at_devices.map(|(device, slot)| self.at_device(device, slot)));
+        Ok(threads)
     }
 
-    fn at_device(&self, device: OwnedFd, place: Place) -> Server {
-        let (view, memory, pool) = self.clones();
-        let payload_bytes_max = self.agreement.payload_bytes_max();
+    fn at_device(&self, device: OwnedFd, slot: ReaderSlot) -> RequestThread {
+        let (services, payload_bytes_max) = (self.services.clone(), self.payload_bytes_max);
+        thread::spawn(move || Reader::new(device, payload_bytes_max, services)?.run(slot))
+    }
+
+    fn at_ring(
+        &self,
+        device: OwnedFd,
+        share: ring::QueueShare,
+        activity: Arc<Activity>,
+    ) -> RequestThread {
+        let (services, payload_bytes_max) = (self.services.clone(), self.payload_bytes_max);
         thread::spawn(move || {
-            Reader::new(device, payload_bytes_max, (&view, &memory, &pool))?.run(place)
+            ring::QueueServer::new(device, &share, payload_bytes_max, activity, services)?.run()
         })
-    }
-
-    fn at_ring(&self, device: OwnedFd, share: ring::Share, work: Arc<Work>) -> Server {
-        let (view, memory, pool) = self.clones();
-        let payload_bytes_max = self.agreement.payload_bytes_max();
-        thread::spawn(move || {
-            let parts = (&*view, &*memory, &pool);
-            ring::Server::new(device, &share, payload_bytes_max, work, parts)?.run()
-        })
-    }
-
-    fn clones(&self) -> (Arc<View>, Arc<Memory>, Arc<Pool>) {
-        (Arc::clone(&self.view), Arc::clone(self.memory), Arc::clone(&self.pool))
     }
 }
 
-/// Who says what else is to be done.
-struct Superior {
-    supervisor: Channel,
-    /// What is the supervisor's business, as long as it lives.
+/// What the supervisor commands, and what this process does itself once the supervisor is dead.
+struct SupervisorLink {
+    channel: Channel,
+    /// Signals that the supervisor handles for as long as it lives.
     signals: BlockedSignals,
 }
 
-impl Superior {
-    /// Does what the supervisor orders while requests are served.
-    fn obey(&self, view: &View) {
-        while let Ok(Some((policy, _))) = self.supervisor.receive::<PolicyFile>() {
-            // The supervisor has found it to be right.
+impl SupervisorLink {
+    /// Applies each policy that the supervisor sends, until it is dead.
+    fn apply_policies(&self, view: &View) {
+        while let Ok(Some((policy, _))) = self.channel.receive::<PolicyFile>() {
+            // The supervisor has checked it.
             if let Ok(policy) = policy.policy() {
                 view.set_policy(policy);
             }
         }
     }
 
-    /// The supervisor is dead. Who wants the mount to end tells this process now.
+    /// The supervisor is dead: a signal that ends the mount goes to this process now.
     #[expect(
         clippy::disallowed_methods,
-        reason = "who answers requests does not end while the mount is in use"
+        reason = "the request threads do not end while the mount is in use"
     )]
-    fn succeed(&self, mount: &Service) {
+    fn end_after_supervisor(&self, mount: &ServeCommand) {
         loop {
             let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], None);
             match self.signals.next() {
@@ -206,15 +206,15 @@ impl Superior {
                 Ok(_) => {}
             }
         }
-        // If that fails, the mount dies with this process.
+        // If that fails, the mount ends with this process.
         let _ = attach::detach_own(&mount.plan.target, &mount.mount_device);
         thread::sleep(GRACE);
         std::process::exit(0);
     }
 }
 
-/// Threads that answer no requests; they end with the process.
-fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<UnixListener>) {
+/// Threads that serve no requests; they end with the process.
+fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option<UnixListener>) {
     let aging = Arc::clone(view);
     thread::spawn(move || {
         loop {
@@ -222,9 +222,9 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
             aging.age();
         }
     });
-    start_telling(view);
+    start_notifiers(view);
     let deferring = Arc::clone(view);
-    thread::spawn(move || deferring.tell_deferred());
+    thread::spawn(move || deferring.run_deferred());
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
@@ -233,25 +233,27 @@ fn start_helpers(service: &Service, view: &Arc<View>, status_socket: Option<Unix
     }
 }
 
-/// Two threads for each processor, if changes are told at once: the kernel may hold one up for a lock.
-fn start_telling(view: &Arc<View>) {
+/// With [`Changes::Told`], two threads for each CPU: the kernel may block one of them on a lock. Else one thread.
+fn start_notifiers(view: &Arc<View>) {
     if view.changes() != Changes::Told {
         let view = Arc::clone(view);
-        thread::spawn(move || view.watch().map(|watch| watch.run_late(|change| view.tell(change))));
+        thread::spawn(move || {
+            view.watch().map(|watch| watch.run_late(|change| view.apply(change)))
+        });
         return;
     }
     for processor in watch::processors().flat_map(|processor| [processor; 2]) {
         let view = Arc::clone(view);
         thread::spawn(move || {
-            // Elsewhere, or later than others, it tells the same changes.
-            let _ = watch::stay_first_on(processor);
-            view.watch().map(|watch| watch.run(|change| view.tell(change)))
+            // On another CPU, or with another priority, it reports the same changes.
+            let _ = watch::preempt_on(processor);
+            view.watch().map(|watch| watch.run(|change| view.apply(change)))
         });
     }
 }
 
-fn say_what_is_missing(plan: &Plan, agreement: &Agreement, view: &View, log: &Log) {
-    if plan.transport == Transport::IoUring && !agreement.has(feature::OVER_IO_URING) {
+fn warn_of_missing_features(plan: &Plan, negotiated: &Negotiated, view: &View, log: &Log) {
+    if plan.transport == Transport::IoUring && !negotiated.has(feature::OVER_IO_URING) {
         log.warn(
             "requests come over /dev/fuse: io_uring needs Linux 6.14, \
              /sys/module/fuse/parameters/enable_uring, and to be allowed to this process",
@@ -260,15 +262,15 @@ fn say_what_is_missing(plan: &Plan, agreement: &Agreement, view: &View, log: &Lo
     if plan.mode == Mode::Frozen || !plan.passthrough || view.passes_through() {
         return;
     }
-    log.warn(if agreement.has(feature::PASSTHROUGH) {
+    log.warn(if negotiated.has(feature::PASSTHROUGH) {
         "passthrough needs CAP_SYS_ADMIN in the first user namespace: data goes through the daemon"
     } else {
         "this kernel has no passthrough (Linux 6.9 has): data goes through the daemon"
     });
 }
 
-impl Inheritance {
-    fn new(service: &Service, descriptors: Vec<OwnedFd>) -> std::io::Result<Self> {
+impl InheritedFds {
+    fn new(service: &ServeCommand, descriptors: Vec<OwnedFd>) -> std::io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let missing = || std::io::Error::other("a descriptor is missing");
         let memory = Memory::from_file(descriptors.next().ok_or_else(missing)?)?;
@@ -285,44 +287,44 @@ impl Inheritance {
         Ok(Self { memory: Arc::new(memory), status_socket, roots, locked, devices })
     }
 
-    /// What a worker before us has agreed on, or what we do now.
-    fn agreement(&self, plan: &Plan) -> Result<Agreement, Errno> {
-        if let Some(agreement) = self.memory.agreement() {
-            return Ok(agreement);
+    /// What the previous worker has negotiated, or what this one negotiates now.
+    fn negotiated(&self, plan: &Plan) -> Result<Negotiated, Errno> {
+        if let Some(negotiated) = self.memory.negotiated() {
+            return Ok(negotiated);
         }
         let device = Device::new(self.devices[0].try_clone().map_err(|_| Errno::MFILE)?);
-        let agreement = agree(&device, plan)?;
-        self.memory.set_agreement(&agreement);
-        Ok(agreement)
+        let negotiated = negotiate(&device, plan)?;
+        self.memory.set_negotiated(&negotiated);
+        Ok(negotiated)
     }
 }
 
-/// Answers the kernel's first request.
-fn agree(device: &Device, plan: &Plan) -> Result<Agreement, Errno> {
+/// Replies to the kernel's first request, INIT.
+fn negotiate(device: &Device, plan: &Plan) -> Result<Negotiated, Errno> {
     let mut buffer = vec![0; 64 * 1024];
     let Received::Request(length) = device.receive(&mut buffer)? else { return Err(Errno::NODEV) };
     let frame = Frame::joined(&buffer[..length]).map_err(|_| Errno::PROTO)?;
     let request = frame.request().map_err(|_| Errno::PROTO)?;
-    let Operation::Init(offer, high_features) = request.operation else {
+    let Operation::Init(init, high_features) = request.operation else {
         return Err(Errno::PROTO);
     };
-    let offer = Offer::new(offer, high_features);
-    let mut answer = Answer::default();
-    if !offer.is_understood() {
-        answer.fail(Errno::PROTO.raw_os_error());
-        device.reply(request.unique, &mut answer);
+    let init = InitRequest::new(init, high_features);
+    let mut reply = Reply::default();
+    if !init.is_supported() {
+        reply.fail(Errno::PROTO.raw_os_error());
+        device.send(request.unique, &mut reply);
         return Err(Errno::PROTO);
     }
     let wanted = wanted(plan);
-    let passthrough = wanted & offer.features & feature::PASSTHROUGH != 0;
+    let passthrough = wanted & init.features & feature::PASSTHROUGH != 0;
     let pages_max = if passthrough { PASSTHROUGH_PAGES_MAX } else { DATA_PAGES_MAX };
-    let agreement = offer.accept(wanted, pages_max, 1);
-    agreement.put(&mut answer);
-    device.reply(request.unique, &mut answer);
-    Ok(agreement)
+    let negotiated = init.accept(wanted, pages_max, 1);
+    negotiated.put(&mut reply);
+    device.send(request.unique, &mut reply);
+    Ok(negotiated)
 }
 
-/// What we want of the kernel.
+/// The features that this mount wants.
 fn wanted(plan: &Plan) -> u64 {
     let both = feature::ASYNC_READ
         | feature::BIG_WRITES
@@ -336,7 +338,7 @@ fn wanted(plan: &Plan) -> u64 {
         | feature::SETXATTR_EXT
         | feature::FLOCK_LOCKS
         | feature::HAS_RESEND;
-    // Kept targets would be told to those, too, to whom the policy refuses them.
+    // A cached target would be shown to callers to which the policy refuses it.
     let both = if plan.policy.is_none() { both | feature::CACHE_SYMLINKS } else { both };
     let both = if plan.shared_locks { both | feature::POSIX_LOCKS } else { both };
     let over_ring = plan.transport == Transport::IoUring && fuse_ring::is_available();

@@ -1,10 +1,9 @@
-//! Staying near the program that asks.
+//! Keeps a reader on the CPU of the calling program.
 //!
-//! On a busy machine the kernel leaves a thread where it was, and an answer from another processor then
-//! waits for whatever runs there, twice; on a quiet one it wakes the reader on the processor that is
-//! idle, which takes longer than the request. So who reads requests looks now and then where the program
-//! runs that asks, and moves there. A courteous one (see `courtesy`) stays until it is released; any other
-//! may be moved away again.
+//! On a busy machine the scheduler leaves a reader on another CPU, and each request then waits there twice for other
+//! tasks. On a quiet machine it wakes the reader on an idle CPU, which takes longer than the request. So a reader
+//! looks now and then where its caller runs, and moves there. A reader with `SCHED_IDLE` (see
+//! [`idle_policy`](super::idle_policy)) stays pinned until the policy is cleared; any other may be migrated again.
 
 use std::fs;
 use std::time::Duration;
@@ -12,66 +11,67 @@ use std::time::Duration;
 use rustix::thread::sched_getcpu;
 use thruway_fuse::Operation;
 
-use crate::schedule::reader_activity::Work;
+use crate::schedule::reader_activity::Activity;
 
-/// Requests between two looks: one costs some microseconds.
-const INTERVAL: u32 = 64;
+/// Requests between two looks at the caller's CPU: a look costs some microseconds.
+const LOOK_INTERVAL: u32 = 64;
 
-/// One who stays and has waited for so long was probably called from elsewhere: a program that runs here
-/// would not have let it run before asking.
-const LONG: Duration = Duration::from_micros(5);
+/// A pinned reader that has waited this long was probably woken from another CPU. A caller on the same CPU leaves it
+/// no time to wait.
+const LONG_WAIT: Duration = Duration::from_micros(5);
 
-/// For a thread that reads.
+/// Follows the callers of one reader from CPU to CPU.
 #[derive(Debug, Default)]
-pub(crate) struct Company {
-    since: u32,
+pub(crate) struct FollowCaller {
+    /// Requests since the last look.
+    requests: u32,
     caller: u32,
-    has_waited: bool,
+    has_waited_long: bool,
 }
 
-impl Company {
-    /// It took so long until the next request was there.
+impl FollowCaller {
+    /// Notes how long the reader waited for the next request.
     pub(crate) fn note_wait(&mut self, wait: Duration) {
-        self.has_waited |= wait > LONG;
+        self.has_waited_long |= wait > LONG_WAIT;
     }
 
-    /// This process waits for the answer to a request. A courteous thread stays where it is.
-    pub(crate) fn keep(&mut self, pid: u32, operation: &Operation<'_>, work: &Work) {
-        let stays = work.courtesy().is_shown();
-        let held_at = work.courtesy().tether().at();
-        self.since += 1;
-        if may_be_looked_at(operation) {
+    /// Follows the process that waits for the reply to a request. A reader with `SCHED_IDLE` stays pinned there.
+    pub(crate) fn follow(&mut self, pid: u32, operation: &Operation<'_>, activity: &Activity) {
+        let stays = activity.sched_idle().is_set();
+        let pinned_to = activity.sched_idle().cpu_pin().processor();
+        self.requests += 1;
+        if may_read_stat_of(operation) {
             let is_another = std::mem::replace(&mut self.caller, pid) != pid;
-            let is_due = self.since >= INTERVAL;
-            if is_due || stays && (is_another || self.has_waited || held_at.is_none()) {
-                (self.since, self.has_waited) = (0, false);
-                join(pid, work, stays);
+            let is_due = self.requests >= LOOK_INTERVAL;
+            if is_due || stays && (is_another || self.has_waited_long || pinned_to.is_none()) {
+                (self.requests, self.has_waited_long) = (0, false);
+                move_to(pid, activity, stays);
             }
         }
-        match held_at {
-            Some(processor) if stays => work.invite(processor),
-            Some(_) => work.courtesy().tether().untie(),
+        match pinned_to {
+            Some(processor) if stays => activity.move_monitor(processor),
+            Some(_) => activity.sched_idle().cpu_pin().unpin(),
             None => {}
         }
     }
 }
 
-fn join(pid: u32, work: &Work, stays: bool) {
+fn move_to(pid: u32, activity: &Activity, stays: bool) {
     let Some(there) = processor_of(pid) else { return };
-    let tether = work.courtesy().tether();
+    let cpu_pin = activity.sched_idle().cpu_pin();
     if stays {
-        tether.tie(there);
+        cpu_pin.pin(there);
     } else if sched_getcpu() != there {
-        tether.tie(there);
-        // It may be moved again.
-        tether.untie();
+        cpu_pin.pin(there);
+        // The scheduler may migrate it again.
+        cpu_pin.unpin();
     }
 }
 
-/// A program that becomes another one closes files, and writes what it had mapped, under a lock that
-/// `/proc/PID/stat` waits for (`exec_update_lock`); and it waits for us. So only those are looked at
-/// who ask for a name or its attributes, which nobody does under it.
-fn may_be_looked_at(operation: &Operation<'_>) -> bool {
+/// Whether reading `/proc/PID/stat` of the caller cannot deadlock. During `exec` a program closes files and writes back
+/// its maps under `exec_update_lock`, and waits for us; that file waits for the same lock. Requests for names and
+/// attributes are never sent under it.
+fn may_read_stat_of(operation: &Operation<'_>) -> bool {
     matches!(
         operation,
         Operation::Lookup { .. }
@@ -86,7 +86,7 @@ fn may_be_looked_at(operation: &Operation<'_>) -> bool {
     )
 }
 
-/// Where the thread has run last.
+/// The CPU that the thread ran on last.
 fn processor_of(pid: u32) -> Option<usize> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     processor(&stat)
@@ -107,10 +107,10 @@ mod tests {
     use super::*;
     use thruway_testing::skipped;
 
-    const LOOK_UP: Operation<'_> = Operation::Lookup { name: c"name" };
+    const LOOKUP: Operation<'_> = Operation::Lookup { name: c"name" };
 
     #[test]
-    fn a_thread_runs_where_it_says() {
+    fn the_cpu_of_a_thread_is_read_from_its_stat() {
         let own = CpuSet::MAX_CPU;
         let stat = format!("7 (a) b) S {}5 0 0", "0 ".repeat(35));
         assert_eq!(processor(&stat), Some(5));
@@ -118,34 +118,34 @@ mod tests {
         assert_eq!(processor_of(0), None);
     }
 
-    /// The calling thread's.
-    fn work() -> Arc<Work> {
-        let work = Work::new(&Arc::default());
-        work.courtesy().introduce().unwrap();
-        work
+    /// The activity of the calling thread.
+    fn activity() -> Arc<Activity> {
+        let activity = Activity::new(&Arc::default());
+        activity.sched_idle().register().unwrap();
+        activity
     }
 
     #[test]
-    fn one_that_stays_may_go_nowhere_until_it_need_not() {
+    fn a_reader_with_sched_idle_is_pinned_until_the_policy_is_cleared() {
         let before = sched_getaffinity(None).unwrap();
-        let work = work();
-        work.courtesy().show(true);
-        if !work.courtesy().is_shown() {
+        let activity = activity();
+        activity.sched_idle().set(true);
+        if !activity.sched_idle().is_set() {
             return skipped("the nice value cannot be lowered");
         }
-        let mut company = Company::default();
-        company.keep(std::process::id(), &LOOK_UP, &work);
+        let mut follow_caller = FollowCaller::default();
+        follow_caller.follow(std::process::id(), &LOOKUP, &activity);
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        work.courtesy().show(false);
+        activity.sched_idle().set(false);
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 
     #[test]
-    fn one_that_moves_may_go_everywhere_again() {
+    fn a_reader_without_sched_idle_moves_and_is_not_pinned() {
         let before = sched_getaffinity(None).unwrap();
-        let (mut company, work) = (Company::default(), work());
-        let moves = 0..2 * INTERVAL;
-        moves.for_each(|_| company.keep(std::process::id(), &LOOK_UP, &work));
+        let (mut follow_caller, activity) = (FollowCaller::default(), activity());
+        let moves = 0..2 * LOOK_INTERVAL;
+        moves.for_each(|_| follow_caller.follow(std::process::id(), &LOOKUP, &activity));
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 }

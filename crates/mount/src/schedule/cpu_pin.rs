@@ -1,4 +1,4 @@
-//! A thread that can be kept on one processor, by itself or by another thread.
+//! Pins a thread to one CPU; the thread itself or another one can do that.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -7,16 +7,16 @@ use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 
 use crate::inodes::lock;
 
-/// The thread and where it has to stay. While it has not introduced itself nothing happens to it.
+/// A thread and the CPU that it is pinned to. Before the thread has registered, nothing happens to it.
 #[derive(Debug, Default)]
-pub(crate) struct Tether {
+pub(crate) struct CpuPin {
     thread: OnceLock<(Pid, CpuSet)>,
-    at: Mutex<Option<usize>>,
+    processor: Mutex<Option<usize>>,
 }
 
-impl Tether {
-    /// It is the calling thread, which may run where it may run now.
-    pub(crate) fn introduce(&self) -> Result<(), Errno> {
+impl CpuPin {
+    /// Registers the calling thread, with the CPUs that it may use now.
+    pub(crate) fn register(&self) -> Result<(), Errno> {
         let allowed = sched_getaffinity(None)?;
         self.thread.get_or_init(|| (gettid(), allowed));
         Ok(())
@@ -26,31 +26,32 @@ impl Tether {
         self.thread.get().map(|(thread, _)| *thread)
     }
 
-    /// Where it has to stay.
-    pub(crate) fn at(&self) -> Option<usize> {
-        *lock(&self.at)
+    /// The CPU that the thread is pinned to.
+    pub(crate) fn processor(&self) -> Option<usize> {
+        *lock(&self.processor)
     }
 
-    /// Keeps it on this processor. Where it cannot go it need not be.
-    pub(crate) fn tie(&self, processor: usize) {
-        let mut at = lock(&self.at);
+    /// Pins the thread to this CPU. A CPU that it may not use is ignored.
+    pub(crate) fn pin(&self, processor: usize) {
+        let mut pinned = lock(&self.processor);
         let Some((thread, allowed)) = self.thread.get() else { return };
-        if *at == Some(processor) || processor >= CpuSet::MAX_CPU || !allowed.is_set(processor) {
+        if *pinned == Some(processor) || processor >= CpuSet::MAX_CPU || !allowed.is_set(processor)
+        {
             return;
         }
         let mut only = CpuSet::new();
         only.set(processor);
         if sched_setaffinity(Some(*thread), &only).is_ok() {
-            *at = Some(processor);
+            *pinned = Some(processor);
         }
     }
 
-    /// Lets it go where it may.
-    pub(crate) fn untie(&self) {
-        let mut at = lock(&self.at);
+    /// Lets the thread run on all CPUs that it may use.
+    pub(crate) fn unpin(&self) {
+        let mut pinned = lock(&self.processor);
         let Some((thread, allowed)) = self.thread.get() else { return };
-        if at.take().is_some() {
-            // It was there before.
+        if pinned.take().is_some() {
+            // The thread was allowed there before.
             let _ = sched_setaffinity(Some(*thread), allowed);
         }
     }
@@ -61,19 +62,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_stays_where_it_is_tied_until_it_is_not() {
-        let tether = Tether::default();
-        tether.tie(0);
-        assert_eq!(tether.at(), None);
-        tether.introduce().unwrap();
+    fn a_pinned_thread_stays_on_its_cpu_until_it_is_unpinned() {
+        let cpu_pin = CpuPin::default();
+        cpu_pin.pin(0);
+        assert_eq!(cpu_pin.processor(), None);
+        cpu_pin.register().unwrap();
         let before = sched_getaffinity(None).unwrap();
         let here = rustix::thread::sched_getcpu();
-        tether.tie(here);
-        assert_eq!(tether.at(), Some(here));
+        cpu_pin.pin(here);
+        assert_eq!(cpu_pin.processor(), Some(here));
         assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        tether.tie(CpuSet::MAX_CPU);
-        assert_eq!(tether.at(), Some(here));
-        tether.untie();
+        cpu_pin.pin(CpuSet::MAX_CPU);
+        assert_eq!(cpu_pin.processor(), Some(here));
+        cpu_pin.unpin();
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 }

@@ -1,14 +1,12 @@
-//! How the thread that reads makes room for the program that it answers.
+//! When a reader runs under `SCHED_IDLE`, so that its caller is not migrated.
 //!
-//! The program is woken by the answer, while the thread that gave it still runs. A processor that is
-//! busy is no place for it, so the kernel takes it to another one where that is idle; waking that
-//! one, and soon this one again, takes far longer than the whole request. A processor that runs nothing
-//! but `SCHED_IDLE` counts as idle. So a reader that has this policy and is where the program is keeps it
-//! there.
+//! The reply wakes the caller while the reader still runs. The scheduler migrates a woken task from a busy CPU to an
+//! idle one, and waking that CPU takes far longer than the whole request. A CPU that runs only `SCHED_IDLE` tasks
+//! counts as idle. So a reader with this policy, on the CPU of its caller, keeps the caller there.
 //!
-//! It would get next to nothing of a processor on which something else wants to run. So who stands
-//! behind it watches, and takes its courtesy from it as soon as a request is late, or when several
-//! programs ask at a time. While nothing happens nobody watches, and it has the usual policy.
+//! Under `SCHED_IDLE` a reader gets next to no CPU time while other tasks want to run. So a monitor clears the policy
+//! as soon as a request is late, or when several programs send requests. Without requests the reader has the default
+//! policy, and the monitor sleeps.
 
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
@@ -20,151 +18,153 @@ use rustix::io::Errno;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 use thruway_sys::threads::{has_usual_policy, set_idle_policy};
 
-use crate::schedule::cpu_pin::Tether;
+use crate::schedule::cpu_pin::CpuPin;
 
-/// How long it has to do without its courtesy once that was taken away, at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(640);
-/// A courtesy that lasted for so many pauses was none too early.
-const LASTING: u32 = 8;
+/// How long a reader does without `SCHED_IDLE` after a late request, at first and at most.
+const BACKOFF_MIN: Duration = Duration::from_millis(5);
+const BACKOFF_MAX: Duration = Duration::from_millis(640);
+/// A policy that held for so many backoffs was not set too early: the next backoff is the shortest again.
+const LASTING_BACKOFFS: u32 = 8;
 
-/// Of a thread that answers.
+/// The `SCHED_IDLE` policy of one reader.
 #[derive(Debug, Default)]
-pub(crate) struct Courtesy {
-    /// Keeps it where the program is.
-    tether: Tether,
-    can_come_back: AtomicBool,
-    is_shown: AtomicBool,
-    has_left: AtomicBool,
+pub(crate) struct SchedIdle {
+    /// Keeps the reader on the CPU of its caller.
+    cpu_pin: CpuPin,
+    can_reset: AtomicBool,
+    is_set: AtomicBool,
+    has_retired: AtomicBool,
 }
 
-impl Courtesy {
-    /// The calling thread is the one that answers. Where it could not come back it never steps aside.
-    pub(crate) fn introduce(&self) -> Result<(), Errno> {
-        self.tether.introduce()?;
-        self.can_come_back.store(can_come_back(), SeqCst);
+impl SchedIdle {
+    /// Registers the calling thread. Where the policy could not be cleared again, it is never set.
+    pub(crate) fn register(&self) -> Result<(), Errno> {
+        self.cpu_pin.register()?;
+        self.can_reset.store(can_reset(), SeqCst);
         Ok(())
     }
 
-    pub(crate) fn tether(&self) -> &Tether {
-        &self.tether
+    pub(crate) fn cpu_pin(&self) -> &CpuPin {
+        &self.cpu_pin
     }
 
-    /// Whether the thread has to stay where the program is.
-    pub(crate) fn is_shown(&self) -> bool {
-        self.is_shown.load(SeqCst) && !self.has_left.load(SeqCst)
+    /// Whether the policy is set, and the thread stays with its caller.
+    pub(crate) fn is_set(&self) -> bool {
+        self.is_set.load(SeqCst) && !self.has_retired.load(SeqCst)
     }
 
-    /// Whether the thread would run if it had a processor (state R, proc(5)).
-    fn is_kept_waiting(&self) -> bool {
-        let Some(thread) = self.tether.thread() else { return false };
+    /// Whether the thread is runnable: it waits for a CPU or has one (state R, proc(5)).
+    fn is_runnable(&self) -> bool {
+        let Some(thread) = self.cpu_pin.thread() else { return false };
         let stat = fs::read_to_string(format!("/proc/self/task/{}/stat", thread.as_raw_pid()));
         stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R')))
     }
 
-    /// The thread will answer no more.
-    pub(crate) fn leave(&self) {
-        self.has_left.store(true, SeqCst);
+    /// The thread serves no more requests.
+    pub(crate) fn retire(&self) {
+        self.has_retired.store(true, SeqCst);
     }
 
-    /// For the one thread that watches.
-    pub(crate) fn show(&self, is_shown: bool) {
-        let Some(thread) = self.tether.thread() else { return };
-        let is_useless = self.is_shown() == is_shown || !self.can_come_back.load(SeqCst);
-        if is_useless || self.has_left.load(SeqCst) || set_idle_policy(thread, is_shown).is_err() {
+    /// Sets or clears the policy. Only one thread may call it, the monitor.
+    pub(crate) fn set(&self, is_set: bool) {
+        let Some(thread) = self.cpu_pin.thread() else { return };
+        let is_no_change = self.is_set() == is_set || !self.can_reset.load(SeqCst);
+        if is_no_change || self.has_retired.load(SeqCst) || set_idle_policy(thread, is_set).is_err()
+        {
             return;
         }
-        self.is_shown.store(is_shown, SeqCst);
-        if !is_shown {
-            self.tether.untie();
+        self.is_set.store(is_set, SeqCst);
+        if !is_set {
+            self.cpu_pin.unpin();
         }
     }
 }
 
-/// What was seen of the reader in an interval.
+/// What a reader did in one interval.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    /// It has answered something.
-    pub(crate) has_moved: bool,
-    /// It answers something now.
-    pub(crate) is_at_work: bool,
-    /// A request waits that nobody has read.
-    pub(crate) is_left_lying: bool,
-    /// Several programs ask at a time.
-    pub(crate) is_shared: bool,
+pub(crate) struct Sample {
+    /// It has begun or ended a request.
+    pub(crate) has_progressed: bool,
+    /// It serves a request now.
+    pub(crate) is_busy: bool,
+    /// A request waits and is not read yet.
+    pub(crate) has_unread: bool,
+    /// Several programs send requests.
+    pub(crate) has_many_callers: bool,
 }
 
-/// Grants the courtesy, and takes it away.
+/// Decides when a reader has `SCHED_IDLE`.
 #[derive(Debug)]
-pub(crate) struct Watcher {
-    pause: Duration,
+pub(crate) struct IdlePolicy {
+    backoff: Duration,
     not_before: Instant,
-    /// It was late at the last look.
+    /// The reader was late at the last sample.
     was_late: bool,
     processors: usize,
 }
 
-impl Watcher {
+impl IdlePolicy {
     pub(crate) fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        Self { pause: PAUSE_MIN, not_before: Instant::now(), was_late: false, processors }
+        Self { backoff: BACKOFF_MIN, not_before: Instant::now(), was_late: false, processors }
     }
 
-    /// What becomes of the courtesy after this look.
-    pub(crate) fn judge(&mut self, courtesy: &Courtesy, look: Look, now: Instant) {
-        if !courtesy.is_shown() {
+    /// Sets or clears the policy after a sample.
+    pub(crate) fn update(&mut self, sched_idle: &SchedIdle, sample: Sample, now: Instant) {
+        if !sched_idle.is_set() {
             self.was_late = false;
-            let is_wanted = look.has_moved && !look.is_shared && now >= self.not_before;
-            courtesy.show(is_wanted && self.is_room_elsewhere());
+            let is_wanted =
+                sample.has_progressed && !sample.has_many_callers && now >= self.not_before;
+            sched_idle.set(is_wanted && self.has_idle_cpu());
             return;
         }
-        // One look is not enough: nobody waits for some requests, and a program that has something else
-        // to do keeps it from them.
-        let is_late = is_late(courtesy, look);
-        if look.is_shared || is_late && self.was_late {
-            courtesy.show(false);
-            self.pause_from(now);
+        // One sample is not enough: for some requests no program waits, and a caller with other work
+        // delays the reader.
+        let is_late = is_late(sched_idle, sample);
+        if sample.has_many_callers || is_late && self.was_late {
+            sched_idle.set(false);
+            self.back_off_from(now);
         }
         self.was_late = is_late;
     }
 
-    /// Whether a processor has nothing to do: else the program is not taken anywhere. Of the program and the
-    /// one that answers one waits for the other, and who looks runs, too.
-    fn is_room_elsewhere(&self) -> bool {
+    /// Whether a CPU is idle: else the caller is not migrated anyway. Caller and reader count as one, since one waits
+    /// for the other; the monitor counts, too.
+    fn has_idle_cpu(&self) -> bool {
         let load = fs::read_to_string("/proc/loadavg");
         let running = load.ok().as_deref().and_then(running);
         self.processors > 1 && running.is_none_or(|running| running <= self.processors)
     }
 
-    fn pause_from(&mut self, now: Instant) {
-        let has_lasted = now.duration_since(self.not_before) >= LASTING * self.pause;
-        self.pause = if has_lasted { PAUSE_MIN } else { PAUSE_MAX.min(2 * self.pause) };
-        self.not_before = now + self.pause;
+    fn back_off_from(&mut self, now: Instant) {
+        let has_lasted = now.duration_since(self.not_before) >= LASTING_BACKOFFS * self.backoff;
+        self.backoff = if has_lasted { BACKOFF_MIN } else { BACKOFF_MAX.min(2 * self.backoff) };
+        self.not_before = now + self.backoff;
     }
 }
 
-/// A request waits for nothing but the reader. One that waits for a disk itself is at work.
-fn is_late(courtesy: &Courtesy, look: Look) -> bool {
-    !look.has_moved && (look.is_left_lying || courtesy.is_kept_waiting())
+/// Whether a request waits for the reader alone. A reader that waits for a disk is busy, not late.
+fn is_late(sched_idle: &SchedIdle, sample: Sample) -> bool {
+    !sample.has_progressed && (sample.has_unread || sched_idle.is_runnable())
 }
 
-/// How, and where, the threads of this process may run. One that a courteous reader starts would be as courteous
-/// for ever, and stay where the reader was.
+/// The scheduling policy and CPUs that a new thread takes. A thread inherits them from its parent, and a reader with
+/// `SCHED_IDLE` would pass them on for ever.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct SavedScheduling {
     allowed: Option<CpuSet>,
-    is_usual: bool,
+    is_default: bool,
 }
 
-impl Standing {
-    /// That of the calling thread, which is no reader.
-    pub(crate) fn own() -> Self {
-        Self { allowed: sched_getaffinity(None).ok(), is_usual: has_usual_policy() }
+impl SavedScheduling {
+    /// Saves those of the calling thread, which must be no reader.
+    pub(crate) fn of_current_thread() -> Self {
+        Self { allowed: sched_getaffinity(None).ok(), is_default: has_usual_policy() }
     }
 
-    /// Gives it to the calling thread, as far as that may take it.
-    pub(crate) fn take(&self) {
-        if self.is_usual && !has_usual_policy() {
+    /// Restores them for the calling thread, as far as the system allows.
+    pub(crate) fn restore(&self) {
+        if self.is_default && !has_usual_policy() {
             let _ = set_idle_policy(gettid(), false);
         }
         if let Some(allowed) = &self.allowed {
@@ -173,13 +173,13 @@ impl Standing {
     }
 }
 
-/// How many threads have something to do now: the first number of the fourth field (proc(5)).
+/// How many threads are runnable: the first number of the fourth field of `/proc/loadavg` (proc(5)).
 fn running(load: &str) -> Option<usize> {
     load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// Tried by a thread of its own, which may stay the way it is.
-fn can_come_back() -> bool {
+/// Whether this process may clear `SCHED_IDLE` again. A thread of its own tries, since it may get stuck there.
+fn can_reset() -> bool {
     let try_it = || {
         has_usual_policy()
             && set_idle_policy(gettid(), true).is_ok()
@@ -194,141 +194,145 @@ mod tests {
 
     use super::*;
 
-    const QUIET: Look =
-        Look { has_moved: true, is_at_work: false, is_left_lying: false, is_shared: false };
-    const SHARED: Look = Look { is_shared: true, ..QUIET };
-    const LATE: Look = Look { has_moved: false, is_left_lying: true, ..QUIET };
+    const QUIET: Sample =
+        Sample { has_progressed: true, is_busy: false, has_unread: false, has_many_callers: false };
+    const SHARED: Sample = Sample { has_many_callers: true, ..QUIET };
+    const LATE: Sample = Sample { has_progressed: false, has_unread: true, ..QUIET };
 
-    /// On a machine that has always room.
-    fn watcher() -> Watcher {
-        Watcher { processors: usize::MAX, ..Watcher::new() }
+    /// For a machine that always has an idle CPU.
+    fn policy() -> IdlePolicy {
+        IdlePolicy { processors: usize::MAX, ..IdlePolicy::new() }
     }
 
     #[test]
-    fn who_runs_is_counted() {
+    fn runnable_threads_are_counted() {
         assert_eq!(running("0.20 0.18 0.12 3/80 11206"), Some(3));
         assert_eq!(running(""), None);
     }
 
     #[test]
-    fn nobody_steps_aside_where_the_program_cannot_be_taken_elsewhere() {
-        with_reader(|courtesy| {
-            let mut watcher = Watcher { processors: 1, ..watcher() };
-            watcher.judge(courtesy, QUIET, watcher.not_before);
-            assert!(!courtesy.is_shown());
+    fn the_policy_is_not_set_where_the_caller_cannot_be_migrated() {
+        with_reader(|sched_idle| {
+            let mut policy = IdlePolicy { processors: 1, ..policy() };
+            policy.update(sched_idle, QUIET, policy.not_before);
+            assert!(!sched_idle.is_set());
         });
     }
 
-    /// With a thread that has introduced itself and sleeps; not at all where it could not come back.
-    fn with_reader(test: impl FnOnce(&Courtesy)) {
-        let courtesy = Courtesy::default();
-        let (introduced, introduction) = mpsc::channel();
+    /// Runs `test` with a registered thread that sleeps; not at all where the policy could not be cleared.
+    fn with_reader(test: impl FnOnce(&SchedIdle)) {
+        let sched_idle = SchedIdle::default();
+        let (registered, registration) = mpsc::channel();
         let (end, ending) = mpsc::channel::<()>();
         thread::scope(|scope| {
-            let courtesy = &courtesy;
+            let sched_idle = &sched_idle;
             scope.spawn(move || {
-                courtesy.introduce().unwrap();
-                introduced.send(()).unwrap();
+                sched_idle.register().unwrap();
+                registered.send(()).unwrap();
                 let _ = ending.recv();
             });
-            introduction.recv().unwrap();
-            if courtesy.can_come_back.load(SeqCst) {
-                while courtesy.is_kept_waiting() {
+            registration.recv().unwrap();
+            if sched_idle.can_reset.load(SeqCst) {
+                while sched_idle.is_runnable() {
                     thread::yield_now();
                 }
-                test(courtesy);
+                test(sched_idle);
             }
             drop(end);
         });
     }
 
-    /// Whether the reader has the policy 5, `SCHED_IDLE` (field 41, proc(5)).
-    fn is_aside(courtesy: &Courtesy) -> bool {
-        let thread = courtesy.tether.thread().unwrap().as_raw_pid();
+    /// Whether the reader has policy 5, `SCHED_IDLE` (field 41, proc(5)).
+    fn has_sched_idle(sched_idle: &SchedIdle) -> bool {
+        let thread = sched_idle.cpu_pin.thread().unwrap().as_raw_pid();
         let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
         let (_, fields) = stat.rsplit_once(") ").unwrap();
         fields.split(' ').nth(38) == Some("5")
     }
 
     #[test]
-    fn a_reader_steps_aside_for_one_program_and_not_for_several() {
-        with_reader(|courtesy| {
-            let mut watcher = watcher();
-            let now = watcher.not_before;
-            watcher.judge(courtesy, SHARED, now);
-            assert!(!courtesy.is_shown() && !is_aside(courtesy));
-            watcher.judge(courtesy, QUIET, now);
-            assert!(courtesy.is_shown() && is_aside(courtesy));
-            watcher.judge(courtesy, SHARED, now);
-            assert!(!courtesy.is_shown() && !is_aside(courtesy));
+    fn the_policy_is_set_for_one_caller_and_cleared_for_several() {
+        with_reader(|sched_idle| {
+            let mut policy = policy();
+            let now = policy.not_before;
+            policy.update(sched_idle, SHARED, now);
+            assert!(!sched_idle.is_set() && !has_sched_idle(sched_idle));
+            policy.update(sched_idle, QUIET, now);
+            assert!(sched_idle.is_set() && has_sched_idle(sched_idle));
+            policy.update(sched_idle, SHARED, now);
+            assert!(!sched_idle.is_set() && !has_sched_idle(sched_idle));
         });
     }
 
     #[test]
-    fn who_is_started_by_a_courteous_one_is_not() {
-        let standing = Standing::own();
+    fn a_thread_started_under_the_policy_can_drop_it() {
+        let saved = SavedScheduling::of_current_thread();
         let started = thread::spawn(move || {
             let mut one = CpuSet::new();
             one.set(rustix::thread::sched_getcpu());
             sched_setaffinity(None, &one).unwrap();
             set_idle_policy(gettid(), true).unwrap();
             thread::spawn(move || {
-                standing.take();
+                saved.restore();
                 (has_usual_policy(), sched_getaffinity(None).unwrap())
             })
             .join()
             .unwrap()
         });
-        let (is_usual, allowed) = started.join().unwrap();
-        assert_eq!(is_usual, can_come_back());
+        let (is_default, allowed) = started.join().unwrap();
+        assert_eq!(is_default, can_reset());
         assert_eq!(allowed, sched_getaffinity(None).unwrap());
     }
 
     #[test]
-    fn who_is_late_has_to_wait_longer_each_time() {
-        with_reader(|courtesy| {
-            let mut watcher = watcher();
-            let mut now = watcher.not_before;
-            for pause in [2 * PAUSE_MIN, 4 * PAUSE_MIN] {
-                watcher.judge(courtesy, QUIET, now);
-                watcher.judge(courtesy, LATE, now);
-                watcher.judge(courtesy, LATE, now);
-                assert!(!is_aside(courtesy));
-                watcher.judge(courtesy, QUIET, now);
-                assert!(!is_aside(courtesy), "{pause:?} have not passed");
-                now += pause;
+    fn the_backoff_doubles_each_time_the_reader_is_late() {
+        with_reader(|sched_idle| {
+            let mut policy = policy();
+            let mut now = policy.not_before;
+            for backoff in [2 * BACKOFF_MIN, 4 * BACKOFF_MIN] {
+                policy.update(sched_idle, QUIET, now);
+                policy.update(sched_idle, LATE, now);
+                policy.update(sched_idle, LATE, now);
+                assert!(!has_sched_idle(sched_idle));
+                policy.update(sched_idle, QUIET, now);
+                assert!(!has_sched_idle(sched_idle), "{backoff:?} have not passed");
+                now += backoff;
             }
-            watcher.judge(courtesy, QUIET, now);
-            watcher.judge(courtesy, LATE, now);
-            watcher.judge(courtesy, LATE, now + PAUSE_MAX);
-            assert_eq!(watcher.pause, PAUSE_MIN, "a courtesy that lasted");
+            policy.update(sched_idle, QUIET, now);
+            policy.update(sched_idle, LATE, now);
+            policy.update(sched_idle, LATE, now + BACKOFF_MAX);
+            assert_eq!(policy.backoff, BACKOFF_MIN, "the policy lasted");
         });
     }
 
     #[test]
-    fn who_is_late_once_and_not_again_stays_aside() {
-        with_reader(|courtesy| {
-            let mut watcher = watcher();
-            let now = watcher.not_before;
-            for look in [QUIET, LATE, QUIET, LATE] {
-                watcher.judge(courtesy, look, now);
-                assert!(is_aside(courtesy));
+    fn one_late_sample_does_not_clear_the_policy() {
+        with_reader(|sched_idle| {
+            let mut policy = policy();
+            let now = policy.not_before;
+            for sample in [QUIET, LATE, QUIET, LATE] {
+                policy.update(sched_idle, sample, now);
+                assert!(has_sched_idle(sched_idle));
             }
         });
     }
 
     #[test]
-    fn one_that_waits_for_something_else_is_not_late_and_nobody_is_aside_at_rest() {
-        with_reader(|courtesy| {
-            let mut watcher = watcher();
-            let now = watcher.not_before;
-            watcher.judge(courtesy, QUIET, now);
+    fn one_that_waits_for_something_else_is_not_late_and_nobody_has_sched_idle_at_rest() {
+        with_reader(|sched_idle| {
+            let mut policy = policy();
+            let now = policy.not_before;
+            policy.update(sched_idle, QUIET, now);
             for _ in 0..2 {
-                watcher.judge(courtesy, Look { has_moved: false, is_at_work: true, ..QUIET }, now);
+                policy.update(
+                    sched_idle,
+                    Sample { has_progressed: false, is_busy: true, ..QUIET },
+                    now,
+                );
             }
-            assert!(is_aside(courtesy), "it sleeps");
-            courtesy.show(false);
-            assert!(!is_aside(courtesy));
+            assert!(has_sched_idle(sched_idle), "it sleeps");
+            sched_idle.set(false);
+            assert!(!has_sched_idle(sched_idle));
         });
     }
 }

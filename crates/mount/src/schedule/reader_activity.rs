@@ -1,4 +1,4 @@
-//! A thread that answers requests, as another one sees it that watches.
+//! What a reader does, as a monitor samples it from another thread.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -8,131 +8,133 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
-use crate::schedule::cpu_pin::Tether;
-use crate::schedule::idle_policy::{Courtesy, Look, Watcher};
+use crate::schedule::cpu_pin::CpuPin;
+use crate::schedule::idle_policy::{IdlePolicy, Sample, SchedIdle};
 
-/// How often one looks: a courteous thread may need help soon.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(1);
-/// The same where looking has brought nothing for a while: on a busy machine each look takes a processor from
-/// somebody.
-const INTERVAL_MAX: Duration = Duration::from_millis(4);
-/// After so many looks at which nothing has happened one sleeps.
-pub(crate) const IN_VAIN_MAX: u32 = 20;
+/// Time between two samples: a reader with `SCHED_IDLE` may need help soon.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(1);
+/// The same after samples without a result: on a busy machine each sample takes a CPU from another task.
+const SAMPLE_INTERVAL_MAX: Duration = Duration::from_millis(4);
+/// After so many samples without a request the monitor sleeps.
+pub(crate) const QUIET_SAMPLES_MAX: u32 = 20;
 
-/// As many times in an interval somebody else asks than before: several ask at a time.
-const CHANGES_MANY: u64 = 4;
+/// This many caller changes per interval mean that several programs are active.
+const CALLER_CHANGES_MANY: u64 = 4;
 
-/// How long to wait after a look that has brought nothing.
-pub(crate) fn longer(interval: Duration) -> Duration {
-    (2 * interval).clamp(INTERVAL, INTERVAL_MAX)
+/// The interval after a sample without a result.
+pub(crate) fn next_interval(interval: Duration) -> Duration {
+    (2 * interval).clamp(SAMPLE_INTERVAL, SAMPLE_INTERVAL_MAX)
 }
 
-/// What the thread does.
+/// What a reader does, in counters that its monitor samples.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
-    /// Odd while a request is answered.
-    turns: AtomicU64,
-    /// Who asked last, and how often it was somebody else than before.
+pub(crate) struct Activity {
+    /// Grows when a request begins and when it ends: odd while one is served.
+    sequence: AtomicU64,
+    /// The process that sent the last request, and how often that changed.
     caller: AtomicU32,
-    changes: AtomicU64,
-    courtesy: Courtesy,
-    escort: Arc<Escort>,
+    caller_changes: AtomicU64,
+    sched_idle: SchedIdle,
+    monitor_thread: Arc<MonitorThread>,
 }
 
-impl Work {
-    /// Watched by `escort`, if that ever introduces itself.
-    pub(crate) fn new(escort: &Arc<Escort>) -> Arc<Self> {
-        Arc::new(Self { escort: Arc::clone(escort), ..Self::default() })
+impl Activity {
+    /// Monitored by that thread, once it has registered.
+    pub(crate) fn new(monitor_thread: &Arc<MonitorThread>) -> Arc<Self> {
+        Arc::new(Self { monitor_thread: Arc::clone(monitor_thread), ..Self::default() })
     }
 
-    /// The thread makes room for who asks.
-    pub(crate) fn courtesy(&self) -> &Courtesy {
-        &self.courtesy
+    /// The reader's scheduling policy.
+    pub(crate) fn sched_idle(&self) -> &SchedIdle {
+        &self.sched_idle
     }
 
     /// A request was read.
-    pub(crate) fn begin(&self) {
-        self.turns.fetch_add(1, SeqCst);
-        self.escort.wake();
+    pub(crate) fn begin_request(&self) {
+        self.sequence.fetch_add(1, SeqCst);
+        self.monitor_thread.wake();
     }
 
-    /// It comes from this process.
+    /// The request comes from this process.
     pub(crate) fn note_caller(&self, pid: u32) {
         if pid != 0 && self.caller.load(SeqCst) != pid {
             self.caller.store(pid, SeqCst);
-            self.changes.fetch_add(1, SeqCst);
+            self.caller_changes.fetch_add(1, SeqCst);
         }
     }
 
-    /// Who watches is to do so from this processor, where the thread makes room.
-    pub(crate) fn invite(&self, processor: usize) {
-        self.escort.follow(processor);
+    /// Moves the monitor to this CPU, where the reader has `SCHED_IDLE`.
+    pub(crate) fn move_monitor(&self, processor: usize) {
+        self.monitor_thread.follow(processor);
     }
 
-    /// It was answered.
-    pub(crate) fn end(&self) {
-        self.turns.fetch_add(1, SeqCst);
+    /// The request was served.
+    pub(crate) fn end_request(&self) {
+        self.sequence.fetch_add(1, SeqCst);
     }
 
-    /// Nobody will answer here again. Who watches sees to it.
-    pub(crate) fn leave(&self) {
-        self.courtesy.leave();
-        self.begin();
+    /// The reader ends. The monitor is woken, so that it notices.
+    pub(crate) fn retire(&self) {
+        self.sched_idle.retire();
+        self.begin_request();
     }
 
-    fn seen(&self) -> Seen {
-        Seen { turns: self.turns.load(SeqCst), changes: self.changes.load(SeqCst) }
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            sequence: self.sequence.load(SeqCst),
+            caller_changes: self.caller_changes.load(SeqCst),
+        }
     }
 }
 
-/// The thread that watches. A processor that wakes up draws a program to itself that is woken just then, so
-/// it is to be where the one is that it watches.
+/// The thread that monitors readers. Waking a CPU makes the scheduler migrate freshly woken tasks to it, so the monitor
+/// runs on the CPU that it monitors.
 #[derive(Debug, Default)]
-pub(crate) struct Escort {
+pub(crate) struct MonitorThread {
     thread: OnceLock<Thread>,
-    tether: Tether,
-    /// It has looked since it was invited.
+    cpu_pin: CpuPin,
+    /// A sample was taken since the last move.
     may_follow: AtomicBool,
     is_asleep: AtomicBool,
 }
 
-impl Escort {
-    /// The calling thread is the one that watches.
-    pub(crate) fn introduce(&self) -> Result<(), Errno> {
+impl MonitorThread {
+    /// Registers the calling thread.
+    pub(crate) fn register(&self) -> Result<(), Errno> {
         self.thread.get_or_init(thread::current);
-        self.tether.introduce()
+        self.cpu_pin.register()
     }
 
-    /// Lets some time pass until the next look.
+    /// Waits until the next sample is due.
     pub(crate) fn wait(&self, interval: Duration) {
         thread::sleep(interval);
         self.may_follow.store(true, Relaxed);
     }
 
-    /// Sleeps until one of those who are watched gets a request. One that has got it already may have it
-    /// for long, and could not call.
-    pub(crate) fn sleep(&self, watches: &[Watch]) {
-        let is_any_at_work = || watches.iter().any(|watch| watch.work.seen().is_at_work());
+    /// Sleeps until a monitored reader gets a request. A reader that serves one already cannot wake the monitor, and
+    /// may serve it for long: then the monitor does not sleep.
+    pub(crate) fn sleep(&self, monitors: &[Monitor]) {
+        let is_any_busy = || monitors.iter().any(|monitor| monitor.activity.snapshot().is_busy());
         self.is_asleep.store(true, SeqCst);
-        while !is_any_at_work() && self.is_asleep() {
+        while !is_any_busy() && self.is_asleep() {
             thread::park();
         }
         self.is_asleep.store(false, SeqCst);
     }
 
-    /// Whether nothing happens that it watches.
+    /// Whether it sleeps until the next request.
     pub(crate) fn is_asleep(&self) -> bool {
         self.is_asleep.load(SeqCst)
     }
 
-    /// May be where it wants.
-    pub(crate) fn stay_behind(&self) {
-        self.tether.untie();
+    /// Lets the scheduler place the monitor.
+    pub(crate) fn unpin(&self) {
+        self.cpu_pin.unpin();
     }
 
     fn follow(&self, processor: usize) {
-        if self.tether.at() != Some(processor) && self.may_follow.swap(false, Relaxed) {
-            self.tether.tie(processor);
+        if self.cpu_pin.processor() != Some(processor) && self.may_follow.swap(false, Relaxed) {
+            self.cpu_pin.pin(processor);
         }
     }
 
@@ -146,63 +148,62 @@ impl Escort {
     }
 }
 
-/// One who watches a thread, and sees to its courtesy.
+/// Samples one reader, and applies the idle policy to it.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    work: Arc<Work>,
-    seen: Seen,
-    watcher: Watcher,
+pub(crate) struct Monitor {
+    activity: Arc<Activity>,
+    last: Snapshot,
+    policy: IdlePolicy,
 }
 
-impl Watch {
-    pub(crate) fn new(work: Arc<Work>) -> Self {
-        Self { seen: work.seen(), work, watcher: Watcher::new() }
+impl Monitor {
+    pub(crate) fn new(activity: Arc<Activity>) -> Self {
+        Self { last: activity.snapshot(), activity, policy: IdlePolicy::new() }
     }
 
-    /// What has happened since the last look does not count.
-    pub(crate) fn look_away(&mut self) {
-        self.seen = self.work.seen();
+    /// Starts the interval of the next sample now.
+    pub(crate) fn reset(&mut self) {
+        self.last = self.activity.snapshot();
     }
 
-    /// What has happened since the last look; `is_left_lying` says that a request waits that nobody has
-    /// read.
-    pub(crate) fn look(&mut self, is_left_lying: bool) -> Look {
-        let last = std::mem::replace(&mut self.seen, self.work.seen());
-        let look = self.seen.since(last, is_left_lying);
-        self.watcher.judge(&self.work.courtesy, look, Instant::now());
-        look
+    /// What the reader did since the last sample; `has_unread` says that a request waits and is not read.
+    pub(crate) fn sample(&mut self, has_unread: bool) -> Sample {
+        let last = std::mem::replace(&mut self.last, self.activity.snapshot());
+        let sample = self.last.since(last, has_unread);
+        self.policy.update(&self.activity.sched_idle, sample, Instant::now());
+        sample
     }
 
-    /// Whether the thread makes room for who asks.
-    pub(crate) fn is_courteous(&self) -> bool {
-        self.work.courtesy.is_shown()
+    /// Whether the reader has `SCHED_IDLE`.
+    pub(crate) fn is_idle_set(&self) -> bool {
+        self.activity.sched_idle.is_set()
     }
 
-    /// Nothing happens.
-    pub(crate) fn rest(&self) {
-        self.work.courtesy.show(false);
+    /// Gives the reader the default policy back.
+    pub(crate) fn clear_idle(&self) {
+        self.activity.sched_idle.set(false);
     }
 }
 
-/// How far the thread has come.
+/// The counters of a reader at one moment.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    turns: u64,
-    changes: u64,
+struct Snapshot {
+    sequence: u64,
+    caller_changes: u64,
 }
 
-impl Seen {
-    fn is_at_work(self) -> bool {
-        !self.turns.is_multiple_of(2)
+impl Snapshot {
+    fn is_busy(self) -> bool {
+        !self.sequence.is_multiple_of(2)
     }
 
-    /// What has happened between the two, if requests are left lying now.
-    fn since(self, last: Self, is_left_lying: bool) -> Look {
-        Look {
-            has_moved: self.turns != last.turns,
-            is_at_work: self.is_at_work(),
-            is_left_lying,
-            is_shared: self.changes - last.changes >= CHANGES_MANY,
+    /// What happened since the last snapshot.
+    fn since(self, last: Self, has_unread: bool) -> Sample {
+        Sample {
+            has_progressed: self.sequence != last.sequence,
+            is_busy: self.is_busy(),
+            has_unread,
+            has_many_callers: self.caller_changes - last.caller_changes >= CALLER_CHANGES_MANY,
         }
     }
 }
@@ -212,47 +213,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_sleeps_while_one_is_held_up() {
-        let escort = Arc::default();
-        let works = [Work::new(&escort), Work::new(&escort)];
-        works[1].begin();
-        escort.sleep(&works.map(Watch::new));
-        assert!(!escort.is_asleep());
+    fn the_monitor_does_not_sleep_while_a_reader_is_busy() {
+        let monitor_thread = Arc::default();
+        let activities = [Activity::new(&monitor_thread), Activity::new(&monitor_thread)];
+        activities[1].begin_request();
+        monitor_thread.sleep(&activities.map(Monitor::new));
+        assert!(!monitor_thread.is_asleep());
     }
 
     #[test]
-    fn who_sleeps_is_called_by_each_of_those_that_are_watched() {
+    fn each_monitored_reader_wakes_the_monitor() {
         for index in 0..2 {
-            let escort = Arc::<Escort>::default();
-            let works = [Work::new(&escort), Work::new(&escort)];
-            let watches = works.clone().map(Watch::new);
+            let monitor_thread = Arc::<MonitorThread>::default();
+            let activities = [Activity::new(&monitor_thread), Activity::new(&monitor_thread)];
+            let monitors = activities.clone().map(Monitor::new);
             thread::scope(|scope| {
                 let sleeper = scope.spawn(|| {
-                    escort.introduce().unwrap();
-                    escort.sleep(&watches);
+                    monitor_thread.register().unwrap();
+                    monitor_thread.sleep(&monitors);
                 });
-                while !escort.is_asleep() {
+                while !monitor_thread.is_asleep() {
                     thread::yield_now();
                 }
-                works[index].begin();
+                activities[index].begin_request();
                 sleeper.join().unwrap();
             });
-            assert!(!escort.is_asleep());
+            assert!(!monitor_thread.is_asleep());
         }
     }
 
     #[test]
-    fn who_watches_follows_once_a_look() {
-        let escort = Arc::<Escort>::default();
-        escort.introduce().unwrap();
-        let (work, here) = (Work::new(&escort), rustix::thread::sched_getcpu());
-        work.invite(here);
-        assert_eq!(escort.tether.at(), None, "it has not looked yet");
-        escort.wait(Duration::ZERO);
-        work.invite(here);
-        assert_eq!(escort.tether.at(), Some(here));
-        escort.stay_behind();
-        work.invite(here);
-        assert_eq!(escort.tether.at(), None);
+    fn the_monitor_moves_once_a_sample() {
+        let monitor_thread = Arc::<MonitorThread>::default();
+        monitor_thread.register().unwrap();
+        let (activity, here) = (Activity::new(&monitor_thread), rustix::thread::sched_getcpu());
+        activity.move_monitor(here);
+        assert_eq!(monitor_thread.cpu_pin.processor(), None, "no sample was taken yet");
+        monitor_thread.wait(Duration::ZERO);
+        activity.move_monitor(here);
+        assert_eq!(monitor_thread.cpu_pin.processor(), Some(here));
+        monitor_thread.unpin();
+        activity.move_monitor(here);
+        assert_eq!(monitor_thread.cpu_pin.processor(), None);
     }
 }

@@ -1,25 +1,25 @@
-//! The connection over `/dev/fuse`: one read a request, one write a response.
+//! The connection over `/dev/fuse`: one read a request, one write a reply.
 
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, read, write};
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 
-use crate::transport::reply::Replier;
+use crate::transport::reply::ReplySender;
 
-/// A connection, or a clone of it. An answer must go the way that its request came.
+/// A connection, or a clone of it. A reply must go by the clone that its request came by.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(super) descriptor: OwnedFd,
 }
 
-/// What reading a request gave.
+/// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// One of this length.
+    /// A request of this length.
     Request(usize),
-    /// None waits, and neither do we.
+    /// No request waits, and the descriptor does not block.
     Nothing,
     /// The mount is gone.
     Gone,
@@ -30,7 +30,7 @@ impl Device {
         Self { descriptor }
     }
 
-    /// Waits for no request from here on.
+    /// Makes [`Self::receive`] return when no request waits.
     pub(crate) fn set_nonblocking(&self) -> Result<(), Errno> {
         fcntl_setfl(&self.descriptor, OFlags::NONBLOCK)
     }
@@ -41,7 +41,7 @@ impl Device {
             match read(&self.descriptor, &mut *buffer) {
                 Ok(length) => return Ok(Received::Request(length)),
                 Err(Errno::AGAIN) => return Ok(Received::Nothing),
-                // ENOENT: the request was taken back before it could be read.
+                // ENOENT: the kernel withdrew the request before it was read.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 Err(Errno::NODEV) => return Ok(Received::Gone),
                 Err(errno) => return Err(errno),
@@ -50,16 +50,16 @@ impl Device {
     }
 }
 
-impl Replier for Device {
-    fn reply(&self, unique: u64, answer: &mut Answer) {
-        // An answer that nobody waits for is no error (ENOENT), nor is a connection that has gone:
-        // the next read says so.
-        let _ = send(&self.descriptor, answer.seal(unique));
+impl ReplySender for Device {
+    fn send(&self, unique: u64, reply: &mut Reply) {
+        // A reply to a withdrawn request is no error (ENOENT). If the connection is gone, the next read
+        // reports that.
+        let _ = write_message(&self.descriptor, reply.seal(unique));
     }
 }
 
-/// Writes an answer or a notification.
-pub(crate) fn send(device: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
+/// Writes a reply or a notification.
+pub(crate) fn write_message(device: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
     loop {
         match write(device, bytes) {
             Ok(_) => return Ok(()),

@@ -1,4 +1,4 @@
-//! Threads for requests that take long, so that the ones behind them need not wait.
+//! Threads for slow requests, so that the requests behind them need not wait.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -6,24 +6,24 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use thruway_fuse::{Answer, Frame};
+use thruway_fuse::{Frame, Reply};
 
-use crate::actor::Actor;
+use super::handler::RequestHandler;
+use super::reply::{Outcome, ReplySender};
 use crate::inodes::lock;
-use crate::schedule::idle_policy::Standing;
-use crate::transport::reply::{Outcome, Replier};
+use crate::schedule::idle_policy::SavedScheduling;
 use crate::view::View;
 
 /// Most threads at a time. Each may be waiting for a disk; more requests than this wait for a thread.
 const THREADS_MAX: usize = 64;
-/// A thread that has had nothing to do for so long ends.
-const IDLE: Duration = Duration::from_secs(10);
+/// A thread without a job ends after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request in one piece, and where its answer goes.
+/// A request in one piece, and where its reply goes.
 #[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) replier: Arc<dyn Replier>,
+pub(super) struct Job {
+    pub(super) bytes: Vec<u8>,
+    pub(super) sender: Arc<dyn ReplySender>,
 }
 
 #[derive(Debug, Default)]
@@ -36,20 +36,21 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Pool {
     view: Arc<View>,
-    /// What a reader starts is to have the standing of who made the pool.
-    standing: Standing,
+    /// Threads are started by readers, and take the scheduling of the thread that made the pool.
+    scheduling: SavedScheduling,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Pool {
-    pub(crate) fn new(view: Arc<View>) -> Arc<Self> {
+    pub(crate) fn new(view: &Arc<View>) -> Arc<Self> {
+        let scheduling = SavedScheduling::of_current_thread();
         let (state, changed) = Default::default();
-        Arc::new(Self { view, standing: Standing::own(), state, changed })
+        Arc::new(Self { view: Arc::clone(view), scheduling, state, changed })
     }
 
-    /// Has the request answered by another thread.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job) {
+    /// Has the request served by another thread.
+    pub(super) fn submit(self: &Arc<Self>, job: Job) {
         let mut state = lock(&self.state);
         state.jobs.push_back(job);
         if state.idle > 0 || state.threads == THREADS_MAX {
@@ -59,41 +60,41 @@ impl Pool {
         state.threads += 1;
         drop(state);
         let pool = Arc::clone(self);
-        let started = thread::Builder::new().name("slow".into()).spawn(move || pool.work());
+        let started = thread::Builder::new().name("slow".into()).spawn(move || pool.run_thread());
         if started.is_err() {
-            self.without_thread();
+            self.fail_without_threads();
         }
     }
 
-    /// No thread could be started: if there is none at all, nobody else will answer.
-    fn without_thread(&self) {
+    /// A thread could not be started. If there is none at all, no job would ever be served.
+    fn fail_without_threads(&self) {
         lock(&self.state).threads -= 1;
         while lock(&self.state).threads == 0 {
             let Some(job) = lock(&self.state).jobs.pop_front() else { return };
-            fail(&job, Errno::NOMEM, &mut Answer::default());
+            job.fail(Errno::NOMEM);
         }
     }
 
-    fn work(&self) {
-        self.standing.take();
-        let mut answer = Answer::default();
-        let mut actor = Actor::new();
+    fn run_thread(&self) {
+        self.scheduling.restore();
+        let mut handler = RequestHandler::new(&self.view);
         while let Some(job) = self.next() {
-            match &mut actor {
-                Ok(actor) => self.answer(actor, &job, &mut answer),
-                Err(errno) => fail(&job, *errno, &mut answer),
+            match &mut handler {
+                Ok(handler) => job.serve(handler),
+                Err(errno) => job.fail(*errno),
             }
         }
     }
 
-    /// The next job; `None` if there was none for a while.
+    /// The next job; `None` if there was none for [`IDLE_TIMEOUT`].
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         if let Some(job) = state.jobs.pop_front() {
             return Some(job);
         }
         state.idle += 1;
-        let waited = self.changed.wait_timeout_while(state, IDLE, |state| state.jobs.is_empty());
+        let waited =
+            self.changed.wait_timeout_while(state, IDLE_TIMEOUT, |state| state.jobs.is_empty());
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         state.idle -= 1;
         let job = state.jobs.pop_front();
@@ -102,19 +103,23 @@ impl Pool {
         }
         job
     }
-
-    fn answer(&self, actor: &mut Actor, job: &Job, answer: &mut Answer) {
-        let Ok(frame) = Frame::joined(&job.bytes) else { return };
-        let Ok(request) = frame.request() else { return };
-        if self.view.serve(actor, &job.replier, &request, answer) == Outcome::Answered {
-            job.replier.reply(request.unique, answer);
-        }
-    }
 }
 
-fn fail(job: &Job, errno: Errno, answer: &mut Answer) {
-    answer.fail(errno.raw_os_error());
-    if let Ok(frame) = Frame::joined(&job.bytes) {
-        job.replier.reply(frame.unique(), answer);
+impl Job {
+    fn serve(&self, handler: &mut RequestHandler) {
+        // It was read once already, before it became a job.
+        let Ok(frame) = Frame::joined(&self.bytes) else { return };
+        let Ok(request) = frame.request() else { return };
+        if handler.serve(&request, &self.sender) == Outcome::Replied {
+            self.sender.send(request.unique, handler.reply());
+        }
+    }
+
+    fn fail(&self, errno: Errno) {
+        let mut reply = Reply::default();
+        reply.fail(errno.raw_os_error());
+        if let Ok(frame) = Frame::joined(&self.bytes) {
+            self.sender.send(frame.unique(), &mut reply);
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! The threads that read requests stand in a row, and only the first one waits for them.
+//! The readers of `/dev/fuse` are a leader and followers: only the leader waits for requests.
 //!
-//! If several waited, the kernel would wake whichever has waited longest: a program that asks for one
-//! thing after the other, as most do, would be answered from another processor each time. The
-//! others look now and then whether requests are left lying, and help for as long as that is so. Each
-//! keeps an eye on the one before it, and sleeps while that one has nothing to do.
+//! If several waited, the kernel would wake the one that has waited longest. A program that sends one request after the
+//! other, as most do, would then be served from another CPU each time. So followers sample whether a backlog of
+//! unread requests forms, and help until it is gone. Each follower monitors its predecessor, and sleeps while that one
+//! has nothing to do.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,96 +12,104 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::schedule::reader_activity::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
+use crate::schedule::reader_activity::{
+    Activity, Monitor, MonitorThread, QUIET_SAMPLES_MAX, SAMPLE_INTERVAL, next_interval,
+};
 
-/// How often it is looked by one who has just found [`MANY`].
-const BUSY_INTERVAL: Duration = Duration::from_micros(50);
-const MANY: usize = 8;
+/// Time between two samples of a follower that has just served [`BACKLOG`] requests.
+const BACKLOG_INTERVAL: Duration = Duration::from_micros(50);
+const BACKLOG: usize = 8;
 
-/// When we look, a request may be on its way to the one before us. If there is one so many times in
-/// succession, they are more than that one can do.
-const LOOKS_MIN: u32 = 4;
+/// A single unread request may be on its way to the predecessor. After this many such samples in succession, requests
+/// come faster than the predecessor can serve them.
+const SAMPLES_MIN: u32 = 4;
 
-/// A place in the row.
+/// The place of one reader among leader and followers.
 #[derive(Debug)]
-pub(crate) struct Place {
-    /// Who stands before us, if anyone does.
-    before: Option<Watch>,
-    /// Whoever stands here, for those before and behind.
-    escort: Arc<Escort>,
-    work: Arc<Work>,
+pub(crate) struct ReaderSlot {
+    /// Samples the reader before this one; the leader has none.
+    predecessor: Option<Monitor>,
+    /// This reader as a monitor.
+    monitor_thread: Arc<MonitorThread>,
+    activity: Arc<Activity>,
 }
 
-/// A row of so many places.
-pub(crate) fn places(count: usize) -> Vec<Place> {
-    let escorts: Vec<Arc<Escort>> = (0..=count).map(|_| Arc::default()).collect();
-    let mut before = None;
-    let place = |pair: &[Arc<Escort>]| {
-        let work = Work::new(&pair[1]);
-        let before = before.replace(Arc::clone(&work)).map(Watch::new);
-        Place { before, escort: Arc::clone(&pair[0]), work }
+/// The slots of so many readers, the leader first.
+pub(crate) fn reader_slots(count: usize) -> Vec<ReaderSlot> {
+    let monitor_threads: Vec<Arc<MonitorThread>> = (0..=count).map(|_| Arc::default()).collect();
+    let mut predecessor = None;
+    let slot = |pair: &[Arc<MonitorThread>]| {
+        let activity = Activity::new(&pair[1]);
+        let predecessor = predecessor.replace(Arc::clone(&activity)).map(Monitor::new);
+        ReaderSlot { predecessor, monitor_thread: Arc::clone(&pair[0]), activity }
     };
-    escorts.windows(2).map(place).collect()
+    monitor_threads.windows(2).map(slot).collect()
 }
 
-impl Place {
-    /// Whether who stands here waits for requests.
-    pub(crate) fn is_first(&self) -> bool {
-        self.before.is_none()
+impl ReaderSlot {
+    /// Whether the reader waits for requests.
+    pub(crate) fn is_leader(&self) -> bool {
+        self.predecessor.is_none()
     }
 
-    /// For the thread that stands here, before anything else.
-    pub(crate) fn introduce(&self) -> Result<(), Errno> {
-        if self.is_first() {
-            return self.work.courtesy().introduce();
+    /// Registers the calling thread as the reader of this slot.
+    pub(crate) fn register(&self) -> Result<(), Errno> {
+        if self.is_leader() {
+            return self.activity.sched_idle().register();
         }
-        self.work.courtesy().tether().introduce()?;
-        self.escort.introduce()
+        self.activity.sched_idle().cpu_pin().register()?;
+        self.monitor_thread.register()
     }
 
-    /// What the thread here does.
-    pub(crate) fn work(&self) -> &Work {
-        &self.work
+    /// What the reader does.
+    pub(crate) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
-    /// Waits until requests are left lying, for one who found `found` the last time. Who stands
-    /// first need not: there the read waits.
-    pub(crate) fn wait_for_work(&mut self, device: impl AsFd, found: usize) -> Result<(), Errno> {
-        let Self { before: Some(before), escort, .. } = self else { return Ok(()) };
-        let (mut interval, mut looks) =
-            if found < MANY { (INTERVAL, LOOKS_MIN) } else { (BUSY_INTERVAL, 1) };
-        let mut in_vain = 0;
-        before.look_away();
+    /// Waits until there is a backlog, after `served` requests since the last wait. The leader does not wait here:
+    /// its read blocks.
+    pub(crate) fn wait_for_backlog(
+        &mut self,
+        device: impl AsFd,
+        served: usize,
+    ) -> Result<(), Errno> {
+        let Self { predecessor: Some(predecessor), monitor_thread, .. } = self else {
+            return Ok(());
+        };
+        let (mut interval, mut samples_left) =
+            if served < BACKLOG { (SAMPLE_INTERVAL, SAMPLES_MIN) } else { (BACKLOG_INTERVAL, 1) };
+        let mut quiet_samples = 0;
+        predecessor.reset();
         loop {
-            escort.wait(interval);
-            let look = before.look(is_left_lying(&device)?);
-            let is_courteous = before.is_courteous();
-            if !is_courteous {
-                escort.stay_behind();
+            monitor_thread.wait(interval);
+            let sample = predecessor.sample(has_unread(&device)?);
+            let is_idle_set = predecessor.is_idle_set();
+            if !is_idle_set {
+                monitor_thread.unpin();
             }
-            if look.is_left_lying && !is_courteous {
-                (interval, looks) = (interval.min(INTERVAL), looks - 1);
-                let is_held_up = look.is_at_work && !look.has_moved;
-                if looks == 0 || is_held_up {
+            if sample.has_unread && !is_idle_set {
+                (interval, samples_left) = (interval.min(SAMPLE_INTERVAL), samples_left - 1);
+                let is_stuck = sample.is_busy && !sample.has_progressed;
+                if samples_left == 0 || is_stuck {
                     return Ok(());
                 }
                 continue;
             }
-            interval = if is_courteous { INTERVAL } else { longer(interval) };
-            looks = LOOKS_MIN;
-            in_vain = if look.has_moved { 0 } else { in_vain + 1 };
-            if in_vain >= IN_VAIN_MAX {
-                before.rest();
-                escort.stay_behind();
-                escort.sleep(std::slice::from_ref(before));
-                in_vain = 0;
+            interval = if is_idle_set { SAMPLE_INTERVAL } else { next_interval(interval) };
+            samples_left = SAMPLES_MIN;
+            quiet_samples = if sample.has_progressed { 0 } else { quiet_samples + 1 };
+            if quiet_samples >= QUIET_SAMPLES_MAX {
+                predecessor.clear_idle();
+                monitor_thread.unpin();
+                monitor_thread.sleep(std::slice::from_ref(predecessor));
+                quiet_samples = 0;
             }
         }
     }
 }
 
-/// Whether there are requests that nobody has read, or never will be any more.
-fn is_left_lying(device: impl AsFd) -> Result<bool, Errno> {
+/// Whether requests wait that are not read, or the connection is gone.
+fn has_unread(device: impl AsFd) -> Result<bool, Errno> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     match poll(&mut [PollFd::new(&device, PollFlags::IN)], Some(&at_once)) {
         Ok(ready) => Ok(ready > 0),
@@ -118,41 +126,41 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_stands_behind_comes_when_requests_are_left_lying_and_sleeps_when_not() {
+    fn a_follower_helps_with_a_backlog_and_sleeps_without_requests() {
         let (mut requests, mut sender) = std::io::pipe().unwrap();
-        let mut row = places(2).into_iter();
-        let (first, mut second) = (row.next().unwrap(), row.next().unwrap());
-        let second_escort = Arc::clone(&second.escort);
+        let mut slots = reader_slots(2).into_iter();
+        let (leader, mut follower) = (slots.next().unwrap(), slots.next().unwrap());
+        let monitor = Arc::clone(&follower.monitor_thread);
         let (came, coming) = mpsc::channel();
         let helper = thread::spawn(move || {
-            second.introduce().unwrap();
+            follower.register().unwrap();
             for _ in 0..2 {
-                second.wait_for_work(&requests, 0).unwrap();
+                follower.wait_for_backlog(&requests, 0).unwrap();
                 requests.read_exact(&mut [0]).unwrap();
                 came.send(()).unwrap();
             }
         });
         sender.write_all(&[1]).unwrap();
         coming.recv().unwrap();
-        while !second_escort.is_asleep() {
-            thread::sleep(INTERVAL);
+        while !monitor.is_asleep() {
+            thread::sleep(SAMPLE_INTERVAL);
         }
         sender.write_all(&[1]).unwrap();
-        assert!(second_escort.is_asleep());
-        first.work().begin();
+        assert!(monitor.is_asleep());
+        leader.activity().begin_request();
         coming.recv().unwrap();
         helper.join().unwrap();
     }
 
     #[test]
-    fn who_stands_behind_one_that_has_left_follows_at_once() {
+    fn the_follower_of_a_retired_reader_takes_over_at_once() {
         let (requests, sender) = std::io::pipe().unwrap();
         drop(sender);
-        let mut row = places(2).into_iter();
-        let (first, mut second) = (row.next().unwrap(), row.next().unwrap());
-        first.introduce().unwrap();
-        first.work().courtesy().show(true);
-        first.work().leave();
-        second.wait_for_work(&requests, 0).unwrap();
+        let mut slots = reader_slots(2).into_iter();
+        let (leader, mut follower) = (slots.next().unwrap(), slots.next().unwrap());
+        leader.register().unwrap();
+        leader.activity().sched_idle().set(true);
+        leader.activity().retire();
+        follower.wait_for_backlog(&requests, 0).unwrap();
     }
 }

@@ -1,22 +1,22 @@
-//! Responses, and the ways that they go.
+//! Replies, and the ways that they go.
 
 use std::fmt;
 
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 
-/// Whether a request has its response now.
+/// Whether a request has its reply now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The response goes back.
-    Answered,
+    /// The reply is ready to be sent.
+    Replied,
     /// The kernel expects none.
     Silent,
-    /// The response comes later, from elsewhere.
+    /// The reply comes later, from another thread.
     Later,
 }
 
-/// Takes a response to where its request came from, from any thread.
-pub(crate) trait Replier: Send + Sync + fmt::Debug {
-    /// Sends it. A connection that is gone needs no response.
-    fn reply(&self, unique: u64, answer: &mut Answer);
+/// Sends a reply to where its request came from, from any thread.
+pub(crate) trait ReplySender: Send + Sync + fmt::Debug {
+    /// Sends it. A connection that is gone needs no reply.
+    fn send(&self, unique: u64, reply: &mut Reply);
 }

@@ -1,4 +1,4 @@
-//! Requests over io_uring: a queue for each processor, answered on the processor that asks.
+//! Requests over io_uring: a queue for each CPU, served on the CPU of the caller.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -6,35 +6,35 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use thruway_fuse::{Answer, Frame, Operation};
+use thruway_fuse::{Frame, Operation, Reply, Request};
 use thruway_sys::fuse_ring::{Arrival, Bell, FuseRing, Woken};
 
-use crate::actor::{Actor, errno};
+use super::dispatch::{Dispatcher, Services};
+use super::reply::{Outcome, ReplySender};
+use crate::actor::errno;
 use crate::inodes::lock;
-use crate::memory::Memory;
-use crate::schedule::reader_activity::{Escort, IN_VAIN_MAX, INTERVAL, Watch, Work, longer};
-use crate::transport::pool::{Job, Pool};
-use crate::transport::reply::{Outcome, Replier};
-use crate::view::View;
+use crate::schedule::reader_activity::{
+    Activity, Monitor, MonitorThread, QUIET_SAMPLES_MAX, SAMPLE_INTERVAL, next_interval,
+};
 
-/// Requests that a queue has room for at a time; more wait in the kernel.
+/// Slots of a queue; more requests wait in the kernel.
 const DEPTH: usize = 64;
-/// The same for a processor that we do not run on.
+/// The same for a CPU that no thread here may run on.
 const SPARE_DEPTH: usize = 8;
-/// What all requests of a queue together may carry, bytes.
+/// Most bytes in the payloads of one queue.
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
 /// The queues that one thread serves.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// Where it runs, if that is not left to the kernel.
+pub(crate) struct QueueShare {
+    /// The CPU that it is pinned to, if it is.
     processor: Option<usize>,
     /// Numbers and depths.
     queues: Vec<(u16, usize)>,
 }
 
-/// A share for each processor that we may run on, together all queues that the kernel has.
-pub(crate) fn shares(payload_bytes_max: usize) -> Result<Vec<Share>, Errno> {
+/// A share for each CPU that this process may use; together they are all queues of the kernel.
+pub(crate) fn shares(payload_bytes_max: usize) -> Result<Vec<QueueShare>, Errno> {
     let allowed = sched_getaffinity(None)?;
     let is_allowed = |processor: usize| processor < CpuSet::MAX_CPU && allowed.is_set(processor);
     Ok(share_out(processors()?, is_allowed, payload_bytes_max))
@@ -44,23 +44,23 @@ fn share_out(
     processors: u16,
     is_allowed: impl Fn(usize) -> bool,
     payload_bytes_max: usize,
-) -> Vec<Share> {
+) -> Vec<QueueShare> {
     let depth = (PAYLOAD_BYTES_MAX / payload_bytes_max.max(1)).clamp(SPARE_DEPTH, DEPTH);
     let (ours, spare): (Vec<_>, Vec<_>) =
         (0..processors).partition(|&number| is_allowed(usize::from(number)));
     let mut shares: Vec<_> = ours
         .into_iter()
-        .map(|number| Share { processor: Some(number.into()), queues: vec![(number, depth)] })
+        .map(|number| QueueShare { processor: Some(number.into()), queues: vec![(number, depth)] })
         .collect();
     let spare = spare.into_iter().map(|number| (number, SPARE_DEPTH));
     match shares.first_mut() {
         Some(first) => first.queues.extend(spare),
-        None => shares.push(Share { processor: None, queues: spare.collect() }),
+        None => shares.push(QueueShare { processor: None, queues: spare.collect() }),
     }
     shares
 }
 
-/// How many processors this kernel can ever have: so many queues it wants.
+/// How many CPUs this kernel can ever have: it wants a queue for each.
 fn processors() -> Result<u16, Errno> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible");
     count(list.map_err(|error| errno(&error))?.trim()).ok_or(Errno::INVAL)
@@ -75,187 +75,192 @@ fn count(list: &str) -> Option<u16> {
     })
 }
 
-/// Watches those who serve, for ever.
-pub(crate) fn watch(escort: &Escort, works: Vec<Arc<Work>>) -> Result<(), Errno> {
-    escort.introduce()?;
-    let mut watches: Vec<_> = works.into_iter().map(Watch::new).collect();
+/// Monitors the threads that serve queues, for ever.
+pub(crate) fn monitor(
+    monitor_thread: &MonitorThread,
+    activities: Vec<Arc<Activity>>,
+) -> Result<(), Errno> {
+    monitor_thread.register()?;
+    let mut monitors: Vec<_> = activities.into_iter().map(Monitor::new).collect();
     loop {
-        escort.sleep(&watches);
-        watches.iter_mut().for_each(Watch::look_away);
-        watch_until_nothing_happens(escort, &mut watches);
-        watches.iter().for_each(Watch::rest);
-        escort.stay_behind();
+        monitor_thread.sleep(&monitors);
+        monitors.iter_mut().for_each(Monitor::reset);
+        monitor_until_quiet(monitor_thread, &mut monitors);
+        monitors.iter().for_each(Monitor::clear_idle);
+        monitor_thread.unpin();
     }
 }
 
-fn watch_until_nothing_happens(escort: &Escort, watches: &mut [Watch]) {
-    let (mut interval, mut in_vain) = (INTERVAL, 0);
-    while in_vain < IN_VAIN_MAX {
-        escort.wait(interval);
-        let mut has_moved = false;
-        for watch in &mut *watches {
-            // A request that the kernel has put into a ring has also called for its thread.
-            has_moved |= watch.look(false).has_moved;
+fn monitor_until_quiet(monitor_thread: &MonitorThread, monitors: &mut [Monitor]) {
+    let (mut interval, mut quiet_samples) = (SAMPLE_INTERVAL, 0);
+    while quiet_samples < QUIET_SAMPLES_MAX {
+        monitor_thread.wait(interval);
+        let mut has_progressed = false;
+        for monitor in &mut *monitors {
+            // The kernel itself wakes the thread of a ring: no request is left unread.
+            has_progressed |= monitor.sample(false).has_progressed;
         }
-        in_vain = if has_moved { 0 } else { in_vain + 1 };
-        interval = if watches.iter().any(Watch::is_courteous) {
-            INTERVAL
+        quiet_samples = if has_progressed { 0 } else { quiet_samples + 1 };
+        interval = if monitors.iter().any(Monitor::is_idle_set) {
+            SAMPLE_INTERVAL
         } else {
-            escort.stay_behind();
-            longer(interval)
+            monitor_thread.unpin();
+            next_interval(interval)
         };
     }
 }
 
-/// Answers of other threads on their way to the one that serves the queue.
+/// Replies of other threads, for the thread that serves the queue.
 #[derive(Debug)]
 struct Mailbox {
     bell: Bell,
-    answers: Mutex<Vec<(u64, Vec<u8>)>>,
+    replies: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
-impl Replier for Mailbox {
-    fn reply(&self, unique: u64, answer: &mut Answer) {
-        lock(&self.answers).push((unique, answer.seal(unique).to_vec()));
+impl ReplySender for Mailbox {
+    fn send(&self, unique: u64, reply: &mut Reply) {
+        lock(&self.replies).push((unique, reply.seal(unique).to_vec()));
         self.bell.ring();
     }
 }
 
-/// Serves a share of the queues.
+/// Requests whose replies come later, by their numbers. Each keeps its slot until then.
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
-    ring: FuseRing,
-    /// Where this thread runs, if it may run nowhere else.
-    processor: Option<usize>,
-    work: Arc<Work>,
-    mailbox: Arc<Mailbox>,
-    replier: Arc<dyn Replier>,
-    /// What is answered later, by the request's number.
-    pending: HashMap<u64, Arrival>,
-    /// Most requests that may wait for a lock: the one that unlocks must find room.
-    pending_locks_max: usize,
-    view: &'a View,
-    memory: &'a Memory,
-    pool: &'a Arc<Pool>,
+struct Pending<T> {
+    requests: HashMap<u64, (T, bool)>,
+    /// How many of them wait for a lock.
+    locks: usize,
+    /// Most that may: a request that unlocks must find a slot.
+    locks_max: usize,
 }
 
-impl<'a> Server<'a> {
-    /// For the thread that is to serve.
+impl<T> Pending<T> {
+    fn new(depth: usize) -> Self {
+        Self { requests: HashMap::new(), locks: 0, locks_max: depth / 2 }
+    }
+
+    fn admit(&self, waits_for_lock: bool) -> Result<(), Errno> {
+        if waits_for_lock && self.locks >= self.locks_max { Err(Errno::NOLCK) } else { Ok(()) }
+    }
+
+    fn insert(&mut self, unique: u64, request: T, waits_for_lock: bool) {
+        self.locks += usize::from(waits_for_lock);
+        self.requests.insert(unique, (request, waits_for_lock));
+    }
+
+    fn remove(&mut self, unique: u64) -> Option<T> {
+        let (request, waits_for_lock) = self.requests.remove(&unique)?;
+        self.locks -= usize::from(waits_for_lock);
+        Some(request)
+    }
+}
+
+/// Serves the queues of a share.
+#[derive(Debug)]
+pub(crate) struct QueueServer {
+    ring: FuseRing,
+    /// The CPU that this thread is pinned to, if it is.
+    processor: Option<usize>,
+    activity: Arc<Activity>,
+    mailbox: Arc<Mailbox>,
+    sender: Arc<dyn ReplySender>,
+    pending: Pending<Arrival>,
+    dispatcher: Dispatcher,
+}
+
+impl QueueServer {
+    /// For the calling thread.
     pub(crate) fn new(
         device: OwnedFd,
-        share: &Share,
+        share: &QueueShare,
         payload_bytes_max: usize,
-        work: Arc<Work>,
-        (view, memory, pool): (&'a View, &'a Memory, &'a Arc<Pool>),
+        activity: Arc<Activity>,
+        services: Services,
     ) -> Result<Self, Errno> {
         if let Some(processor) = share.processor {
             let mut here = CpuSet::new();
             here.set(processor);
-            // One that has been taken away meanwhile asks for nothing either.
+            // A CPU that was taken away since sends no requests either.
             let _ = sched_setaffinity(None, &here);
         }
         let ring = FuseRing::new(device, &share.queues, payload_bytes_max);
         let ring = ring.map_err(|error| errno(&error))?;
         let bell = ring.bell().map_err(|error| errno(&error))?;
-        let mailbox = Arc::new(Mailbox { bell, answers: Mutex::default() });
+        let mailbox = Arc::new(Mailbox { bell, replies: Mutex::default() });
         let depth = share.queues.iter().map(|(_, depth)| *depth).min().unwrap_or(0);
         Ok(Self {
             ring,
             processor: share.processor,
-            work,
-            replier: Arc::clone(&mailbox) as _,
+            activity,
+            sender: Arc::clone(&mailbox) as _,
             mailbox,
-            pending: HashMap::new(),
-            pending_locks_max: depth / 2,
-            view,
-            memory,
-            pool,
+            pending: Pending::new(depth),
+            dispatcher: Dispatcher::new(services)?,
         })
     }
 
-    /// Answers requests until the mount is gone.
+    /// Serves requests until the mount is gone.
     pub(crate) fn run(mut self) -> Result<(), Errno> {
-        let mut actor = Actor::new()?;
-        let mut answer = Answer::default();
-        self.work.courtesy().introduce()?;
+        self.activity.sched_idle().register()?;
         let mut arrivals = Vec::new();
         loop {
             let woken = self.ring.wait(&mut arrivals).map_err(|error| errno(&error))?;
             for arrival in arrivals.drain(..) {
-                self.work.begin();
-                self.invite();
-                self.serve(&mut actor, arrival, &mut answer)?;
-                self.work.end();
+                self.activity.begin_request();
+                self.move_monitor();
+                self.serve(arrival)?;
+                self.activity.end_request();
             }
             match woken {
                 Woken::Ended => {
-                    self.work.leave();
+                    self.activity.retire();
                     return Ok(());
                 }
-                Woken::Called => self.post()?,
+                Woken::Called => self.send_mailbox()?,
                 Woken::Served => {}
             }
         }
     }
 
-    /// Whoever watches shall do so from here, while this thread makes room for the program.
-    fn invite(&self) {
+    /// Under `SCHED_IDLE` the monitor has to run on the CPU of this thread.
+    fn move_monitor(&self) {
         if let Some(processor) = self.processor
-            && self.work.courtesy().is_shown()
+            && self.activity.sched_idle().is_set()
         {
-            self.work.invite(processor);
+            self.activity.move_monitor(processor);
         }
     }
 
-    fn serve(
-        &mut self,
-        actor: &mut Actor,
-        arrival: Arrival,
-        answer: &mut Answer,
-    ) -> Result<(), Errno> {
-        let (head, argument, payload) = self.ring.parts(&arrival);
+    fn serve(&mut self, arrival: Arrival) -> Result<(), Errno> {
+        let Self { ring, sender, pending, dispatcher, .. } = self;
+        let (head, argument, payload) = ring.parts(&arrival);
         let frame = Frame::split(head, argument, payload).map_err(|_| Errno::PROTO)?;
-        self.memory.count_request(frame.opcode());
         let unique = frame.unique();
-        let outcome = match frame.request() {
-            Err(_) => refuse(answer, Errno::INVAL),
-            Ok(request) if self.view.is_slow(&request) => {
-                let replier = Arc::clone(&self.replier);
-                self.pool.submit(Job { bytes: frame.to_joined(), replier });
-                Outcome::Later
-            }
-            Ok(request)
-                if matches!(request.operation, Operation::SetLock { wait: true, .. })
-                    && self.pending.len() >= self.pending_locks_max =>
-            {
-                refuse(answer, Errno::NOLCK)
-            }
-            Ok(request) => self.view.serve(actor, &self.replier, &request, answer),
-        };
+        let mut waits = false;
+        let outcome = dispatcher.dispatch(&frame, sender, |request| {
+            waits = waits_for_lock(request);
+            pending.admit(waits)
+        });
         if outcome == Outcome::Later {
-            self.pending.insert(unique, arrival);
+            pending.insert(unique, arrival, waits);
             return Ok(());
         }
-        self.answer(arrival, answer.seal(unique))
+        // Only a reply gives the slot back to the kernel.
+        ring.reply(arrival, dispatcher.reply().seal(unique)).map_err(|error| errno(&error))
     }
 
-    /// Sends off what other threads have answered.
-    fn post(&mut self) -> Result<(), Errno> {
-        let answers = std::mem::take(&mut *lock(&self.mailbox.answers));
-        answers.into_iter().try_for_each(|(unique, answer)| match self.pending.remove(&unique) {
-            Some(arrival) => self.answer(arrival, &answer),
+    /// Sends the replies of other threads.
+    fn send_mailbox(&mut self) -> Result<(), Errno> {
+        let replies = std::mem::take(&mut *lock(&self.mailbox.replies));
+        replies.into_iter().try_for_each(|(unique, reply)| match self.pending.remove(unique) {
+            Some(arrival) => self.ring.reply(arrival, &reply).map_err(|error| errno(&error)),
             None => Ok(()),
         })
     }
-
-    fn answer(&mut self, arrival: Arrival, answer: &[u8]) -> Result<(), Errno> {
-        self.ring.answer(arrival, answer).map_err(|error| errno(&error))
-    }
 }
 
-fn refuse(answer: &mut Answer, errno: Errno) -> Outcome {
-    answer.fail(errno.raw_os_error());
-    Outcome::Answered
+fn waits_for_lock(request: &Request<'_>) -> bool {
+    matches!(request.operation, Operation::SetLock { wait: true, .. })
 }
 
 #[cfg(test)]
@@ -263,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processors_are_counted() {
+    fn cpus_are_counted() {
         assert_eq!(count("0"), Some(1));
         assert_eq!(count("0-3,8,10-11"), Some(7));
         assert_eq!(count(""), None);
@@ -271,13 +276,28 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_is_served_once_and_where_we_may_run() {
-        let share = |processor, queues: &[(u16, usize)]| Share { processor, queues: queues.into() };
+    fn every_queue_is_served_once_and_on_an_allowed_cpu() {
+        let share =
+            |processor, queues: &[(u16, usize)]| QueueShare { processor, queues: queues.into() };
         assert_eq!(
             share_out(3, |processor| processor != 1, 4096),
             [share(Some(0), &[(0, DEPTH), (1, SPARE_DEPTH)]), share(Some(2), &[(2, DEPTH)])]
         );
         assert_eq!(share_out(1, |_| false, 1 << 20), [share(None, &[(0, SPARE_DEPTH)])]);
         assert_eq!(share_out(1, |_| true, 1 << 20), [share(Some(0), &[(0, 16)])]);
+    }
+
+    #[test]
+    fn requests_that_wait_for_a_lock_leave_slots_for_those_that_unlock() {
+        let mut pending = Pending::new(4);
+        // Slow requests end by themselves, however many they are.
+        (0..3).for_each(|unique| pending.insert(unique, (), false));
+        for unique in [3, 4] {
+            assert_eq!(pending.admit(true), Ok(()));
+            pending.insert(unique, (), true);
+        }
+        assert_eq!((pending.admit(true), pending.admit(false)), (Err(Errno::NOLCK), Ok(())));
+        assert_eq!((pending.remove(4), pending.remove(4)), (Some(()), None));
+        assert_eq!(pending.admit(true), Ok(()));
     }
 }

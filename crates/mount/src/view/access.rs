@@ -1,12 +1,11 @@
-//! Access checks before something is done, and names under a policy.
+//! Checks each request against the policy, and decides which names of a file count.
 //!
-//! A request names an inode, not the name that was used. A file with one name is checked by that name. Of a file with
-//! several the kernel keeps no name, so the same thread looks one up before each use: that name counts. For a use
-//! without a look-up (through a descriptor) all known names count.
+//! A request names an inode, not the name that was used. If a file has one name, that one counts. For a file with
+//! several names the kernel caches none, so the caller's thread looks one up before each use: the last one counts. For
+//! a use without a look-up, through a descriptor, all known names count.
 //!
-//! A rename or a link gives no file a name under which other rules hold: it is as if that were on another file
-//! system. So all names that are made through the mount are checked alike, and no file that a rule refuses comes
-//! to a place where it does not.
+//! A rename or a link that gives a file a name under which other rules match fails with `EXDEV`. So all names that are
+//! made through the mount are checked alike, and no such operation evades a rule.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -20,7 +19,7 @@ use thruway_fuse::{Caller, Operation, Request};
 use super::files::{Files, joined};
 use super::folders::Folders;
 use super::policy_check::{LazyFileFacts, PolicyEnforcer};
-use super::stat::{is_folder, stat_place};
+use super::stat::{is_folder, stat_fd};
 use super::target::Target;
 use super::walks::{NamesHeld, Walks};
 use crate::inodes::InodeId;
@@ -28,19 +27,19 @@ use crate::memory::{Count, Memory};
 use crate::names::Name;
 use crate::policy::{Access, AccessRequest, Policy, Verdict};
 
-/// The handle of files whose reads are checked one by one.
+/// The file handle of opens whose reads are checked one by one.
 pub(super) const CHECKED: u64 = 1;
 
 const READS: Access = Access { reads: true, writes: false };
 const WRITES: Access = Access { reads: false, writes: true };
 
-/// Who may do what.
+/// Checks what callers may do.
 #[derive(Debug)]
 pub(super) struct AccessControl {
     pub(super) memory: Arc<Memory>,
     pub(super) files: Arc<Files>,
     pub(super) folders: Arc<Folders>,
-    /// Holds the policy, if not everyone may do everything.
+    /// Holds the policy, if there is one.
     pub(super) enforcer: Option<PolicyEnforcer>,
     pub(super) walks: Walks,
 }
@@ -51,7 +50,7 @@ impl AccessControl {
         self.enforcer.is_some()
     }
 
-    /// From now on this policy is asked, if there was one before. Files that are open stay as they are.
+    /// Replaces the policy, if there is one. Files that are open stay open.
     pub(super) fn set_policy(&self, policy: Policy) {
         if let Some(enforcer) = &self.enforcer {
             enforcer.set_policy(policy);
@@ -65,31 +64,31 @@ impl AccessControl {
         }
     }
 
-    /// Holds names for as long as the operation takes.
+    /// Locks names for as long as the operation takes.
     pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NamesHeld<'_>> {
         self.enforcer.as_ref().and_then(|_| self.walks.hold_names(operation))
     }
 
-    /// Remembers which name of a file with several the caller has looked up.
+    /// Notes the name by which the caller has looked up a file with several names.
     pub(super) fn note_walk(&self, caller: &Caller, id: InodeId, parent: InodeId, name: &CStr) {
         if self.is_enforced() {
             self.walks.note(caller, id, parent, name);
         }
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub(super) fn rules(&self) -> Option<usize> {
         Some(self.enforcer.as_ref()?.policy().len())
     }
 
-    /// Whether contents matter to a rule.
+    /// Whether rules need the contents of files.
     pub(super) fn scans(&self) -> bool {
         self.enforcer.as_ref().is_some_and(|enforcer| enforcer.policy().scans())
     }
 
-    /// Whether an answer to this may take as long as reading what is in a file.
+    /// Whether the check of this operation may take as long as reading a file.
     pub(super) fn may_scan(&self, operation: &Operation<'_>) -> bool {
-        let is_judged = matches!(
+        let is_checked = matches!(
             operation,
             Operation::Open(_)
                 | Operation::Read(_)
@@ -105,10 +104,10 @@ impl AccessControl {
                 | Operation::Rename { .. }
                 | Operation::Link { .. }
         );
-        is_judged && self.scans()
+        is_checked && self.scans()
     }
 
-    /// Refuses what the policy does not allow. Opens are judged where they are answered.
+    /// Refuses what the policy does not allow. Opens are checked elsewhere, since their verdict is needed there.
     pub(super) fn check_request(&self, request: &Request<'_>) -> Result<(), Errno> {
         if self.enforcer.is_none() {
             return Ok(());
@@ -145,7 +144,7 @@ impl AccessControl {
         }
     }
 
-    /// Refuses what the policy does not allow, else says which verdict allows it.
+    /// Refuses what the policy does not allow; else returns the verdict that allows it.
     pub(super) fn check(
         &self,
         caller: &Caller,
@@ -157,10 +156,10 @@ impl AccessControl {
         let facts = LazyFileFacts::new((&self.files, &self.folders), enforcer, caller, target);
         let mut verdict = Verdict::Allow;
         for path in self.paths_of(caller, target)? {
-            for access in access.parts(policy.tells_accesses()) {
+            for access in access.parts(policy.distinguishes_accesses()) {
                 let request =
                     AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access };
-                match answer(&policy, &request, &facts) {
+                match decide(&policy, &request, &facts) {
                     Ok(Verdict::Allow | Verdict::ReadOnly) => {}
                     Ok(other) => verdict = other,
                     Err(refusal) => {
@@ -176,8 +175,8 @@ impl AccessControl {
         Ok(verdict)
     }
 
-    /// Refuses to change a part of a file whose rest the caller may not read for what it holds: with
-    /// other data in it, it might. Whoever replaces all of it learns nothing.
+    /// Refuses a partial change of a file whose content is the reason that the caller may not read it. The change could
+    /// make it readable. Replacing the whole content reveals nothing.
     pub(super) fn check_partial_change(&self, caller: &Caller, id: InodeId) -> Result<(), Errno> {
         let Some(enforcer) = &self.enforcer else { return Ok(()) };
         let (policy, target) = (enforcer.policy(), Target::Inode(id));
@@ -185,33 +184,33 @@ impl AccessControl {
         for path in self.paths_of(caller, target)? {
             let request =
                 AccessRequest { path: &path, uid: caller.uid, gid: caller.gid, access: READS };
-            let is_refused = answer(&policy, &request, &facts).is_err();
+            let is_refused = decide(&policy, &request, &facts).is_err();
             if is_refused && policy.could_allow(&request, &facts) {
-                // Asked once more, for the count and the log.
+                // Checked once more, for the count and the log.
                 return self.check(caller, target, READS).map(drop);
             }
         }
         Ok(())
     }
 
-    /// Whether the caller may read what is in the inode, asked without a word in the log.
+    /// Whether the caller may read the inode; a refusal is not logged.
     pub(super) fn may_read(&self, caller: &Caller, id: InodeId) -> bool {
         let Some(enforcer) = &self.enforcer else { return true };
         let (policy, target) = (enforcer.policy(), Target::Inode(id));
         let facts = LazyFileFacts::new((&self.files, &self.folders), enforcer, caller, target);
         let is_allowed = |path: &Vec<u8>| {
             let request = AccessRequest { path, uid: caller.uid, gid: caller.gid, access: READS };
-            answer(&policy, &request, &facts).is_ok()
+            decide(&policy, &request, &facts).is_ok()
         };
         self.paths_of(caller, target).is_ok_and(|paths| paths.iter().all(is_allowed))
     }
 
-    /// Whether each use of one of its names is preceded by a look-up of the name.
+    /// Whether a look-up precedes each use of one of its names.
     pub(super) fn is_checked_by_lookup(&self, stat: &Statx) -> bool {
         self.enforcer.is_some() && !is_folder(stat) && stat.stx_nlink > 1
     }
 
-    /// Remembers that the inode was found by this name; an empty one is that of a file without a name.
+    /// Remembers a name of the inode; an empty one is for a file without a name.
     pub(super) fn note_found(&self, id: InodeId, parent: InodeId, name: &[u8], stat: &Statx) {
         if let Some(names) = &self.files.names
             && !matches!(name, b"." | b"..")
@@ -220,14 +219,14 @@ impl AccessControl {
         }
     }
 
-    /// Forgets a name that was taken from the inode through the mount.
+    /// Forgets a name that was removed from the inode through the mount.
     pub(super) fn note_gone(&self, id: InodeId, parent: InodeId, name: &CStr) {
         if let Some(names) = &self.files.names {
             names.forget_name(id, parent, name.to_bytes());
         }
     }
 
-    /// The paths that the target is judged by, below the mount and without a slash at their start.
+    /// The paths that count for the target, below the mount and without a leading slash.
     pub(super) fn paths_of(
         &self,
         caller: &Caller,
@@ -249,7 +248,7 @@ impl AccessControl {
         several.iter().map(|name| self.files.path_by(name)).collect()
     }
 
-    /// Says which names in the folder nobody sees.
+    /// Returns a test for names in the folder that are hidden.
     pub(super) fn hiding(&self, folder: InodeId) -> Result<impl Fn(&CStr) -> bool, Errno> {
         let policy = self.enforcer.as_ref().map(PolicyEnforcer::policy);
         let path =
@@ -282,8 +281,7 @@ impl AccessControl {
             let is_well = are_files && policy.is_same_for_file(&old_path, &new_path);
             return if is_well { Ok(()) } else { Err(Errno::XDEV) };
         }
-        // A folder takes everything below along. Whoever hears that it is another file system copies file by
-        // file, and each is judged.
+        // A folder takes everything below along. On EXDEV, programs copy it file by file, and each is checked.
         let is_well = !is_folder(&stat)
             && (policy.is_same_for_file(&old_path, &new_path)
                 || stat.stx_nlink == 1
@@ -305,7 +303,7 @@ impl AccessControl {
         let new_path = self.files.path_of(new)?;
         for old_path in self.paths_of(caller, old)? {
             let is_well = policy.is_same_for_file(&old_path, &new_path)
-                || stat_place(&*self.files.place(source)?)?.stx_nlink == 0
+                || stat_fd(&*self.files.path_fd(source)?)?.stx_nlink == 0
                     && self.is_stricter_for_others(&policy, caller, &old_path, (new, &new_path));
             if !is_well {
                 return Err(Errno::XDEV);
@@ -314,9 +312,9 @@ impl AccessControl {
         Ok(())
     }
 
-    /// Whether a file with this name alone may get the other one: nobody may do more with it there, and the caller,
-    /// who may have it open, is refused nothing there. So a file that was made ready beside another one is
-    /// renamed over it by those whom no rule about it refuses.
+    /// Whether a file may get a new name although other rules match there. No caller may be allowed more by them, and
+    /// this caller, which may have the file open, must be refused nothing. So programs can write a file beside the old
+    /// one and rename it over that.
     fn is_stricter_for_others(
         &self,
         policy: &Policy,
@@ -335,7 +333,7 @@ impl AccessControl {
     }
 }
 
-/// Why something is refused: by which rule, or by none, since it cannot be judged.
+/// A refusal: the rule, or none if the check itself failed.
 struct Refusal {
     errno: Errno,
     rule: usize,
@@ -350,26 +348,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-fn answer(
+fn decide(
     policy: &Policy,
     request: &AccessRequest<'_>,
     facts: &LazyFileFacts<'_>,
 ) -> Result<Verdict, Refusal> {
-    let judgement =
-        policy.judge(request, facts).map_err(|errno| Refusal { errno, rule: usize::MAX })?;
-    match judgement.refusal(request.access) {
-        None => Ok(judgement.verdict),
-        Some(errno) => Err(Refusal { errno, rule: judgement.rule }),
+    let decision =
+        policy.decide(request, facts).map_err(|errno| Refusal { errno, rule: usize::MAX })?;
+    match decision.refusal(request.access) {
+        None => Ok(decision.verdict),
+        Some(errno) => Err(Refusal { errno, rule: decision.rule }),
     }
 }
 
-/// Whether the extended attribute says what a file holds, and not who may use it: natively it can be had
-/// by whoever may read the file. The kernel itself asks for the others.
+/// Whether the extended attribute is content, which needs permission to read. The others are access lists and labels,
+/// which the kernel itself reads.
 pub(super) fn is_content(xattr: &[u8]) -> bool {
     !xattr.starts_with(b"system.posix_acl_") && !xattr.starts_with(b"security.")
 }
 
-/// Whether it reads from an open file whose reads are checked one by one.
+/// Whether it reads from a file whose reads are checked one by one.
 fn is_of_checked(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Read(with) => with.handle == CHECKED,

@@ -10,37 +10,35 @@ use thruway_fuse::wire::{
 
 use super::context::Context;
 use super::data::change_data;
-use super::stat::{FILE_TYPE, FOLDER, stat_place};
-use super::timeouts::Maker;
-use thruway_fuse::{Answer, Caller, Request};
+use super::stat::{FILE_TYPE, FOLDER, stat_fd};
+use super::timeouts::ChangedBy;
+use thruway_fuse::{Caller, Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 use crate::proc_path::ProcPath;
-use crate::volumes::Met;
+use crate::volumes::VolumeInfo;
 
-/// Times that are not numbers, as `utimensat` wants them.
+/// Special values of nanoseconds for `utimensat`.
 const NOW: i64 = 0x3fff_ffff;
 const OMIT: i64 = 0x3fff_fffe;
 
 pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
-    let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Unknown, answer)
+    let stat = stat_fd(view.files.path_fd(id)?)?;
+    put_attributes(view, id, &stat, ChangedBy::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
-    let stat = stat_place(view.files.place(id)?)?;
+    let stat = stat_fd(view.files.path_fd(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
-    let timeout = view.timeouts.timeouts(id, is_watched, &stat, Maker::Unknown).attributes;
-    answer.put(&StatxOut {
+    let timeout = view.timeouts.timeouts(id, is_watched, &stat, ChangedBy::Unknown).attributes;
+    cx.reply.put(&StatxOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         flags: 0,
@@ -54,14 +52,13 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let answer = &mut *cx.reply;
     let id = InodeId(request.inode);
-    // What was changed in the first source is what is shown.
-    for place in view.folders.places_of(id)?.iter().rev() {
-        set_attributes_at(view, actor, request, with, place)?;
+    // The first source is the last: its attributes are the ones that are shown.
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        set_attributes_at(view, actor, request, with, fd)?;
     }
-    let stat = stat_place(view.files.place(id)?)?;
-    put_attributes(view, id, &stat, Maker::Us, answer)
+    let stat = stat_fd(view.files.path_fd(id)?)?;
+    put_attributes(view, id, &stat, ChangedBy::Us, cx.reply)
 }
 
 fn set_attributes_at(
@@ -69,21 +66,20 @@ fn set_attributes_at(
     actor: &Actor,
     request: &Request<'_>,
     with: &SetAttrIn,
-    place: &OwnedFd,
+    fd: &OwnedFd,
 ) -> Result<(), Errno> {
     let is = |flag| with.valid & flag != 0;
-    // A change of nothing is a chown(-1, -1), which clears setuid and setgid and is a change all the same.
+    // Without any field it is chown(-1, -1), which clears setuid and setgid and updates the time of change.
     if is(setattr_flag::UID | setattr_flag::GID) || is_empty(with) {
         let uid = is(setattr_flag::UID).then(|| Uid::from_raw(with.uid));
         let gid = is(setattr_flag::GID).then(|| Gid::from_raw(with.gid));
-        actor.writing_as(&request.caller, || {
-            fs::chownat(place, c"", uid, gid, AtFlags::EMPTY_PATH)
-        })?;
+        actor
+            .writing_as(&request.caller, || fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH))?;
     }
     if is(setattr_flag::MODE) {
-        // The kernel has already taken away what this caller may not set.
+        // The kernel has removed the bits that this caller may not set.
         let mode = Mode::from_raw_mode(with.mode & 0o7777);
-        let path = ProcPath::new(place.as_fd());
+        let path = ProcPath::new(fd.as_fd());
         let change = || fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
         if mode.contains(Mode::SGID) { actor.keeping_setid(change) } else { change() }?;
     }
@@ -92,12 +88,12 @@ fn set_attributes_at(
         resize(view, actor, &request.caller, (InodeId(request.inode), with.size), kills)?;
     }
     if is(setattr_flag::ATIME | setattr_flag::MTIME) {
-        fs::utimensat(place, c"", &times(with), AtFlags::EMPTY_PATH)?;
+        fs::utimensat(fd, c"", &times(with), AtFlags::EMPTY_PATH)?;
     }
     Ok(())
 }
 
-/// Changes the length of a file. `kills` says that this caller's change clears setuid and setgid.
+/// Changes the length of a file. `kills` says whether this caller's change clears setuid and setgid.
 pub(super) fn resize(
     view: &View,
     actor: &Actor,
@@ -113,13 +109,13 @@ fn put_attributes(
     view: &View,
     id: InodeId,
     stat: &Statx,
-    maker: Maker,
-    answer: &mut Answer,
+    changed_by: ChangedBy,
+    reply: &mut Reply,
 ) -> Result<(), Errno> {
     let volume = view.files.volumes.known(stat).ok_or(Errno::STALE)?;
     let is_watched = view.folders.is_parent_watched(id);
-    let timeout = view.timeouts.timeouts(id, is_watched, stat, maker).attributes;
-    answer.put(&AttributesOut {
+    let timeout = view.timeouts.timeouts(id, is_watched, stat, changed_by).attributes;
+    reply.put(&AttributesOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         padding: 0,
@@ -128,7 +124,7 @@ fn put_attributes(
     Ok(())
 }
 
-pub(super) fn attributes(view: &View, volume: Met, stat: &Statx) -> Attributes {
+pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attributes {
     Attributes {
         number: shown_number(volume, stat),
         size: stat.stx_size,
@@ -149,7 +145,7 @@ pub(super) fn attributes(view: &View, volume: Met, stat: &Statx) -> Attributes {
     }
 }
 
-fn extended_attributes(view: &View, volume: Met, stat: &Statx) -> ExtendedAttributes {
+fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> ExtendedAttributes {
     ExtendedAttributes {
         mask: stat.stx_mask,
         block_size: stat.stx_blksize,
@@ -175,15 +171,15 @@ fn extended_attributes(view: &View, volume: Met, stat: &Statx) -> ExtendedAttrib
     }
 }
 
-/// A merged folder has no number of links that would mean anything: 1 says so.
+/// The number of links. A merged folder has no meaningful one, which 1 stands for.
 fn shown_links(view: &View, stat: &Statx) -> u32 {
     let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
     if view.folders.branches().is_some() && is_folder { 1 } else { stat.stx_nlink }
 }
 
-/// The inode number that users see: the file's own on the first file system. On others its top bits
-/// say which, since the whole mount is one device to its users.
-fn shown_number(volume: Met, stat: &Statx) -> u64 {
+/// The inode number that users see. On the first file system it is the file's own. On others the top bits differ, since
+/// the whole mount is one device.
+fn shown_number(volume: VolumeInfo, stat: &Statx) -> u64 {
     stat.stx_ino ^ u64::from(volume.index).rotate_right(16)
 }
 
@@ -201,7 +197,7 @@ fn is_empty(with: &SetAttrIn) -> bool {
     with.valid & what == 0
 }
 
-/// The kernel's 32 bits for a device number.
+/// Packs a device number into the kernel's 32 bits.
 fn packed_device(major: u32, minor: u32) -> u32 {
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }

@@ -1,8 +1,7 @@
-//! Files that the kernel moves data to and from by itself.
+//! Backing files: the kernel moves data to and from them by itself.
 //!
-//! The kernel insists that all opens of an inode at one time use the same backing file, so the
-//! choice lies with the inode. The kernel's number for a backing file is kept for a while after the
-//! last close: the next open then costs no system call here.
+//! All opens of an inode at one time must use the same backing file, so it belongs to the inode. The kernel's id of a
+//! backing file is kept for a while after the last close. Then the next open needs no system call for it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,17 +12,16 @@ use thruway_fuse::wire::feature;
 use thruway_sys::fuse;
 
 use super::connection::Connection;
-use super::refusals::ErrorCounts;
+use super::error_counts::ErrorCounts;
 use crate::actor::errno;
 use crate::inodes::{Backing, InodeId, Inodes, lock};
 use crate::memory::{Count, Memory};
 use crate::policy::Verdict;
 
-/// Backing files that are kept although nobody has them open. Each holds an inode of the source in
-/// the kernel's memory, a KiB or so.
+/// Most idle backing files. Each holds an inode of the source in the kernel's memory, about 1 KiB.
 const IDLE_MAX: usize = 1024;
 
-/// In place of a backing id: this inode's data goes through the daemon.
+/// In place of a backing id: the daemon moves this inode's data.
 pub(super) const DAEMON_IO: i32 = -1;
 
 /// The backing files of all inodes.
@@ -32,9 +30,9 @@ pub(super) struct BackingFiles {
     connection: Arc<Connection>,
     memory: Arc<Memory>,
     inodes: Arc<Inodes>,
-    /// Inodes whose backing file is kept without need, the one that is longest idle first.
+    /// Inodes with an idle backing file, the longest idle first.
     idle: Mutex<VecDeque<InodeId>>,
-    /// Why the kernel would not take backing files.
+    /// The errors with which the kernel refused backing files.
     pub(super) refusals: ErrorCounts,
     /// The kernel moves the data of files.
     passes_through: bool,
@@ -46,7 +44,7 @@ impl BackingFiles {
         memory: Arc<Memory>,
         inodes: Arc<Inodes>,
     ) -> Self {
-        let passes_through = connection.agreement.has(feature::PASSTHROUGH);
+        let passes_through = connection.negotiated.has(feature::PASSTHROUGH);
         let (idle, refusals) = Default::default();
         let mut all = Self { connection, memory, inodes, idle, refusals, passes_through };
         if passes_through && let Err(errno) = all.may_pass_through() {
@@ -61,7 +59,7 @@ impl BackingFiles {
         self.passes_through
     }
 
-    /// One more open: the backing file is the one of the others, or `back` opens it.
+    /// Adds an open. It uses the backing file of other opens, or the one that `back` opens.
     pub(super) fn acquire(
         &self,
         backing: &mut Backing,
@@ -70,7 +68,7 @@ impl BackingFiles {
     ) -> Result<i32, Errno> {
         if verdict == Verdict::DaemonIo && backing.id != DAEMON_IO {
             if backing.opens > 0 {
-                // The kernel moves the file's data for somebody else, and does so for all or none.
+                // The kernel moves the data for other opens, and all opens must agree.
                 return Err(Errno::BUSY);
             }
             self.connection.close_backing(std::mem::replace(&mut backing.id, DAEMON_IO));
@@ -79,19 +77,19 @@ impl BackingFiles {
             backing.id = back()?;
         }
         backing.opens += 1;
-        let way = if backing.id == DAEMON_IO { Count::DaemonIo } else { Count::Passthrough };
-        self.memory.count(way);
+        let io_mode = if backing.id == DAEMON_IO { Count::DaemonIo } else { Count::Passthrough };
+        self.memory.count(io_mode);
         Ok(backing.id)
     }
 
-    /// Whether the kernel lets us give it files at all: it is tried with one of our own.
+    /// Tests with a file of our own whether the kernel accepts backing files at all.
     fn may_pass_through(&self) -> Result<(), Errno> {
         let backing_id = fuse::open_backing(self.connection.device.as_fd(), self.memory.as_fd());
         self.connection.close_backing(backing_id.map_err(|error| errno(&error))?);
         Ok(())
     }
 
-    /// Gives the file to the kernel, or decides that its data goes through the daemon.
+    /// Makes the file a backing file, or decides for daemon I/O.
     pub(super) fn back(&self, file: &OwnedFd) -> Result<i32, Errno> {
         if !self.passes_through {
             return Ok(DAEMON_IO);
@@ -119,7 +117,7 @@ impl BackingFiles {
         }
     }
 
-    /// Closes the backing file of an inode that was idle, unless it is open again.
+    /// Closes the backing file of an idle inode, unless it was opened again.
     pub(super) fn drop_idle(&self, id: InodeId) {
         if self.inodes.get(id).is_err() {
             return;
@@ -131,7 +129,7 @@ impl BackingFiles {
         self.connection.close_backing(backing_id);
     }
 
-    /// Closes the backing files that are idle now.
+    /// Closes all idle backing files.
     pub(crate) fn drop_all_idle(&self) {
         let idle = std::mem::take(&mut *lock(&self.idle));
         idle.into_iter().for_each(|id| self.drop_idle(id));

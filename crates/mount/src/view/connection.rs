@@ -1,9 +1,9 @@
-//! The connection to the kernel, for what is not a response.
+//! The connection to the kernel, for messages that are no replies.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
-use thruway_fuse::{Agreement, Notification};
+use thruway_fuse::{Negotiated, Notification};
 use thruway_sys::fuse;
 
 use crate::inodes::InodeId;
@@ -12,26 +12,26 @@ use crate::transport::device;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) device: OwnedFd,
-    pub(super) agreement: Agreement,
+    pub(super) negotiated: Negotiated,
 }
 
 impl Connection {
-    /// Tells the kernel something. What it does not know needs no telling.
+    /// Sends a notification. What the kernel does not know needs no invalidation.
     pub(crate) fn notify(&self, notification: &Notification<'_>) -> Result<(), Errno> {
-        match device::send(&self.device, &notification.to_bytes()) {
+        match device::write_message(&self.device, &notification.to_bytes()) {
             Err(Errno::NOENT) => Ok(()),
             sent => sent,
         }
     }
 
-    pub(super) fn tell_attributes(&self, id: InodeId) {
-        // A connection that is gone is noticed by those who read from it.
+    pub(super) fn invalidate_attributes(&self, id: InodeId) {
+        // The readers notice when the connection is gone.
         let _ = self.notify(&Notification::Attributes { inode: id.0 });
     }
 
     pub(super) fn close_backing(&self, backing_id: i32) {
         if backing_id > 0 {
-            // The connection may be gone, and the backing file with it.
+            // If the connection is gone, so is the backing file.
             let _ = fuse::close_backing(self.device.as_fd(), backing_id);
         }
     }

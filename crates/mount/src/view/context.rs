@@ -1,6 +1,6 @@
-//! What a request is answered with.
+//! The context of one request.
 
-use thruway_fuse::{Answer, Request};
+use thruway_fuse::{Reply, Request};
 
 use super::state::View;
 use crate::actor::Actor;
@@ -9,14 +9,14 @@ use crate::inodes::InodeId;
 /// One request, and all that its operation needs.
 pub(super) struct Context<'a> {
     pub(super) view: &'a View,
-    /// The thread's own rights.
+    /// The credentials of the thread.
     pub(super) actor: &'a mut Actor,
     pub(super) request: &'a Request<'a>,
-    pub(super) reply: &'a mut Answer,
+    pub(super) reply: &'a mut Reply,
 }
 
 impl Context<'_> {
-    /// The inode that the request is about; for names, the folder.
+    /// The inode of the request: for operations on names, the folder.
     pub(super) fn inode(&self) -> InodeId {
         InodeId(self.request.inode)
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
 use thruway_fuse::wire::{CreateIn, EntryOut, MkDirIn, MkNodIn};
 
 use super::context::Context;
@@ -14,158 +13,134 @@ use super::folder::{BranchDir, Folder};
 use super::found::Found;
 use super::open::access;
 use super::placement::make_in;
-use super::stat::{stat_name, stat_place};
+use super::stat::{stat_fd, stat_name};
 use super::state::View;
 use super::target::Target;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use super::{lookup, open};
 use crate::inodes::InodeId;
 use crate::policy::Verdict;
 use crate::proc_path::ProcPath;
 
 pub(super) fn mknod(cx: &mut Context<'_>, name: &CStr, with: &MkNodIn) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let actor = &mut *cx.actor;
-    let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let folder = view.folders.folder(parent)?;
     let kind = FileType::from_raw_mode(with.mode);
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
-    let (spot, ()) = make_in(view, &folder, |spot| {
-        actor.make_as(caller, with.mode, with.umask, || {
-            fs::mknodat(&spot.place, name, kind, mode, unpacked_device(with.device))
-        })
-    })?;
-    answer_new(view, &folder, &spot, name, answer)
+    let device = unpacked_device(with.device);
+    let made =
+        make(cx, (with.mode, with.umask), |dir| fs::mknodat(&dir.fd, name, kind, mode, device))?;
+    reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn mkdir(cx: &mut Context<'_>, name: &CStr, with: &MkDirIn) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let actor = &mut *cx.actor;
-    let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let folder = view.folders.folder(parent)?;
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
-    let (spot, ()) = make_in(view, &folder, |spot| {
-        let make = || fs::mkdirat(&spot.place, name, mode);
-        actor.make_as(caller, with.mode, with.umask, make)
-    })?;
-    answer_new(view, &folder, &spot, name, answer)
+    let made = make(cx, (with.mode, with.umask), |dir| fs::mkdirat(&dir.fd, name, mode))?;
+    reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn symlink(cx: &mut Context<'_>, name: &CStr, target: &CStr) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let actor = &mut *cx.actor;
-    let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let folder = view.folders.folder(parent)?;
-    let (spot, ()) = make_in(view, &folder, |spot| {
-        actor.make_as(caller, 0, 0, || fs::symlinkat(target, &spot.place, name))
-    })?;
-    answer_new(view, &folder, &spot, name, answer)
+    let made = make(cx, (0, 0), |dir| fs::symlinkat(target, &dir.fd, name))?;
+    reply_new(cx, &made.folder, &made.dir, name)
 }
 
 pub(super) fn link(cx: &mut Context<'_>, source: InodeId, name: &CStr) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let answer = &mut *cx.reply;
-    let (place, folder) = (view.files.place(source)?, view.folders.folder(parent)?);
+    let (view, parent) = (cx.view, cx.inode());
+    let (fd, folder) = (view.files.path_fd(source)?, view.folders.folder(parent)?);
     // In the source that has the file, or not at all.
-    let spot = view.folders.spot_in(&folder, view.files.inodes.get(source)?.branch)?;
-    link_place(&place, &spot.place, name)?;
-    answer_new(view, &folder, &spot, name, answer)
+    let dir = view.folders.dir_in(&folder, view.files.inodes.get(source)?.branch)?;
+    link_fd(&fd, &dir.fd, name)?;
+    reply_new(cx, &folder, &dir, name)
 }
 
 pub(super) fn create(cx: &mut Context<'_>, name: &CStr, with: &CreateIn) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let actor = &mut *cx.actor;
-    let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
-    let verdict = view.access.check(caller, Target::New(parent, name), access)?;
-    let folder = view.folders.folder(parent)?;
+    let verdict = check_new(cx, name, with)?;
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     // Open for reading only: a file that is open for writing cannot be executed.
     let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let made = make_in(view, &folder, |spot| {
-        let make = || fs::openat(&spot.place, name, flags, mode);
-        actor.make_as(caller, with.mode, with.umask, make)
-    });
-    let (spot, file) = match made {
-        // Somebody else was faster. The kernel looks again when it hears ESTALE.
+    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, name, flags, mode));
+    let made = match made {
+        // The file exists since the kernel looked. On ESTALE it looks again.
         Err(Errno::EXIST) if with.flags & OFlags::EXCL.bits() == 0 => Err(Errno::STALE),
         made => made,
     }?;
-    view.folders.note_change(&folder, name);
-    let found = Found::Made(&spot, file.as_fd(), name);
-    let id = answer_created(view, &folder, &file, found, (with, verdict), answer)?;
-    // Who has made a file soon asks for more: its attributes are set, or it is written to.
-    view.files.places.put(id, Arc::new(file));
+    cx.view.folders.note_change(&made.folder, name);
+    let found = Found::Made(&made.dir, made.file.as_fd(), name);
+    let id = reply_created(cx, &made, found, (with, verdict))?;
+    // The next requests are about this file: its attributes are set, or it is written to.
+    cx.view.files.path_fds.put(id, Arc::new(made.file));
     Ok(())
 }
 
 pub(super) fn tmpfile(cx: &mut Context<'_>, with: &CreateIn) -> Result<(), Errno> {
-    let parent = cx.inode();
-    let view = cx.view;
-    let actor = &mut *cx.actor;
-    let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
-    let verdict = view.access.check(caller, Target::New(parent, c""), access)?;
-    let folder = view.folders.folder(parent)?;
+    let verdict = check_new(cx, c"", with)?;
     let mode = Mode::from_raw_mode(with.mode & 0o7777);
     let exclusive = OFlags::from_bits_retain(with.flags) & OFlags::EXCL;
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC | exclusive;
-    let (spot, file) = make_in(view, &folder, |spot| {
-        let make = || fs::openat(&spot.place, c".", flags, mode);
-        actor.make_as(caller, with.mode, with.umask, make)
-    })?;
-    let found = Found::Nameless(&spot, file.as_fd());
-    answer_created(view, &folder, &file, found, (with, verdict), answer).map(drop)
+    let made = make(cx, (with.mode, with.umask), |dir| fs::openat(&dir.fd, c".", flags, mode))?;
+    let found = Found::Nameless(&made.dir, made.file.as_fd());
+    reply_created(cx, &made, found, (with, verdict)).map(drop)
 }
 
-fn answer_created(
-    view: &View,
-    folder: &Folder,
-    file: &OwnedFd,
+/// What was just made, in which folder, and in which source's part of it.
+struct Made<T> {
+    folder: Folder,
+    dir: BranchDir,
+    file: T,
+}
+
+/// Makes something in the folder of the request, as its caller, in the source that the create policy chooses.
+fn make<T>(
+    cx: &mut Context<'_>,
+    (mode, umask): (u32, u32),
+    mut make: impl FnMut(&BranchDir) -> Result<T, Errno>,
+) -> Result<Made<T>, Errno> {
+    let folder = cx.view.folders.folder(cx.inode())?;
+    let (actor, caller) = (&mut *cx.actor, &cx.request.caller);
+    let (dir, file) =
+        make_in(cx.view, &folder, |dir| actor.make_as(caller, mode, umask, || make(dir)))?;
+    Ok(Made { folder, dir, file })
+}
+
+/// Refuses a new file that the policy does not allow, else says which verdict allows it.
+fn check_new(cx: &Context<'_>, name: &CStr, with: &CreateIn) -> Result<Verdict, Errno> {
+    let access = access(OFlags::from_bits_retain(with.flags) | OFlags::TRUNC);
+    cx.view.access.check(&cx.request.caller, Target::New(cx.inode(), name), access)
+}
+
+fn reply_created(
+    cx: &mut Context<'_>,
+    made: &Made<OwnedFd>,
     found: Found<'_>,
     (with, verdict): (&CreateIn, Verdict),
-    answer: &mut Answer,
 ) -> Result<InodeId, Errno> {
-    let stat = stat_place(file)?;
-    let entry = new_entry(view, folder, found, &stat)?;
+    let stat = stat_fd(&made.file)?;
+    let entry = new_entry(cx.view, &made.folder, found, &stat)?;
     let id = InodeId(entry.inode);
-    let open = open::open_new(view, id, &stat, (with.flags, verdict), file);
-    answer.put(&entry);
-    answer.put(&open::opened(view, open));
+    let mode = open::open_new(cx.view, id, &stat, (with.flags, verdict), &made.file);
+    cx.reply.put(&entry);
+    cx.reply.put(&open::opened(cx.view, mode));
     Ok(id)
 }
 
-fn answer_new(
-    view: &View,
+fn reply_new(
+    cx: &mut Context<'_>,
     folder: &Folder,
-    spot: &BranchDir,
+    dir: &BranchDir,
     name: &CStr,
-    answer: &mut Answer,
 ) -> Result<(), Errno> {
-    view.folders.note_change(folder, name);
-    let stat = stat_name(&spot.place, name)?;
-    answer.put(&new_entry(view, folder, Found::Name(spot, name), &stat)?);
+    cx.view.folders.note_change(folder, name);
+    let stat = stat_name(&dir.fd, name)?;
+    cx.reply.put(&new_entry(cx.view, folder, Found::Name(dir, name), &stat)?);
     Ok(())
 }
 
-/// What the kernel may know of what was just made. A name that nobody sees it does not keep.
+/// The reply about a new inode. The kernel must not cache a name that the policy hides.
 fn new_entry(
     view: &View,
     folder: &Folder,
     found: Found<'_>,
     stat: &Statx,
 ) -> Result<EntryOut, Errno> {
-    let mut entry = lookup::entry(view, folder, found, stat, Maker::Us)?;
+    let mut entry = lookup::entry(view, folder, found, stat, ChangedBy::Us)?;
     if let Some(name) = found.name()
         && view.access.hiding(folder.id)?(name)
     {
@@ -174,12 +149,11 @@ fn new_entry(
     Ok(entry)
 }
 
-/// Gives the file another name. Without the right to do that directly it goes by the path of the
-/// descriptor.
-fn link_place(place: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    match fs::linkat(place, c"", folder, name, AtFlags::EMPTY_PATH) {
+/// Links the file by its descriptor. Without the capability for that, it links by the descriptor's path in `/proc`.
+fn link_fd(fd: &OwnedFd, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match fs::linkat(fd, c"", folder, name, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT) => {
-            let path = ProcPath::new(place.as_fd());
+            let path = ProcPath::new(fd.as_fd());
             fs::linkat(CWD, path.as_c_str(), folder, name, AtFlags::SYMLINK_FOLLOW)
         }
         linked => linked,

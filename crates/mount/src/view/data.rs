@@ -1,4 +1,4 @@
-//! Data that the kernel does not move by itself.
+//! Reads and writes that the daemon does.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -13,37 +13,35 @@ use thruway_fuse::wire::{
 use thruway_fuse::{Caller, Operation, Request};
 
 use super::context::Context;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use crate::actor::Actor;
 use crate::inodes::InodeId;
 
-/// `SEEK_HOLE`; the other one that is asked for is `SEEK_DATA`.
+/// `SEEK_HOLE`; otherwise it is `SEEK_DATA`.
 const SEEK_HOLE: u32 = 4;
 
-/// A copy of this many bytes takes as long as it takes to hand the request to another thread.
+/// Largest copy in bytes that is made at once. It takes as long as handing the request to another thread.
 const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 
 pub(super) fn read(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let file = view.files.reader(id)?;
-    answer.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
+    cx.reply.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
 }
 
 pub(super) fn write(cx: &mut Context<'_>, with: &WriteIn, data: &[u8]) -> Result<(), Errno> {
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let answer = &mut *cx.reply;
     let file = view.files.writer(InodeId(request.inode))?;
     let kills = with.write_flags & write_flag::KILL_PRIVILEGES != 0;
     let written = change_data(actor, &request.caller, kills, &file, || {
         io::pwritev2(&file, &[IoSlice::new(data)], with.offset, write_flags(with))
     })?;
     let size = u32::try_from(written).map_err(|_| Errno::IO)?;
-    answer.put(&WriteOut { size, padding: 0 });
+    cx.reply.put(&WriteOut { size, padding: 0 });
     Ok(())
 }
 
@@ -68,21 +66,20 @@ pub(super) fn fallocate(cx: &mut Context<'_>, with: &FAllocateIn) -> Result<(), 
 pub(super) fn lseek(cx: &mut Context<'_>, with: &LSeekIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let file = view.files.open_for_reading(id)?;
     let from = match with.whence {
         SEEK_HOLE => SeekFrom::Hole(with.offset),
         _ => SeekFrom::Data(with.offset),
     };
-    answer.put(&LSeekOut { offset: fs::seek(file, from)? });
+    cx.reply.put(&LSeekOut { offset: fs::seek(file, from)? });
     Ok(())
 }
 
-/// Whether it is a copy of more than is there at once.
+/// Whether the request copies more than can be done at once.
 pub(super) fn copies_much(view: &View, request: &Request<'_>) -> bool {
     let Operation::CopyFileRange { with, .. } = request.operation else { return false };
-    let size = |place: Arc<OwnedFd>| stat_place(&*place).map_or(0, |stat| stat.stx_size);
-    let size = view.files.place(InodeId(request.inode)).map_or(0, size);
+    let size = |fd: Arc<OwnedFd>| stat_fd(&*fd).map_or(0, |stat| stat.stx_size);
+    let size = view.files.path_fd(InodeId(request.inode)).map_or(0, size);
     with.length.min(size.saturating_sub(with.offset)) > COPIED_AT_ONCE_MAX
 }
 
@@ -94,26 +91,25 @@ pub(super) fn copy_file_range(
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let answer = &mut *cx.reply;
     let source = view.files.open_for_reading(InodeId(request.inode))?;
     let target = view.files.open_for_writing(InodeId(with.target))?;
     let (mut from, mut to) = (with.offset, with.target_offset);
-    // The short form answers in 32 bits.
+    // The short form has 32 bits in its reply.
     let most = if long { i64::MAX.cast_unsigned() } else { u64::from(u32::MAX) };
     let length = usize::try_from(with.length.min(most)).map_err(|_| Errno::INVAL)?;
     let copied = change_data(actor, &request.caller, request.caller.uid != 0, &target, || {
         fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), length)
     })?;
     if long {
-        answer.put(&CopyFileRangeOut { copied: copied as u64 });
+        cx.reply.put(&CopyFileRangeOut { copied: copied as u64 });
     } else {
-        answer.put(&WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 });
+        cx.reply.put(&WriteOut { size: u32::try_from(copied).unwrap_or(u32::MAX), padding: 0 });
     }
     Ok(())
 }
 
-/// Runs `change`, which changes what is in a file. If it `kills`, setuid and setgid go as they would by the
-/// caller's own change; else they stay.
+/// Runs `change`, which changes a file's data. With `kills`, setuid and setgid are cleared as by the caller's own
+/// change; else they stay.
 pub(super) fn change_data<T>(
     actor: &Actor,
     caller: &Caller,
@@ -121,7 +117,7 @@ pub(super) fn change_data<T>(
     file: &OwnedFd,
     mut change: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    let stat = stat_place(file)?;
+    let stat = stat_fd(file)?;
     match kills {
         true if is_setgid_for_locks(&stat) => actor.in_groups_of(caller, change),
         false if is_setid(&stat) => actor.keeping_setid(change),
@@ -133,8 +129,8 @@ pub(super) fn is_setid(stat: &Statx) -> bool {
     stat.stx_mode & 0o6000 != 0
 }
 
-/// Setgid on a file that its group may not run, which once asked for mandatory locks: the members of the
-/// group may write to it and leave it so.
+/// Whether the file has setgid without execution by its group, once a sign of mandatory locks. Members of the group may
+/// write to it without clearing the bit.
 pub(super) fn is_setgid_for_locks(stat: &Statx) -> bool {
     stat.stx_mode & 0o2010 == 0o2000
 }

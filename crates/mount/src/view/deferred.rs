@@ -1,8 +1,9 @@
-//! What the kernel is told a moment later, by a thread that no program waits for.
+//! Invalidations a moment later, by a thread for which no program waits.
 //!
-//! Attributes of a closed file hold for long. After an open they are to hold for a moment only, as others may write
-//! to the file and not close it. Most files are closed before that matters, so the kernel is told when a file has
-//! been open for a while. And a name that a change was told of may be gone by then: that takes a look at the disk.
+//! The kernel may cache attributes of a closed file for long. After an open that is too long, as other programs may
+//! write to the file without closing it. But most files are closed before that matters. So the attributes are
+//! invalidated once a file has been open for a while. And a changed name may be gone already when it is invalidated:
+//! then it is looked up on the disk, here.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 use crate::inodes::{InodeId, lock};
 use crate::watch::WatchKey;
 
-/// Files that were opened since the last round, at most: 64 KiB. Others are told at once.
+/// Most files in one round: 64 KiB. For others the attributes are invalidated at once.
 const OPENED_MAX: usize = 4096;
-/// Names to be looked at, at most. More of them are doubted with all others.
+/// Most names that wait for a look-up. If there are more, all names are invalidated.
 const NAMES_MAX: usize = 1024;
 
-/// What is to be told later.
+/// The invalidations that are deferred.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     waiting: Mutex<Waiting>,
@@ -26,24 +27,24 @@ pub(super) struct Deferred {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    /// Files of which the kernel may hold attributes from before they were opened.
+    /// Files whose cached attributes may be from before they were opened.
     opened: HashMap<InodeId, Opened>,
     /// When the first of them was opened.
     since: Option<Instant>,
-    /// Names of files that others have changed.
+    /// Names of files that other programs have changed.
     names: Vec<(WatchKey, CString)>,
 }
 
-/// What is known of a file that was opened since the last round.
+/// The state of a file that was opened since the last round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Opened {
     /// A program writes to it through the mount.
     pub(super) is_written: bool,
-    /// The kernel was told of changes as if they had come through the mount.
+    /// The kernel caches attributes on the assumption that all changes came through the mount.
     pub(super) is_trusted: bool,
 }
 
-/// What is to be told now.
+/// Invalidations that are due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Opened(HashMap<InodeId, Opened>),
@@ -51,7 +52,7 @@ pub(super) enum Due {
 }
 
 impl Deferred {
-    /// Adds a file that was opened just now; `false` if there is no room.
+    /// Adds a file that was just opened; `false` if there is no room.
     pub(super) fn add_opened(&self, id: InodeId, is_written: bool) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.opened.len() >= OPENED_MAX {
@@ -65,8 +66,8 @@ impl Deferred {
         true
     }
 
-    /// What is known of the file if it was opened just now: the kernel is going to be told if it stays open. If a
-    /// program writes to it, what others do to it meanwhile is seen then, too.
+    /// The state of a file that was opened since the last round. If a program writes to it, changes are assumed to be
+    /// its own until the next round.
     pub(super) fn trust_opened(&self, id: InodeId) -> Option<Opened> {
         let mut waiting = lock(&self.waiting);
         let opened = waiting.opened.get_mut(&id)?;
@@ -74,7 +75,7 @@ impl Deferred {
         Some(*opened)
     }
 
-    /// Adds a name that has to be looked at; `false` if there is no room.
+    /// Adds a name that has to be looked up; `false` if there is no room.
     pub(super) fn add_name(&self, key: WatchKey, name: CString) -> bool {
         let mut waiting = lock(&self.waiting);
         if waiting.names.len() >= NAMES_MAX {
@@ -85,7 +86,7 @@ impl Deferred {
         true
     }
 
-    /// Waits for something that is due: names at once, files `after` the first of them was opened.
+    /// Waits for what is due: names at once, files `after` the first of them was opened.
     pub(super) fn next(&self, after: Duration) -> Due {
         let mut waiting = lock(&self.waiting);
         loop {
@@ -114,12 +115,12 @@ mod tests {
     #[test]
     fn names_are_due_at_once_and_files_later() {
         let deferred = Deferred::default();
-        let spot = (InodeId(7), 0);
+        let key = (InodeId(7), 0);
         assert!(deferred.add_opened(InodeId(8), false));
         assert!(deferred.add_opened(InodeId(8), false));
-        assert!(deferred.add_name(spot, c"name".into()));
+        assert!(deferred.add_name(key, c"name".into()));
         let day = Duration::from_secs(86_400);
-        assert_eq!(deferred.next(day), Due::Names(vec![(spot, c"name".into())]));
+        assert_eq!(deferred.next(day), Due::Names(vec![(key, c"name".into())]));
         assert_eq!(
             deferred.next(Duration::from_millis(1)),
             Due::Opened([(InodeId(8), Opened::default())].into())
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_to_a_file_is_trusted_until_the_file_is_due() {
+    fn changes_to_a_written_file_are_trusted_until_the_file_is_due() {
         let deferred = Deferred::default();
         let (read, written) = (InodeId(7), InodeId(8));
         assert!(deferred.add_opened(read, false) && deferred.add_opened(written, true));
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_deferred_than_there_is_room_for() {
+    fn no_more_is_deferred_than_fits() {
         let deferred = Deferred::default();
         let opened = (0..=OPENED_MAX as u64).map(|id| deferred.add_opened(InodeId(id), false));
         assert_eq!(opened.filter(|added| *added).count(), OPENED_MAX);

@@ -1,9 +1,9 @@
-//! Which operation a request asks for: one match over all of them.
+//! Runs the operation of a request: one match over all of them.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use thruway_fuse::{Answer, Operation, Request};
+use thruway_fuse::{Operation, Reply, Request};
 
 use super::context::Context;
 use super::state::View;
@@ -11,37 +11,37 @@ use super::walks::NamesHeld;
 use super::{attributes, create, data, listing, locking, lookup, names, open, statfs, xattr};
 use crate::actor::Actor;
 use crate::inodes::InodeId;
-use crate::transport::reply::{Outcome, Replier};
+use crate::transport::reply::{Outcome, ReplySender};
 
-/// Errors of a source that fails: of its disk, its device, or the server behind it.
+/// Errors of a failing source: of its disk, its device, or the server behind it.
 const FAILING: [Errno; 5] =
     [Errno::IO, Errno::UCLEAN, Errno::NOTCONN, Errno::CONNABORTED, Errno::SHUTDOWN];
 
 impl View {
-    /// Answers one request. A response that comes later goes to `replier`.
+    /// Serves one request. A reply that comes later goes to `sender`.
     pub(crate) fn serve(
         &self,
         actor: &mut Actor,
-        replier: &Arc<dyn Replier>,
+        sender: &Arc<dyn ReplySender>,
         request: &Request<'_>,
-        answer: &mut Answer,
+        reply: &mut Reply,
     ) -> Outcome {
-        answer.clear();
+        reply.clear();
         let held = self.admit(request);
         let outcome = held.and_then(|_held| {
-            let mut cx = Context { view: self, actor, request, reply: answer };
-            dispatch(&mut cx, replier)
+            let mut cx = Context { view: self, actor, request, reply };
+            dispatch(&mut cx, sender)
         });
         outcome.unwrap_or_else(|errno| {
             if FAILING.contains(&errno) {
                 self.source_errors.note(errno);
             }
-            answer.fail(errno.raw_os_error());
-            Outcome::Answered
+            reply.fail(errno.raw_os_error());
+            Outcome::Replied
         })
     }
 
-    /// Refuses what the mode or the policy does not allow. Names stay as they are while the guard is held.
+    /// Refuses what the mode or the policy does not allow. The guard keeps names as they are.
     fn admit(&self, request: &Request<'_>) -> Result<Option<NamesHeld<'_>>, Errno> {
         if matches!(
             request.operation,
@@ -53,7 +53,7 @@ impl View {
             return Ok(None);
         }
         if self.behaviour.frozen && request.operation.is_change() {
-            // The kernel has refused it, unless root has made the mount writable behind our back.
+            // The kernel refuses it, unless root has remounted the mount as writable.
             return Err(Errno::ROFS);
         }
         self.invalidation.catch_up();
@@ -62,7 +62,7 @@ impl View {
         Ok(held)
     }
 
-    /// Whether the response may take as long as a disk or another machine takes.
+    /// Whether the reply may take as long as a disk or another machine takes.
     pub(crate) fn is_slow(&self, request: &Request<'_>) -> bool {
         let is_short = matches!(
             request.operation,
@@ -82,7 +82,7 @@ impl View {
     }
 }
 
-fn dispatch(cx: &mut Context<'_>, replier: &Arc<dyn Replier>) -> Result<Outcome, Errno> {
+fn dispatch(cx: &mut Context<'_>, sender: &Arc<dyn ReplySender>) -> Result<Outcome, Errno> {
     let view = cx.view;
     let done = match cx.request.operation {
         Operation::Forget { lookups } => return Ok(forget(view, [(cx.request.inode, lookups)])),
@@ -93,7 +93,7 @@ fn dispatch(cx: &mut Context<'_>, replier: &Arc<dyn Replier>) -> Result<Outcome,
             view.locks.interrupt(with.unique);
             return Ok(Outcome::Silent);
         }
-        Operation::SetLock { with, wait } => return locking::setlk(cx, &with, wait, replier),
+        Operation::SetLock { with, wait } => return locking::setlk(cx, &with, wait, sender),
         Operation::Lookup { name } => lookup::lookup(cx, name),
         Operation::GetAttr(_) => attributes::getattr(cx),
         Operation::Statx(_) => attributes::statx(cx),
@@ -133,7 +133,7 @@ fn dispatch(cx: &mut Context<'_>, replier: &Arc<dyn Replier>) -> Result<Outcome,
         Operation::CopyFileRange { with, long } => data::copy_file_range(cx, &with, long),
         Operation::Init(..) | Operation::Access(_) | Operation::Other(_) => Err(Errno::NOSYS),
     };
-    done.map(|()| Outcome::Answered)
+    done.map(|()| Outcome::Replied)
 }
 
 fn forget(view: &View, all: impl IntoIterator<Item = (u64, u64)>) -> Outcome {

@@ -1,4 +1,4 @@
-//! Reading a folder of a source.
+//! Reads the folders of a source.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags, RawDir, RawDirEntry, SeekFrom};
 use rustix::io::Errno;
 
-/// Calls `push` for each entry behind the cookie, until it says that there is no more room.
+/// Calls `push` for each entry after the cookie, until it returns that there is no room.
 pub(super) fn each_entry(
     folder: &OwnedFd,
     cookie: u64,
@@ -27,7 +27,7 @@ pub(super) fn each_entry(
     Ok(())
 }
 
-/// Opens the folder with a position of its own.
+/// Opens the folder with an offset of its own.
 pub(super) fn open_folder(folder: impl AsFd) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     fs::openat(folder, CURRENT, flags, Mode::empty())

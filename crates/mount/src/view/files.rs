@@ -1,4 +1,4 @@
-//! The files that inodes are, and what opens them.
+//! Opens the files of inodes.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,36 +8,36 @@ use rustix::fs::{self, CWD, Mode, OFlags, ResolveFlags, Statx};
 use rustix::io::Errno;
 
 use super::found::Found;
-use super::stat::{identity, is_folder, open_handle, open_name, stat_name, stat_place};
+use super::stat::{identity, is_folder, open_handle, open_name, stat_fd, stat_name};
 use super::target::Target;
 use crate::descriptors::Descriptors;
 use crate::inodes::{Inode, InodeId, Inodes};
 use crate::names::{Name, Names};
 use crate::pins::Pins;
 use crate::proc_path::ProcPath;
-use crate::volumes::{Met, Volumes};
+use crate::volumes::{VolumeInfo, Volumes};
 
-/// All inodes that the kernel knows, and the descriptors that are open of them.
+/// All inodes that the kernel knows, and their open descriptors.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) inodes: Arc<Inodes>,
     pub(super) volumes: Arc<Volumes>,
-    /// The roots of the sources; there is one at least.
+    /// The roots of the sources, of which there is at least one.
     roots: Vec<Arc<OwnedFd>>,
-    /// Where inodes are: open with `O_PATH`.
-    pub(super) places: Descriptors,
+    /// Inodes, open with `O_PATH`.
+    pub(super) path_fds: Descriptors,
     pub(super) pins: Pins,
-    /// Where inodes are by name, if that is needed.
+    /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
-    /// Open for reading, where the data goes through the daemon.
+    /// Open for reading, for daemon I/O.
     readers: Descriptors,
-    /// Open for writing, where the data goes through the daemon.
+    /// Open for writing, for daemon I/O.
     writers: Descriptors,
 }
 
 impl Files {
-    /// The files below `roots`, of which there is at least one. `needs_names` says that names have to be known
-    /// although the first source has handles.
+    /// The files below `roots`, of which there is at least one. With `needs_names`, names are kept even if the first
+    /// source has handles.
     pub(super) fn new(
         inodes: Inodes,
         roots: Vec<Arc<OwnedFd>>,
@@ -48,7 +48,7 @@ impl Files {
             inodes: Arc::new(inodes),
             volumes: Arc::default(),
             roots,
-            places: Descriptors::new(descriptors_max / 4),
+            path_fds: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
             names: None,
             readers: Descriptors::new(descriptors_max / 8),
@@ -59,9 +59,9 @@ impl Files {
         Ok(files)
     }
 
-    /// Puts the root into the table, unless a worker before us has.
-    fn intern_root(&self) -> Result<Met, Errno> {
-        let stat = stat_place(&self.roots[0])?;
+    /// Adds the root to the table, unless the previous worker has.
+    fn intern_root(&self) -> Result<VolumeInfo, Errno> {
+        let stat = stat_fd(&self.roots[0])?;
         let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
         let volume = self.volumes.of(&stat, again)?;
         if self.inodes.get(InodeId::ROOT).is_err() {
@@ -70,19 +70,19 @@ impl Files {
         Ok(volume)
     }
 
-    /// The roots of the sources; the first one is the mount's.
+    /// The roots of the sources; the first one is the root of the mount.
     pub(super) fn roots(&self) -> &[Arc<OwnedFd>] {
         &self.roots
     }
 
-    /// Closes what has not been used for a while.
+    /// Closes descriptors that are unused for a while.
     pub(super) fn age(&self) {
-        self.places.age();
+        self.path_fds.age();
         self.readers.age();
         self.writers.age();
     }
 
-    /// Closes what was open while a program had the file open.
+    /// Closes what was open only while a program had the file open.
     pub(super) fn close(&self, id: InodeId) {
         self.pins.release(id);
         self.readers.remove(id);
@@ -91,31 +91,31 @@ impl Files {
 
     /// The kernel has forgotten the inode.
     pub(super) fn forget(&self, id: InodeId) {
-        self.places.remove(id);
+        self.path_fds.remove(id);
         if let Some(names) = &self.names {
             names.forget(id);
         }
         self.close(id);
     }
 
-    /// The inode's place: open with `O_PATH`.
-    pub(super) fn place(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
+    /// The inode, open with `O_PATH`.
+    pub(super) fn path_fd(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if id == InodeId::ROOT {
             return Ok(Arc::clone(&self.roots[0]));
         }
-        if let Some(place) = self.places.get(id) {
-            return Ok(place);
+        if let Some(fd) = self.path_fds.get(id) {
+            return Ok(fd);
         }
-        if let Some(place) = self.pins.get(id) {
-            return Ok(place);
+        if let Some(fd) = self.pins.get(id) {
+            return Ok(fd);
         }
         let inode = self.inodes.get(id)?;
-        let place = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
-        self.places.put(id, Arc::clone(&place));
-        Ok(place)
+        let fd = Arc::new(self.open_inode(&inode, OFlags::PATH | OFlags::NOFOLLOW)?);
+        self.path_fds.put(id, Arc::clone(&fd));
+        Ok(fd)
     }
 
-    /// Opens the inode again.
+    /// Opens the inode by its handle.
     pub(super) fn open_inode(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         let Some(handle) = inode.handle else {
             return self.open_without_handle(inode, flags);
@@ -128,29 +128,28 @@ impl Files {
         Ok(opened)
     }
 
-    /// Opens the inode through what is open of it, or else by the name that it was found by.
+    /// Opens the inode through a descriptor of it, or else by its name.
     fn open_without_handle(&self, inode: &Inode, flags: OFlags) -> Result<OwnedFd, Errno> {
         if !flags.contains(OFlags::PATH) {
-            let place = self.place(inode.id)?;
+            let fd = self.path_fd(inode.id)?;
             let flags = (flags - OFlags::NOFOLLOW) | OFlags::CLOEXEC;
-            return fs::openat(CWD, ProcPath::new(place.as_fd()).as_c_str(), flags, Mode::empty());
+            return fs::openat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), flags, Mode::empty());
         }
         let path =
             self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC;
         let root = self.root_of(inode.branch)?;
-        let place =
-            fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
-        // The name may lead to another file by now.
-        let identity = identity(inode.identity.volume, &stat_place(&place)?);
-        if identity.is_same_file(&inode.identity) { Ok(place) } else { Err(Errno::STALE) }
+        let fd = fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
+        // The name may lead to another file now.
+        let identity = identity(inode.identity.volume, &stat_fd(&fd)?);
+        if identity.is_same_file(&inode.identity) { Ok(fd) } else { Err(Errno::STALE) }
     }
 
-    /// Between the `statx` of a name and the taking of its handle, the name may have been given to
-    /// another file: then the handle is the other one's.
+    /// Between the `statx` of a name and the taking of its handle, the name may have been moved to another file. Then
+    /// the handle is that file's.
     fn check(&self, inode: &Inode, opened: &OwnedFd) -> Result<(), Errno> {
-        let stat = stat_place(opened)?;
+        let stat = stat_fd(opened)?;
         if stat.stx_ino != inode.identity.number {
             return Err(Errno::STALE);
         }
@@ -163,22 +162,22 @@ impl Files {
         Ok(self.roots.get(usize::from(branch)).ok_or(Errno::STALE)?)
     }
 
-    /// The inode that `stat` was taken of, if the kernel knows it.
+    /// The inode of `stat`, if the kernel knows it.
     pub(super) fn known(&self, stat: &Statx) -> Option<InodeId> {
         let volume = self.volumes.known(stat)?;
         self.inodes.find_known(&identity(volume.index, stat))
     }
 
-    /// Keeps a file alive of whose opens we hear nothing, or that no name leads to.
+    /// Keeps a file alive whose opens the kernel does not report, or that has no name.
     pub(super) fn pin_found(&self, id: InodeId, found: Found<'_>) {
-        // Without it the file is merely gone for those who have it open, once it is removed.
-        if let Ok(place) = found.place() {
-            self.pins.hold(id, Arc::new(place));
+        // If this fails, the file is merely gone for its users once it is removed.
+        if let Ok(fd) = found.path_fd() {
+            self.pins.hold(id, Arc::new(fd));
         }
     }
 
-    /// Runs `change`, which may take this name away. If it is a folder's that the kernel knows, the
-    /// folder is kept for whoever is in it or has it open. (A file is kept by its opens.)
+    /// Runs `change`, which may remove this name. If it is the name of a folder that the kernel knows, the folder is
+    /// kept for its users. (A file is kept by its opens.)
     pub(super) fn keeping_folder<T>(
         &self,
         folder: BorrowedFd<'_>,
@@ -187,20 +186,20 @@ impl Files {
     ) -> Result<T, Errno> {
         let stat = stat_name(folder, name).ok();
         let Some(stat) = stat.filter(is_folder) else { return change() };
-        let place = open_name(folder, name)?;
+        let fd = open_name(folder, name)?;
         let changed = change()?;
         if let Some(id) = self.known(&stat) {
-            self.pins.hold(id, Arc::new(place));
+            self.pins.hold(id, Arc::new(fd));
         }
         Ok(changed)
     }
 
-    /// Keeps a file alive whose data goes through us: the kernel has no backing file that does.
-    pub(super) fn pin_open(&self, id: InodeId, place: impl FnOnce() -> Result<OwnedFd, Errno>) {
+    /// Keeps a file with daemon I/O alive, as it has no backing file in the kernel.
+    pub(super) fn pin_open(&self, id: InodeId, fd: impl FnOnce() -> Result<OwnedFd, Errno>) {
         if self.pins.get(id).is_none()
-            && let Ok(place) = place()
+            && let Ok(fd) = fd()
         {
-            self.pins.hold(id, Arc::new(place));
+            self.pins.hold(id, Arc::new(fd));
         }
     }
 
@@ -237,12 +236,12 @@ impl Files {
         Ok(file)
     }
 
-    /// The path below the mount, without a slash at its start; of several the one that was used last.
+    /// The path below the mount, without a leading slash. Of several names, the last used one counts.
     pub(super) fn path_of(&self, subject: Target<'_>) -> Result<Vec<u8>, Errno> {
         match subject {
             Target::Inode(id) => {
                 let known = self.names.as_ref().and_then(|names| names.path(id));
-                // After the death of a worker nothing is known of names; the source may say.
+                // After the death of a worker no names are known; the source may tell.
                 known.or_else(|| self.path_in_source(id)).ok_or(Errno::STALE)
             }
             Target::Name(folder, name) | Target::New(folder, name) => {
@@ -256,18 +255,18 @@ impl Files {
     }
 
     fn path_in_source(&self, id: InodeId) -> Option<Vec<u8>> {
-        let path = |place: &OwnedFd| {
-            let path = fs::readlinkat(CWD, ProcPath::new(place.as_fd()).as_c_str(), Vec::new());
+        let path = |fd: &OwnedFd| {
+            let path = fs::readlinkat(CWD, ProcPath::new(fd.as_fd()).as_c_str(), Vec::new());
             path.ok().map(std::ffi::CString::into_bytes)
         };
-        let place = self.place(id).ok()?;
-        let stat = stat_place(&*place).ok()?;
+        let fd = self.path_fd(id).ok()?;
+        let stat = stat_fd(&*fd).ok()?;
         if stat.stx_nlink == 0 || stat.stx_nlink > 1 && !is_folder(&stat) {
-            // It says a name that is gone, or any of several.
+            // It would be a name that is gone, or any of several.
             return None;
         }
         let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;
-        let below = path(&place)?;
+        let below = path(&fd)?;
         let below = below.strip_prefix(root.as_slice())?;
         below.strip_prefix(b"/").map(<[u8]>::to_vec)
     }

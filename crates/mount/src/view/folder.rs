@@ -1,4 +1,4 @@
-//! A folder that names are looked up in: one folder of a source, or several merged.
+//! A folder for look-ups: one of a source, or merged of several.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::branches::Merged;
 use crate::inodes::InodeId;
 
-/// A folder that names are looked up in.
+/// A folder for look-ups.
 pub(super) struct Folder {
     pub(super) id: InodeId,
-    /// We are told what others change in it.
+    /// Changes in it are reported.
     pub(super) is_watched: bool,
     pub(super) parts: Parts,
 }
@@ -23,11 +23,11 @@ pub(super) enum Parts {
 #[derive(Debug, Clone)]
 pub(super) struct BranchDir {
     pub(super) branch: u16,
-    pub(super) place: Arc<OwnedFd>,
+    pub(super) fd: Arc<OwnedFd>,
 }
 
 impl Folder {
-    /// The folder if its names are merged from several sources.
+    /// The merged folder, if it has several parts.
     pub(super) fn merged(&self) -> Option<&Arc<Merged>> {
         match &self.parts {
             Parts::Merged(merged) if merged.is_merged() => Some(merged),
@@ -37,6 +37,6 @@ impl Folder {
 }
 
 pub(super) fn branch_number(branch: usize) -> u16 {
-    // `supervisor` lets in as many sources as there are numbers.
+    // `sources` allows fewer sources than there are numbers.
     u16::try_from(branch).unwrap_or(u16::MAX)
 }

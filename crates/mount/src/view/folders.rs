@@ -1,4 +1,4 @@
-//! Folders of the view, and what is in them.
+//! The folders of the view, and the names in them.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts, branch_number};
 use super::merging::Merging;
-use super::stat::{FOLDER, handle_of, stat_name, stat_place};
+use super::stat::{FOLDER, handle_of, stat_fd, stat_name};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, Merged, Opener, Part};
 use crate::inodes::{Forgotten, InodeId, Watched};
@@ -22,7 +22,7 @@ pub(super) struct Folders {
     pub(super) watches: FolderWatches,
     /// All sources, if there are several.
     pub(super) merging: Option<Merging>,
-    /// Nothing changes, so that nothing has to be watched.
+    /// Nothing changes, so nothing has to be watched.
     pub(super) is_frozen: bool,
 }
 
@@ -36,152 +36,152 @@ impl Folders {
         self.merging.as_ref().ok_or(Errno::STALE)
     }
 
-    /// The folder, watched if it can be: the kernel will hold names of it.
+    /// The folder. It is watched if that is possible, since the kernel caches its names.
     pub(super) fn folder(&self, id: InodeId) -> Result<Folder, Errno> {
         if let Some(branches) = self.branches() {
             let merged = self.merged(branches, id)?;
             let is_watched = self.is_frozen || merged.is_watched;
             return Ok(Folder { id, is_watched, parts: Parts::Merged(merged) });
         }
-        let spot = BranchDir { branch: 0, place: self.files.place(id)? };
-        let is_watched = self.is_frozen || self.watches.is_watched(id, &spot);
-        Ok(Folder { id, is_watched, parts: Parts::One(spot) })
+        let dir = BranchDir { branch: 0, fd: self.files.path_fd(id)? };
+        let is_watched = self.is_frozen || self.watches.is_watched(id, &dir);
+        Ok(Folder { id, is_watched, parts: Parts::One(dir) })
     }
 
-    /// What the name leads to, and in which source.
+    /// The file of a name, and its source.
     pub(super) fn find(&self, folder: &Folder, name: &CStr) -> Result<(BranchDir, Statx), Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok((spot.clone(), stat_name(&spot.place, name)?)),
+            Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.fd, name)?)),
             Parts::Merged(merged) if merged.is_merged() => {
                 self.merging()?.find_merged(merged, name)
             }
             Parts::Merged(merged) => {
-                let spot = self.merging()?.spot(merged, &merged.parts[0])?;
-                let stat = stat_name(&spot.place, name)?;
-                Ok((spot, stat))
+                let dir = self.merging()?.open_part(merged, &merged.parts[0])?;
+                let stat = stat_name(&dir.fd, name)?;
+                Ok((dir, stat))
             }
         }
     }
 
-    /// The sources in which the name may be, the one that it is taken from first.
+    /// The sources that may have the name; the one that wins is the first.
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) if merged.is_merged() => {
                 self.merging()?.all_merged_with(merged, name)
             }
-            Parts::Merged(merged) => Ok(vec![self.merging()?.spot(merged, &merged.parts[0])?]),
+            Parts::Merged(merged) => Ok(vec![self.merging()?.open_part(merged, &merged.parts[0])?]),
         }
     }
 
     /// The folder's part in this source.
-    pub(super) fn spot_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
+    pub(super) fn dir_in(&self, folder: &Folder, branch: u16) -> Result<BranchDir, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(spot.clone()),
+            Parts::One(dir) => Ok(dir.clone()),
             Parts::Merged(merged) => {
                 let part = merged.part(branch).ok_or(Errno::XDEV)?;
-                self.merging()?.spot(merged, part)
+                self.merging()?.open_part(merged, part)
             }
         }
     }
 
-    /// The folder in each source that has it.
-    pub(super) fn spots(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
+    /// The folder's parts, one for each source that has it.
+    pub(super) fn dirs(&self, folder: &Folder) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
-            Parts::One(spot) => Ok(vec![spot.clone()]),
+            Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) => {
                 let merging = self.merging()?;
-                merged.parts.iter().map(|part| merging.spot(merged, part)).collect()
+                merged.parts.iter().map(|part| merging.open_part(merged, part)).collect()
             }
         }
     }
 
-    /// The places of an inode: several if it is a merged folder.
-    pub(super) fn places_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
+    /// The inode's descriptors, one for each part if it is a merged folder.
+    pub(super) fn fds_of(&self, id: InodeId) -> Result<Vec<Arc<OwnedFd>>, Errno> {
         let is_folder = u32::from(self.files.inodes.get(id)?.identity.kind) << 12 == FOLDER;
         if self.branches().is_none() || !is_folder {
-            return Ok(vec![self.files.place(id)?]);
+            return Ok(vec![self.files.path_fd(id)?]);
         }
-        let spots = self.spots(&self.folder(id)?)?;
-        Ok(spots.into_iter().map(|spot| spot.place).collect())
+        let dirs = self.dirs(&self.folder(id)?)?;
+        Ok(dirs.into_iter().map(|dir| dir.fd).collect())
     }
 
-    /// The merged folder; its parts are looked for if that has not been done.
+    /// The merged folder; its parts are looked up if they are not known.
     fn merged(&self, branches: &Branches, id: InodeId) -> Result<Arc<Merged>, Errno> {
         if let Some(merged) = branches.get(id) {
             return Ok(merged);
         }
-        let places = if id == InodeId::ROOT {
+        let fds = if id == InodeId::ROOT {
             let roots = branches.roots().iter().cloned();
-            roots.enumerate().map(|(branch, place)| (branch_number(branch), place)).collect()
+            roots.enumerate().map(|(branch, fd)| (branch_number(branch), fd)).collect()
         } else {
-            self.part_places(id).or_else(|_| self.only_place(id))?
+            self.part_fds(id).or_else(|_| self.only_fd(id))?
         };
-        let parts: Vec<_> = places
+        let parts: Vec<_> = fds
             .iter()
-            .filter_map(|(branch, place)| {
-                let part = self.new_part(id, *branch, place);
+            .filter_map(|(branch, fd)| {
+                let part = self.new_part(id, *branch, fd);
                 part.inspect_err(|&errno| branches.note_failure(*branch, errno)).ok()
             })
             .collect();
         if parts.is_empty() {
             return Err(Errno::STALE);
         }
-        // Watched before anyone reads names, so that no change is missed.
-        let is_watched = places.iter().fold(true, |all, (branch, place)| {
-            let spot = BranchDir { branch: *branch, place: Arc::clone(place) };
-            self.watches.try_watching(id, &spot) && all
+        // Watched before names are read, so that no change is missed.
+        let is_watched = fds.iter().fold(true, |all, (branch, fd)| {
+            let dir = BranchDir { branch: *branch, fd: Arc::clone(fd) };
+            self.watches.try_watching(id, &dir) && all
         });
         self.watches.set_watched(id, is_watched);
         Ok(branches.keep(Merged::new(id, parts, is_watched)))
     }
 
-    /// The folders of the branches that have this one's name in its parent.
-    fn part_places(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+    /// The folders in each branch that have this one's name in its parent.
+    fn part_fds(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
         let known = self.files.names.as_ref().and_then(|names| names.get(id));
         let (parent, name) = known.ok_or(Errno::STALE)?;
         let parent = self.folder(parent)?;
-        let mut places = Vec::new();
-        for spot in self.all_with(&parent, &name)? {
+        let mut fds = Vec::new();
+        for dir in self.all_with(&parent, &name)? {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match fs::openat(&spot.place, name.as_c_str(), flags, Mode::empty()) {
-                Ok(place) => places.push((spot.branch, Arc::new(place))),
-                // What the branch has there is no folder: it is hidden.
+            match fs::openat(&dir.fd, name.as_c_str(), flags, Mode::empty()) {
+                Ok(fd) => fds.push((dir.branch, Arc::new(fd))),
+                // The branch has a file of that name, which is hidden.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(errno) => {
-                    self.merging()?.branches.note_failure(spot.branch, errno);
+                    self.merging()?.branches.note_failure(dir.branch, errno);
                 }
             }
         }
-        if places.is_empty() { Err(Errno::STALE) } else { Ok(places) }
+        if fds.is_empty() { Err(Errno::STALE) } else { Ok(fds) }
     }
 
-    /// A folder that was removed, while somebody is in it or has it open.
-    fn only_place(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
-        Ok(vec![(self.files.inodes.get(id)?.branch, self.files.place(id)?)])
+    /// A removed folder that programs still use.
+    fn only_fd(&self, id: InodeId) -> Result<Vec<(u16, Arc<OwnedFd>)>, Errno> {
+        Ok(vec![(self.files.inodes.get(id)?.branch, self.files.path_fd(id)?)])
     }
 
-    fn new_part(&self, id: InodeId, branch: u16, place: &Arc<OwnedFd>) -> Result<Part, Errno> {
-        let stat = stat_place(place)?;
-        let again = || fs::openat(place, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    fn new_part(&self, id: InodeId, branch: u16, fd: &Arc<OwnedFd>) -> Result<Part, Errno> {
+        let stat = stat_fd(fd)?;
+        let again = || fs::openat(fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
         let volume = self.files.volumes.of(&stat, again)?;
-        let held = || Opener::Held(Arc::clone(place));
+        let held = || Opener::Held(Arc::clone(fd));
         let opener = if id == InodeId::ROOT || !volume.has_handles {
             held()
         } else {
-            handle_of(place.as_fd()).map_or_else(|_| held(), Opener::Handle)
+            handle_of(fd.as_fd()).map_or_else(|_| held(), Opener::Handle)
         };
         Ok(Part { branch, volume: volume.index, opener })
     }
 
-    /// Keeps the index right after a change through the mount. (What we do ourselves is not told.)
+    /// Keeps the index fresh after a change through the mount, for which there is no event.
     pub(super) fn note_change(&self, folder: &Folder, name: &CStr) {
         if let Some(merged) = folder.merged() {
-            merged.doubts().insert(name.to_owned());
+            merged.stale_names().insert(name.to_owned());
         }
     }
 
-    /// Whether we are told of changes to the file, by the folder that it was found in, or by itself: the root.
+    /// Whether changes to the file are reported: by the folder that it was found in, or for the root by itself.
     pub(super) fn is_parent_watched(&self, id: InodeId) -> bool {
         if id == InodeId::ROOT {
             return self.folder(id).is_ok_and(|root| root.is_watched);
@@ -198,18 +198,18 @@ impl Folders {
         let id = forgotten.inode.id;
         let (Some(watch), Watched::Yes) = (self.watches.watch(), forgotten.watched) else { return };
         if let Some(merged) = self.branches().and_then(|branches| branches.get(id)) {
-            let spots = merged
+            let dirs = merged
                 .parts
                 .iter()
-                .flat_map(|part| self.merging().and_then(|all| all.spot(&merged, part)));
-            spots.for_each(|spot| watch.remove(id, &spot.place));
+                .flat_map(|part| self.merging().and_then(|all| all.open_part(&merged, part)));
+            dirs.for_each(|dir| watch.remove(id, &dir.fd));
             return;
         }
-        let place = self.files.places.get(id).map(Ok).unwrap_or_else(|| {
+        let fd = self.files.path_fds.get(id).map(Ok).unwrap_or_else(|| {
             self.files.open_inode(&forgotten.inode, OFlags::PATH | OFlags::NOFOLLOW).map(Into::into)
         });
-        if let Ok(place) = place {
-            watch.remove(id, &place);
+        if let Ok(fd) = fd {
+            watch.remove(id, &fd);
         }
     }
 }

@@ -11,21 +11,21 @@ use super::folder::BranchDir;
 use super::stat::{handle_of, open_name};
 use crate::actor::errno;
 
-/// What opens an inode that was just found or made in a folder.
+/// How to open an inode that was just found or made in a folder.
 #[derive(Clone, Copy)]
 pub(super) enum Found<'a> {
-    /// Its name there.
+    /// By its name there.
     Name(&'a BranchDir, &'a CStr),
-    /// Itself, and its name there.
+    /// By its descriptor; it also has a name there.
     Made(&'a BranchDir, BorrowedFd<'a>, &'a CStr),
-    /// Itself; it has no name.
+    /// By its descriptor; it has no name.
     Nameless(&'a BranchDir, BorrowedFd<'a>),
 }
 
 impl<'a> Found<'a> {
     pub(super) fn branch(self) -> u16 {
-        let (Self::Name(spot, _) | Self::Made(spot, ..) | Self::Nameless(spot, _)) = self;
-        spot.branch
+        let (Self::Name(dir, _) | Self::Made(dir, ..) | Self::Nameless(dir, _)) = self;
+        dir.branch
     }
 
     pub(super) fn name(self) -> Option<&'a CStr> {
@@ -37,27 +37,27 @@ impl<'a> Found<'a> {
 
     pub(super) fn handle(self) -> Result<FileHandle, Errno> {
         match self {
-            Self::Name(spot, name) => {
-                FileHandle::of(spot.place.as_fd(), name).map_err(|error| errno(&error))
+            Self::Name(dir, name) => {
+                FileHandle::of(dir.fd.as_fd(), name).map_err(|error| errno(&error))
             }
             Self::Made(_, file, _) | Self::Nameless(_, file) => handle_of(file),
         }
     }
 
-    /// A folder of the file system that it lies on.
+    /// A folder on its file system.
     pub(super) fn anchor(self) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match self {
-            Self::Name(spot, name) => fs::openat(&spot.place, name, flags, Mode::empty()),
-            // A file was made in a folder, and so that folder's file system is known.
+            Self::Name(dir, name) => fs::openat(&dir.fd, name, flags, Mode::empty()),
+            // It was made in a folder, whose file system is known already.
             Self::Made(..) | Self::Nameless(..) => Err(Errno::XDEV),
         }
     }
 
-    /// Open with `O_PATH`, or as it is open already.
-    pub(super) fn place(self) -> Result<OwnedFd, Errno> {
+    /// Open with `O_PATH`, or as it was made.
+    pub(super) fn path_fd(self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Name(spot, name) => open_name(spot.place.as_fd(), name),
+            Self::Name(dir, name) => open_name(dir.fd.as_fd(), name),
             Self::Made(_, file, _) | Self::Nameless(_, file) => {
                 file.try_clone_to_owned().map_err(|error| errno(&error))
             }

@@ -1,4 +1,4 @@
-//! What the kernel must be told again.
+//! Invalidates what the kernel caches.
 
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::deferred::{Deferred, Due};
 use super::files::Files;
 use super::folders::Folders;
 use super::merging::Merging;
-use super::stat::{TICK_MAX, now, open_handle, stat_place};
+use super::stat::{TICK_MAX, now, open_handle, stat_fd};
 use super::timeouts::{OPEN_TIMEOUT, change_time, fingerprint};
 use crate::branches::Branches;
 use crate::inodes::InodeId;
@@ -23,10 +23,10 @@ use crate::mounts;
 use crate::plan::Changes;
 use crate::watch::{Change, WatchKey};
 
-/// How often a name is looked for in memory: a mount, or another change, may have come between.
+/// How often a look-up in memory is tried: a mount, or another change, may interfere.
 const CACHED_LOOKS_MAX: u32 = 3;
 
-/// Tells the kernel what changes behind its back.
+/// Invalidates what the kernel caches when it is changed behind the mount.
 #[derive(Debug)]
 pub(super) struct Invalidation {
     pub(super) connection: Arc<Connection>,
@@ -45,191 +45,205 @@ impl Invalidation {
         self.folders.merging.as_ref()
     }
 
-    /// Tells the kernel what is due, for ever: for a thread of its own.
-    pub(super) fn tell_deferred(&self) {
+    /// Does what is deferred, for ever: for a thread of its own.
+    pub(super) fn run_deferred(&self) {
         loop {
             match self.deferred.next(OPEN_TIMEOUT) {
                 Due::Opened(opened) => {
                     opened.into_iter().for_each(|(id, opened)| {
-                        self.tell_if_needed(id, opened.is_trusted);
+                        self.invalidate_if_needed(id, opened.is_trusted);
                     });
                 }
                 Due::Names(names) => {
-                    names.into_iter().for_each(|(spot, name)| self.tell_slowly(spot, &name));
+                    names
+                        .into_iter()
+                        .for_each(|(key, name)| self.invalidate_name_on_disk(key, &name));
                 }
             }
         }
     }
 
-    /// What was changed before the request is known before it is answered, where each look-up asks.
+    /// With [`Changes::Asked`], applies all changes that were made before this request.
     pub(super) fn catch_up(&self) {
         if let (Changes::Asked, Some(watch)) = (self.changes, self.folders.watches.watch()) {
-            // If it fails, it fails for the thread that does nothing else, too.
-            let _ = watch.catch_up(|change| self.tell(change));
+            // An error concerns the thread that reports changes, too, which handles it.
+            let _ = watch.catch_up(|change| self.apply(change));
         }
     }
 
-    /// Attributes that the kernel holds of a closed file may be older than what others have written to it since.
-    /// So they are compared when it is opened. If they are the same, the kernel need not ask for them before the
-    /// file has been open for a while.
+    /// At an open, compares the attributes that the kernel caches with the file's. Other programs may have written to
+    /// it while it was closed. If they are the same, the kernel asks for them only after the file has been open for a
+    /// while.
     pub(super) fn note_open(&self, id: InodeId, is_written: bool) {
         if self.changes != Changes::Told {
             return;
         }
         let is_added = self.deferred.add_opened(id, is_written);
-        if !is_added || !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if !is_added || !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
-    /// The kernel has heard the attributes of a file that is made and opened at once.
+    /// The same for a new file, whose attributes the kernel has just got.
     pub(super) fn note_open_new(&self, id: InodeId, is_written: bool) {
         if self.changes == Changes::Told && !self.deferred.add_opened(id, is_written) {
-            self.connection.tell_attributes(id);
+            self.connection.invalidate_attributes(id);
         }
     }
 
-    /// Has the kernel ask for the attributes of a file that is still open, or that others may have changed while a
-    /// program wrote to it.
-    pub(super) fn tell_if_needed(&self, id: InodeId, is_trusted: bool) {
+    /// Invalidates the attributes of a file that is still open, or that other programs may have changed while a program
+    /// wrote to it.
+    pub(super) fn invalidate_if_needed(&self, id: InodeId, is_trusted: bool) {
         let is_open = self.files.inodes.is_open(id);
-        if is_open || is_trusted && !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if is_open || is_trusted && !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
-    /// Who has died may have meant to tell the kernel of files that are open.
-    pub(super) fn tell_all_open(&self) {
+    /// Invalidates the attributes of all open files. The previous worker may have deferred that.
+    pub(super) fn invalidate_all_open(&self) {
         if self.changes == Changes::Told {
-            self.files.inodes.open().into_iter().for_each(|id| self.connection.tell_attributes(id));
+            self.files
+                .inodes
+                .open()
+                .into_iter()
+                .for_each(|id| self.connection.invalidate_attributes(id));
         }
     }
 
-    /// Whether the file's attributes are those that the kernel was told last.
-    fn is_as_told(&self, id: InodeId) -> bool {
-        let stat = self.files.place(id).and_then(|place| stat_place(&*place));
-        stat.is_ok_and(|stat| self.files.inodes.told(id) == fingerprint(&stat))
+    /// Whether the file's attributes are those that the kernel got last.
+    fn is_cached(&self, id: InodeId) -> bool {
+        let stat = self.files.path_fd(id).and_then(|fd| stat_fd(&*fd));
+        stat.is_ok_and(|stat| self.files.inodes.cached_fingerprint(id) == fingerprint(&stat))
     }
 
-    /// What the file's last writer through the mount has done is known: it has closed the file.
+    /// All changes up to now came through the mount: the file's writer has closed it.
     pub(super) fn note_written(&self, id: InodeId) {
-        // The clock that stamps changes may be a tick ahead of the one that is read here.
-        self.files.inodes.set_ours(id, now() + TICK_MAX);
+        // The clock of file times may be a tick ahead of this one.
+        self.files.inodes.set_own_changes_until(id, now() + TICK_MAX);
     }
 
-    /// Tells the kernel that it holds older attributes. It knows of writes that it moves by itself, and not of
-    /// those through a map, whose file is open for reading and writing. Where folders are watched it would be
-    /// told by that, too, but later: `make` may ask before.
-    pub(super) fn tell_if_changed(&self, id: InodeId) {
-        let is_moved_by_us = || self.files.inodes.update_backing(id, |backing| backing.id <= 0);
-        if !self.passes_through || is_moved_by_us() {
+    /// Invalidates attributes after a close, if they have changed. The kernel notices its own writes to a backing file,
+    /// but not those through a map. Where folders are watched, an event comes, too, but later: `make` may ask before.
+    pub(super) fn invalidate_if_changed(&self, id: InodeId) {
+        let is_daemon_io = || self.files.inodes.update_backing(id, |backing| backing.id <= 0);
+        if !self.passes_through || is_daemon_io() {
             return;
         }
-        if !self.is_as_told(id) {
-            self.connection.tell_attributes(id);
+        if !self.is_cached(id) {
+            self.connection.invalidate_attributes(id);
         }
     }
 
-    /// Tells the kernel what others have changed.
-    pub(super) fn tell(&self, change: Change<'_>) {
-        let told = match change {
+    /// Invalidates what another program has changed.
+    pub(super) fn apply(&self, change: Change<'_>) {
+        let sent = match change {
             Change::File(..) | Change::Folder(..) | Change::Unwatched(_)
                 if self.changes == Changes::Asked =>
             {
                 Ok(())
             }
-            Change::Name(spot, name, what) => self.tell_name(spot, name, what),
-            Change::FolderName(spot, name) => self.tell_folder_name(spot, name),
-            Change::File((folder, branch), name) => self.tell_file(folder, branch, name),
-            Change::Folder(id, folder) => self.tell_folder(id, &folder),
-            Change::Unwatched(folder) => self.tell_unwatched(&folder),
-            Change::Everything => self.tell_everything(),
-            Change::Late => self.tell_late(),
+            Change::Name(key, name, what) => self.invalidate_name(key, name, what),
+            Change::FolderName(key, name) => self.invalidate_folder_name(key, name),
+            Change::File((folder, branch), name) => self.invalidate_file(folder, branch, name),
+            Change::Folder(id, folder) => self.invalidate_folder(id, &folder),
+            Change::Unwatched(folder) => self.invalidate_unwatched(&folder),
+            Change::Everything => self.invalidate_everything(),
+            Change::Late => self.invalidate_late(),
         };
         self.memory.count(Count::Told);
-        // A connection that is gone is noticed by those who read from it.
-        let _ = told;
+        // The readers notice when the connection is gone.
+        let _ = sent;
     }
 
-    fn tell_folder_name(&self, spot: WatchKey, name: &[u8]) -> Result<(), Errno> {
-        if self.merging().is_some_and(|all| all.may_be_part(spot.0, name)) {
-            // A folder below has one part more or less. That is rare enough to begin again.
-            self.tell_everything()?;
+    fn invalidate_folder_name(&self, key: WatchKey, name: &[u8]) -> Result<(), Errno> {
+        if self.merging().is_some_and(|all| all.may_be_part(key.0, name)) {
+            // Folders below have one part more or less. That is rare enough to start afresh.
+            self.invalidate_everything()?;
         }
-        self.tell_name(spot, name, What::Went)
+        self.invalidate_name(key, name, What::Went)
     }
 
-    /// Nothing is asked of a folder in which a name has gone: whoever removed it may still hold the folder's lock,
-    /// and wait for us to give way.
-    fn tell_name(&self, (folder, branch): WatchKey, name: &[u8], what: What) -> Result<(), Errno> {
+    /// For a removed name, the source must not be asked. The program that removed it may still hold the folder's lock,
+    /// and be preempted by this thread.
+    fn invalidate_name(
+        &self,
+        (folder, branch): WatchKey,
+        name: &[u8],
+        what: What,
+    ) -> Result<(), Errno> {
         if let Some(merging) = self.merging() {
-            merging.doubt(folder, name);
+            merging.mark_stale(folder, name);
         }
         if self.changes == Changes::Asked {
-            // What it was listed with is kept, and held against the times of one source only.
+            // The kernel validates a cached listing by the times of one source only.
             return self.connection.notify(&Notification::Data { inode: folder.0 });
         }
         self.connection.notify(&Notification::Entry { parent: folder.0, name })?;
-        // Its names, and its change time.
+        // The cached listing, and the time of change.
         self.connection.notify(&Notification::Data { inode: folder.0 })?;
         if what == What::Went {
             return Ok(());
         }
-        // If that was a link, the file has one name more.
-        self.tell_file(folder, branch, name)
+        // If the name is a new hard link, the file's attributes have changed.
+        self.invalidate_file(folder, branch, name)
     }
 
-    /// The kernel is told of a file only what it was not told since. A look at the disk might wait for a lock whose
-    /// holder waits for us to give way. So a name is looked at later that is not in memory. It is mostly gone: a
-    /// file that was written through the mount is told, too, and may have another name by then.
-    fn tell_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
+    /// Invalidates a file if its attributes have changed. A look-up on the disk might wait for a lock whose holder this
+    /// thread preempts. So a name that is not in the kernel's memory is looked up later. Mostly it is gone: files that
+    /// were written through the mount are reported, too, and renamed meanwhile.
+    fn invalidate_file(&self, folder: InodeId, branch: u16, name: &[u8]) -> Result<(), Errno> {
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         for _ in 0..CACHED_LOOKS_MAX {
-            match self.tell_found((folder, branch), &name, ResolveFlags::CACHED) {
+            match self.invalidate_found((folder, branch), &name, ResolveFlags::CACHED) {
                 Err(Errno::AGAIN) => {}
-                told => return told,
+                done => return done,
             }
         }
-        if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.tell_late() }
+        if self.deferred.add_name((folder, branch), name) { Ok(()) } else { self.invalidate_late() }
     }
 
-    /// The same with a look at the disk.
-    pub(super) fn tell_slowly(&self, spot: WatchKey, name: &CStr) {
-        // A connection that is gone is noticed by those who read from it.
-        let _ = self.tell_found(spot, name, ResolveFlags::empty());
+    /// The same with a look-up on the disk.
+    pub(super) fn invalidate_name_on_disk(&self, key: WatchKey, name: &CStr) {
+        // The readers notice when the connection is gone.
+        let _ = self.invalidate_found(key, name, ResolveFlags::empty());
     }
 
-    fn tell_found(&self, at: WatchKey, name: &CStr, resolve: ResolveFlags) -> Result<(), Errno> {
-        let spot = self.folders.spot_in(&self.folders.folder(at.0)?, at.1)?;
+    fn invalidate_found(
+        &self,
+        at: WatchKey,
+        name: &CStr,
+        resolve: ResolveFlags,
+    ) -> Result<(), Errno> {
+        let dir = self.folders.dir_in(&self.folders.folder(at.0)?, at.1)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = fs::openat2(&spot.place, name, flags, Mode::empty(), resolve);
-        let stat = opened.and_then(stat_place)?;
+        let opened = fs::openat2(&dir.fd, name, flags, Mode::empty(), resolve);
+        let stat = opened.and_then(stat_fd)?;
         let Some(id) = self.files.known(&stat) else { return Ok(()) };
-        // The kernel keeps data too if we move it: of two changes within a tick it would miss one.
+        // With daemon I/O the kernel caches data, too, and of two changes within a tick it would miss one.
         let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
-        if is_settled && self.files.inodes.told(id) == fingerprint(&stat) {
+        if is_settled && self.files.inodes.cached_fingerprint(id) == fingerprint(&stat) {
             return Ok(());
         }
-        let is_moved_by_us = self.files.inodes.update_backing(id, |backing| backing.id < 0);
-        self.connection.notify(&match is_moved_by_us || !self.passes_through {
-            // By its attributes alone the kernel could not tell two changes of one tick apart.
+        let is_daemon_io = self.files.inodes.update_backing(id, |backing| backing.id < 0);
+        self.connection.notify(&match is_daemon_io || !self.passes_through {
+            // By attributes alone the kernel cannot distinguish two changes within a tick.
             true => Notification::Data { inode: id.0 },
             false => Notification::Attributes { inode: id.0 },
         })
     }
 
-    /// Of several sources, the kernel may know a part of a merged folder as a folder by itself since, when the parts
-    /// before it are gone.
-    fn tell_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
+    /// Invalidates a folder. With several sources, the kernel may meanwhile know a part of it as a folder of its own.
+    fn invalidate_folder(&self, id: InodeId, folder: &FileHandle) -> Result<(), Errno> {
         self.connection.notify(&Notification::Attributes { inode: id.0 })?;
-        if self.folders.branches().is_some() { self.tell_unwatched(folder) } else { Ok(()) }
+        if self.folders.branches().is_some() { self.invalidate_unwatched(folder) } else { Ok(()) }
     }
 
-    /// A folder of which the kernel knows the attributes, and no names.
-    fn tell_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
+    /// Invalidates a folder without a watch: the kernel caches its attributes, and no names.
+    fn invalidate_unwatched(&self, folder: &FileHandle) -> Result<(), Errno> {
         for volume in self.files.volumes.all() {
             let opened = open_handle(&volume, folder, OFlags::PATH | OFlags::DIRECTORY);
-            let stat = opened.and_then(stat_place);
+            let stat = opened.and_then(stat_fd);
             if let Some(id) = stat.ok().and_then(|stat| self.files.known(&stat)) {
                 self.connection.notify(&Notification::Attributes { inode: id.0 })?;
             }
@@ -237,20 +251,20 @@ impl Invalidation {
         Ok(())
     }
 
-    /// Changes cannot be told in time. So all names are asked for again, unless something is mounted upon the mount:
-    /// the kernel would take that away with the name that it lies on.
-    fn tell_late(&self) -> Result<(), Errno> {
-        if mounts::are_upon_ours() { Ok(()) } else { self.tell_everything() }
+    /// Invalidates all names, since changes are reported too late. But if there is a mount on top of this one, the
+    /// kernel would remove it with the name that it is on. Then nothing is invalidated.
+    fn invalidate_late(&self) -> Result<(), Errno> {
+        if mounts::any_on_top_of_ours() { Ok(()) } else { self.invalidate_everything() }
     }
 
-    /// Something was left out: nothing that the kernel holds is certain.
-    pub(super) fn tell_everything(&self) -> Result<(), Errno> {
-        // First what waits for no lock.
-        let told = self.connection.notify(&Notification::Epoch);
+    /// Invalidates everything: events were lost, or rules have changed.
+    pub(super) fn invalidate_everything(&self) -> Result<(), Errno> {
+        // First what takes no lock.
+        let sent = self.connection.notify(&Notification::Epoch);
         let dropped = self.folders.branches().map(Branches::drop_folders).unwrap_or_default();
-        // Listings are held against the times of one source only, which say nothing of another part.
+        // The kernel validates cached listings by the times of one source, so they are dropped by name.
         let names =
             dropped.iter().map(|id| self.connection.notify(&Notification::Data { inode: id.0 }));
-        told.and(names.collect())
+        sent.and(names.collect())
     }
 }

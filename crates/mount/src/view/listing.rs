@@ -1,8 +1,7 @@
-//! The names in a folder.
+//! Lists the names in a folder.
 //!
-//! The kernel asks for as much as fits into its buffer, from a cookie on. The cookies are the
-//! source's own, so a listing goes on where it was even when names come and go in between, and
-//! nothing is kept between two requests but what was asked last.
+//! The kernel asks for as much as fits into its buffer, after a cookie. The cookies are the source's own. So a listing
+//! continues correctly while names come and go, and needs no state between requests.
 
 use std::ffi::{CStr, CString};
 
@@ -15,35 +14,34 @@ use super::context::Context;
 use super::entries::{each_entry, open_folder};
 use super::folder::Folder;
 use super::found::Found;
-use super::listed::FRESH;
 use super::lookup;
+use super::recent_listing::FRESH;
 use super::state::View;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use crate::branches::Merged;
 
-/// Room for entries as the source gives them. Without attributes they take about as much as in the
-/// answer; with attributes the answer is some five times longer.
+/// Room for the source's entries. Without attributes, an entry takes about as much in the reply; with attributes, some
+/// five times more.
 const RAW_BYTES: usize = 32 * 1024;
 const RAW_BYTES_WITH_ATTRIBUTES: usize = 8 * 1024;
 
-/// The cookie of `..` in a merged folder; names come behind it.
+/// The cookie of `..` in a merged folder; names come after it.
 const DOTS: u64 = 2;
 
 pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    let mut listing = answer.listing(with.size);
+    let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
         each_merged(view, merged, with.offset, usize::MAX, |entry, name| {
             is_hidden(name) || listing.push(entry, name.to_bytes())
         });
         return Ok(());
     }
-    let spots = view.folders.spots(&folder)?;
-    each_entry(&spots[0].place, with.offset, RAW_BYTES, |entry| {
+    let dirs = view.folders.dirs(&folder)?;
+    each_entry(&dirs[0].fd, with.offset, RAW_BYTES, |entry| {
         let name = entry.file_name();
         Ok(is_hidden(name) || listing.push(dir_entry(entry), name.to_bytes()))
     })
@@ -52,15 +50,14 @@ pub(super) fn readdir(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> 
 pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let folder = view.folders.folder(id)?;
     let is_hidden = view.access.hiding(id)?;
-    // The kernel takes names without attributes, too, and keeps what it knows.
-    let is_known =
-        view.timeouts.name_timeout(&folder) > FRESH && view.listed.is_again(id, with.offset);
-    let mut listing = answer.listing(with.size);
+    // The kernel also accepts names without attributes, and keeps those that it has.
+    let is_known = view.timeouts.name_timeout(&folder) > FRESH
+        && view.recent_listing.is_again(id, with.offset);
+    let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
-        // Looking a name up may change the index, so the names are taken out of it first.
+        // A look-up may change the index, so the names are copied first.
         let mut names = Vec::new();
         let most = with.size as usize / (EntryOut::SIZE + DirEntry::SIZE);
         each_merged(view, merged, with.offset, most, |entry, name| {
@@ -76,8 +73,8 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         }
         return Ok(());
     }
-    let spots = view.folders.spots(&folder)?;
-    each_entry(&spots[0].place, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
+    let dirs = view.folders.dirs(&folder)?;
+    each_entry(&dirs[0].fd, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
         let name = entry.file_name();
         if is_hidden(name) {
             return Ok(true);
@@ -86,7 +83,7 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
     })
 }
 
-/// Adds a name and, unless the kernel knows that, a lookup of its inode; `false` if it does not fit.
+/// Adds a name and, unless the kernel knows it, a lookup of its inode; `false` if it does not fit.
 fn push_with_attributes(
     view: &View,
     folder: &Folder,
@@ -102,10 +99,10 @@ fn push_with_attributes(
         b"." | b".." => EntryOut::default(),
         _ if is_known => EntryOut::default(),
         _ => match view.folders.find(folder, name) {
-            Ok((spot, stat)) => {
-                lookup::entry(view, folder, Found::Name(&spot, name), &stat, Maker::Unknown)?
+            Ok((dir, stat)) => {
+                lookup::entry(view, folder, Found::Name(&dir, name), &stat, ChangedBy::Unknown)?
             }
-            // It went away since it was listed.
+            // The name was removed since it was listed.
             Err(Errno::NOENT) => return Ok(true),
             Err(_) => EntryOut::default(),
         },
@@ -113,8 +110,7 @@ fn push_with_attributes(
     Ok(listing.push_with_attributes(&out, entry, name.to_bytes()))
 }
 
-/// Calls `push` for at most `most` entries of a merged folder behind the cookie, until it says that
-/// there is no more room.
+/// Calls `push` for at most `most` entries of a merged folder after the cookie, until it returns that there is no room.
 fn each_merged(
     view: &View,
     merged: &Merged,
@@ -136,12 +132,12 @@ fn each_merged(
     }
     let Some(merging) = &view.folders.merging else { return };
     let built = merging.index(merged);
-    let place = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
-    for (place, name, entry) in built.index.after(place).take(most) {
+    let sequence = u32::try_from(cookie.saturating_sub(DOTS)).unwrap_or(u32::MAX);
+    for (sequence, name, entry) in built.index.after(sequence).take(most) {
         let Ok(name) = CString::new(name) else { continue };
         let entry = DirEntry {
             number: entry.number,
-            offset: u64::from(place) + DOTS,
+            offset: u64::from(sequence) + DOTS,
             name_length: 0,
             kind: u32::from(entry.kind),
         };
@@ -151,22 +147,20 @@ fn each_merged(
     }
 }
 
-/// Opens of folders reach us only where a policy has to be asked; the kernel may keep their names
-/// without.
+/// Opens of folders are requests only under a policy. Without one, the kernel opens them itself and caches their names.
 pub(super) fn opendir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
-    let answer = &mut *cx.reply;
     if !view.access.is_enforced() {
         return Err(Errno::NOSYS);
     }
-    answer.put(&OpenOut::default());
+    cx.reply.put(&OpenOut::default());
     Ok(())
 }
 
 pub(super) fn fsyncdir(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    view.folders.places_of(id)?.iter().try_for_each(|place| fs::fsync(open_folder(place)?))
+    view.folders.fds_of(id)?.iter().try_for_each(|fd| fs::fsync(open_folder(fd)?))
 }
 
 fn dir_entry(entry: &RawDirEntry<'_>) -> DirEntry {

@@ -1,4 +1,4 @@
-//! Requests about locks.
+//! Operations on locks.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::actor::errno;
 use crate::inodes::InodeId;
 use crate::lock_holder::LockHolder;
 use crate::locks::Wanted;
-use crate::transport::reply::{Outcome, Replier};
+use crate::transport::reply::{Outcome, ReplySender};
 
-/// The kernel's numbers for kinds of locks.
+/// The kernel's numbers for the kinds of locks.
 const READ: u32 = 0;
 const WRITE: u32 = 1;
 const UNLOCK: u32 = 2;
@@ -26,7 +26,7 @@ pub(super) fn setlk(
     cx: &mut Context<'_>,
     with: &LockIn,
     wait: bool,
-    replier: &Arc<dyn Replier>,
+    sender: &Arc<dyn ReplySender>,
 ) -> Result<Outcome, Errno> {
     let view = cx.view;
     let request = cx.request;
@@ -34,17 +34,16 @@ pub(super) fn setlk(
     let file = lock_file(view, holder(InodeId(request.inode), with))?;
     match view.locks.set(&file, &wanted) {
         Err(Errno::AGAIN) if wait => {
-            view.locks.wait(request.unique, file, wanted, Arc::clone(replier))?;
+            view.locks.wait(request.unique, file, wanted, Arc::clone(sender))?;
             Ok(Outcome::Later)
         }
-        done => done.map(|()| Outcome::Answered),
+        done => done.map(|()| Outcome::Replied),
     }
 }
 
 pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let Wanted::Record(lock) = wanted(with)? else { return Err(Errno::INVAL) };
     let file = lock_file(view, holder(id, with))?;
     let found = conflict(file.as_fd(), &lock).map_err(|e| errno(&e))?;
@@ -54,20 +53,20 @@ pub(super) fn getlk(cx: &mut Context<'_>, with: &LockIn) -> Result<(), Errno> {
             start: lock.start,
             end: lock.end,
             kind: if lock.kind == LockKind::Shared { READ } else { WRITE },
-            // A lock of an open file belongs to no process.
+            // A lock of an open file has no process.
             pid: u32::try_from(pid).unwrap_or(0),
         },
     };
-    answer.put(&LockOut { lock });
+    cx.reply.put(&LockOut { lock });
     Ok(())
 }
 
-/// A process has closed one of its descriptors of the file: POSIX takes all its locks away.
+/// A process has closed one of its descriptors of the file: by POSIX, its locks on it end.
 pub(super) fn flush(cx: &mut Context<'_>, with: &FlushIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     if !view.behaviour.shared_locks {
-        // "Never ask again": nothing is held back here that a close would have to write.
+        // "Never ask again": there is nothing to write at a close.
         return Err(Errno::NOSYS);
     }
     view.locks.end(LockHolder { inode: id, owner: with.lock_owner, is_flock: false });
@@ -83,7 +82,7 @@ pub(super) fn end_flock(view: &View, id: InodeId, with: &ReleaseIn) {
 
 fn lock_file(view: &View, holder: LockHolder) -> Result<Arc<OwnedFd>, Errno> {
     view.locks.file(holder, || {
-        // A lock for writing needs a file that is open for writing, if it may be.
+        // A lock for writing needs a file that is open for writing, if that is permitted.
         match view.files.reopen(holder.inode, OFlags::RDWR) {
             Err(Errno::ROFS | Errno::TXTBSY) => view.files.open_for_reading(holder.inode),
             opened => opened,

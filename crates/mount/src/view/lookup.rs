@@ -1,4 +1,4 @@
-//! From a name to an inode.
+//! Looks up names, and forgets inodes.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -13,49 +13,48 @@ use super::folder::Folder;
 use super::found::Found;
 use super::stat::{identity, opens_reach_us};
 use super::state::View;
-use super::timeouts::Maker;
+use super::timeouts::ChangedBy;
 use crate::inodes::InodeId;
-use crate::volumes::Met;
+use crate::volumes::VolumeInfo;
 
 pub(super) fn lookup(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
     let folder = view.folders.folder(parent)?;
     if view.access.hiding(parent)?(name) {
-        answer.put(&no_entry(view, &folder));
+        cx.reply.put(&no_entry(view, &folder));
         return Ok(());
     }
     match view.folders.find(&folder, name) {
-        Ok((spot, stat)) => {
-            let found = Found::Name(&spot, name);
-            let entry = entry(view, &folder, found, &stat, Maker::Unknown)?;
+        Ok((dir, stat)) => {
+            let found = Found::Name(&dir, name);
+            let entry = entry(view, &folder, found, &stat, ChangedBy::Unknown)?;
             if view.access.is_checked_by_lookup(&stat) {
                 view.access.note_walk(caller, InodeId(entry.inode), parent, name);
             }
-            answer.put(&entry);
+            cx.reply.put(&entry);
             Ok(())
         }
         Err(Errno::NOENT) => {
-            answer.put(&no_entry(view, &folder));
+            cx.reply.put(&no_entry(view, &folder));
             Ok(())
         }
         Err(errno) => Err(errno),
     }
 }
 
-/// Adds a lookup of the inode and says what the kernel may know of it.
+/// Adds a lookup of the inode, and makes its entry for the reply.
 pub(super) fn entry(
     view: &View,
     folder: &Folder,
     found: Found<'_>,
     stat: &Statx,
-    maker: Maker,
+    changed_by: ChangedBy,
 ) -> Result<EntryOut, Errno> {
     let volume = view.files.volumes.of(stat, || found.anchor())?;
     let id = intern(view, folder.id, found, volume, stat)?;
-    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, stat, maker);
+    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, stat, changed_by);
     if view.access.is_checked_by_lookup(stat) {
         timeouts.entry = Duration::ZERO;
     }
@@ -70,7 +69,7 @@ pub(super) fn entry(
     })
 }
 
-/// Says that there is no such name, and how long that holds.
+/// The entry for a name that does not exist, with its timeout.
 fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     let negative = view.timeouts.name_timeout(folder);
     EntryOut {
@@ -80,19 +79,19 @@ fn no_entry(view: &View, folder: &Folder) -> EntryOut {
     }
 }
 
-/// Adds a lookup of the inode and gives its number.
+/// Adds a lookup of the inode, and returns its id.
 fn intern(
     view: &View,
     parent: InodeId,
     found: Found<'_>,
-    volume: Met,
+    volume: VolumeInfo,
     stat: &Statx,
 ) -> Result<InodeId, Errno> {
     let handle = || if volume.has_handles { found.handle().map(Some) } else { Ok(None) };
     let is_open = !matches!(found, Found::Name(..));
     let identity = identity(volume.index, stat);
-    let place = (parent, found.branch());
-    let id = view.files.inodes.intern(&identity, place, is_open, handle, |id| {
+    let found_in = (parent, found.branch());
+    let id = view.files.inodes.intern(&identity, found_in, is_open, handle, |id| {
         if !opens_reach_us(stat) {
             view.files.pin_found(id, found);
         }
@@ -101,7 +100,7 @@ fn intern(
     Ok(id)
 }
 
-/// Takes lookups back; what was held for the inode ends with the last one.
+/// Takes lookups back. With the last one, everything that was kept for the inode is dropped.
 pub(super) fn forget(view: &View, id: InodeId, lookups: u64) {
     if let Some(forgotten) = view.files.inodes.forget(id, lookups) {
         view.folders.unwatch(&forgotten);

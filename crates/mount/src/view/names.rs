@@ -1,4 +1,4 @@
-//! Names that move or go.
+//! Removes and renames names.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,15 +12,14 @@ use super::stat::{FILE_TYPE, FOLDER, stat_name};
 use super::state::View;
 use crate::inodes::InodeId;
 
-/// Removes the name from every source that has it, the first one last: what is seen until then is
-/// the whole.
+/// Removes the name from every source that has it, the first source last: until then the merged view does not change.
 pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
     let file = one_of_several(view, &folder, name);
     let _held = file.map(|_| view.access.walks.hold_alone());
-    let unlink = |spot: &BranchDir| fs::unlinkat(&spot.place, name, AtFlags::empty());
+    let unlink = |dir: &BranchDir| fs::unlinkat(&dir.fd, name, AtFlags::empty());
     remove(view, &folder, name, unlink)?;
     if let Some(id) = file {
         view.access.note_gone(id, parent, name);
@@ -28,7 +27,7 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The file that this name is one of several of, if the others are judged, too.
+/// The file of which this is one of several names, if a policy checks them.
 fn one_of_several(view: &View, folder: &Folder, name: &CStr) -> Option<InodeId> {
     if !view.access.is_enforced() {
         return None;
@@ -41,9 +40,9 @@ pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
-    remove(view, &folder, name, |spot| {
-        let remove = || fs::unlinkat(&spot.place, name, AtFlags::REMOVEDIR);
-        view.files.keeping_folder(spot.place.as_fd(), name, remove)
+    remove(view, &folder, name, |dir| {
+        let remove = || fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
+        view.files.keeping_folder(dir.fd.as_fd(), name, remove)
     })
 }
 
@@ -53,18 +52,17 @@ fn remove(
     name: &CStr,
     remove: impl Fn(&BranchDir) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let spots = view.folders.all_with(folder, name)?;
-    let removed = spots.iter().rev().try_for_each(|spot| match remove(spot) {
-        // A source that is hidden has something else there, which stays.
-        Err(Errno::NOTDIR | Errno::ISDIR) if spot.branch != spots[0].branch => Ok(()),
+    let dirs = view.folders.all_with(folder, name)?;
+    let removed = dirs.iter().rev().try_for_each(|dir| match remove(dir) {
+        // A later source has a file of another type there, which is hidden and stays.
+        Err(Errno::NOTDIR | Errno::ISDIR) if dir.branch != dirs[0].branch => Ok(()),
         removed => removed,
     });
     view.folders.note_change(folder, name);
     removed
 }
 
-/// Renames in every source that has the old name. If one of them does not have the new folder, that
-/// is another file system for whoever asks.
+/// Renames in every source that has the old name. If one of them does not have the new folder, it fails with `EXDEV`.
 pub(super) fn rename(
     cx: &mut Context<'_>,
     name: &CStr,
@@ -77,25 +75,25 @@ pub(super) fn rename(
     let flags = RenameFlags::from_bits_retain(flags);
     let from = view.folders.all_with(&folder, name)?;
     let to: Result<Vec<_>, _> =
-        from.iter().map(|spot| view.folders.spot_in(&new_folder, spot.branch)).collect();
+        from.iter().map(|dir| view.folders.dir_in(&new_folder, dir.branch)).collect();
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
     let replaced = one_of_several(view, &new_folder, new_name);
     let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
-        view.files.keeping_folder(to.place.as_fd(), new_name, || {
-            fs::renameat_with(&from.place, name, &to.place, new_name, flags)
+        view.files.keeping_folder(to.fd.as_fd(), new_name, || {
+            fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
         })
     });
     if renamed.is_ok() {
-        // What would hide the new name.
-        for spot in in_the_way {
-            fs::unlinkat(&spot.place, new_name, AtFlags::empty())?;
+        // These would hide the new name.
+        for dir in in_the_way {
+            fs::unlinkat(&dir.fd, new_name, AtFlags::empty())?;
         }
     }
     view.folders.note_change(&folder, name);
     view.folders.note_change(&new_folder, new_name);
     renamed?;
-    let moved = note_name(view, new_parent, to[0].place.as_fd(), new_name);
+    let moved = note_name(view, new_parent, to[0].fd.as_fd(), new_name);
     if let Some(id) = moved {
         view.access.note_gone(id, parent, name);
     }
@@ -103,12 +101,12 @@ pub(super) fn rename(
         view.access.note_gone(id, new_parent, new_name);
     }
     if flags.contains(RenameFlags::EXCHANGE) {
-        note_name(view, parent, from[0].place.as_fd(), name);
+        note_name(view, parent, from[0].fd.as_fd(), name);
     }
     Ok(())
 }
 
-/// What sources before those of a rename have under its new name.
+/// What earlier sources than the renamed ones have under the new name.
 fn in_the_way(
     view: &View,
     folder: &Folder,
@@ -119,26 +117,26 @@ fn in_the_way(
     if folder.merged().is_none() {
         return Ok(Vec::new());
     }
-    let (spot, stat) = match view.folders.find(folder, name) {
+    let (dir, stat) = match view.folders.find(folder, name) {
         Err(Errno::NOENT) => return Ok(Vec::new()),
         found => found?,
     };
     if flags.contains(RenameFlags::NOREPLACE) {
         return Err(Errno::EXIST);
     }
-    let is_same_source = from.len() == 1 && spot.branch == from[0].branch;
+    let is_same_source = from.len() == 1 && dir.branch == from[0].branch;
     if flags.contains(RenameFlags::EXCHANGE) && !is_same_source {
         return Err(Errno::XDEV);
     }
     if u32::from(stat.stx_mode) & FILE_TYPE == FOLDER && !is_same_source {
         return Err(Errno::XDEV);
     }
-    let mut spots = view.folders.all_with(folder, name)?;
-    spots.retain(|spot| spot.branch < from[0].branch);
-    Ok(spots)
+    let mut dirs = view.folders.all_with(folder, name)?;
+    dirs.retain(|dir| dir.branch < from[0].branch);
+    Ok(dirs)
 }
 
-/// Remembers the inode's new name, where names are remembered, and says which inode it is.
+/// Remembers the inode's new name, if names are kept, and says which inode it is.
 fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
     view.files.names.as_ref()?;
     let stat = stat_name(folder, name).ok()?;
@@ -150,8 +148,7 @@ fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
-    let target = fs::readlinkat(view.files.place(id)?, c"", Vec::new())?;
-    answer.put_bytes(target.as_bytes());
+    let target = fs::readlinkat(view.files.path_fd(id)?, c"", Vec::new())?;
+    cx.reply.put_bytes(target.as_bytes());
     Ok(())
 }

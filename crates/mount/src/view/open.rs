@@ -1,4 +1,4 @@
-//! How the data of an open file moves: decided once for all who have it open.
+//! Opens files: decides how their data moves, for all opens at one time.
 
 use std::os::fd::OwnedFd;
 
@@ -11,7 +11,7 @@ use super::access::CHECKED;
 use super::backing_files::DAEMON_IO;
 use super::context::Context;
 use super::data::{is_setgid_for_locks, is_setid};
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use super::target::Target;
 use super::{attributes, locking};
@@ -22,16 +22,16 @@ use crate::policy::{Access, Verdict};
 /// How the data of one open file moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IoMode {
-    /// By the kernel.
+    /// The kernel moves it.
     Passthrough { backing_id: i32 },
-    /// By the kernel for maps; reads and writes come as requests, because a write of this caller
-    /// may have to leave setuid and setgid as they are.
+    /// The kernel moves it for maps. Reads and writes are requests, because a write by this caller may have to keep
+    /// setuid and setgid.
     PassthroughDirect { backing_id: i32 },
-    /// By requests.
+    /// The daemon moves it; the kernel caches it.
     Daemon,
-    /// By requests, each of which is judged: the kernel keeps no data.
+    /// The daemon moves it, and each read is checked. The kernel caches nothing.
     CheckedReads,
-    /// By requests, and no data in the kernel that we have not: contents are judged by what we have.
+    /// The daemon moves it, and the kernel caches nothing, so that checks see the newest content.
     Unmapped,
 }
 
@@ -39,35 +39,34 @@ pub(super) fn open(cx: &mut Context<'_>, with: &OpenIn) -> Result<(), Errno> {
     let view = cx.view;
     let actor = &*cx.actor;
     let request = cx.request;
-    let answer = &mut *cx.reply;
     if view.behaviour.frozen {
         // "Never ask again": reads come without an open.
         return Err(Errno::NOSYS);
     }
     let id = InodeId(request.inode);
     let flags = OFlags::from_bits_retain(with.flags);
-    let verdict = judge_open(view, &request.caller, id, flags)?;
+    let verdict = check_open(view, &request.caller, id, flags)?;
     if flags.contains(OFlags::TRUNC) {
         let kills = with.open_flags & open_in_flag::KILL_PRIVILEGES != 0;
         attributes::resize(view, actor, &request.caller, (id, 0), kills)?;
     } else if writes(flags) {
-        // A file that runs, or may not change: the kernel would only say EIO of its own attempt.
+        // A file that is running or immutable. The kernel's own attempt would only fail with EIO.
         view.files.reopen(id, flags & (OFlags::ACCMODE | OFlags::APPEND))?;
     }
     let backing_id = view.files.inodes.update_backing(id, |backing| {
-        view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.place(id)?))
+        view.backing.acquire(backing, verdict, || view.backing.back(&*view.files.path_fd(id)?))
     })?;
     view.invalidation.note_open(id, writes(flags));
-    let way = match way(view, id, backing_id, flags, request.caller.uid == 0)? {
+    let io_mode = match io_mode(view, id, backing_id, flags, request.caller.uid == 0)? {
         IoMode::Daemon if verdict == Verdict::DaemonIo => IoMode::CheckedReads,
         IoMode::Daemon if flags.contains(OFlags::RDWR) && view.access.scans() => IoMode::Unmapped,
-        way => way,
+        io_mode => io_mode,
     };
-    answer.put(&opened(view, way));
+    cx.reply.put(&opened(view, io_mode));
     Ok(())
 }
 
-fn judge_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {
+fn check_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Result<Verdict, Errno> {
     let verdict = view.access.check(caller, Target::Inode(id), access(flags))?;
     if flags.contains(OFlags::WRONLY) && !flags.contains(OFlags::TRUNC) {
         view.access.check_partial_change(caller, id)?;
@@ -78,7 +77,7 @@ fn judge_open(view: &View, caller: &Caller, id: InodeId, flags: OFlags) -> Resul
     Ok(verdict)
 }
 
-/// Opens a file that was just made, through the descriptor that made it.
+/// Opens a new file, through the descriptor that made it.
 pub(super) fn open_new(
     view: &View,
     id: InodeId,
@@ -114,7 +113,7 @@ pub(super) fn open_new(
     }
 }
 
-fn way(
+fn io_mode(
     view: &View,
     id: InodeId,
     backing_id: i32,
@@ -123,11 +122,11 @@ fn way(
 ) -> Result<IoMode, Errno> {
     if backing_id == DAEMON_IO {
         view.files
-            .pin_open(id, || view.files.place(id)?.try_clone().map_err(|error| errno(&error)));
+            .pin_open(id, || view.files.path_fd(id)?.try_clone().map_err(|error| errno(&error)));
         return Ok(IoMode::Daemon);
     }
     if writes(flags) {
-        let stat = stat_place(view.files.place(id)?)?;
+        let stat = stat_fd(view.files.path_fd(id)?)?;
         if is_setgid_for_locks(&stat) || is_root && is_setid(&stat) {
             return Ok(IoMode::PassthroughDirect { backing_id });
         }
@@ -144,7 +143,7 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
         view.invalidation.note_written(id);
     }
     if flags.contains(OFlags::RDWR) {
-        view.invalidation.tell_if_changed(id);
+        view.invalidation.invalidate_if_changed(id);
     }
     let (is_closed, now_idle) = view.files.inodes.update_backing(id, |backing| {
         backing.opens = backing.opens.saturating_sub(1);
@@ -168,11 +167,11 @@ pub(super) fn release(cx: &mut Context<'_>, with: &ReleaseIn) -> Result<(), Errn
     Ok(())
 }
 
-/// The answer to an open.
-pub(super) fn opened(view: &View, way: IoMode) -> OpenOut {
-    // With shared locks the kernel must say when a descriptor is closed: locks end then.
+/// The reply to an open.
+pub(super) fn opened(view: &View, io_mode: IoMode) -> OpenOut {
+    // With shared locks the kernel must report each close, since locks end there.
     let quiet = if view.behaviour.shared_locks { 0 } else { open_flag::NO_FLUSH };
-    let (flags, backing_id) = match way {
+    let (flags, backing_id) = match io_mode {
         IoMode::Passthrough { backing_id } => (open_flag::PASSTHROUGH, backing_id),
         IoMode::PassthroughDirect { backing_id } => {
             (open_flag::PASSTHROUGH | open_flag::DIRECT_IO, backing_id)
@@ -180,11 +179,11 @@ pub(super) fn opened(view: &View, way: IoMode) -> OpenOut {
         IoMode::Daemon => (0, 0),
         IoMode::CheckedReads | IoMode::Unmapped => (open_flag::DIRECT_IO, 0),
     };
-    let handle = if way == IoMode::CheckedReads { CHECKED } else { 0 };
+    let handle = if io_mode == IoMode::CheckedReads { CHECKED } else { 0 };
     OpenOut { handle, flags: flags | quiet, backing_id }
 }
 
-/// What an open with these flags is for.
+/// The access that an open with these flags needs.
 pub(super) fn access(flags: OFlags) -> Access {
     Access {
         reads: !flags.contains(OFlags::WRONLY),

@@ -1,4 +1,4 @@
-//! Which source gets what is made.
+//! Chooses the source in which something is made.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::folder::{BranchDir, Folder, branch_number};
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use super::xattr;
 use crate::branches::Branches;
@@ -14,8 +14,7 @@ use crate::inodes::InodeId;
 use crate::plan::CreatePolicy;
 use crate::proc_path::ProcPath;
 
-/// Makes something in the folder, in the source that the policy says. A source that is read-only
-/// is passed over.
+/// Makes something in the folder, in the source that the create policy chooses. Read-only sources are skipped.
 pub(super) fn make_in<T>(
     view: &View,
     folder: &Folder,
@@ -23,11 +22,11 @@ pub(super) fn make_in<T>(
 ) -> Result<(BranchDir, T), Errno> {
     let mut last = Errno::ROFS;
     for branch in candidates(view, folder)? {
-        let spot = match view.folders.spot_in(folder, branch) {
+        let dir = match view.folders.dir_in(folder, branch) {
             Err(Errno::XDEV) => copy_folder(view, folder.id, branch),
-            spot => spot,
+            dir => dir,
         };
-        match spot.and_then(|spot| make(&spot).map(|made| (spot, made))) {
+        match dir.and_then(|dir| make(&dir).map(|made| (dir, made))) {
             Err(Errno::ROFS) => last = Errno::ROFS,
             made => return made,
         }
@@ -35,13 +34,13 @@ pub(super) fn make_in<T>(
     Err(last)
 }
 
-/// The branches that may get what is made in the folder, the best one first.
+/// The branches in which it may be made, the best one first.
 fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
     let all = 0..branch_number(branches.roots().len());
     Ok(match branches.create() {
         CreatePolicy::Parent => {
-            view.folders.spots(folder)?.into_iter().map(|spot| spot.branch).collect()
+            view.folders.dirs(folder)?.into_iter().map(|dir| dir.branch).collect()
         }
         CreatePolicy::First => all.collect(),
         CreatePolicy::MostFree => {
@@ -53,41 +52,40 @@ fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     })
 }
 
-/// Makes the folder in a branch that does not have it, with the same owner, permissions and
-/// extended attributes.
+/// Makes the folder in a branch that lacks it, with the same owner, permissions and extended attributes.
 fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
         let root = branches.roots().get(usize::from(branch)).ok_or(Errno::XDEV)?;
-        return Ok(BranchDir { branch, place: Arc::clone(root) });
+        return Ok(BranchDir { branch, fd: Arc::clone(root) });
     }
     let known = view.files.names.as_ref().and_then(|names| names.get(id));
     let (parent, name) = known.ok_or(Errno::STALE)?;
     let above = copy_folder(view, parent, branch)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = || fs::openat(&above.place, name.as_c_str(), flags, Mode::empty());
-    let place = match open() {
+    let open = || fs::openat(&above.fd, name.as_c_str(), flags, Mode::empty());
+    let fd = match open() {
         Err(Errno::NOENT) => {
-            let source = view.files.place(id)?;
-            let stat = stat_place(&source)?;
+            let source = view.files.path_fd(id)?;
+            let stat = stat_fd(&source)?;
             let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-            fs::mkdirat(&above.place, name.as_c_str(), Mode::RWXU)?;
-            let place = open()?;
+            fs::mkdirat(&above.fd, name.as_c_str(), Mode::RWXU)?;
+            let fd = open()?;
             let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
-            fs::chownat(&place, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-            xattr::copy_all(&source, &place)?;
-            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&place));
+            fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+            xattr::copy_all(&source, &fd)?;
+            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
             fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
-            place
+            fd
         }
         opened => opened?,
     };
-    // The folder has one part more, and its parent's name leads to it.
+    // The folder has one part more, and so has its name in the parent.
     branches.drop_folder(id);
     if let Ok(parent) = view.folders.folder(parent) {
         view.folders.note_change(&parent, &name);
     }
-    Ok(BranchDir { branch, place: Arc::new(place) })
+    Ok(BranchDir { branch, fd: Arc::new(fd) })
 }
 
 fn free_bytes(branches: &Branches, branch: u16) -> u64 {

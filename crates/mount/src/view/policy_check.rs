@@ -1,4 +1,4 @@
-//! The policy in force, and what is known of files for it.
+//! The policy in force, and the facts about files that its rules need.
 
 use std::cell::OnceCell;
 use std::fs::File;
@@ -13,7 +13,7 @@ use thruway_fuse::Caller;
 
 use super::files::Files;
 use super::folders::Folders;
-use super::stat::{TICK_MAX, now, open_name, stat_place};
+use super::stat::{TICK_MAX, now, open_name, stat_fd};
 use super::target::Target;
 use crate::Log;
 use crate::actor::{errno, groups_of};
@@ -22,10 +22,10 @@ use crate::inodes::{InodeId, lock};
 use crate::policy::{Access, Content, Facts, Policy};
 use crate::proc_path::ProcPath;
 
-/// Files of which it is known what is in them; when there are more, all are forgotten.
+/// Most files whose content findings are cached; if there are more, all are dropped.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// The policy in force, and what is known of contents.
+/// The policy in force, with cached findings about contents.
 #[derive(Debug)]
 pub(crate) struct PolicyEnforcer {
     policy: RwLock<Arc<Policy>>,
@@ -33,17 +33,17 @@ pub(crate) struct PolicyEnforcer {
     log: Log,
 }
 
-/// What was found in a file that had these attributes.
+/// What was found in a file while it had this stamp.
 #[derive(Debug)]
 struct ContentFindings {
     stamp: ContentStamp,
-    /// A bit for each content that was looked for.
+    /// A bit for each condition that was tested.
     looked: u64,
-    /// A bit for each that was there.
+    /// A bit for each condition that held.
     found: u64,
 }
 
-/// What changes whenever a file does.
+/// Attributes that change whenever a file's content does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ContentStamp {
     size: u64,
@@ -60,7 +60,7 @@ impl PolicyEnforcer {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the policy. Contents have to be looked at again: another rule has their bit now.
+    /// Replaces the policy. Findings are dropped, since their bits belong to other rules now.
     pub(super) fn set_policy(&self, policy: Policy) {
         let mut present = self.policy.write().unwrap_or_else(PoisonError::into_inner);
         *present = Arc::new(policy);
@@ -81,16 +81,16 @@ impl PolicyEnforcer {
     }
 }
 
-/// The facts about a caller and a file, looked up as far as that is necessary.
+/// The facts about a caller and a file, looked up only when a rule needs them.
 pub(super) struct LazyFileFacts<'a> {
     files: &'a Files,
     folders: &'a Folders,
     enforcer: &'a PolicyEnforcer,
     caller: &'a Caller,
     target: Target<'a>,
-    /// The file, open with `O_PATH`, and its attributes; `None` if there is none yet.
+    /// The file, open with `O_PATH`, and its attributes; `None` if it does not exist yet.
     seen: OnceCell<Option<(Arc<OwnedFd>, Statx)>>,
-    /// The caller's supplementary groups; `None` if nobody tells.
+    /// The caller's supplementary groups; `None` if they are unknown.
     groups: OnceCell<Option<Vec<Gid>>>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> LazyFileFacts<'a> {
     /// The file and its attributes, if it is a regular one.
     fn file(&self) -> Result<Option<&(Arc<OwnedFd>, Statx)>, Errno> {
         if self.seen.get().is_none() {
-            // Nobody else looks at this one.
+            // No other thread uses this value.
             let _ = self.seen.set(self.look()?);
         }
         let seen = self.seen.get().and_then(Option::as_ref);
@@ -126,28 +126,28 @@ impl<'a> LazyFileFacts<'a> {
     }
 
     fn look(&self) -> Result<Option<(Arc<OwnedFd>, Statx)>, Errno> {
-        let place = match self.target {
+        let fd = match self.target {
             Target::New(..) => return Ok(None),
-            Target::Inode(id) => self.files.place(id)?,
+            Target::Inode(id) => self.files.path_fd(id)?,
             Target::Name(folder, name) => {
                 let found = self.folders.find(&self.folders.folder(folder)?, name);
                 match found {
                     // A rename to a new name.
                     Err(Errno::NOENT) => return Ok(None),
-                    found => Arc::new(open_name(found?.0.place.as_fd(), name)?),
+                    found => Arc::new(open_name(found?.0.fd.as_fd(), name)?),
                 }
             }
         };
-        let stat = stat_place(&place)?;
-        Ok(Some((place, stat)))
+        let stat = stat_fd(&fd)?;
+        Ok(Some((fd, stat)))
     }
 
-    /// Reads as much of the file as the content is about.
-    fn start(place: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
-        let path = ProcPath::new(place.as_fd());
+    /// Reads as much of the file as the condition needs.
+    fn start(fd: &OwnedFd, length: usize) -> Result<Vec<u8>, Errno> {
+        let path = ProcPath::new(fd.as_fd());
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOATIME;
         let open = |flags| fs::openat(CWD, path.as_c_str(), flags, Mode::empty());
-        // Only its owner and root may read without a trace.
+        // Only its owner and root may read without an update of the access time.
         let file = open(flags).or_else(|_| open(flags - OFlags::NOATIME))?;
         let mut start = Vec::new();
         let read = File::from(file).take(length as u64).read_to_end(&mut start);
@@ -168,16 +168,15 @@ impl Facts for LazyFileFacts<'_> {
         Ok(self.file()?.map(|(_, stat)| stat.stx_size))
     }
 
-    fn fits(&self, content: &Content) -> Result<bool, Errno> {
-        let Some((place, stat)) = self.file()? else { return Ok(false) };
-        // What is written through a map changes no time until the page is written out, so what was seen in such
-        // a file says nothing of what is in it now.
+    fn matches(&self, content: &Content) -> Result<bool, Errno> {
+        let Some((fd, stat)) = self.file()? else { return Ok(false) };
+        // Writes through a map change no time until the page is written back. So nothing is cached about such a file.
         let id = self.files.known(stat).filter(|&id| !self.files.inodes.flags(id).is_mappable());
         let stamp = ContentStamp::new(stat);
         if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
             return Ok(found);
         }
-        let found = content.is_in(&Self::start(place, content.within)?);
+        let found = content.is_in(&Self::start(fd, content.within)?);
         if let Some(id) = id.filter(|_| stamp.is_settled()) {
             self.enforcer.remember(id, stamp, content.bit, found);
         }
@@ -186,7 +185,7 @@ impl Facts for LazyFileFacts<'_> {
 }
 
 impl PolicyEnforcer {
-    /// Whether the content was found, if it was looked for in the file as it is now.
+    /// Whether the condition held, if it was tested on the file as it is now.
     fn recall(&self, id: InodeId, stamp: ContentStamp, bit: u64) -> Option<bool> {
         let known = lock(&self.known);
         let known = known.get(&id.0).filter(|known| known.stamp == stamp)?;
@@ -221,7 +220,7 @@ impl ContentStamp {
         }
     }
 
-    /// Whether the next change will have another stamp.
+    /// Whether the next change will get another stamp.
     fn is_settled(&self) -> bool {
         let (seconds, nanoseconds) = self.ctime;
         let seconds = u64::try_from(seconds).unwrap_or(0);

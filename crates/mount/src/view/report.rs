@@ -1,4 +1,4 @@
-//! How the view is doing.
+//! The status of the view.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -15,13 +15,13 @@ use crate::branches::Branches;
 use crate::memory::Count;
 use crate::{Plan, Status};
 
-/// Why the kernel takes no backing file of a file system that is stacked on others itself.
+/// Why the kernel refuses backing files on a file system that is itself stacked.
 const STACKED: &str = "the source is a stacked file system, and Linux stacks no more than two";
 
 /// Room for a name or two.
 const PROBE_BYTES: usize = 4096;
 
-/// The operations that a daemon is asked for, by the kernel's names.
+/// The operations that a daemon serves, by the kernel's names.
 const OPERATIONS: [(u32, &str); 43] = [
     (opcode::LOOKUP, "lookup"),
     (opcode::FORGET, "forget"),
@@ -76,7 +76,7 @@ const COUNTS: [(Count, &str); 4] = [
 ];
 
 impl View {
-    /// How it is doing.
+    /// The status of the mount.
     pub(crate) fn status(&self, plan: &Plan) -> Status {
         status(self, plan)
     }
@@ -107,7 +107,7 @@ fn status(view: &View, plan: &Plan) -> Status {
         transport: transport(view).into(),
         passthrough: view.passes_through(),
         daemon_io_reasons: daemon_io_reasons(view),
-        protocol: format!("7.{}", view.connection.agreement.minor),
+        protocol: format!("7.{}", view.connection.negotiated.minor),
         restarts: memory.counted(Count::Restarts),
         changes: view.changes(),
         watched_folders: view.watch().map(|watch| watch.len() as u64),
@@ -121,7 +121,7 @@ fn status(view: &View, plan: &Plan) -> Status {
 }
 
 fn transport(view: &View) -> &'static str {
-    let is_ring = view.connection.agreement.has(feature::OVER_IO_URING);
+    let is_ring = view.connection.negotiated.has(feature::OVER_IO_URING);
     if is_ring { "io_uring" } else { "/dev/fuse" }
 }
 
@@ -137,14 +137,14 @@ fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
     let mut reasons = view.backing.refusals.by_name();
-    // The kernel's word for it says something else to everybody.
+    // The system's text for this error would mislead users.
     if let Some(count) = reasons.remove(&Error::from(Errno::LOOP).to_string()) {
         reasons.insert(STACKED.into(), count);
     }
     reasons
 }
 
-/// Whether each source can be read now.
+/// The errors of sources that cannot be read now.
 fn probe(view: &View) -> Vec<(usize, Errno)> {
     let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
     let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));

@@ -1,4 +1,4 @@
-//! What the system says about files, and what tells a file from all others.
+//! Attributes of files, and what distinguishes a file from all others.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,14 +12,13 @@ use crate::actor::errno;
 use crate::inodes::Identity;
 use crate::volumes::Volume;
 
-/// What is asked of every file: with it comes the birth, which tells apart files that got the same
-/// number one after the other.
+/// The fields of every `statx`. The birth distinguishes files that had the same number one after the other.
 const STAT: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// Ticks of the clock that stamps births are at most this long, nanoseconds.
+/// Longest tick of the clock of file times, nanoseconds.
 pub(super) const TICK_MAX: u64 = 20_000_000;
 
-/// The bits of a mode that say what a file is, and what they are for a folder.
+/// The file-type bits of a mode, and their value for a folder.
 pub(super) const FILE_TYPE: u32 = 0o170_000;
 pub(super) const FOLDER: u32 = 0o040_000;
 
@@ -32,9 +31,9 @@ pub(super) fn open_handle(
     handle.open(volume.anchor(), flags).map_err(|error| errno(&error))
 }
 
-/// The handle of what is open.
-pub(super) fn handle_of(place: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
-    FileHandle::of(place, c"").map_err(|error| errno(&error))
+/// The handle of an open file.
+pub(super) fn handle_of(fd: BorrowedFd<'_>) -> Result<FileHandle, Errno> {
+    FileHandle::of(fd, c"").map_err(|error| errno(&error))
 }
 
 pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -42,25 +41,25 @@ pub(super) fn open_name(folder: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, 
     fs::openat(folder, name, flags, Mode::empty())
 }
 
-/// Whether we are asked when somebody opens it: the kernel opens folders, FIFOs, sockets and device
-/// nodes by itself. A link is not opened; a folder is kept when it is removed.
+/// Whether an open of the file is a request. The kernel opens FIFOs, sockets and device nodes by itself, and folders,
+/// too, but removed folders are kept anyway. Links are not opened.
 pub(super) fn opens_reach_us(stat: &Statx) -> bool {
     let kind = FileType::from_raw_mode(u32::from(stat.stx_mode));
     let asked = matches!(kind, FileType::RegularFile | FileType::Directory | FileType::Symlink);
     asked && stat.stx_nlink > 0
 }
 
-/// `statx` of a name; a symbolic link is not followed, an automount not triggered.
+/// `statx` of a name, without following a link or triggering an automount.
 pub(super) fn stat_name(folder: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
     fs::statx(folder, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, STAT)
 }
 
-/// `statx` of what is open.
-pub(super) fn stat_place(place: impl AsFd) -> Result<Statx, Errno> {
-    fs::statx(place, c"", AtFlags::EMPTY_PATH, STAT)
+/// `statx` of an open file.
+pub(super) fn stat_fd(fd: impl AsFd) -> Result<Statx, Errno> {
+    fs::statx(fd, c"", AtFlags::EMPTY_PATH, STAT)
 }
 
-/// What tells the file from all others.
+/// What distinguishes the file from all others.
 pub(super) fn identity(volume: u16, stat: &Statx) -> Identity {
     let birth = birth(stat);
     Identity {
@@ -72,7 +71,7 @@ pub(super) fn identity(volume: u16, stat: &Statx) -> Identity {
     }
 }
 
-/// Nanoseconds since 1970, or zero if the file system does not say.
+/// Nanoseconds since 1970, or zero if the file system does not store it.
 fn birth(stat: &Statx) -> u64 {
     if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
         return 0;
@@ -81,7 +80,7 @@ fn birth(stat: &Statx) -> u64 {
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
 }
 
-/// Nanoseconds since 1970, by the clock that stamps births.
+/// Nanoseconds since 1970, by the clock of file times.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

@@ -1,23 +1,23 @@
-//! The view that is served, and the parts that it consists of.
+//! The view, and the parts that it consists of.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
-use thruway_fuse::{Agreement, Notification};
+use thruway_fuse::{Negotiated, Notification};
 
 use super::access::AccessControl;
 use super::backing_files::BackingFiles;
 use super::connection::Connection;
 use super::deferred::Deferred;
+use super::error_counts::ErrorCounts;
 use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
-use super::listed::Listed;
 use super::merging::Merging;
 use super::policy_check::PolicyEnforcer;
-use super::refusals::ErrorCounts;
+use super::recent_listing::RecentListing;
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
 use super::walks::Walks;
 use super::watches::FolderWatches;
@@ -29,10 +29,10 @@ use crate::plan::{Changes, CreatePolicy};
 use crate::policy::Policy;
 use crate::watch::{self, Change, Watch};
 
-/// How a view behaves.
+/// The options of a view.
 #[derive(Debug, Clone)]
 pub(crate) struct Behaviour {
-    /// Nothing changes: no request for an open, and long timeouts.
+    /// Nothing changes: opens are no requests, and timeouts are long.
     pub(crate) frozen: bool,
     /// Extended attributes are passed on.
     pub(crate) xattr: bool,
@@ -41,11 +41,11 @@ pub(crate) struct Behaviour {
     pub(crate) timeouts: Timeouts,
     /// How changes behind the mount are noticed.
     pub(crate) changes: Changes,
-    /// Which source gets what is made.
+    /// The source in which new files are made.
     pub(crate) create: CreatePolicy,
 }
 
-/// What the requests of one mount are answered from.
+/// What the requests of one mount are served from.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(super) memory: Arc<Memory>,
@@ -58,20 +58,20 @@ pub(crate) struct View {
     pub(super) invalidation: Invalidation,
     pub(super) access: AccessControl,
     pub(super) locks: Locks,
-    pub(super) listed: Listed,
+    pub(super) recent_listing: RecentListing,
     /// The process that started this one.
     pub(super) supervisor: Option<Pid>,
-    /// Requests that a source could not answer.
+    /// Errors of the sources.
     pub(super) source_errors: ErrorCounts,
 }
 
 impl View {
-    /// A view of the folders `roots`, of which there is at least one, served over `device`.
+    /// A view of `roots`, of which there is at least one; `device` is the connection.
     pub(crate) fn new(
         memory: Arc<Memory>,
         roots: Vec<OwnedFd>,
         device: OwnedFd,
-        agreement: Agreement,
+        negotiated: Negotiated,
         mut behaviour: Behaviour,
         enforcer: Option<PolicyEnforcer>,
         descriptors_max: usize,
@@ -93,7 +93,7 @@ impl View {
         });
         let is_frozen = behaviour.frozen;
         let folders = Arc::new(Folders { files: Arc::clone(&files), watches, merging, is_frozen });
-        let connection = Arc::new(Connection { device, agreement });
+        let connection = Arc::new(Connection { device, negotiated });
         let backing =
             BackingFiles::new(Arc::clone(&connection), Arc::clone(&memory), Arc::clone(inodes));
         let deferred = Arc::<Deferred>::default();
@@ -104,7 +104,7 @@ impl View {
                 longest: behaviour.timeouts,
                 changes: behaviour.changes,
                 is_frozen,
-                may_hide_untold: enforcer.is_some() && agreement.minor < EPOCH_MINOR,
+                cannot_invalidate_hidden: enforcer.is_some() && negotiated.minor < EPOCH_MINOR,
             },
             invalidation: Invalidation {
                 connection: Arc::clone(&connection),
@@ -129,7 +129,7 @@ impl View {
             folders,
             backing,
             locks: Locks::default(),
-            listed: Listed::default(),
+            recent_listing: RecentListing::default(),
             supervisor: getppid(),
             source_errors: ErrorCounts::default(),
         })
@@ -145,45 +145,45 @@ impl View {
         self.behaviour.changes
     }
 
-    /// What others change, for the threads that tell the kernel.
+    /// The watch on the sources, for the threads that report changes.
     pub(crate) fn watch(&self) -> Option<&Watch> {
         self.folders.watches.watch()
     }
 
-    /// Tells the kernel what others have changed.
-    pub(crate) fn tell(&self, change: Change<'_>) {
-        self.invalidation.tell(change);
+    /// Invalidates what another program has changed.
+    pub(crate) fn apply(&self, change: Change<'_>) {
+        self.invalidation.apply(change);
     }
 
-    /// Tells the kernel what is due, for ever: for a thread of its own.
-    pub(crate) fn tell_deferred(&self) {
-        self.invalidation.tell_deferred();
+    /// Does what is deferred, for ever: for a thread of its own.
+    pub(crate) fn run_deferred(&self) {
+        self.invalidation.run_deferred();
     }
 
-    /// Has the kernel send again what a dead worker has read and not answered. Nobody has watched meanwhile, so that
-    /// nothing that the kernel holds is certain. Kernels before 6.16 go by the timeouts.
+    /// Makes the kernel send again the requests that the dead worker has read. Everything else is invalidated, as there
+    /// was no watch meanwhile. Kernels before 6.16 rely on the timeouts.
     pub(crate) fn take_over(&self) -> Result<(), Errno> {
         self.connection.notify(&Notification::Resend)?;
-        let _ = self.invalidation.tell_everything();
-        self.invalidation.tell_all_open();
+        let _ = self.invalidation.invalidate_everything();
+        self.invalidation.invalidate_all_open();
         Ok(())
     }
 
-    /// The locks, for the thread that tries again for those that wait.
+    /// The locks, for the thread that tries waiting ones.
     pub(crate) fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// From now on this policy is asked, if there was one before. Files that are open stay as they are.
+    /// Replaces the policy, if there is one. Files that are open stay open.
     pub(crate) fn set_policy(&self, policy: Policy) {
         if self.access.is_enforced() {
             self.access.set_policy(policy);
-            // Names may be hidden or shown that were not. An older kernel forgets them by itself soon.
-            let _ = self.invalidation.tell_everything();
+            // Other names may be hidden now. Older kernels drop names soon by themselves.
+            let _ = self.invalidation.invalidate_everything();
         }
     }
 
-    /// Closes what has not been used for a while: call it every few seconds.
+    /// Closes descriptors that are unused for a while: to be called every few seconds.
     pub(crate) fn age(&self) {
         self.files.age();
         if let Some(branches) = self.folders.branches() {
@@ -193,13 +193,13 @@ impl View {
     }
 }
 
-/// Has changes told, if that is wanted and can be had. Where each look-up asks, the index of names of several
-/// sources has to be told all the same.
+/// Starts the watch if changes are to be reported and can be; else changes the options. With [`Changes::Asked`], the
+/// index of merged folders still needs a watch.
 fn choose_changes(behaviour: &mut Behaviour, is_merged: bool) -> Option<Watch> {
     if behaviour.frozen || behaviour.changes == Changes::Ignored {
         return None;
     }
-    let is_told = behaviour.changes == Changes::Told && watch::may_be_first().is_ok();
+    let is_told = behaviour.changes == Changes::Told && watch::may_preempt().is_ok();
     let watch = if is_told || is_merged { Watch::new().ok() } else { None };
     if !is_told || watch.is_none() {
         behaviour.changes = Changes::Asked;

@@ -1,4 +1,4 @@
-//! The space that is left, and writing everything to disk.
+//! Free space, and writing everything to disk.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -13,13 +13,12 @@ use super::context::Context;
 pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
     let space = match view.folders.branches() {
-        None => fs::fstatvfs(view.files.place(id)?)?,
+        None => fs::fstatvfs(view.files.path_fd(id)?)?,
         Some(branches) => sum(branches.roots())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
-    answer.put(&StatFsOut {
+    cx.reply.put(&StatFsOut {
         blocks: space.f_blocks,
         free: space.f_bfree,
         available: space.f_bavail,
@@ -42,8 +41,7 @@ pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The space of all file systems that the folders lie on, in the first one's blocks. One that cannot be
-/// asked counts for nothing.
+/// The sum over all file systems of the folders, in blocks of the first one. A file system that fails is left out.
 fn sum(folders: &[Arc<OwnedFd>]) -> Result<StatVfs, Errno> {
     let mut seen = BTreeSet::new();
     let mut total: Option<StatVfs> = None;

@@ -8,8 +8,8 @@ use crate::inodes::InodeId;
 #[derive(Clone, Copy)]
 pub(super) enum Target<'a> {
     Inode(InodeId),
-    /// What a name in the folder leads to.
+    /// The file of a name in the folder.
     Name(InodeId, &'a CStr),
-    /// A name in the folder that is about to be made; empty for a file without a name.
+    /// A new name in the folder; empty for a file without a name.
     New(InodeId, &'a CStr),
 }

@@ -1,8 +1,8 @@
-//! How long the kernel may keep what it is told.
+//! How long the kernel may cache names and attributes.
 //!
-//! Names in a folder that is watched hold until the kernel is told otherwise. So do attributes, with two
-//! exceptions. Of a file with several names, one name alone may be known. And nobody is told of a file that is written
-//! to and not yet closed: its attributes hold for a moment, and not at all while others write to it.
+//! In a watched folder, names are cached until they are invalidated. So are attributes, with two exceptions. A file
+//! with several names may be changed by a name in another folder. And there is no event while a file is written to and
+//! not closed. Its attributes are cached for a moment, and not at all while other programs write to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,45 +15,46 @@ use super::stat::now;
 use crate::inodes::{InodeId, Inodes};
 use crate::plan::Changes;
 
-/// How long the kernel may keep the attributes of a file that is open here. `tail -f` asks each second, and is to see
-/// at each what was written before.
+/// Timeout for the attributes of a file that is open here. `tail -f` asks once a second, and shall get fresh ones each
+/// time.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long it may keep those of a file that nobody has open here, at most.
+/// Longest timeout for those of a file that is not open here.
 const CLOSED_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whoever writes to a file from time to time without closing it is noticed after this part of a pause.
+/// A program may write to a file at intervals without closing it. Its next write is noticed after this fraction of the
+/// interval.
 const PAUSE_PARTS: u64 = 8;
 
-/// Who has changed a file behind the mount within this time, nanoseconds, may still be writing to it.
+/// After a change behind the mount, the program may still be writing for this time, nanoseconds.
 const STILL_WRITING: u64 = 2_000_000_000;
 
-/// How long the kernel may keep names if it cannot be told that a policy hides others now.
+/// Timeout for names if the kernel cannot be notified that a policy hides other names now.
 const UNCERTAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The first protocol that lets us say that any name may lead elsewhere, 7.x.
+/// The first protocol version, 7.x, with a notification that invalidates all names.
 pub(super) const EPOCH_MINOR: u32 = 44;
 
 const TYPE: u16 = 0o170_000;
 const FOLDER: u16 = 0o040_000;
 const SETUID_OR_SETGID: u16 = 0o6000;
 
-/// Who is known to have changed a file last.
+/// The origin of a file's last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Maker {
-    /// We have, just now.
+pub(super) enum ChangedBy {
+    /// This request, just now.
     Us,
     Unknown,
 }
 
-/// How long the kernel may keep what it was told.
+/// Timeouts of the kernel's caches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     pub(crate) entry: Duration,
     pub(crate) attributes: Duration,
 }
 
-/// What decides how long the kernel may keep what it is told.
+/// Decides the timeouts of names and attributes.
 #[derive(Debug)]
 pub(super) struct CacheTimeouts {
     pub(super) inodes: Arc<Inodes>,
@@ -61,19 +62,19 @@ pub(super) struct CacheTimeouts {
     pub(super) longest: Timeouts,
     pub(super) changes: Changes,
     pub(super) is_frozen: bool,
-    /// Names may be hidden from now on, and the kernel cannot be told.
-    pub(super) may_hide_untold: bool,
+    /// A new policy may hide other names, and this kernel cannot be notified.
+    pub(super) cannot_invalidate_hidden: bool,
 }
 
 impl CacheTimeouts {
-    /// How long the kernel may keep a name in the folder, or that there is no such name.
+    /// The timeout of a name in the folder, or of its absence.
     pub(super) fn name_timeout(&self, folder: &Folder) -> Duration {
         let longest = self.kept(folder.is_watched).entry;
-        // Which names are hidden may change, and older kernels cannot be told.
-        if self.may_hide_untold { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
+        // Other names may be hidden later, of which older kernels cannot be notified.
+        if self.cannot_invalidate_hidden { longest.min(UNCERTAIN_TIMEOUT) } else { longest }
     }
 
-    /// How long the kernel may keep what it is told of a folder's names.
+    /// The timeouts in a folder, by the option `--changes`.
     fn kept(&self, is_watched: bool) -> Timeouts {
         let longest = self.longest;
         let holds = match self.changes {
@@ -86,29 +87,30 @@ impl CacheTimeouts {
         if holds { longest } else { nothing }
     }
 
-    /// How long the kernel may keep what it is told of a file in a folder, and that it was told.
+    /// The timeouts of a file in a folder. Its attributes are recorded as those that the kernel has.
     pub(super) fn timeouts(
         &self,
         id: InodeId,
         is_watched: bool,
         stat: &Statx,
-        maker: Maker,
+        changed_by: ChangedBy,
     ) -> Timeouts {
         let mut timeouts = self.kept(is_watched);
         if self.is_frozen {
             return timeouts;
         }
         let change = change_time(stat);
-        self.inodes.set_told(id, fingerprint(stat));
-        if maker == Maker::Us {
-            self.inodes.set_ours(id, change);
+        self.inodes.set_cached_fingerprint(id, fingerprint(stat));
+        if changed_by == ChangedBy::Us {
+            self.inodes.set_own_changes_until(id, change);
         }
         if stat.stx_mode & TYPE != FOLDER && self.changes != Changes::Ignored {
             let is_open = self.inodes.is_open(id);
-            // The kernel is told once more if it stays open.
+            // They are invalidated later if it stays open.
             let opened = self.deferred.trust_opened(id).filter(|_| is_open);
             let is_open = is_open && opened.is_none();
-            let is_ours = change <= self.inodes.ours(id) || opened.is_some_and(|it| it.is_written);
+            let is_ours = change <= self.inodes.own_changes_until(id)
+                || opened.is_some_and(|it| it.is_written);
             let hold = hold_for(stat, is_open, is_ours, now());
             timeouts.attributes = timeouts.attributes.min(hold);
         }
@@ -116,7 +118,7 @@ impl CacheTimeouts {
     }
 }
 
-/// When the file was changed last, nanoseconds since 1970.
+/// The time of the file's last change, nanoseconds since 1970.
 pub(super) fn change_time(stat: &Statx) -> u64 {
     let nanoseconds = |time: &StatxTimestamp| {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -125,7 +127,7 @@ pub(super) fn change_time(stat: &Statx) -> u64 {
     nanoseconds(&stat.stx_ctime)
 }
 
-/// One number for all attributes that can be told.
+/// A hash of all attributes that are reported.
 pub(super) fn fingerprint(stat: &Statx) -> u64 {
     let time = |time: &StatxTimestamp| time.tv_sec.cast_unsigned() << 30 ^ u64::from(time.tv_nsec);
     let owner = u64::from(stat.stx_uid) << 32 | u64::from(stat.stx_gid);
@@ -137,11 +139,10 @@ pub(super) fn fingerprint(stat: &Statx) -> u64 {
     })
 }
 
-/// For how long the attributes of a file hold if nothing is told. `is_open` says that it is open here, `is_ours` that
-/// its last change came through the mount.
+/// The timeout of attributes for which no event may come. `is_open` says that the file is open here, `is_ours` that its
+/// last change came through the mount.
 fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
-    // A write that the kernel moves by itself clears setuid and setgid behind the back of the attributes that it
-    // holds.
+    // A write to a backing file clears setuid and setgid, and leaves the cached attributes as they are.
     let is_setid = stat.stx_mode & SETUID_OR_SETGID != 0;
     let age = now.saturating_sub(change_time(stat));
     let may_be_written = !is_ours && age < STILL_WRITING;
@@ -158,13 +159,13 @@ fn hold_for(stat: &Statx, is_open: bool, is_ours: bool, now: u64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stat::stat_place;
+    use super::super::stat::stat_fd;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
     fn changed_at(seconds: i64) -> Statx {
-        let mut stat = stat_place(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        let mut stat = stat_fd(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
         stat.stx_mode = 0o100_644;
         stat.stx_nlink = 1;
         stat.stx_ctime.tv_sec = seconds;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_of_a_file_that_others_may_be_writing_to_do_not_hold() {
+    fn attributes_of_a_file_that_may_still_be_written_to_are_not_cached() {
         let stat = changed_at(100);
         assert_eq!(hold_for(&stat, false, false, 101 * SECOND), Duration::ZERO);
         assert_eq!(hold_for(&stat, false, false, 99 * SECOND), Duration::ZERO);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_may_change_by_another_name_do_not_hold() {
+    fn attributes_that_may_change_without_an_event_are_not_cached() {
         let mut stat = changed_at(0);
         stat.stx_nlink = 2;
         assert_eq!(hold_for(&stat, false, true, SECOND), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Which name of a file each thread has used last.
+//! The last name of a file that each thread has looked up.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -9,15 +9,15 @@ use crate::id_map::IdMap;
 use crate::inodes::{InodeId, lock};
 use crate::names::Name;
 
-/// Threads whose last look-up of a file with several names is known; when there are more, all are forgotten.
+/// Most threads whose last look-up of a file with several names is known; if there are more, all are dropped.
 const WALKS_MAX: usize = 1 << 12;
 
-/// What is known of names while a policy is in force.
+/// The names in use under a policy.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
-    /// Which name of a file with several each thread has looked up last.
+    /// For each thread, its last look-up of a file with several names.
     last: Mutex<IdMap<Walk>>,
-    /// Held for reading while a name is looked up and remembered, for writing while one is judged and given.
+    /// Held for reading while a name is looked up and remembered, for writing while a new name is checked and made.
     naming: RwLock<()>,
 }
 
@@ -28,7 +28,7 @@ struct Walk {
     name: Name,
 }
 
-/// Keeps names as they are, or other threads from looking at them.
+/// A guard that keeps names as they are.
 #[expect(dead_code, reason = "the guards are held, not used")]
 pub(super) enum NamesHeld<'a> {
     Shared(RwLockReadGuard<'a, ()>),
@@ -36,9 +36,9 @@ pub(super) enum NamesHeld<'a> {
 }
 
 impl Walks {
-    /// Remembers which name of a file with several the caller has looked up.
+    /// Notes the name by which the caller has looked up a file with several names.
     pub(super) fn note(&self, caller: &Caller, id: InodeId, parent: InodeId, name: &CStr) {
-        // A thread that is in no namespace of ours has no number.
+        // A thread in another PID namespace has no number here.
         if caller.pid == 0 {
             return;
         }
@@ -50,15 +50,15 @@ impl Walks {
         last.insert(u64::from(caller.pid), Walk { uid: caller.uid, id, name });
     }
 
-    /// The name of the inode that this thread has looked up last.
+    /// The name by which this thread has looked up the inode last.
     pub(super) fn name_used(&self, caller: &Caller, id: InodeId) -> Option<Name> {
         let last = lock(&self.last);
         let walk = last.get(&u64::from(caller.pid))?;
         (walk.id == id && walk.uid == caller.uid).then(|| walk.name.clone())
     }
 
-    /// Holds names for as long as the operation takes. A look-up that a rename overtakes would otherwise remember
-    /// the old name.
+    /// Locks names for as long as the operation takes. Otherwise a look-up that a rename overtakes would remember the
+    /// old name.
     pub(super) fn hold_names(&self, operation: &Operation<'_>) -> Option<NamesHeld<'_>> {
         match operation {
             Operation::Lookup { .. } | Operation::ReadDirPlus(_) => {

@@ -1,4 +1,4 @@
-//! Folders in which changes are told.
+//! Watches on folders.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, OFlags, StatxAttributes};
 
 use super::folder::BranchDir;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use crate::inodes::{InodeId, Inodes, Watched};
 use crate::mounts;
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 
-/// Which folders are watched, if the system lets us watch any.
+/// The folders that are watched, if the system allows any watch.
 #[derive(Debug)]
 pub(super) struct FolderWatches {
     watch: Option<Watch>,
@@ -21,7 +21,7 @@ pub(super) struct FolderWatches {
 }
 
 impl FolderWatches {
-    /// With `watch`, the sources that are whole file systems are watched as such, if they may be.
+    /// With `watch`, sources that are whole file systems are watched as a whole.
     pub(super) fn new(
         watch: Option<Watch>,
         inodes: &Arc<Inodes>,
@@ -38,11 +38,11 @@ impl FolderWatches {
         self.watch.as_ref()
     }
 
-    /// Watches the sources that are whole file systems, if it may: else each folder is watched.
+    /// Watches sources that are whole file systems as a whole, where possible; else each folder is watched.
     fn watch_whole_sources(&mut self, roots: &[Arc<OwnedFd>]) {
         let Some(watch) = &mut self.watch else { return };
         for root in roots {
-            let Ok(stat) = stat_place(root) else { continue };
+            let Ok(stat) = stat_fd(root) else { continue };
             let again = || fs::openat(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
             let is_local = self.volumes.of(&stat, again).is_ok_and(|volume| !volume.is_remote);
             let is_top = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
@@ -52,13 +52,13 @@ impl FolderWatches {
         }
     }
 
-    /// Whether we are told of changes in the folder; it is watched from now on if it can be.
-    pub(super) fn is_watched(&self, id: InodeId, spot: &BranchDir) -> bool {
+    /// Whether changes in the folder are reported; if possible, it is watched from now on.
+    pub(super) fn is_watched(&self, id: InodeId, dir: &BranchDir) -> bool {
         match self.inodes.flags(id).watched() {
             Watched::Yes => true,
             Watched::No => false,
             Watched::Untried => {
-                let watched = self.try_watching(id, spot);
+                let watched = self.try_watching(id, dir);
                 self.set_watched(id, watched);
                 watched
             }
@@ -69,11 +69,11 @@ impl FolderWatches {
         self.inodes.flags(id).set_watched(if watched { Watched::Yes } else { Watched::No });
     }
 
-    pub(super) fn try_watching(&self, id: InodeId, spot: &BranchDir) -> bool {
+    pub(super) fn try_watching(&self, id: InodeId, dir: &BranchDir) -> bool {
         let Some(watch) = &self.watch else { return false };
-        let volume = stat_place(&spot.place).ok().and_then(|stat| self.volumes.known(&stat));
-        // What other machines change is not told.
+        let volume = stat_fd(&dir.fd).ok().and_then(|stat| self.volumes.known(&stat));
+        // Changes by other machines are not reported.
         volume.is_some_and(|volume| !volume.is_remote)
-            && watch.add((id, spot.branch), &spot.place).is_ok()
+            && watch.add((id, dir.branch), &dir.fd).is_ok()
     }
 }

@@ -1,26 +1,26 @@
-//! Extended attributes, access lists among them.
+//! Extended attributes, which include access lists.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, XattrFlags};
 use rustix::io::Errno;
-use thruway_fuse::Answer;
+use thruway_fuse::Reply;
 use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
 use super::context::Context;
-use super::stat::stat_place;
+use super::stat::stat_fd;
 use super::state::View;
 use crate::proc_path::ProcPath;
 
 /// Attributes that only root sees.
 const TRUSTED: &[u8] = b"trusted.";
 
-/// The only one whose change may take a file's setgid away.
+/// The access list. Changing it is the only change of an attribute that may clear setgid.
 const ACCESS_LIST: &CStr = c"system.posix_acl_access";
 
-/// Room for the names that a file usually has, and for as many as Linux lets it have.
+/// Room for the names of most files, and for the most that Linux allows.
 const NAMES_BYTES: usize = 256;
 const NAMES_BYTES_MAX: usize = 64 * 1024;
 
@@ -28,14 +28,13 @@ pub(super) fn getxattr(cx: &mut Context<'_>, name: &CStr, size: u32) -> Result<(
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    let answer = &mut *cx.reply;
-    let place = view.files.place(id)?;
-    let path = ProcPath::new(place.as_fd());
+    let fd = view.files.path_fd(id)?;
+    let path = ProcPath::new(fd.as_fd());
     if size == 0 {
         let length = fs::getxattr_query(path.as_c_str(), name)?;
-        return put_length(length, answer);
+        return put_length(length, cx.reply);
     }
-    answer.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
+    cx.reply.fill(size as usize, |room| fs::getxattr(path.as_c_str(), name, room))
 }
 
 pub(super) fn setxattr(
@@ -49,13 +48,13 @@ pub(super) fn setxattr(
     let view = cx.view;
     let actor = &*cx.actor;
     let flags = XattrFlags::from_bits_retain(with.flags);
-    for place in view.folders.places_of(id)?.iter().rev() {
-        let path = ProcPath::new(place.as_fd());
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        let path = ProcPath::new(fd.as_fd());
         let set = || fs::setxattr(path.as_c_str(), name, value, flags);
         if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
             set()?;
-            clear_setgid(place)?;
-        } else if name == ACCESS_LIST && mode_of(place)?.contains(Mode::SGID) {
+            clear_setgid(fd)?;
+        } else if name == ACCESS_LIST && mode_of(fd)?.contains(Mode::SGID) {
             actor.keeping_setid(set)?;
         } else {
             set()?;
@@ -69,8 +68,7 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let caller = &cx.request.caller;
-    let answer = &mut *cx.reply;
-    let mut names = names_at(&*view.files.place(id)?)?;
+    let mut names = names_at(&*view.files.path_fd(id)?)?;
     if caller.uid != 0 {
         names = without(&names, |name| name.starts_with(TRUSTED));
     }
@@ -78,10 +76,10 @@ pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
         names = without(&names, is_content);
     }
     match size as usize {
-        0 => put_length(names.len(), answer),
+        0 => put_length(names.len(), cx.reply),
         room if room < names.len() => Err(Errno::RANGE),
         _ => {
-            answer.put_bytes(&names);
+            cx.reply.put_bytes(&names);
             Ok(())
         }
     }
@@ -91,20 +89,20 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    for place in view.folders.places_of(id)?.iter().rev() {
-        fs::removexattr(ProcPath::new(place.as_fd()).as_c_str(), name)?;
+    for fd in view.folders.fds_of(id)?.iter().rev() {
+        fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name)?;
     }
     Ok(())
 }
 
-/// Extended attributes may be switched off.
+/// Fails if extended attributes are switched off.
 fn is_passed_on(view: &View) -> Result<(), Errno> {
     if view.behaviour.xattr { Ok(()) } else { Err(Errno::NOSYS) }
 }
 
-/// The names of all extended attributes, each with a zero byte behind it.
-fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
-    let path = ProcPath::new(place.as_fd());
+/// The names of all extended attributes, each with a final zero byte.
+fn names_at(fd: &OwnedFd) -> Result<Vec<u8>, Errno> {
+    let path = ProcPath::new(fd.as_fd());
     let mut names = vec![0; NAMES_BYTES];
     loop {
         match fs::listxattr(path.as_c_str(), names.as_mut_slice()) {
@@ -118,7 +116,7 @@ fn names_at(place: &OwnedFd) -> Result<Vec<u8>, Errno> {
     }
 }
 
-/// Gives `target` the extended attributes of `source`.
+/// Copies all extended attributes from `source` to `target`.
 pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> {
     let (from, to) = (ProcPath::new(source.as_fd()), ProcPath::new(target.as_fd()));
     let names = names_at(source)?;
@@ -131,28 +129,28 @@ pub(super) fn copy_all(source: &OwnedFd, target: &OwnedFd) -> Result<(), Errno> 
     Ok(())
 }
 
-/// Answers with a length alone.
-fn put_length(length: usize, answer: &mut Answer) -> Result<(), Errno> {
+/// Replies with a length alone.
+fn put_length(length: usize, reply: &mut Reply) -> Result<(), Errno> {
     let size = u32::try_from(length).map_err(|_| Errno::TOOBIG)?;
-    answer.put(&GetXattrOut { size, padding: 0 });
+    reply.put(&GetXattrOut { size, padding: 0 });
     Ok(())
 }
 
-/// A caller outside the file's group, who changes its access list, takes its setgid away.
-fn clear_setgid(place: &OwnedFd) -> Result<(), Errno> {
-    let mode = mode_of(place)?;
+/// Clears setgid, as a caller outside the file's group has changed its access list.
+fn clear_setgid(fd: &OwnedFd) -> Result<(), Errno> {
+    let mode = mode_of(fd)?;
     if !mode.contains(Mode::SGID) {
         return Ok(());
     }
-    let path = ProcPath::new(place.as_fd());
+    let path = ProcPath::new(fd.as_fd());
     fs::chmodat(CWD, path.as_c_str(), mode - Mode::SGID, AtFlags::empty())
 }
 
-fn mode_of(place: &OwnedFd) -> Result<Mode, Errno> {
-    Ok(Mode::from_raw_mode(u32::from(stat_place(place)?.stx_mode)))
+fn mode_of(fd: &OwnedFd) -> Result<Mode, Errno> {
+    Ok(Mode::from_raw_mode(u32::from(stat_fd(fd)?.stx_mode)))
 }
 
-/// The names, each with a zero byte behind it, but for those that are left out.
+/// The names without those that are left out; each has a final zero byte.
 fn without(names: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     let all = names.split_inclusive(|&byte| byte == 0);
     all.filter(|name| !is_left_out(name)).flatten().copied().collect()

@@ -1,6 +1,6 @@
 //! Lexical expansion: a name and the folder it is relative to become one absolute name.
 //!
-//! Nothing here touches the disk, reads the environment or knows the current folder: whoever calls
+//! Nothing here touches the disk, reads the environment or knows the current folder: the caller
 //! passes the base. Symbolic links are therefore not followed, and `..` takes away the component
 //! before it, whatever that is on a disk.
 //!

@@ -1,12 +1,12 @@
 //! Windows: the full-path rules of `GetFullPathNameW`, without calling it.
 //!
 //! Generic over [`Unit`], so that the same rules hold for WTF-8 and for UTF-16. Where Wine's version
-//! of the function differs from Windows, this one follows Windows: docs/semantics.md lists where.
+//! of the function differs from Windows, this one follows Windows: docs/reference/names.md lists where.
 
 pub use super::form::Form;
 use super::{Devices, Unit};
 
-/// Where names are expanded: what a process knows of itself, given by whoever calls.
+/// Where names are expanded: what a process knows of itself, given by the caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a, U> {
     /// The current folder: absolute, on a drive or a share.

@@ -31,7 +31,7 @@ const EVENTS_BYTES: usize = 16 * 1024;
 pub struct Inotify {
     events: OwnedFd,
     mounts: Mounts,
-    /// Who wants to know of what, by watch.
+    /// The bases that are interested in a watch, by watch.
     interests: HashMap<i32, Interests>,
     /// The watches of each base.
     watches: HashMap<usize, Vec<Step>>,
@@ -152,7 +152,7 @@ impl Inotify {
                 let [events, mounts] = sources.map(|source| source.revents());
                 (!events.is_empty(), mounts.intersects(PollFlags::PRI | PollFlags::ERR))
             }
-            // Interrupted: whoever does not know asks.
+            // Interrupted: what is not known is asked for.
             Err(_) => (true, false),
         }
     }

@@ -1,4 +1,4 @@
-//! Who wants to know of a folder that is watched: bases, by their numbers.
+//! The bases that are interested in a watched folder, by their numbers.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,8 +1,8 @@
-//! Who answers a search's questions, and counts them.
+//! Answers a search's questions, and counts them.
 
 use super::{Bases, Wanted};
 
-/// A file system as a search sees it. One that answers from memory is a lister too.
+/// A file system as a search sees it. What answers from memory is a lister too.
 pub trait Lister {
     /// Which of the wanted names `base` holds.
     ///

@@ -68,8 +68,8 @@ pub trait Folders: Lister {
     /// What kept it from an answer.
     fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble>;
 
-    /// Whether the file system changes the stamp with every entry. FAT does not, and one that others
-    /// change over a network may tell late.
+    /// Whether the file system changes the stamp with every entry. FAT does not, and a network
+    /// file system may tell late.
     fn keeps_stamps(&mut self, base: &[u8]) -> bool;
 
     /// Shows every entry, with whether it is a folder.

@@ -3,7 +3,7 @@
 //! A name has candidates: each base (an entry of the `PATH`) × each suffix. [`Rules`] say which and in
 //! which order; a [`Plan`] is the candidates of one name, before any question is asked; a [`Search`]
 //! asks a [`Lister`] as few questions as it can and yields the candidates that are there, one at a
-//! time, because whoever starts them may have to go on to the next.
+//! time, because a start may have to go on to the next.
 //!
 //! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
 //! `listings` and `watched`, which remember what one of them saw.

@@ -9,7 +9,7 @@ use crate::fold::fold;
 use crate::name::is_short_name;
 use crate::{Error, Refusal};
 
-/// Where a search may look: what a process knows of itself, given by whoever calls.
+/// Where a search may look: what a process knows of itself, given by the caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
     /// The `PATH`, as one text.
@@ -182,8 +182,8 @@ fn is_drive(folder: &[u8]) -> bool {
 }
 
 /// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
-/// something else to whoever looks: a wildcard, a stream. A dot or a space at the end would go away on
-/// the way to the disk, and another file be started than the one that was looked at.
+/// something else on the way: a wildcard, a stream. A dot or a space at the end would go away on
+/// the way to the disk, and another file be started than was looked at.
 fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     match flavour {
         Flavour::Windows => {

@@ -1,6 +1,6 @@
 //! The rules of a search as a value: what is asked, in which order, and when it ends.
 //!
-//! docs/semantics.md compares them point by point, with the source of each.
+//! docs/reference/names.md compares them point by point, with the source of each.
 
 use std::borrow::Cow;
 

@@ -18,7 +18,7 @@ use crate::fold::fold;
 /// A folder that stands for the root: of the file system, and of every drive and share. Symbolic links
 /// stay inside it.
 ///
-/// By the rules of Windows, names are found in any case, and every file counts as one that runs.
+/// By the rules of Windows, names are found in any case, and every file counts as runnable.
 #[derive(Debug)]
 pub struct Tree {
     root: OwnedFd,

@@ -85,7 +85,7 @@ impl<F: Folders, W: Watch> Watched<F, W> {
         }
     }
 
-    /// A folder that is not there holds nothing; one that cannot be listed is not known.
+    /// A folder that is not there holds nothing; a folder that cannot be listed is not known.
     fn list(&mut self, number: usize) -> Option<Entries> {
         match listed(&mut self.folders, self.bases.get(number).unwrap_or_default()) {
             Ok(entries) => entries,
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// In namespaces of its own, where it may mount and nobody else sees it.
+    /// In namespaces of its own, where it may mount and no other process sees it.
     #[test]
     fn a_mount_over_a_folder_is_told_and_another_asks_nothing() {
         const NAME: &str =

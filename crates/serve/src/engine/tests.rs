@@ -1,10 +1,12 @@
 use super::*;
-use crate::{Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Timeouts};
-use std::io::{Read, Write};
+use crate::{
+    Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts, Written,
+};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{Request, ResponseHead};
+use thruway_http1::{BodyPlan, Request, ResponseHead};
 
 /// What a handler does with every request.
 type Act = fn(&Request<'_>, &mut Exchange<'_>, &mut Vec<Ticket>);
@@ -90,7 +92,7 @@ fn later(_request: &Request<'_>, exchange: &mut Exchange<'_>, tickets: &mut Vec<
     tickets.push(exchange.defer());
 }
 
-/// Answers with the body.
+/// Responds with the body.
 fn echo(_request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     let text = match exchange.take_body() {
         Body::Memory(bytes) => String::from_utf8(bytes).unwrap(),
@@ -190,17 +192,17 @@ fn what_takes_too_long_is_ended() {
     }
     let late = rig.handler.tickets[0];
     let (head, plan) = head_of(Some(0));
-    rig.engine.respond(late, Response { head: &head, plan, payload: Payload::Empty });
+    rig.engine.response(late).respond(Response { head: &head, plan, payload: Payload::Empty });
     rig.run_until(|rig| rig.engine.connection_count() == 0);
     rig.handler.act = hello;
     let mut kept = rig.connect();
     kept.write_all(GET).unwrap();
     let got = rig.receive(&mut kept, usize::MAX);
-    assert!(got.contains("200 OK: hello\n"), "it was answered, and closed when nothing followed");
+    assert!(got.contains("200 OK: hello\n"), "it was served, and closed when nothing followed");
 }
 
 #[test]
-fn an_answer_may_come_later_and_out_of_order() {
+fn a_response_may_come_later_and_out_of_order() {
     let mut rig = Rig::new(later);
     let (mut first, mut second) = (rig.connect(), rig.connect());
     first.write_all(&[GET, GET].concat()).unwrap();
@@ -210,7 +212,7 @@ fn an_answer_may_come_later_and_out_of_order() {
     let (head, plan) = head_of(Some(1));
     for (ticket, body) in rig.handler.tickets.clone().into_iter().zip([b"1", b"2"]).rev() {
         let payload = Payload::Slices(&[body]);
-        rig.engine.respond(ticket, Response { head: &head, plan, payload });
+        rig.engine.response(ticket).respond(Response { head: &head, plan, payload });
     }
     assert!(rig.receive(&mut second, head.len() + 1).ends_with("\r\n\r\n2"));
     assert!(rig.receive(&mut first, head.len() + 1).ends_with("\r\n\r\n1"));
@@ -218,7 +220,7 @@ fn an_answer_may_come_later_and_out_of_order() {
 }
 
 #[test]
-fn a_request_that_nobody_answers_is_an_error() {
+fn a_request_without_a_response_is_an_error() {
     let mut rig = Rig::new(|_, _, _| {});
     let mut client = rig.connect();
     client.write_all(GET).unwrap();
@@ -233,15 +235,15 @@ fn pieces_become_chunks_and_end_with_the_last() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
     let (head, plan) = head_of(None);
-    assert_eq!(rig.engine.begin(ticket, &head, plan), Written::Backlog(head.len() as u64));
+    assert_eq!(rig.engine.response(ticket).begin(&head, plan), Written::Backlog(head.len() as u64));
     for piece in ["one", "", "two!"] {
-        assert_eq!(rig.engine.write(ticket, piece.as_bytes()), Written::Backlog(0));
+        assert_eq!(rig.engine.response(ticket).write(piece.as_bytes()), Written::Backlog(0));
     }
-    rig.engine.finish(ticket);
+    rig.engine.response(ticket).finish();
     let body = "3\r\none\r\n4\r\ntwo!\r\n0\r\n\r\n";
     let got = rig.receive(&mut client, head.len() + body.len());
     assert!(got.ends_with(body), "{got}");
-    assert_eq!(rig.engine.write(ticket, b"late"), Written::Gone);
+    assert_eq!(rig.engine.response(ticket).write(b"late"), Written::Gone);
     client.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 2);
 }
@@ -261,9 +263,9 @@ fn a_promised_length_is_kept_or_the_connection_ends() {
         rig.run_until(|rig| rig.handler.tickets.len() > count);
         let ticket = rig.handler.tickets[count];
         let (head, plan) = head_of(Some(5));
-        rig.engine.begin(ticket, &head, plan);
-        let written = pieces.map(|piece| rig.engine.write(ticket, piece.as_bytes()));
-        let missing = rig.engine.finish(ticket);
+        rig.engine.response(ticket).begin(&head, plan);
+        let written = pieces.map(|piece| rig.engine.response(ticket).write(piece.as_bytes()));
+        let missing = rig.engine.response(ticket).finish();
         assert_eq!(written[1] == Written::Excess, pieces[1].contains('!'));
         assert_eq!(missing, if pieces == ["he", ""] { 3 } else { 0 });
         rig.run_until(|rig| (rig.engine.connection_count() == 1) == is_whole);
@@ -287,30 +289,30 @@ fn a_ticket_ends_with_its_request() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let (head, plan) = head_of(Some(2));
     let (old, payload) = (rig.handler.tickets[0], Payload::Slices(&[b"1!"]));
-    rig.engine.respond(old, Response { head: &head, plan, payload });
+    rig.engine.response(old).respond(Response { head: &head, plan, payload });
     rig.run_until(|rig| rig.handler.tickets.len() == 2);
     let new = rig.handler.tickets[1];
     assert_ne!(old, new);
     assert_eq!(Ticket::from_bytes(new.to_bytes()), new);
     let use_old = |engine: &mut Engine| {
         let payload = Payload::Slices(&[b"no"]);
-        engine.respond(old, Response { head: &head, plan, payload });
-        assert_eq!(engine.begin(old, &head, plan), Written::Gone);
-        assert_eq!(engine.write(old, b"no"), Written::Gone);
-        assert_eq!(engine.flush(old), Written::Gone);
-        engine.finish(old);
-        engine.abort(old);
-        assert!(engine.socket(old).is_none());
-        assert!(engine.detach(old).is_none());
+        engine.response(old).respond(Response { head: &head, plan, payload });
+        assert_eq!(engine.response(old).begin(&head, plan), Written::Gone);
+        assert_eq!(engine.response(old).write(b"no"), Written::Gone);
+        assert_eq!(engine.response(old).flush(), Written::Gone);
+        engine.response(old).finish();
+        engine.response(old).abort();
+        assert!(engine.response(old).socket().is_none());
+        assert!(engine.response(old).detach().is_none());
     };
     use_old(&mut rig.engine);
-    rig.engine.begin(new, &head, plan);
+    rig.engine.response(new).begin(&head, plan);
     use_old(&mut rig.engine);
-    rig.engine.write(new, b"2");
+    rig.engine.response(new).write(b"2");
     use_old(&mut rig.engine);
-    rig.engine.write(new, b"!");
-    rig.engine.finish(new);
-    rig.engine.abort(new);
+    rig.engine.response(new).write(b"!");
+    rig.engine.response(new).finish();
+    rig.engine.response(new).abort();
     let got = rig.receive(&mut client, 2 * head.len() + 4);
     let bodies: Vec<_> = got.split("\r\n\r\n").skip(1).collect();
     assert!(bodies.len() == 2 && bodies[0].starts_with("1!HTTP") && bodies[1] == "2!", "{got}");
@@ -324,16 +326,16 @@ fn a_slow_reader_of_a_stream_shows_in_its_backlog() {
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
     let (head, plan) = head_of(None);
-    rig.engine.begin(ticket, &head, plan);
+    rig.engine.response(ticket).begin(&head, plan);
     let piece = vec![b'x'; 1 << 20];
     let mut backlog = 0;
     for _ in 0..32 {
-        if let Written::Backlog(bytes) = rig.engine.write(ticket, &piece) {
+        if let Written::Backlog(bytes) = rig.engine.response(ticket).write(&piece) {
             backlog = bytes;
         }
     }
     assert!(backlog > 1 << 20, "{backlog}");
-    rig.engine.finish(ticket);
+    rig.engine.response(ticket).finish();
     let total = head.len() + 32 * ("100000\r\n\r\n".len() + piece.len()) + "0\r\n\r\n".len();
     assert_eq!(rig.receive(&mut client, total).len(), total);
 }
@@ -346,7 +348,7 @@ fn begin_stream(rig: &mut Rig) -> (TcpStream, Ticket, usize) {
     rig.run_until(|rig| rig.handler.tickets.len() > count);
     let ticket = rig.handler.tickets[count];
     let (head, plan) = head_of(None);
-    rig.engine.begin(ticket, &head, plan);
+    rig.engine.response(ticket).begin(&head, plan);
     (client, ticket, head.len())
 }
 
@@ -357,14 +359,14 @@ fn what_a_client_does_not_take_of_a_stream_goes_to_a_file() {
     let (mut client, ticket, head_bytes) = begin_stream(&mut rig);
     for number in 0..1000_u32 {
         let piece = number.to_be_bytes().repeat(8 << 10);
-        assert!(matches!(rig.engine.write(ticket, &piece), Written::Backlog(_)));
+        assert!(matches!(rig.engine.response(ticket).write(&piece), Written::Backlog(_)));
         assert!(
             rig.engine.connections.held_bytes <= 256 << 10,
             "{}",
             rig.engine.connections.held_bytes
         );
     }
-    rig.engine.finish(ticket);
+    rig.engine.response(ticket).finish();
     let chunk_bytes = "8000\r\n\r\n".len() + (32 << 10);
     let total = head_bytes + 1000 * chunk_bytes + "0\r\n\r\n".len();
     client.set_nonblocking(true).unwrap();
@@ -438,10 +440,10 @@ fn impatient() -> Rig {
 fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
-    while rig.engine.write(ticket, &[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
     rig.run_until(|rig| {
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.write(ticket, b"and more") == Written::Gone
+        rig.engine.response(ticket).write(b"and more") == Written::Gone
     });
     let ended = client.read_to_end(&mut Vec::new());
     assert!(ended.is_err(), "it is reset");
@@ -451,15 +453,15 @@ fn a_client_that_takes_nothing_is_cut_off_however_much_is_written() {
 fn a_client_that_takes_some_each_time_is_not_cut_off() {
     let mut rig = impatient();
     let (mut client, ticket, _) = begin_stream(&mut rig);
-    while rig.engine.write(ticket, &[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
+    while rig.engine.response(ticket).write(&[b'x'; 1 << 20]) < Written::Backlog(1 << 20) {}
     client.set_nonblocking(true).unwrap();
     // Less in all than the kernel needs to tell of room, for three times as long as one may take nothing.
-    let begun = rig.engine.connections.now_ms;
+    let begun = rig.engine.connections.clock.now_ms;
     let mut buffer = vec![0; 8 << 10];
     rig.run_until(|rig| {
         let _ = client.read(&mut buffer);
         std::thread::sleep(Duration::from_millis(5));
-        rig.engine.connections.now_ms > begun + 2500
+        rig.engine.connections.clock.now_ms > begun + 2500
     });
     assert_eq!(rig.engine.connection_count(), 1);
 }
@@ -471,9 +473,9 @@ fn a_connection_can_be_taken_away_with_what_it_has_said() {
     client.write_all(&[GET, b"more"].concat()).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1);
     let ticket = rig.handler.tickets[0];
-    let (socket, input) = rig.engine.detach(ticket).unwrap();
+    let (socket, input) = rig.engine.response(ticket).detach().unwrap();
     assert_eq!((input.as_slice(), rig.engine.connection_count()), (&b"more"[..], 0));
-    assert!(rig.engine.detach(ticket).is_none());
+    assert!(rig.engine.response(ticket).detach().is_none());
     let mut socket = TcpStream::from(socket);
     socket.write_all(b"mine").unwrap();
     drop(socket);
@@ -481,7 +483,7 @@ fn a_connection_can_be_taken_away_with_what_it_has_said() {
 }
 
 #[test]
-fn draining_answers_what_was_asked_and_hangs_up() {
+fn draining_serves_what_was_asked_and_hangs_up() {
     let mut rig = Rig::new(later);
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
@@ -493,7 +495,7 @@ fn draining_answers_what_was_asked_and_hangs_up() {
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
     let (head, plan) = head_of(Some(0));
     let ticket = rig.handler.tickets[0];
-    rig.engine.respond(ticket, Response { head: &head, plan, payload: Payload::Empty });
+    rig.engine.response(ticket).respond(Response { head: &head, plan, payload: Payload::Empty });
     rig.run_until(|rig| rig.engine.connection_count() == 0);
     let mut got = Vec::new();
     busy.read_to_end(&mut got).unwrap();
@@ -504,7 +506,7 @@ fn draining_answers_what_was_asked_and_hangs_up() {
 #[test]
 fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
     let mut rig = Rig::new(hello);
-    let other = rig.engine.listeners[0].try_clone().unwrap();
+    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
     waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let mut coming = rig.connect();
@@ -521,7 +523,7 @@ fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
 #[test]
 fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
     let mut rig = Rig::new(hello);
-    let other = rig.engine.listeners[0].try_clone().unwrap();
+    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
     rig.engine.drain(false);
     let _client = rig.connect();
     assert!(other.accept().unwrap().is_some());
@@ -530,24 +532,24 @@ fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
 #[test]
 fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
     let mut first = Rig::new(hello);
-    let other = first.engine.listeners[0].try_clone().unwrap();
+    let other = first.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
     first.engine.drain(true);
     let mut events = Events::new();
     second.poll(&mut events, Some(10_000));
     assert!(second.warning().is_none());
     // Nothing more comes of it.
-    assert!(!second.waiter().wait(&mut events, Some(0)));
+    assert!(!second.handle().waiter.wait(&mut events, Some(0)));
 }
 
 #[test]
-fn a_drain_that_runs_out_answers_503_and_not_by_a_reset() {
+fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     let mut rig = Rig::new(later);
     let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
     called.write_all(GET).unwrap();
     half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
-    // More than one read takes, and nobody reads it.
+    // More than one read takes, and it is never read.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
     rig.engine.drain(true);
@@ -593,11 +595,11 @@ fn everybody_gets_the_same_number_of_turns() {
     for client in &mut clients {
         client.set_nonblocking(true).unwrap();
         let length = client.read(&mut [0; 4096]).unwrap();
-        assert!(length < 200, "one answer and not more: {length} bytes");
+        assert!(length < 200, "one response and not more: {length} bytes");
     }
 }
 
-/// Answers with a file of 32 quanta; the path `/short` with a word.
+/// Responds with a file of 32 quanta; on the path `/short` with a word.
 fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
     if request.path() == b"/short" {
         return exchange.respond_text(200, "short");

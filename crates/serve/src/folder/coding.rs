@@ -2,7 +2,7 @@
 
 use thruway_http1::field::members;
 
-/// A variant of a file: the suffix of its name, and the word that says how it is coded.
+/// A variant of a file: the suffix of its name, and its content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Coding {
     pub(super) suffix: &'static str,
@@ -12,7 +12,7 @@ pub(super) struct Coding {
 /// The file as it is.
 pub(super) const IDENTITY: Coding = Coding { suffix: "", name: "" };
 
-/// Smallest first, as a rule.
+/// Usually the smallest first.
 const CODINGS: [Coding; 3] = [
     Coding { suffix: ".br", name: "br" },
     Coding { suffix: ".zst", name: "zstd" },
@@ -29,14 +29,14 @@ pub(super) fn accepted(accept: Option<&[u8]>) -> Vec<Coding> {
         .filter_map(|coding| weight(accept, coding.name).map(|weight| (weight, *coding)))
         .filter(|(weight, _)| *weight > 0)
         .collect();
-    // What is not named is fine, but anything that is named is better. If even the file as it is is
+    // What is not named is fine, but anything that is named is better. If even the uncoded file is
     // unwelcome, it is still better than nothing.
     rated.push((identity.unwrap_or(0), IDENTITY));
     rated.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
     rated.into_iter().map(|(_, coding)| coding).collect()
 }
 
-/// The weight of a coding in thousandths; none if the field does not speak of it.
+/// The weight of a coding in thousandths; none if the field does not name it.
 fn weight(accept: &[u8], coding: &str) -> Option<u16> {
     let mut any = None;
     for member in members(accept) {

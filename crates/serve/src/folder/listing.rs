@@ -7,7 +7,7 @@ use thruway_resolve::{DenyList, Entry, FileKind, Name, OpenFile};
 /// Entries on one page; a folder with more is not shown.
 const ENTRIES_MAX: usize = 10_000;
 
-/// What stands before the rows. It needs nothing from elsewhere, and follows the reader's colours.
+/// What stands before the rows. It loads nothing, and follows the browser's colour scheme.
 const STYLE: &str = "\
 :root{color-scheme:light dark}
 body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -94,7 +94,7 @@ fn size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
-    // One unit's thousandth part is enough.
+    // A thousandth of a unit is exact enough.
     let mut tenths = u128::from(bytes) * 10 / 1024;
     let mut unit = 0;
     while tenths >= 10_240 {
@@ -131,7 +131,7 @@ fn day(seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Text that stands for itself in HTML, between tags and in attributes.
+/// Text with HTML's special characters escaped, for use between tags and in attributes.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

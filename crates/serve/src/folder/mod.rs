@@ -1,7 +1,7 @@
 //! A folder's files, sent by the kernel.
 //!
-//! A request's path becomes a name, the name an open file, and the file's own stat says the rest:
-//! nothing is looked up twice.
+//! A request's path becomes a name, and the name an open file. The open file's stat says the rest: nothing is looked up
+//! twice.
 
 mod coding;
 mod listing;
@@ -19,8 +19,9 @@ use thruway_http1::{BodyPlan, KnownField, Request, ResponseHead, date};
 use thruway_resolve::{Boundary, DenyList, Error, FileKind, Name, OpenFile, Refusal};
 
 use crate::connection::Payload;
-use crate::exchange::{Exchange, Handler, Response};
+use crate::exchange::{Exchange, Handler};
 use crate::output::Part;
+use crate::response::Response;
 use coding::Coding;
 use range::Wanted;
 use validators::{Validators, Verdict};
@@ -37,11 +38,11 @@ pub struct Folder {
     boundary: Boundary,
     deny: DenyList,
     lists: bool,
-    /// Where heads are built; empty between two answers.
+    /// Where heads are built; empty between two responses.
     scratch: Vec<u8>,
 }
 
-/// What a path led to.
+/// What a path names.
 enum Target {
     File(File),
     /// An open folder without an index page.
@@ -55,7 +56,7 @@ struct File {
     file: OpenFile,
     media: String,
     coding: Coding,
-    /// Whether another client could have got another coding.
+    /// Whether the response depends on `Accept-Encoding`.
     varies: bool,
 }
 
@@ -133,7 +134,7 @@ impl Folder {
         }
     }
 
-    /// An answer without a body.
+    /// A response without a body.
     fn send_bare(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -153,7 +154,7 @@ impl Folder {
         Ok(())
     }
 
-    /// One stretch of the file, or all of it.
+    /// One range of the file, or all of it.
     fn send_range(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -182,7 +183,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Several stretches, as `multipart/byteranges`.
+    /// Several ranges, as `multipart/byteranges`.
     fn send_ranges(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -237,7 +238,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where the folder is, from wherever its path was asked for.
+    /// The folder's own URL, whatever path it was asked for by.
     fn send_redirect(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -310,7 +311,7 @@ impl Handler for Folder {
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
         if self.serve(request, exchange).is_err() {
             self.scratch.clear();
-            exchange.respond_text(500, "the answer's head cannot be written");
+            exchange.respond_text(500, "the response's head cannot be written");
         }
     }
 
@@ -319,7 +320,7 @@ impl Handler for Folder {
     }
 }
 
-/// The fields that tell of the file itself.
+/// Writes the fields that describe the file itself.
 fn describe(
     head: &mut ResponseHead<'_>,
     found: &File,
@@ -362,7 +363,7 @@ fn is_compressible(media: &str) -> bool {
         || FONTS.contains(&media)
 }
 
-/// A string that no file holds between two lines by chance.
+/// A boundary that no file contains by chance.
 fn boundary() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = || RandomState::new().build_hasher().finish();
@@ -376,7 +377,7 @@ fn refusal_status(refusal: Refusal) -> u16 {
     }
 }
 
-/// Answers for what cannot be opened. Where that is this server's fault, the log says so, too.
+/// Responds when a file cannot be opened. Where that is this server's fault, the log says so, too.
 fn respond_error(exchange: &mut Exchange<'_>, error: &Error, text: &str) {
     let status = status_of(error);
     if status >= 500 {

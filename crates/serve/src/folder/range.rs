@@ -1,10 +1,10 @@
-//! The stretches of a file that a client asks for (RFC 9110, 14).
+//! The ranges of a file that a client asks for (RFC 9110, 14).
 
 use std::ops::Range;
 
 use thruway_http1::field::members;
 
-/// Stretches in one answer. Whoever asks for more gets the whole file.
+/// Ranges in one response. A request for more of them gets the whole file.
 const RANGES_MAX: usize = 64;
 
 /// The unit of ranges.
@@ -13,15 +13,15 @@ const UNIT: &[u8] = b"bytes=";
 /// What a `Range` field asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The whole file: no range, one that cannot be understood, or more bytes than the file has.
+    /// The whole file: no range, a malformed one, or more bytes than the file has.
     All,
-    /// These stretches, none of them empty.
+    /// These ranges, none of them empty.
     Some(Vec<Range<u64>>),
     /// Only bytes that the file does not have: 416.
     Nothing,
 }
 
-/// The stretches that `field` means in a file of `size` bytes.
+/// The ranges that `field` means in a file of `size` bytes.
 pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> Wanted {
     // RFC 9110, 14.1: units are case-insensitive.
     let unit_and_set = field.and_then(|field| field.split_at_checked(UNIT.len()));
@@ -43,13 +43,13 @@ pub(super) fn wanted(field: Option<&[u8]>, size: u64) -> Wanted {
     match bytes.fold(0_u64, u64::saturating_add) {
         _ if count == 0 => Wanted::All,
         0 => Wanted::Nothing,
-        // As nginx: overlaps that ask for more than everything get everything once.
+        // As nginx does: ranges that overlap to more than the file get the file once.
         bytes if bytes > size && ranges.len() > 1 => Wanted::All,
         _ => Wanted::Some(ranges),
     }
 }
 
-/// The stretch of one member, empty if it lies behind the end; none if it is not well formed.
+/// The range of one member, empty if it lies behind the end; none if it is not well formed.
 fn range(member: &[u8], size: u64) -> Option<Range<u64>> {
     let dash = member.iter().position(|byte| *byte == b'-')?;
     let (first, last) = (&member[..dash], &member[dash + 1..]);
@@ -68,7 +68,7 @@ fn range(member: &[u8], size: u64) -> Option<Range<u64>> {
     Some(first.min(size)..last.saturating_add(1).min(size))
 }
 
-/// A row of digits; one that is too long to count means "the end".
+/// A row of digits; if it is too long to count, it means "the end".
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

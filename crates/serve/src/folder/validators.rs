@@ -1,4 +1,4 @@
-//! Whether a client has this very file already: entity tags, dates and the conditions on them.
+//! Whether a client has this state of a file already: entity tags, dates and the conditions on them.
 
 use thruway_http1::{KnownField, Request, date};
 use thruway_resolve::OpenFile;

@@ -1,10 +1,12 @@
-//! How long a round lasts: the time in which each client that asks has one request served.
+//! Mean intervals: how long a round lasts, and how long clients rest.
+//!
+//! A round is the time in which each client that asks has one request served.
 
 /// Requests that the mean is taken over.
 const REQUESTS: u64 = 32;
 
-/// An interval counts as this many rounds at most, so that a client that was away for long says little.
-const ROUNDS_MAX: u64 = 4;
+/// An interval counts as this many means at most, so that a long absence says little.
+const MEANS_MAX: u64 = 4;
 
 /// The mean interval between two requests of a client, over the requests of all.
 ///
@@ -20,7 +22,7 @@ impl MeanInterval {
     pub(crate) fn note(&mut self, interval_us: u64) {
         let interval_us = match self.requests {
             0 => interval_us,
-            _ => interval_us.min(self.us().saturating_mul(ROUNDS_MAX)),
+            _ => interval_us.min(self.us().saturating_mul(MEANS_MAX)),
         };
         if self.requests < REQUESTS {
             self.requests += 1;
@@ -49,7 +51,7 @@ mod tests {
     fn a_round_is_the_number_of_clients_times_the_time_of_one() {
         let mut round = MeanInterval::default();
         assert_eq!((round.us(), round.is_known()), (0, false));
-        // Nine clients that ask every 25 ms, and one that asks every 100 ms: 370 requests a second of ten.
+        // Nine clients ask every 25 ms, one every 100 ms: 370 requests a second of ten.
         for request in 0..370 {
             round.note(if request % 37 == 0 { 100_000 } else { 25_000 });
         }

@@ -8,7 +8,7 @@ pub(crate) const MOVE_AFTER_US: u64 = 300;
 /// A worker asks for a request that is older than its own next one by more than this part of a round.
 const LAG_PARTS: u64 = 5;
 
-/// A client has rested that had nothing to do for one of so many parts of a round,
+/// A client has rested if it asked for nothing during one of so many parts of a round,
 const REST_PARTS: u64 = 4;
 
 /// and for so long: the way to a client that always asks takes a part of that,
@@ -24,7 +24,7 @@ pub(crate) struct WorkerView {
     pub(crate) is_serving: bool,
     /// Threads that are in no request.
     pub(crate) free_threads: u32,
-    /// Threads that hold its interpreter lock, or stand for it.
+    /// Threads that hold its interpreter lock, or wait for it.
     pub(crate) computing: u32,
     /// Requests that wait.
     pub(crate) waiting: u32,
@@ -52,11 +52,11 @@ impl WorkerView {
 
 /// A request's key in the run queue: when it was ready, less the credit of a client that asks seldom.
 ///
-/// `interval_us` is the time since the client's last request was ready, and `rest_us` since it had its last response;
-/// both are zero for the first one. A client that lets one and a half rounds pass has a credit of what is
-/// beyond a round, and of a round at most: its request passes each waiting one once. A client that rests for a quarter
-/// of a round, and far longer than clients do on average, has a round's credit, too: so it gets no more than four
-/// requests while one that never rests gets one.
+/// `interval_us` is the time since the client's last request was ready, `rest_us` since it had its last response.
+/// Both are zero for the first request. A client that lets one and a half rounds pass has a credit of what is beyond
+/// a round, and of a round at most. So its request passes each waiting one once. A client that rests for a quarter of
+/// a round, and far longer than clients do on average, has a round's credit, too. So it gets no more than four
+/// requests while a client without rests gets one.
 pub(crate) fn key_us(
     ready_us: u64,
     interval_us: u64,
@@ -83,11 +83,11 @@ pub(crate) fn give_to(views: &[WorkerView], me: usize, now_us: u64) -> Option<us
     if views[me].may_give(now_us) { idle.next().map(|(worker, _)| worker) } else { None }
 }
 
-/// The worker that `me` asks for its oldest request: because `me` is idle, or because that one is older than the
-/// next one of `me` by a part of a round. `my_next_us` is the key of the next one.
+/// The worker that `me` asks for its oldest request: `me` is idle, or that request is older than the next one of `me`
+/// by a part of a round. `my_next_us` is the key of that next one.
 ///
-/// With work of its own, `me` takes none of it before the answer has come. If it did, the request that comes would
-/// wait there for a turn, others would ask for it meanwhile, and nobody would serve it.
+/// With work of its own, `me` takes none of it before the sibling has given or refused. If it did, the request that
+/// comes would wait for a turn there, siblings would ask for it meanwhile, and no worker would serve it.
 pub(crate) fn ask_from(
     views: &[WorkerView],
     me: usize,
@@ -105,8 +105,8 @@ pub(crate) fn ask_from(
     my_next_us.map_or(views[me].is_idle(), is_due).then_some(giver)
 }
 
-/// Whether `giver` sends its oldest request to `asker`. Things may have changed since that has asked.
-pub(crate) fn answers(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
+/// Whether `giver` sends its oldest request to `asker`. Much may have changed since `asker` has asked.
+pub(crate) fn grants(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
     let (mine, its) = (&views[giver], &views[asker]);
     giver != asker
         && its.is_serving
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_a_worker_that_would_still_serve_it_sooner() {
+    fn a_request_goes_to_a_worker_that_would_still_serve_it_sooner() {
         let waits = |key_us| WorkerView { waiting: 1, oldest_us: key_us, ..IDLE };
-        assert!(answers(&[busy(400), IDLE], 0, 1, NOW_US));
-        assert!(answers(&[busy(400), waits(NOW_US - 399)], 0, 1, NOW_US));
-        assert!(!answers(&[busy(400), waits(NOW_US - 400)], 0, 1, NOW_US));
-        assert!(!answers(&[busy(299), IDLE], 0, 1, NOW_US), "it has only just come");
-        assert!(!answers(&[busy(400), WorkerView { is_serving: false, ..IDLE }], 0, 1, NOW_US));
+        assert!(grants(&[busy(400), IDLE], 0, 1, NOW_US));
+        assert!(grants(&[busy(400), waits(NOW_US - 399)], 0, 1, NOW_US));
+        assert!(!grants(&[busy(400), waits(NOW_US - 400)], 0, 1, NOW_US));
+        assert!(!grants(&[busy(299), IDLE], 0, 1, NOW_US), "it has only just come");
+        assert!(!grants(&[busy(400), WorkerView { is_serving: false, ..IDLE }], 0, 1, NOW_US));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each step, a client asks, or the next one is served and answered at once. Whatever the round is
+        /// Each step, a client asks, or the next request is served at once. Whatever the round is
         /// taken for, a client passes a waiting request once at most.
         #[test]
         fn no_client_passes_a_waiting_request_twice(

@@ -1,34 +1,33 @@
-//! Which connections move, and where: what follows from the workers' loads, and nothing else.
+//! Which connections move, and where: pure functions of the workers' loads.
 //!
 //! What is made equal is *service*: the turns that a connection gets, not how many connections a worker
 //! has. Two rules run every [`PERIOD_MS`]:
 //!
-//! 1. A worker whose connections are served more slowly than another's sends the fastest of the others one
-//!    of its connections: the one that has been served least.
-//! 2. The fast worker sends one back, the one that has been served most, unless it would still be faster
-//!    with one more and the other has more to do than it can: then the sizes change instead.
+//! 1. A worker that serves its connections more slowly than another sends the fastest worker its least served
+//!    connection.
+//! 2. The fast worker sends its most served connection back. It does not if the slow worker is overloaded, and it would
+//!    still be faster with one connection more: then the sizes change instead.
 //!
-//! Both look at rates, which are slow to change, divided by numbers of connections, which are changed at
-//! once by whoever sends one. So a worker sees the effect of a move before it decides on the next one, and
-//! the sizes settle. Where rates stay unequal because the processors are, connections go on being
-//! exchanged, one each way: each has its time with the faster worker, and over a second or two all get
-//! the same.
+//! Both look at rates divided by numbers of connections. Rates are slow to change; a move changes the numbers at
+//! once. So a worker sees the effect of a move before it decides on the next one, and the sizes settle. Where rates
+//! stay unequal because the processors are, workers go on exchanging connections. Each connection has its time with
+//! the faster worker, and over a second or two all get the same.
 
 use super::load_table::Load;
 
 /// Between two decisions of a worker.
 pub(super) const PERIOD_MS: u64 = 20;
 
-/// Rates that differ by less than this are equal, in thousandths: noise moves nobody.
+/// Rates that differ by less than this are equal, in thousandths: noise moves no connection.
 const TOLERANCE_PERMILLE: u64 = 100;
 
-/// A worker that is idle for less than this has more to do than it can.
+/// A worker that is idle for less than this is overloaded.
 const BUSY_IDLE_PERMILLE: u64 = 200;
 
 /// A worker that is idle for more than this is not slow: its clients ask for little.
 const CALM_IDLE_PERMILLE: u64 = 900;
 
-/// Fewer turns a second, of all connections together, are nobody's loss.
+/// With fewer turns a second, of all connections together, there is nothing to make equal.
 const TURNS_PER_SECOND_MIN: u64 = 20;
 
 /// What a worker does about its load.
@@ -42,8 +41,7 @@ pub(crate) enum Move {
     SendMostServed(usize),
 }
 
-/// The worker that a new connection goes to: the one with the least to do, `me` among equals, and no
-/// other one that has as many as it may.
+/// The worker that a new connection goes to: it has the least to do, and is not full. Among equals it is `me`.
 pub(super) fn placement(loads: &[Load], me: usize, connections_max: u64) -> usize {
     let burden = |load: &Load| load.active * 4 + load.connections;
     let mut best = me;
@@ -128,11 +126,11 @@ mod tests {
         assert_eq!(placement(&loads, 0, 9), 0);
         loads[0].is_serving = false;
         loads[1].is_serving = true;
-        assert_eq!(placement(&loads, 0, 9), 1, "who drains keeps nothing");
+        assert_eq!(placement(&loads, 0, 9), 1, "a worker that drains keeps nothing");
     }
 
     #[test]
-    fn equal_service_moves_nobody() {
+    fn equal_service_moves_no_connection() {
         assert_eq!(decide(&[load(5, 1000, 0), load(5, 1020, 0)], 0), Move::Stay);
         assert_eq!(decide(&[load(1, 5, 0), load(5, 15, 0)], 0), Move::Stay, "too little to tell");
         assert_eq!(decide(&[load(5, 1000, 0), load(0, 0, 1000)], 0), Move::Stay);

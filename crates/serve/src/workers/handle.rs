@@ -14,7 +14,7 @@ use crate::queue::policy::{self, WorkerView};
 /// Memory of a rate: after so long, what was before counts a third.
 const RATE_MEMORY_MS: u64 = 160;
 
-/// Connections that move may fill a worker beyond those that it accepts by one of so many parts.
+/// Moves may fill a worker beyond what it accepts, by one of so many parts of that.
 const EXTRA_PARTS: usize = 8;
 
 /// A worker's part in a group.
@@ -98,24 +98,24 @@ impl WorkerHandle {
         Board { table: Arc::clone(&self.table), index: self.index }
     }
 
-    /// Tells the siblings how many requests wait here, and of the next one its key and since when it is ready.
+    /// Tells the siblings how many requests wait here; the key of the next one, and since when that is ready.
     pub(crate) fn note_waiting(&self, requests: usize, oldest: Option<(u64, u64)>) {
         let (oldest_us, ready_us) = oldest.unwrap_or((u64::MAX, u64::MAX));
         self.row().set_waiting(requests, oldest_us, ready_us);
     }
 
-    /// The sibling that has asked for the oldest request here. It waits for that, or to be refused.
+    /// The sibling that has asked for the oldest request here. It waits for that, or for a refusal.
     pub(crate) fn take_asker(&self) -> Option<usize> {
         let asker = self.row().asker()?;
         self.row().forget_asker();
         Some(asker)
     }
 
-    /// The sibling that the oldest request here is to be given to: the `asker`, or one that can serve it now.
+    /// The sibling that gets the oldest request here: the `asker`, or an idle worker.
     pub(crate) fn give_to(&mut self, asker: Option<usize>, now_us: u64) -> Option<usize> {
         self.table.read_views(&mut self.views);
         let asker = asker.filter(|asker| {
-            *asker < self.views.len() && policy::answers(&self.views, self.index, *asker, now_us)
+            *asker < self.views.len() && policy::grants(&self.views, self.index, *asker, now_us)
         });
         asker.or_else(|| policy::give_to(&self.views, self.index, now_us))
     }
@@ -127,13 +127,13 @@ impl WorkerHandle {
         }
     }
 
-    /// Whether sibling `giver` has not answered this worker.
+    /// Whether sibling `giver` has neither given nor refused yet.
     pub(crate) fn is_asking(&self, giver: usize) -> bool {
         self.table.row(giver).asker() == Some(self.index)
     }
 
-    /// Asks the sibling whose oldest request should be served before `next_us`, the key of the next one here;
-    /// which one it is.
+    /// Asks a sibling for its oldest request, if that should be served before `next_us`, the key of the next one
+    /// here. The sibling that was asked.
     pub(crate) fn ask(
         &mut self,
         now_us: u64,
@@ -149,8 +149,8 @@ impl WorkerHandle {
         Some(giver)
     }
 
-    /// Whether a sibling has a thread for what waits here, and nothing waiting. Those that are not sure whether they
-    /// compute look.
+    /// Whether a sibling has a free thread and nothing waiting. A sibling that is not sure whether it computes is
+    /// told to look.
     pub(crate) fn look_for_room(&mut self) -> bool {
         self.table.read_views(&mut self.views);
         let mut has_some = false;
@@ -197,7 +197,7 @@ impl WorkerHandle {
         balance::decide(&self.loads, self.index)
     }
 
-    /// Whether another worker has room for a connection that is open here: a few more than those that it accepts, so
+    /// Whether another worker has room for a connection that is open here. That is a few more than it accepts, so
     /// that work is shared when all are full.
     pub(crate) fn has_room(&self, target: usize, connections_max: usize) -> bool {
         let most = connections_max + connections_max / EXTRA_PARTS;

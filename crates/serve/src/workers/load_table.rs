@@ -30,7 +30,7 @@ const READY_US: usize = 10;
 const VACANT: u64 = 0;
 /// It takes connections.
 const SERVING: u64 = 1;
-/// It serves those that it has.
+/// It serves the connections that it has.
 const DRAINING: u64 = 2;
 
 /// All rows.
@@ -140,12 +140,12 @@ impl Row<'_> {
         self.set(FREE_THREADS, threads.into());
     }
 
-    /// Threads that hold the interpreter lock, or stand for it.
+    /// Threads that hold the interpreter lock, or wait for it.
     pub(super) fn set_computing(self, threads: u32) {
         self.set(COMPUTING, threads.into());
     }
 
-    /// How many requests wait, and of the next one its key and since when it has been ready.
+    /// How many requests wait; the key of the next one, and since when that is ready.
     pub(super) fn set_waiting(self, requests: usize, oldest_us: u64, ready_us: u64) {
         self.set(WAITING, requests as u64);
         self.set(OLDEST_US, oldest_us);
@@ -158,12 +158,12 @@ impl Row<'_> {
         self.words[ASKED_BY].compare_exchange(0, asker as u64 + 1, acquire, relaxed).is_ok()
     }
 
-    /// The worker that has asked and is not answered.
+    /// The worker that has asked and still waits.
     pub(super) fn asker(self) -> Option<usize> {
         usize::try_from(self.at(ASKED_BY)).ok()?.checked_sub(1)
     }
 
-    /// It is answered: the next one may ask.
+    /// The asker has got its request or a refusal: the next one may ask.
     pub(super) fn forget_asker(self) {
         self.words[ASKED_BY].store(0, Ordering::Release);
     }
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn siblings_see_who_waits_and_what_computes() {
+    fn siblings_see_what_waits_and_what_computes() {
         let table = LoadTable::new(2).unwrap();
         table.row(1).enter();
         let mut views = Vec::new();

@@ -1,4 +1,4 @@
-//! How a connection moves from one worker to another: its socket, and what is known of it.
+//! How a connection moves from one worker to another: its socket and its state.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,7 +15,7 @@ use crate::activity::Share;
 use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::{Error, Peer};
 
-/// Bytes of a message that holds a connection.
+/// Bytes of a message with a connection, without what was read of it.
 const MESSAGE_BYTES: usize = 64;
 
 /// A message that only wakes.
@@ -30,11 +30,11 @@ pub(crate) enum Message {
     Bell,
 }
 
-/// Where a worker gets connections.
+/// The end of a mailbox that a worker reads.
 #[derive(Debug)]
 pub(super) struct Mailbox(OwnedFd);
 
-/// Where others put them.
+/// The end of a mailbox that its siblings write.
 #[derive(Debug)]
 pub(super) struct MailboxSender(OwnedFd);
 
@@ -109,10 +109,11 @@ impl AsFd for Mailbox {
     }
 }
 
-/// Listener (2), port (2), address (16), its family (1), whether it is fresh (1) and readable (1), padding (1),
-/// turns (4) and their epoch (4), since when it waits in milliseconds (8), and in microseconds when its last request
-/// was ready (8), its key (8), and when its last response was sent (8): all little-endian, between processes of
-/// one binary. What was read of the next request follows.
+/// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
+/// whether it is readable 1, padding 1, turns 4, their epoch 4. Since when it waits, in milliseconds, 8. Then in
+/// microseconds: when its last request was ready 8, its key 8, when its last response was sent 8.
+///
+/// All are little-endian, between processes of one binary. What was read of the next request follows.
 fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),

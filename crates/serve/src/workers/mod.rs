@@ -1,11 +1,12 @@
 //! Several engines on the same listeners: workers, in processes or threads.
 //!
-//! A connection belongs to one worker. An accepted socket goes to the worker that has least to do. A request that
-//! waits moves as the policy of the queue decides (see `queue`). Where turns are too short for that, workers
-//! exchange connections while one serves its own faster than another: processors are never shared out evenly.
+//! A connection belongs to one worker. An accepted socket goes to the worker that has least to do. A request that waits
+//! moves as the policy of the queue decides (see `queue`). Where turns are too short for that, workers exchange
+//! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
 //!
-//! Reading order: `table` (what workers know of each other), `board` (what a worker's threads tell), `balance` (what
-//! follows for new connections and short turns), `mailbox` (how a connection moves), `handle` (one worker's part).
+//! Reading order: `load_table` (what workers know of each other), `board` (what a worker's threads tell). `balance`
+//! (what follows for new connections and short turns), `mailbox` (how a connection moves), `handle` (one worker's
+//! part).
 
 mod balance;
 mod board;
@@ -43,7 +44,7 @@ impl WorkerGroup {
         Ok(Self { table: Arc::new(table), mailboxes })
     }
 
-    /// The part of worker `index`; it may be taken again by one that takes the place of a dead worker.
+    /// The part of worker `index`. A worker that replaces a dead one takes it again.
     ///
     /// # Errors
     /// No descriptors are left.

@@ -51,7 +51,7 @@ impl Deref for Anonymous {
 impl Drop for Anonymous {
     fn drop(&mut self) {
         let length = self.count * size_of::<AtomicU64>();
-        // SAFETY: the map was made by `new` with this start and length, and nobody borrows it.
+        // SAFETY: the map was made by `new` with this start and length, and it is not borrowed.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), length) };
         debug_assert!(unmapped.is_ok());
     }

@@ -203,7 +203,7 @@ impl AsFd for Memfd {
 
 impl Drop for Memfd {
     fn drop(&mut self) {
-        // SAFETY: the map was made by `from_file` with this start and length; nobody borrows it.
+        // SAFETY: the map was made by `from_file` with this start and length; it is not borrowed.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length()) };
         debug_assert!(unmapped.is_ok());
     }

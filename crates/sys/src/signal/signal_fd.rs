@@ -31,7 +31,7 @@ impl SignalFd {
         // SAFETY: the mask is read during the call only.
         let descriptor = unsafe { libc::signalfd(-1, mask.raw(), flags) };
         crate::outcome::check(descriptor)?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new, and has no other owner.
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 

@@ -41,7 +41,7 @@ impl Texts {
         self.starts.is_empty()
     }
 
-    /// A pointer to each, and one that is null, as in `argv`. They point into these texts.
+    /// A pointer to each, and a null pointer, as in `argv`. They point into these texts.
     pub(super) fn pointers(&self) -> Vec<*const c_char> {
         let pointer = |start: &usize| self.bytes[*start..].as_ptr().cast();
         self.starts.iter().map(pointer).chain([ptr::null()]).collect()

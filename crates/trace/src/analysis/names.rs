@@ -199,7 +199,7 @@ impl Names {
         std::iter::successors(above(&name), above)
     }
 
-    /// Whether a name is in a folder, or in one that is in it.
+    /// Whether a name is in a folder, at any depth.
     pub(super) fn is_below(&self, name: Name, folder: Name) -> bool {
         // A folder comes before what is in it.
         let mut above = self.folders(name).skip_while(|above| *above > folder);

@@ -2,7 +2,7 @@
 //! threads, and of all that come from it, stops twice.
 //!
 //! Nothing may be left behind in it: where this process ends, in whatever way, the kernel lets all threads go on
-//! as if nobody had been there.
+//! as if they had not been traced.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

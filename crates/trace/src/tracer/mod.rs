@@ -64,7 +64,7 @@ pub(crate) struct Tracer<'a> {
 }
 
 impl<'a> Tracer<'a> {
-    /// One that has nothing to trace yet.
+    /// A tracer with nothing to trace yet.
     pub(crate) fn new(context: TracerContext<'a>) -> Self {
         let calls = Calls::new();
         let mut tracer = Self {

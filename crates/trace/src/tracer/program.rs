@@ -212,7 +212,7 @@ impl Injector {
             let sites: Vec<_> = found.map(|site| site.moved(object.start)).collect();
             let Some(mut patching) = Patching::new(id, program) else { return };
             for site in sites {
-                // One that is out of reach stops every time.
+                // A site out of reach stops every time.
                 patching.patch_once(&site);
             }
         }
@@ -275,8 +275,8 @@ impl Injector {
     }
 }
 
-/// Tells the stub the slot of the program's only thread; with `None` there is none. Nobody may be running there
-/// meanwhile.
+/// Tells the stub the slot of the program's only thread; with `None` there is none. No thread may be running
+/// there meanwhile.
 pub(super) fn set_owner(id: i32, program: &mut Program, slot: Option<Slot>) {
     if let (Some(base), Ok(memory)) = (program.known_base(), memory(id)) {
         let owner = slot.map_or(0, |slot| slot.address(base)).to_ne_bytes();

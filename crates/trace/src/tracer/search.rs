@@ -396,7 +396,7 @@ mod tests {
         // mov r8d, edi; mov rax, r8; mov rsi, rdx; syscall; ret
         let any = [0x41, 0x89, 0xf8, 0x4c, 0x89, 0xc0, 0x48, 0x89, 0xd6, 0x0f, 0x05, 0xc3];
         assert_eq!(found(&any), [(6, true)]);
-        // A call before it: nobody knows what it does, but the two after it can be moved.
+        // A call before it: what it does is not known, but the two after it can be moved.
         let call = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xdf, 0x0f, 0x05];
         assert_eq!(found(&call), [(6, false)]);
     }

@@ -21,7 +21,7 @@ pub extern "C" fn Init_thruway() {
     let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
     boot::define(ruby, thruway);
     names::define(ruby.gvl(), thruway.value());
-    server::define(thruway.value());
+    server::define(ruby, thruway);
 }
 
 /// Raises LoadError in a Ruby that this extension was not built for. Nothing else would keep it from being

@@ -84,13 +84,13 @@ struct Slot {
 
 pub(super) struct Sequence<'a> {
     pub(super) tree: Tree<'a>,
-    /// A secret that a user has read who may not know it.
+    /// A secret that a user has read and may not know.
     pub(super) betrayed: Option<u8>,
     root: &'a OwnedFd,
     target: &'a Path,
     slots: [Option<Slot>; SLOTS as usize],
     mapper: Option<&'a mut Mapper>,
-    /// The file that is mapped, where it was then, and who mapped it.
+    /// The file that is mapped, where it was then, and which user mapped it.
     mapped: Option<(usize, Place, User)>,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Sequence<'a> {
         both
     }
 
-    /// Uses a file that is kept open, whoever opened it. What is done with it, its opener answers for.
+    /// Uses a file that is kept open, by any user. The rights of its opener count.
     fn slot(&mut self, step: &Step) -> (Said, Said) {
         let Some(slot) = &self.slots[step.slot] else { return (Ok(Vec::new()), Ok(Vec::new())) };
         let (node, opener, flags) = (slot.node, slot.opener, slot.flags);
@@ -253,7 +253,7 @@ impl<'a> Sequence<'a> {
                 let said = acting(step.user, || read_all(&slot.file));
                 let reads = !is_path && !flags.contains(OFlags::WRONLY);
                 let expected = if reads { Ok(self.tree.data(node)) } else { Err(Errno::BADF) };
-                // Whoever opened it has given it away.
+                // The opener has passed it on.
                 self.check(opener, &said);
                 (said, expected)
             }

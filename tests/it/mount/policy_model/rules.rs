@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use crate::mount::differential::Numbers;
 
-/// Somebody who uses the mount. Its group has its own number.
+/// A user of the mount. Its group has its own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct User {
     pub(super) uid: u32,
@@ -68,7 +68,7 @@ struct Rule {
 pub(super) struct Rules(Vec<Rule>);
 
 impl Rules {
-    /// One to five rules. Those that hide a name from everyone come first, so that nobody is allowed what is hidden.
+    /// One to five rules. Those that hide a name from all users come first, so that no user is allowed a hidden name.
     pub(super) fn random(numbers: &mut Numbers) -> Self {
         let mut rules = Vec::new();
         let paths_alone = |pattern: Pattern, verdict| Rule {
@@ -187,7 +187,7 @@ impl Rules {
         self.0.iter().any(|rule| rule.begins && rule.fits_path(path))
     }
 
-    /// Whether nobody sees the name.
+    /// Whether the name is hidden from all users.
     pub(super) fn hides(&self, path: &[&str]) -> bool {
         let is_of_paths_alone = |rule: &&Rule| {
             rule.uids.is_empty()
@@ -205,11 +205,11 @@ impl Rules {
         self.0.iter().all(|rule| rule.fits_path(old) == rule.fits_path(new))
     }
 
-    /// Whether nobody is allowed more at the new path, whatever is in the file, and this user is refused nothing there.
+    /// Whether no user is allowed more at the new path, with any content, and this user is refused nothing there.
     pub(super) fn is_stricter_for_others(&self, user: User, old: &[&str], new: &[&str]) -> bool {
         let accesses = [(true, false), (false, true), (true, true)];
-        let nobody = User { uid: 77, groups: &[] };
-        let is_stricter = USERS.iter().chain([&nobody]).all(|&user| {
+        let other = User { uid: 77, groups: &[] };
+        let is_stricter = USERS.iter().chain([&other]).all(|&user| {
             let all = accesses.iter().flat_map(|access| ALL_FACTS.map(|facts| (*access, facts)));
             all.into_iter().all(|(access, facts)| {
                 self.verdict(user, new, access, facts) >= self.verdict(user, old, access, facts)

@@ -49,7 +49,7 @@ impl Node {
     }
 }
 
-/// Who may know a secret.
+/// The users that may know a secret.
 #[derive(Debug, Default)]
 struct Secret {
     readers: BTreeSet<u32>,
@@ -134,7 +134,7 @@ impl<'a> Tree<'a> {
         Ok(at)
     }
 
-    /// All symbolic links lead nowhere; where to, not everyone may know.
+    /// All symbolic links lead nowhere; not every user may read their targets.
     fn follow(&self, user: User, node: usize, path: &[&str]) -> Result<(), Errno> {
         match self.nodes[node].kind {
             Kind::Link => {
@@ -269,7 +269,7 @@ impl<'a> Tree<'a> {
         Ok(shown.cloned().collect::<Vec<_>>().join(" ").into_bytes())
     }
 
-    /// A secret that those may know who may read it by one of these paths.
+    /// A secret for the users that may read it by one of these paths.
     pub(super) fn keep_secret(
         &mut self,
         secret: u8,

@@ -1,4 +1,4 @@
-//! Who boots a program, and one boot.
+//! The ways to boot a program, and one boot.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) enum Way {
     Plain,
     /// Debian's bootsnap, its cache warm.
     Bootsnap,
-    /// The one that is given by `--peer bootsnap-new=DIR`.
+    /// The release that is given by `--peer bootsnap-new=DIR`.
     NewBootsnap,
     Thruway,
     ThruwayFrozen,
@@ -149,7 +149,7 @@ impl<'a> Boot<'a> {
         let _ = fs::remove_dir_all(self.cache(contender));
     }
 
-    /// A frozen pack is the one that was learned before.
+    /// A frozen pack was learned before.
     fn cache(&self, contender: &Contender) -> PathBuf {
         let way = if contender.way == Way::ThruwayFrozen { Way::Thruway } else { contender.way };
         self.scratch.join(way.name().replace(", ", "-"))

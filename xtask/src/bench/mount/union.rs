@@ -40,7 +40,7 @@ fn name_of(folder: usize, name: usize) -> String {
     format!("feature_{folder}_{name}.rb")
 }
 
-/// Who looks for names, and how.
+/// What looks for names, and how.
 struct Search<'a> {
     name: &'static str,
     /// Where to look, in this order.
@@ -116,7 +116,7 @@ fn is_at_one(places: &[PathBuf]) -> bool {
 }
 
 /// The index is built when the first name is asked for. The kernel remembers nothing of the folders, as
-/// after a start: who has searched them for 8,440 names each has left as many in memory for each, and
+/// after a start: a search of them for 8,440 names each leaves as many in memory for each, and
 /// to watch a folder the kernel goes through them all.
 fn indexing(
     context: &BenchContext,

@@ -152,8 +152,8 @@ fn starts(context: &BenchContext, program: &Program) -> Result<String, String> {
     let mut table = spawn.table("A program started on Linux, and waited for", "µs");
     table.target("the same, waited for", at_most(share(&spawn), 0.7));
     table.note(
-        "Here the time of the program itself, `true`, is part of every row: loading and starting the C library \
-         takes longer than all searches. What was tried is in [design/names.md](design/names.md).",
+        "The program itself, `true`, is part of every row: its C library takes longer to start than all searches \
+         ([what was tried](explanation/design/names.md)).",
     );
     text.push_str(&(table.text() + "\n\n"));
     let small = Grid::measure(context, program, "small", &techniques)?;

@@ -80,7 +80,7 @@ impl<'a> Arena<'a> {
         Ok(all)
     }
 
-    /// Starts one server as the scenario says, and warms it up. One that does not start is left out,
+    /// Starts one server as the scenario says, and warms it up. A server that does not start is left out,
     /// with its last words.
     pub(crate) fn start(
         &self,

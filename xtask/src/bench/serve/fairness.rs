@@ -76,7 +76,7 @@ fn judge(table: &mut Table, least: f64, ours: Option<&[Worst]>) {
     table.target("no connection starved", starved.map(|starved| (starved, starved == 0.0)));
 }
 
-/// New connections each time, to a server that runs on: who gets which process is drawn again.
+/// New connections each time, to a server that runs on: their processes are drawn again.
 fn worst_of(
     arena: &Arena<'_>,
     contender: &Contender,

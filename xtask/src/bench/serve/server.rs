@@ -12,7 +12,7 @@ pub(crate) struct Server {
     pub(crate) tells_version: bool,
     /// How it is started with a Rack application, if it knows them.
     rack: Option<&'static str>,
-    /// How it is started with one that answers with X-Sendfile, if it sends the file itself.
+    /// How it is started with an application that answers with X-Sendfile, if it sends the file itself.
     sendfile: Option<&'static str>,
     /// How it is started with a folder, if it serves them by itself.
     folder: Option<&'static str>,

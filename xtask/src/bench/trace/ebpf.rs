@@ -69,9 +69,9 @@ fn calls(context: &BenchContext, thruway: &str) -> Result<String, String> {
         Contender { name, run: Box::new(move || nanoseconds(&mut command)) }
     };
     let beside = || {
-        let someone = Beside::start(thruway)?;
+        let other = Beside::start(thruway)?;
         let nanoseconds = nanoseconds(&mut ruby(&[]));
-        someone.end()?;
+        other.end()?;
         nanoseconds
     };
     let by = |backend| [thruway, "trace", "--backend", backend, "--"];

@@ -103,7 +103,7 @@ pub(crate) struct Load {
     /// Connect to this socket instead of the URL's host
     #[arg(long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
-    /// Load another machine: only one that you may load
+    /// Load another machine: only with its owner's permission
     #[arg(long)]
     allow_remote: bool,
 }
@@ -232,7 +232,8 @@ impl Load {
 fn failure(error: Error) -> Failure {
     let failure = Failure::new(&error);
     if error.is_remote() {
-        return failure.hint("--allow-remote loads another machine: only one that you may load");
+        return failure
+            .hint("--allow-remote loads another machine: only with its owner's permission");
     }
     if error.is_too_many() {
         return failure.hint("ask for fewer connections, or raise the hard limit (ulimit -Hn)");

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The names under which the binary is this helper: of the type that people write, and of the one that the
+/// The names under which the binary is this helper: of the type that users write, and of the one that the
 /// kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 

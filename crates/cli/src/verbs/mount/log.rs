@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use thruway_mount::{Error, Level, Log, LogTarget};
 
-/// systemd's journal, for whoever is not started by it.
+/// systemd's journal, for a process that systemd has not started.
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// Standard error for a daemon that stays with its user, else the journal where there is one.
@@ -69,7 +69,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-// Nobody is left to be told that a line could not be written.
+// There is no other place to report that a line could not be written.
 
 fn to_stderr(level: Level, line: &str, prefixes: bool) {
     let prefix = if prefixes { format!("<{}>", priority(level)) } else { "thruway: ".into() };

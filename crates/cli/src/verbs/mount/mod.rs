@@ -67,8 +67,8 @@ pub(super) struct Options {
     /// Let no program be started
     #[arg(long)]
     no_exec: bool,
-    /// When reads change access times: never, of files only, if they are older than the last change or a day
-    /// (relative), or always [default: as the sources were mounted]
+    /// When reads change access times: never, files, relative (if they are older than the last change or a day),
+    /// or always [default: as the sources are mounted]
     #[arg(long, value_name = "WHEN")]
     atime: Option<Atime>,
     /// Mount over a folder that is not empty, and hide what is in it
@@ -78,22 +78,22 @@ pub(super) struct Options {
     /// daemon (off)
     #[arg(long, value_name = "WHEN", default_value = "on")]
     passthrough: Switch,
-    /// How requests come from the kernel: over /dev/fuse, where none is lost when a daemon dies, or over
-    /// io_uring, which is faster, where the kernel offers it
+    /// How requests arrive from the kernel: over /dev/fuse, where none is lost when a daemon dies, or over
+    /// io_uring, which is faster
     #[arg(long, value_name = "WAY", default_value = "device")]
     transport: Way,
     /// Pass extended attributes and access lists on
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
-    /// Whether POSIX record locks are seen by those who use the sources directly (shared, at a request
-    /// for each close) or only through the mount (local); flock is always seen
+    /// Where POSIX record locks are visible: only on the mount (local), or also to programs that use the sources
+    /// directly (shared, at a request for each close). flock is always visible
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
-    /// Rules that say who may open and change what; read again at SIGHUP
+    /// Rules about which users may open and change which files; read again at SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
-    /// How changes behind the mount are noticed: each is told to the kernel at once (told; needs root), each
-    /// look-up asks (asked), or not at all while the timeouts last (ignored)
+    /// How changes behind the mount are noticed: they invalidate the kernel's cache at once (told; needs root), each
+    /// look-up asks (asked), or not before the timeouts end (ignored)
     #[arg(long, value_name = "HOW", default_value = "told")]
     changes: Noticed,
     /// How long the kernel may keep names without asking again
@@ -241,16 +241,15 @@ pub(crate) fn remount(remount: &Remount) -> Answer {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Take a mount away
+/// Unmount
 ///
-/// A mount whose daemon has died is taken away all the same.
+/// That also works if the daemon of the mount has died.
 #[derive(Debug, Args)]
 pub(crate) struct Unmount {
-    /// Take it away at once for new users, and for the present ones when they are done
+    /// Unmount once the mount is no longer in use; there are no new users from now on
     #[arg(short = 'z', long)]
     lazy: bool,
-    /// Take it away at once for everybody: who waits for an answer gets an error, and its daemon is
-    /// ended
+    /// Unmount at once: programs that wait for a reply get an error, and the daemon is ended
     #[arg(short, long, conflicts_with = "lazy")]
     force: bool,
     /// Where it is

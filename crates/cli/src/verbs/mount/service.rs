@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_is_told_at_a_path_and_at_an_abstract_name() {
+    fn readiness_is_sent_to_a_path_and_to_an_abstract_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let name = format!("thruway-service-test-{}", std::process::id());

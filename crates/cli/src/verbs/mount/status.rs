@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use thruway_mount::{Answered, Changes, Mode};
+use thruway_mount::{Changes, Mode, MountStatus};
 
 use super::failure::failure;
 use crate::output::{Answer, print};
 
 /// Show how mounts are doing
 ///
-/// Fails with status 1 if a mount does not answer, a source fails, or nobody would start a worker again.
+/// Fails with status 1 if a mount does not reply, a source fails, or the supervisor is dead.
 #[derive(Debug, Args)]
 pub(super) struct Status {
     /// Print it as JSON
@@ -29,21 +29,22 @@ impl Status {
         let mounts = thruway_mount::status(target.map_err(failure)?.as_deref()).map_err(failure)?;
         let text = if self.json { json(&mounts) } else { mounts.iter().map(text).collect() };
         print(text.as_bytes())?;
-        let is_well = |mount: &Answered| mount.status.as_ref().is_ok_and(|status| status.is_well());
+        let is_well =
+            |mount: &MountStatus| mount.status.as_ref().is_ok_and(|status| status.is_well());
         Ok(if mounts.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 /// One object a line.
-fn json(mounts: &[Answered]) -> String {
-    let line = |mount: &Answered| match &mount.status {
+fn json(mounts: &[MountStatus]) -> String {
+    let line = |mount: &MountStatus| match &mount.status {
         Ok(status) => serde_json::json!(status),
         Err(error) => serde_json::json!({ "target": mount.target, "error": error }),
     };
     mounts.iter().map(|mount| format!("{}\n", line(mount))).collect()
 }
 
-fn text(mount: &Answered) -> String {
+fn text(mount: &MountStatus) -> String {
     let target = mount.target.display();
     let status = match &mount.status {
         Ok(status) => status,

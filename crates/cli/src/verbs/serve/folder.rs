@@ -9,10 +9,10 @@ use thruway_serve::{
     Address, Folder, Listener, Server, Settings, StopSignals, monotonic_us, raise_descriptor_limit,
 };
 
-use super::Serve;
+use super::options::Serve;
 use crate::output::{Answer, Failure, print};
 
-/// How long answers that were begun may take after a signal to stop: as long as an application's.
+/// How long begun responses may take after a signal to stop: as long as an application's.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
@@ -70,7 +70,7 @@ fn remove_sockets(listeners: Vec<Listener>) {
         if let Address::Unix { path } = listener.address()
             && !path.as_os_str().as_bytes().starts_with(b"@")
         {
-            // Whoever has taken it away already has done what is to be done.
+            // If another program has removed it already, nothing is left to do.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! An application is served by Ruby, which takes this process's place.
+//! An application is served by Ruby, which replaces this process.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Serve;
+use super::options::Serve;
 use crate::output::{Answer, Failure};
 
-/// What Ruby runs. What comes after the boot has started comes from the application's pack. A gem that
-/// does not load is told of in one line.
+/// What Ruby runs. After the boot has started, files come from the application's pack. If the gem does not load, one
+/// line says so.
 const START: &str = r#"
 begin
   require "thruway/thruway"
@@ -49,7 +49,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     })
 }
 
-/// The application's folder, if its pack has a place: a `tmp` of its own, or the one that `THRUWAY_PACK`
+/// The application's folder, if its pack has a place: a `tmp` of its own, or what `THRUWAY_PACK`
 /// names. A server writes nowhere else unasked.
 fn folder_with_pack(target: &Path) -> Option<PathBuf> {
     let target = std::path::absolute(target).ok()?;

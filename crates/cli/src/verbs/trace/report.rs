@@ -211,9 +211,7 @@ pub(super) fn failure(error: Error) -> Failure {
     }
     if let Some(is_forbidden) = error.is_kernel_forbidden() {
         return failure.hint(match (cfg!(feature = "ebpf"), is_forbidden) {
-            (false, _) => {
-                "build one that has it: cargo build --release -p thruway-cli --features ebpf"
-            }
+            (false, _) => "build it in: cargo build --release -p thruway-cli --features ebpf",
             (true, true) => "it takes root, or the capabilities CAP_BPF and CAP_PERFMON",
             (true, false) => {
                 "it takes Linux 5.11 or later with type information for BPF (CONFIG_DEBUG_INFO_BTF)"

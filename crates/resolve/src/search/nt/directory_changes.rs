@@ -27,7 +27,7 @@ pub struct DirectoryChanges {
     ways: HashMap<usize, Vec<(Vec<u8>, Onward)>>,
 }
 
-/// A folder, and who wants to know of it.
+/// A folder, and the bases that are interested in it.
 #[derive(Debug)]
 struct Watched {
     changes: Changes,
@@ -122,7 +122,7 @@ impl Watch for DirectoryChanges {
         is_watched
     }
 
-    /// Whoever is concerned is no longer watched: a folder that was renamed is still told of by its
+    /// The bases concerned are no longer watched: a folder that was renamed is still told of by its
     /// handle, while its path may lead to another one.
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {

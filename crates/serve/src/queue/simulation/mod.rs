@@ -2,13 +2,16 @@
 //!
 //! `THRUWAY_CASES` says with how many seeds (`cargo x prove queue` asks for more), `THRUWAY_SEED` with which.
 
+mod cluster;
 mod model;
+mod timeline;
 mod worker;
 mod workload;
 
 use std::fmt::Write as _;
 
-use model::{Model, Outcome, Setup};
+use cluster::{Outcome, Setup};
+use model::Model;
 use thruway_testing::setting;
 use workload::{Habit, Shape};
 

@@ -48,9 +48,9 @@ impl Shape {
 /// When a connection's next request comes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Habit {
-    /// So many are outstanding at any time; the next one comes a moment after an answer.
+    /// So many are outstanding at any time; the next one comes a moment after a response.
     Greedy(usize),
-    /// One comes in each period of microseconds, if the last one was answered.
+    /// One comes in each period of microseconds, if the last one was served.
     Every(f64),
     /// As the open loop says.
     Open,

@@ -19,7 +19,7 @@ struct Folder<'a> {
 }
 
 /// The folders of a list, with what leaving each out would save. A folder is of use if anything below
-/// it was found, by whomever.
+/// it was found, by any process.
 fn folders<'a>(
     context: &Context<'_>,
     has_moved: bool,

@@ -117,7 +117,7 @@ fn missing_commands(context: &Context<'_>) -> Option<Advice> {
         command.1 |= counts.asked > counts.missed;
         command.2 |= context.analysis.commands_missed.contains(&name);
     }
-    // What a compiler tries of its own accord is nothing that anybody could install.
+    // What a compiler tries of its own accord cannot be installed.
     let is_missing =
         |(_, (_, is_there, is_command)): &(_, (u64, bool, bool))| !is_there && *is_command;
     let mut missing: Vec<_> = commands.into_iter().filter(is_missing).collect();
@@ -133,7 +133,7 @@ fn missing_commands(context: &Context<'_>) -> Option<Advice> {
     Some(Advice::new(title, saves, how))
 }
 
-/// Node asks for a package in every `node_modules` between the file and the one that has it, and for
+/// Node asks for a package in every `node_modules` between the file and the folder that has it, and for
 /// each suffix again.
 fn node_packages(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Node)?;

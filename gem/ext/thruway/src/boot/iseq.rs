@@ -190,8 +190,8 @@ pub(super) fn warning_categories(gvl: Gvl) -> u8 {
     bits.fold(0, |categories, (bit, category)| categories | u8::from(is_on(category)) << bit)
 }
 
-/// Whether a warning becomes a write of libruby's: `Warning.warn` is Ruby's own, and `$stderr` is the one that Ruby
-/// began with.
+/// Whether a warning becomes a write of libruby's: `Warning.warn` is Ruby's own, and `$stderr` is the stream that
+/// Ruby began with.
 pub(super) fn warns_on_stderr(gvl: Gvl) -> bool {
     let warning = RModule::named(gvl, c"Warning");
     originals::is_original(gvl, warning, Side::Own, c"warn")

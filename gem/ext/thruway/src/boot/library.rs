@@ -25,7 +25,7 @@ struct Library {
     originals: Originals,
 }
 
-/// A place for a library, which may be loaded a second time: a gem of it after the one that is Ruby's.
+/// A place for a library, which may be loaded a second time: a gem of it after Ruby's own.
 pub(super) struct LibrarySlot {
     library: Mutex<Option<&'static Library>>,
 }

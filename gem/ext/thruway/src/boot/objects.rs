@@ -59,7 +59,7 @@ impl Encoder {
 
     fn put_object(&mut self, object: VALUE) -> Option<()> {
         let (gvl, is_frozen) = (self.gvl, is_frozen(self.gvl, object));
-        // SAFETY: the object is held by the one that is encoded, and no Ruby code changes it.
+        // SAFETY: the object that is encoded holds it, and no Ruby code changes it.
         if let Some(text) = unsafe { values::utf8_text(gvl, object) } {
             self.writer.put(if is_frozen { Token::FrozenText(text) } else { Token::Text(text) });
             return Some(());

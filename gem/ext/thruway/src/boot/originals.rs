@@ -1,4 +1,4 @@
-//! Whether the methods between a call and its result are the ones that Ruby and its library came with.
+//! Whether the methods between a call and its result are those that Ruby and its library came with.
 //!
 //! What a program has put in their place may answer anything; so nothing is learned, and nothing is
 //! answered, while one of them is another method. All of them are compared at each call: a program may

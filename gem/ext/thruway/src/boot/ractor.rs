@@ -1,4 +1,4 @@
-//! The main Ractor, the only one that the boot serves: the others run at the same time, and may not even
+//! The main Ractor, which alone the boot serves: the others run at the same time, and may not even
 //! look at what the boot keeps.
 
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ pub(super) fn mark_main(_: Gvl) {
 /// Whether the main Ractor is running.
 pub(super) fn is_main(_: Gvl) -> bool {
     MARK.get().is_some_and(|mark| {
-        // SAFETY: the key is one that was made, and Ruby code is running.
+        // SAFETY: the key was made before, and Ruby code is running.
         unsafe { rb_sys::rb_ractor_local_storage_value(mark.0) == TRUE }
     })
 }

@@ -81,7 +81,7 @@ const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
     OnLoadHook { end: b"/json/ext.rb", install: documents::install_json },
 ];
 
-/// A feature has been loaded: the last one that Ruby knows.
+/// A feature has been loaded: the last that Ruby knows.
 fn loaded(gvl: Gvl) {
     let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     // SAFETY: it is a global's, and no Ruby code runs while the slice lives.

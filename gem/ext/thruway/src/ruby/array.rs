@@ -4,9 +4,9 @@ use std::ffi::c_long;
 
 use rb_sys::{VALUE, ruby_value_type};
 
-use super::gvl::Gvl;
+use super::gvl::{Gvl, Protected};
 use super::immediate::TRUE;
-use super::value::{has_type, is_exactly, is_frozen};
+use super::value::{class_of, has_type, is_exactly, is_frozen};
 
 /// An Array, or an object of a class derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,20 @@ impl RArray {
     pub(crate) fn exactly(gvl: Gvl, value: VALUE) -> Option<Self> {
         // SAFETY: set when Ruby starts, and never again.
         is_exactly(gvl, value, unsafe { rb_sys::rb_cArray }).then_some(Self(value))
+    }
+
+    /// The object, if it is an Array and of no derived class.
+    pub(crate) fn plain(gvl: Gvl, value: VALUE) -> Option<Self> {
+        // SAFETY: set when Ruby starts, and never again.
+        let class = unsafe { rb_sys::rb_cArray };
+        let array = Self::of(gvl, value)?;
+        (class_of(gvl, value) == class).then_some(array)
+    }
+
+    /// The object as an Array, by its `to_ary`, if it has that.
+    pub(crate) fn convert(ruby: Protected, value: VALUE) -> Option<Self> {
+        // SAFETY: a live object; what it raises is caught.
+        Self::of(ruby.gvl(), unsafe { rb_sys::rb_check_array_type(value) })
     }
 
     /// An empty Array with room for so many elements. May raise NoMemoryError only.
@@ -59,6 +73,11 @@ impl RArray {
     pub(crate) fn shares_memory_with(self, _: Gvl, other: Self) -> bool {
         // SAFETY: both are Arrays.
         unsafe { rb_sys::rb_ary_shared_with_p(self.0, other.0) == TRUE }
+    }
+
+    pub(crate) fn len(self, _: Gvl) -> usize {
+        // SAFETY: it is an Array.
+        usize::try_from(unsafe { rb_sys::RARRAY_LEN(self.0) }).unwrap_or(0)
     }
 
     /// The element at that place, if there is one.

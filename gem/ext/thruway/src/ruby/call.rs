@@ -1,6 +1,7 @@
 //! Calls of methods.
 
 use std::ffi::{CStr, c_int};
+use std::ops::ControlFlow;
 
 use rb_sys::VALUE;
 
@@ -27,6 +28,42 @@ pub(crate) fn ask(gvl: Gvl, receiver: VALUE, name: &'static CStr, arguments: &[V
 pub(crate) fn call(_: Protected, receiver: VALUE, name: Symbol, arguments: &[VALUE]) -> VALUE {
     // SAFETY: the pointer is valid for that many; what it raises is caught.
     unsafe { rb_sys::rb_funcallv(receiver, name.id(), count(arguments), arguments.as_ptr()) }
+}
+
+/// Calls `receiver.name` with a block, until `block` breaks. What it raises goes on.
+pub(crate) fn call_with_block<F: FnMut(Protected, VALUE) -> ControlFlow<()>>(
+    _: Protected,
+    receiver: VALUE,
+    name: Symbol,
+    mut block: F,
+) {
+    unsafe extern "C" fn yielded<F: FnMut(Protected, VALUE) -> ControlFlow<()>>(
+        value: VALUE,
+        block: VALUE,
+        _count: c_int,
+        _values: *const VALUE,
+        _its_block: VALUE,
+    ) -> VALUE {
+        // SAFETY: `call_with_block` passes a pointer to its closure, which outlives the call.
+        let block = unsafe { &mut *(block as *mut F) };
+        // SAFETY: Ruby calls its blocks with the lock held; the caller has a proof that what is raised is caught.
+        let ruby = unsafe { Protected::assume() };
+        if block(ruby, value).is_break() {
+            // SAFETY: a block's function is running, and nothing with a destructor lives in it.
+            unsafe { rb_sys::rb_iter_break() }
+        }
+        NIL
+    }
+    let (name, block) = (name.id(), (&raw mut block) as VALUE);
+    let none = std::ptr::null();
+    // SAFETY: the callback fits the argument; what it raises is caught.
+    unsafe { rb_sys::rb_block_call(receiver, name, 0, none, Some(yielded::<F>), block) };
+}
+
+/// Whether an object has a public method, or says so.
+pub(crate) fn responds_to(_: Protected, object: VALUE, name: Symbol) -> bool {
+    // SAFETY: any live object may be asked; what its own method raises is caught.
+    unsafe { rb_sys::rb_respond_to(object, name.id()) != 0 }
 }
 
 /// Calls a Method. What it raises goes on.

@@ -27,7 +27,7 @@ pub(crate) fn constant(gvl: Gvl, name: &'static CStr) -> Option<VALUE> {
 
 /// A global variable's value.
 pub(crate) fn global(_: Gvl, name: &'static CStr) -> VALUE {
-    // SAFETY: the name ends in NUL; those that are asked for here have no getter that raises.
+    // SAFETY: the name ends in NUL; the variables that are read here have no getter that raises.
     unsafe { rb_sys::rb_gv_get(name.as_ptr()) }
 }
 

@@ -117,6 +117,16 @@ pub(crate) fn module_under(_: Protected, outer: VALUE, name: &'static CStr) -> V
     unsafe { rb_define_module_under(outer, name.as_ptr()) }
 }
 
+/// Defines a class in a module whose objects only Rust makes. Raises TypeError if the name is another object's.
+pub(crate) fn class_under(ruby: Protected, outer: RModule, name: &'static CStr) -> Option<RModule> {
+    let object = RModule::object().value();
+    // SAFETY: the name ends in NUL, and is a constant's; what it raises is caught.
+    let class = unsafe { rb_sys::rb_define_class_under(outer.value(), name.as_ptr(), object) };
+    // SAFETY: it is a class.
+    unsafe { rb_sys::rb_undef_alloc_func(class) };
+    RModule::of(ruby.gvl(), class)
+}
+
 /// Sets a constant of a module. Raises FrozenError.
 pub(crate) fn constant(ruby: Protected, outer: RModule, name: &'static CStr, value: VALUE) {
     let name = Symbol::new(ruby.gvl(), name).id();
@@ -130,6 +140,15 @@ pub(crate) fn singleton_method(gvl: Gvl, receiver: VALUE, name: &'static CStr, m
     // SAFETY: the name ends in NUL, and the function takes what the arity says; what it raises is caught.
     gvl.protect(|_| unsafe {
         rb_sys::rb_define_singleton_method(receiver, name.as_ptr(), Some(function), arity);
+    });
+}
+
+/// Defines a public method of a class or a module, unless that is frozen.
+pub(crate) fn method(gvl: Gvl, class: RModule, name: &'static CStr, method: Method) {
+    let Method { function, arity } = method;
+    // SAFETY: as above.
+    gvl.protect(|_| unsafe {
+        rb_sys::rb_define_method(class.value(), name.as_ptr(), Some(function), arity);
     });
 }
 

@@ -26,7 +26,7 @@ impl Encoding {
         Self(unsafe { rb_sys::rb_usascii_encindex() })
     }
 
-    /// The one that both Strings can be written in; raises if there is none.
+    /// The encoding that both Strings can be written in; raises if there is none.
     pub(crate) fn common(_: Protected, one: RString, other: RString) -> Self {
         // SAFETY: both are Strings; what it raises is caught.
         let common = unsafe { rb_sys::rb_enc_check(one.value(), other.value()) };

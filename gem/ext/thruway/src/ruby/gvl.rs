@@ -1,9 +1,9 @@
 //! Proofs that this thread may call Ruby.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 
-use rb_sys::VALUE;
+use rb_sys::{VALUE, ruby_value_type};
 
 use super::immediate::NIL;
 
@@ -11,8 +11,8 @@ use super::immediate::NIL;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gvl(PhantomData<*const ()>);
 
-/// Proof that this thread holds the lock, and that an exception is caught: by [`Gvl::protect`], or by the Ruby code
-/// that called a method of ours.
+/// Proof that this thread holds the lock, and that an exception is caught: by [`Gvl::protect`] or [`Gvl::catch`], or by
+/// Ruby code that called a method of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protected(Gvl);
 
@@ -25,12 +25,28 @@ impl Gvl {
 
     /// What `work` gives; `None` if it raised, which is forgotten. Nothing with a destructor lives in it.
     pub(crate) fn protect<T>(self, work: impl FnOnce(Protected) -> T) -> Option<T> {
+        let (result, state) = self.run_protected(work);
+        if state != 0 {
+            // SAFETY: clears what was raised; `None` tells of it.
+            unsafe { rb_sys::rb_set_errinfo(NIL) };
+        }
+        result
+    }
+
+    /// What `work` gives, or what it raised. Nothing with a destructor lives in it.
+    pub(crate) fn catch<T: Copy>(self, work: impl FnOnce(Protected) -> T) -> Result<T, Raised> {
+        let (result, state) = self.run_protected(work);
+        result.ok_or_else(|| Raised::take(self, state))
+    }
+
+    /// What `work` gives, if it gives something, and how it was left.
+    fn run_protected<T>(self, work: impl FnOnce(Protected) -> T) -> (Option<T>, c_int) {
         struct Work<F, T> {
             work: Option<F>,
             result: Option<T>,
         }
         unsafe extern "C" fn run<F: FnOnce(Protected) -> T, T>(work: VALUE) -> VALUE {
-            // SAFETY: `protect` passes the address of its own local, which outlives the call.
+            // SAFETY: `run_protected` passes the address of its own local, which outlives the call.
             let place = unsafe { &mut *(work as *mut Work<F, T>) };
             // SAFETY: `rb_protect` calls with the lock held, and catches.
             let protected = unsafe { Protected::assume() };
@@ -47,11 +63,73 @@ impl Gvl {
         let mut state: c_int = 0;
         // SAFETY: `run` gets back the address of `work`.
         unsafe { rb_sys::rb_protect(Some(run), &raw mut work as VALUE, &raw mut state) };
-        if state != 0 {
-            // SAFETY: clears what was raised, which is answered by `None`.
+        (work.result, state)
+    }
+
+    /// Lets other Ruby threads run while `wait` blocks. `unblock` ends it early, in another thread. If something is
+    /// pending for this thread, `wait` may not run at all.
+    ///
+    /// `wait` can go to another thread, and so it holds no proof of the lock: it touches nothing of Ruby's.
+    pub(crate) fn release<W: FnMut() + Send, U: Fn() + Sync>(self, mut wait: W, unblock: U) {
+        unsafe extern "C" fn enter<W: FnMut()>(wait: *mut c_void) -> *mut c_void {
+            // SAFETY: `release` passes a pointer to its closure, which outlives the call.
+            let wait = unsafe { &mut *wait.cast::<W>() };
+            wait();
+            std::ptr::null_mut()
+        }
+        unsafe extern "C" fn end<U: Fn()>(unblock: *mut c_void) {
+            // SAFETY: as above; Ruby calls it only while the wait lasts.
+            let unblock = unsafe { &*unblock.cast::<U>() };
+            unblock();
+        }
+        let (wait, unblock) = ((&raw mut wait).cast(), (&raw const unblock).cast_mut().cast());
+        // SAFETY: the callbacks fit their arguments, and this variant never raises.
+        unsafe {
+            rb_sys::rb_thread_call_without_gvl2(Some(enter::<W>), wait, Some(end::<U>), unblock)
+        };
+    }
+}
+
+/// What was raised: an exception, or what ends a thread or a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raised {
+    state: c_int,
+    error: VALUE,
+    is_exception: bool,
+}
+
+impl Raised {
+    /// Takes an exception from Ruby. What is none stays where Ruby has put it, to be resumed.
+    fn take(_: Gvl, state: c_int) -> Self {
+        // SAFETY: the lock is held.
+        let error = unsafe { rb_sys::rb_errinfo() };
+        // SAFETY: what Ruby has put there is a live object.
+        let is = |kind| unsafe { rb_sys::RB_TYPE_P(error, kind) };
+        let is_exception = is(ruby_value_type::RUBY_T_OBJECT) || is(ruby_value_type::RUBY_T_DATA);
+        if is_exception {
+            // SAFETY: nil is a valid error info.
             unsafe { rb_sys::rb_set_errinfo(NIL) };
         }
-        work.result
+        Self { state, error, is_exception }
+    }
+
+    /// Whether it is an exception that can be rescued.
+    pub(crate) fn is_exception(self) -> bool {
+        self.is_exception
+    }
+
+    pub(crate) fn error(self) -> VALUE {
+        self.error
+    }
+
+    /// Raises it again.
+    pub(crate) fn resume(self, _: Protected) -> ! {
+        if self.is_exception {
+            // SAFETY: `error` is an exception that Ruby raised.
+            unsafe { rb_sys::rb_set_errinfo(self.error) };
+        }
+        // SAFETY: the state is what `rb_protect` gave; what it raises is caught.
+        unsafe { rb_sys::rb_jump_tag(self.state) }
     }
 }
 

@@ -1,34 +1,39 @@
 //! Ruby's C API: the one layer on which everything else of the extension stands.
 //!
 //! Two proofs are handed from call to call. [`Gvl`] says that this thread holds the interpreter lock, and so may
-//! touch objects. [`Protected`] says besides that an exception is caught further up, so that Ruby may raise one:
-//! it unwinds by `longjmp`, so no value with a destructor lives across such a call.
+//! touch objects. [`Protected`] says besides that an exception is caught further up, so that Ruby may raise one.
+//! Ruby unwinds by `longjmp`, so no value with a destructor lives across such a call.
 //!
 //! A `VALUE` is a live object: on this thread's stack, where the collector finds it, or [`Pinned`]. What it is,
 //! the types say: [`RString`], [`RArray`], [`RHash`], [`RModule`] and [`Symbol`] are made from a `VALUE` by a check.
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
-//! [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`raise`].
+//! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`data_type`],
+//! [`raise`].
 
 pub(crate) mod array;
 pub(crate) mod call;
 pub(crate) mod constants;
+pub(crate) mod data_type;
 pub(crate) mod define;
 pub(crate) mod encoding;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;
 pub(crate) mod module;
+pub(crate) mod number;
+pub(crate) mod object;
 pub(crate) mod raise;
 pub(crate) mod string;
 pub(crate) mod symbol;
+pub(crate) mod thread;
 pub(crate) mod value;
 
 pub(crate) use array::RArray;
-pub(crate) use gvl::{Gvl, Protected};
-pub(crate) use hash::RHash;
+pub(crate) use gvl::{Gvl, Protected, Raised};
+pub(crate) use hash::{NewHash, RHash};
 pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
 pub(crate) use module::RModule;
-pub(crate) use string::{RString, bytes, utf8_string};
+pub(crate) use string::RString;
 pub(crate) use symbol::Symbol;
-pub(crate) use value::Pinned;
+pub(crate) use value::{Object, Pinned};

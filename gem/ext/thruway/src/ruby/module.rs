@@ -34,6 +34,12 @@ impl RModule {
         Self(unsafe { rb_sys::rb_mKernel })
     }
 
+    /// `File`
+    pub(crate) fn file() -> Self {
+        // SAFETY: set when Ruby starts, and never again.
+        Self(unsafe { rb_sys::rb_cFile })
+    }
+
     /// A class or module that Ruby has from the start, by its path; `Object`, if a program has removed it.
     pub(crate) fn named(gvl: Gvl, path: &'static CStr) -> Self {
         // SAFETY: the path ends in NUL; what it raises is caught.
@@ -54,7 +60,7 @@ impl RModule {
         Self(unsafe { rb_sys::rb_singleton_class(self.0) })
     }
 
-    /// Whether a method of its instances is still the one that Ruby came with.
+    /// Whether a method of its instances is still Ruby's own.
     pub(crate) fn is_basic(self, _: Gvl, method: Symbol) -> bool {
         // SAFETY: it is a class or a module.
         unsafe { rb_sys::rb_method_basic_definition_p(self.0, method.id()) != 0 }

@@ -2,6 +2,8 @@
 
 use std::ffi::CStr;
 
+use rb_sys::VALUE;
+
 use super::gvl::Protected;
 use super::string::RString;
 
@@ -12,10 +14,31 @@ pub(crate) fn load_error(_: Protected, message: &'static CStr) -> ! {
 }
 
 /// Raises ArgumentError.
-pub(crate) fn argument_error(_: Protected, message: RString) -> ! {
+pub(crate) fn argument_error(ruby: Protected, message: RString) -> ! {
     // SAFETY: set when Ruby starts, and never again.
-    let class = unsafe { rb_sys::rb_eArgError };
-    // SAFETY: a class of exceptions and a String.
+    error(ruby, unsafe { rb_sys::rb_eArgError }, message)
+}
+
+/// Raises TypeError.
+pub(crate) fn type_error(ruby: Protected, message: RString) -> ! {
+    // SAFETY: set when Ruby starts, and never again.
+    error(ruby, unsafe { rb_sys::rb_eTypeError }, message)
+}
+
+/// Raises RuntimeError.
+pub(crate) fn runtime_error(ruby: Protected, message: RString) -> ! {
+    // SAFETY: set when Ruby starts, and never again.
+    error(ruby, unsafe { rb_sys::rb_eRuntimeError }, message)
+}
+
+/// Raises IOError.
+pub(crate) fn io_error(ruby: Protected, message: RString) -> ! {
+    // SAFETY: set when Ruby starts, and never again.
+    error(ruby, unsafe { rb_sys::rb_eIOError }, message)
+}
+
+fn error(_: Protected, class: VALUE, message: RString) -> ! {
+    // SAFETY: the callers give classes of exceptions that Ruby defines.
     let error = unsafe { rb_sys::rb_exc_new_str(class, message.value()) };
     // SAFETY: it is an exception; what it raises is caught.
     unsafe { rb_sys::rb_exc_raise(error) }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_long};
 use rb_sys::{ID, VALUE, ruby_value_type};
 
 use super::gvl::{Gvl, Protected};
-use super::value::{class_of, has_type, is_exactly};
+use super::value::{Object, class_of, has_type, is_exactly};
 
 /// A String, or an object of a class derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,14 @@ impl RString {
         Self(unsafe { rb_sys::rb_string_value(&raw mut value) })
     }
 
-    /// What Ruby takes for a path: a String, or what answers to `to_path` or `to_str`, without a NUL and in an
-    /// encoding that has ASCII's characters.
+    /// What an object's `to_s` gives.
+    pub(crate) fn convert(_: Protected, value: VALUE) -> Self {
+        // SAFETY: a live object; what it raises is caught.
+        Self(unsafe { rb_sys::rb_obj_as_string(value) })
+    }
+
+    /// What Ruby takes for a path: a String, or what has `to_path` or `to_str`. It has no NUL, and an encoding with
+    /// ASCII's characters.
     pub(crate) fn from_path(_: Protected, value: VALUE) -> Self {
         // SAFETY: what it raises is caught.
         Self(unsafe { rb_sys::rb_get_path(value) })
@@ -70,6 +76,30 @@ impl RString {
         Self(unsafe { rb_sys::rb_enc_interned_str(start(bytes), length(bytes), utf8) })
     }
 
+    /// The one frozen String with these bytes, in US-ASCII if they are that, otherwise without an encoding.
+    pub(crate) fn interned_bytes(_: Gvl, bytes: &[u8]) -> Self {
+        // SAFETY: the pointer is valid for the length, and Ruby copies.
+        Self(unsafe { rb_sys::rb_interned_str(start(bytes), length(bytes)) })
+    }
+
+    /// A new String with a copy of the bytes, without an encoding.
+    pub(crate) fn binary(_: Gvl, bytes: &[u8]) -> Self {
+        // SAFETY: the pointer is valid for the length, and Ruby copies.
+        Self(unsafe { rb_sys::rb_str_new(start(bytes), length(bytes)) })
+    }
+
+    /// Another String with the same bytes, which are copied when either is changed.
+    pub(crate) fn dup(self, _: Gvl) -> Self {
+        // SAFETY: it is a String.
+        Self(unsafe { rb_sys::rb_str_dup(self.0) })
+    }
+
+    /// The String as it is now, whatever happens to this one later.
+    pub(crate) fn frozen(self, _: Gvl) -> Self {
+        // SAFETY: it is a String.
+        Self(unsafe { rb_sys::rb_str_new_frozen(self.0) })
+    }
+
     /// A String that reads the bytes in place, and copies them before it is changed.
     pub(crate) fn of_static(_: Gvl, bytes: &'static [u8]) -> Self {
         // SAFETY: the bytes live as long as the process, and Ruby does not write to them.
@@ -78,15 +108,30 @@ impl RString {
 
     /// The bytes.
     ///
-    /// # Safety
-    /// The String stays on the caller's stack, or is held by what is there, and neither the collector nor Ruby code
-    /// runs while the slice lives, but such as cannot change this String.
+    /// # Safety The String stays on the caller's stack, or is held by what is there. While the slice lives, neither
+    /// the collector nor Ruby code runs that could change this String.
     pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
-        // SAFETY: it is a String; the rest is this function's own condition.
-        unsafe { bytes(self.0) }
+        // SAFETY: it is a String.
+        let start = unsafe { rb_sys::RSTRING_PTR(self.0) }.cast::<u8>();
+        // SAFETY: as above.
+        let length = unsafe { rb_sys::RSTRING_LEN(self.0) }.unsigned_abs();
+        // SAFETY: the pointer and the length are of one String, unchanged since.
+        unsafe { std::slice::from_raw_parts(start, length as usize) }
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(self, _: Gvl) -> usize {
+        // SAFETY: it is a String.
+        usize::try_from(unsafe { rb_sys::RSTRING_LEN(self.0) }).unwrap_or(0)
     }
 
     pub(crate) fn value(self) -> VALUE {
+        self.0
+    }
+}
+
+impl Object for RString {
+    fn value(self) -> VALUE {
         self.0
     }
 }
@@ -97,32 +142,15 @@ pub(super) fn symbol_name(_: Gvl, id: ID) -> RString {
     RString(unsafe { rb_sys::rb_id2str(id) })
 }
 
-/// The bytes of a String.
-///
-/// # Safety
-/// `string` is a String that stays on the caller's stack and is not changed while the slice lives.
-pub(crate) unsafe fn bytes<'a>(string: VALUE) -> &'a [u8] {
-    // SAFETY: as this function's own.
-    let start = unsafe { rb_sys::RSTRING_PTR(string) }.cast::<u8>();
-    // SAFETY: as this function's own.
-    let length = unsafe { rb_sys::RSTRING_LEN(string) }.unsigned_abs();
-    // SAFETY: the pointer and the length are of one String, unchanged since.
-    unsafe { std::slice::from_raw_parts(start, length as usize) }
-}
-
-/// A new UTF-8 String with a copy of `bytes`. Only `server` still calls it, which has a proof of its own.
-pub(crate) fn utf8_string(bytes: &[u8]) -> VALUE {
-    // SAFETY: the pointer is valid for the length, and Ruby copies.
-    unsafe { rb_sys::rb_utf8_str_new(start(bytes), length(bytes)) }
-}
-
 fn string_class() -> VALUE {
     // SAFETY: set when Ruby starts, and never again.
     unsafe { rb_sys::rb_cString }
 }
 
+/// Where the bytes start. Ruby reads the first word even of an empty String, so there must be one.
 fn start(bytes: &[u8]) -> *const c_char {
-    bytes.as_ptr().cast()
+    static NOTHING: u64 = 0;
+    if bytes.is_empty() { (&raw const NOTHING).cast() } else { bytes.as_ptr().cast() }
 }
 
 fn length(bytes: &[u8]) -> c_long {

@@ -1,5 +1,7 @@
 //! Objects of any kind.
 
+use std::ffi::CStr;
+
 use rb_sys::{VALUE, ruby_value_type};
 
 use super::gvl::Gvl;
@@ -27,6 +29,17 @@ impl Pinned {
     }
 }
 
+/// What stands for an object of Ruby's.
+pub(crate) trait Object: Copy {
+    fn value(self) -> VALUE;
+}
+
+impl Object for VALUE {
+    fn value(self) -> VALUE {
+        self
+    }
+}
+
 /// Whether an object is of that type or of one derived from it.
 pub(crate) fn has_type(_: Gvl, object: VALUE, kind: ruby_value_type) -> bool {
     // SAFETY: any live object may be asked for its type.
@@ -43,6 +56,14 @@ pub(crate) fn class_of(_: Gvl, object: VALUE) -> VALUE {
 pub(crate) fn is_exactly(gvl: Gvl, object: VALUE, class: VALUE) -> bool {
     // SAFETY: any live object may be asked for its variables.
     class_of(gvl, object) == class && unsafe { rb_sys::rb_ivar_count(object) } == 0
+}
+
+/// The name of an object's class.
+pub(crate) fn class_name<'a>(_: Gvl, object: VALUE) -> &'a CStr {
+    // SAFETY: any live object may be asked for its class's name.
+    let name = unsafe { rb_sys::rb_obj_classname(object) };
+    // SAFETY: Ruby keeps the names of classes for ever, and ends them with NUL; null is none.
+    if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } }
 }
 
 pub(crate) fn is_frozen(_: Gvl, object: VALUE) -> bool {

@@ -1,4 +1,4 @@
-//! What one Ruby thread of a server is in the middle of.
+//! The request of one Ruby thread.
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -6,8 +6,8 @@ use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, ResponseConstraints};
 use thruway_serve::Ticket;
 
-use super::gvl::NIL;
-use super::roots::mark;
+use crate::ruby::NIL;
+use crate::ruby::data_type::Marker;
 
 /// A thread's request. Used with the interpreter lock held.
 pub(super) struct Context {
@@ -23,10 +23,10 @@ pub(super) struct Context {
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
-    /// The answer's status.
+    /// The response's status.
     pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
-    /// The head of the answer.
+    /// The head of the response.
     pub(super) head: Buffer,
     /// What is known of the head while it waits for its end.
     pub(super) partial: Cell<Option<PartialHead>>,
@@ -38,7 +38,7 @@ pub(super) struct Context {
     pub(super) gathered_us: Cell<u64>,
 }
 
-/// How far the answer is.
+/// How far the response is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Nothing of it has been sent.
@@ -59,8 +59,8 @@ impl Buffer {
     /// The bytes, to read or to change.
     ///
     /// # Safety
-    /// The reference is gone before the next call of this method: it is used between two calls of
-    /// Ruby's, by the thread that holds the interpreter gvl.
+    /// The reference is gone before the next call of this method. It is used between two calls of Ruby's, by the thread
+    /// that holds the interpreter lock.
     #[expect(clippy::mut_from_ref, reason = "the interpreter lock takes the place of the borrow")]
     pub(super) unsafe fn get(&self) -> &mut Vec<u8> {
         // SAFETY: as this function's own.
@@ -110,8 +110,8 @@ impl Context {
         }
     }
 
-    pub(super) fn mark(&self) {
+    pub(super) fn mark(&self, marker: Marker) {
         let values = [&self.thread, &self.env, &self.input, &self.returned, &self.body];
-        values.into_iter().for_each(|value| mark(value.get()));
+        values.into_iter().for_each(|value| marker.mark(value.get()));
     }
 }

@@ -1,7 +1,7 @@
 //! When the standby stands in at the engine.
 //!
-//! It is on duty while no Ruby thread is at the engine: the leader is in a long call of the application, or waits
-//! for the interpreter gvl. The leader calls it before a call that may be long, and dismisses it before it waits for
+//! It is on duty while no Ruby thread is at the engine. The leader is in a long call of the application then, or waits
+//! for the interpreter lock. The leader calls it before a call that may be long, and dismisses it before it waits for
 //! events itself. While calls are short the standby dozes: it looks now and then whether one lasts.
 //! While there are none it sleeps.
 
@@ -36,7 +36,7 @@ impl Duty {
         Self { state: AtomicU8::new(ASLEEP), bell }
     }
 
-    /// The standby is to stand in.
+    /// Makes the standby stand in.
     pub(super) fn call(&self) {
         if !self.is_on() && self.change(|state| (state < ON).then_some(ON)) {
             self.bell.ring();
@@ -58,7 +58,7 @@ impl Duty {
         }
     }
 
-    /// The standby is to look at once.
+    /// Makes the standby look at once.
     pub(super) fn nudge(&self) {
         if self.is_on() { self.bell.ring() } else { self.call() }
     }
@@ -98,7 +98,7 @@ impl Duty {
         }
     }
 
-    /// The standby looks around: what it was called for so far is seen to.
+    /// The standby begins a look: that covers all calls so far.
     pub(super) fn note_look(&self) {
         self.bell.silence();
     }
@@ -123,7 +123,8 @@ mod tests {
     /// A standby that tells of each time it is called, and its leader's calls.
     fn standby() -> (Arc<Duty>, Arc<AtomicU64>, std::sync::mpsc::Receiver<()>) {
         let engine = Engine::new(Settings::default(), Vec::new(), None).unwrap();
-        let (duty, calls) = (Arc::new(Duty::new(engine.bell())), Arc::new(AtomicU64::new(0)));
+        let (duty, calls) =
+            (Arc::new(Duty::new(engine.handle().bell)), Arc::new(AtomicU64::new(0)));
         let (tells, hears) = channel();
         let (its_duty, its_calls) = (Arc::clone(&duty), Arc::clone(&calls));
         std::thread::spawn(move || {

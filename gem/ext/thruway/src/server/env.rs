@@ -1,9 +1,8 @@
 //! The Rack environment of a request.
 //!
-//! Each is a copy of a template, into which the request's own values are put. Clients repeat their
-//! fields from request to request, so a copy with the fields already in it is kept for lines that have
-//! come twice. Applications may change what they are given: kept Strings are handed out as copies
-//! that share their bytes.
+//! Each is a copy of a template, into which the request's own values are put. Clients repeat their fields from request
+//! to request, so for field lines that have come twice a copy with the fields in it is kept. Applications may change
+//! what they are given: kept Strings are handed out as copies that share their bytes.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -15,13 +14,13 @@ use thruway_http1::field::members;
 use thruway_http1::{KnownField, Request, Version};
 use thruway_serve::Peer;
 
-use super::gvl::{Gvl, NIL};
 use super::roots::{Root, Roots};
+use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString};
 
 /// Field names whose keys are kept; names beyond are made anew each time.
 const KEYS_MAX: usize = 1024;
 
-/// Lines whose environments are kept.
+/// Field lines whose environments are kept.
 const MEMOS_MAX: usize = 128;
 
 /// Longer lines are not worth comparing.
@@ -30,38 +29,38 @@ const MEMO_BYTES_MAX: usize = 4 << 10;
 /// Makes environments.
 pub(super) struct Environments {
     roots: Arc<Roots>,
-    template: Root,
+    template: Root<RHash>,
     keys: Keys,
-    names: HashMap<Vec<u8>, Root>,
+    names: HashMap<Vec<u8>, Root<RString>>,
     memos: Vec<Memo>,
-    peers: Option<(IpAddr, Root)>,
+    peers: Option<(IpAddr, Root<RString>)>,
 }
 
 /// The keys that every environment has.
 struct Keys {
-    method: Root,
-    path: Root,
-    query: Root,
-    uri: Root,
-    request_path: Root,
-    protocol: Root,
-    remote: Root,
-    server_name: Root,
-    server_port: Root,
-    content_length: Root,
-    content_type: Root,
-    after_reply: Root,
-    finished: Root,
-    hijack: Root,
-    empty: Root,
-    get: Root,
-    http_10: Root,
-    scheme: Root,
-    https: Root,
-    https_port: Root,
+    method: Root<RString>,
+    path: Root<RString>,
+    query: Root<RString>,
+    uri: Root<RString>,
+    request_path: Root<RString>,
+    protocol: Root<RString>,
+    remote: Root<RString>,
+    server_name: Root<RString>,
+    server_port: Root<RString>,
+    content_length: Root<RString>,
+    content_type: Root<RString>,
+    after_reply: Root<RString>,
+    finished: Root<RString>,
+    hijack: Root<RString>,
+    empty: Root<RString>,
+    get: Root<RString>,
+    http_10: Root<RString>,
+    scheme: Root<RString>,
+    https: Root<RString>,
+    https_port: Root<RString>,
 }
 
-/// What is known of some field lines.
+/// What is kept for some field lines.
 #[derive(Default)]
 struct Memo {
     hash: u64,
@@ -71,11 +70,11 @@ struct Memo {
 
 /// An environment with fields in it, and those fields once more.
 struct Kept {
-    env: Root,
-    fields: Vec<(Root, Root)>,
+    env: Root<RHash>,
+    fields: Vec<(Root<RString>, Root<RString>)>,
 }
 
-/// The value of a request that is not in its fields.
+/// The values of a request that are not in its fields.
 struct Own<'a> {
     method: &'a [u8],
     path: &'a [u8],
@@ -85,18 +84,18 @@ struct Own<'a> {
 
 impl Environments {
     /// `template` holds what is the same for all requests.
-    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, template: VALUE) -> Self {
+    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, template: RHash) -> Self {
         let keys = Keys::new(gvl, roots);
         // A place for each value, so that to set it later only replaces it.
-        let env = roots.keep(gvl.dup_hash(template));
+        let mut env = NewHash::copy_of(gvl, template);
         for key in keys.in_every_environment() {
-            if gvl.at(env.value(), key) == NIL {
-                gvl.set(env.value(), key, keys.empty.value());
+            if env.get(gvl, key) == NIL {
+                env.set(gvl, key, keys.empty.get().value());
             }
         }
         Self {
             roots: Arc::clone(roots),
-            template: env,
+            template: roots.keep(gvl, env.into_hash()),
             keys,
             names: HashMap::new(),
             memos: (0..MEMOS_MAX).map(|_| Memo::default()).collect(),
@@ -105,71 +104,74 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
-    pub(super) fn make(&mut self, gvl: Gvl, request: &Request<'_>, peer: Peer) -> VALUE {
-        let env = self.with_fields(gvl, request);
+    pub(super) fn make(&mut self, gvl: Gvl, request: &Request<'_>, peer: Peer) -> NewHash {
+        let mut env = self.with_fields(gvl, request);
         let own = Own {
             method: request.method(),
             path: request.path(),
             query: request.query().unwrap_or_default(),
             uri: request.target(),
         };
-        self.set_own(gvl, env, &own);
+        self.set_own(gvl, &mut env, &own);
         if request.version() == Version::Http10 {
-            gvl.set(env, self.keys.protocol.value(), self.keys.http_10.value());
+            env.set(gvl, self.keys.protocol.get(), self.keys.http_10.get().value());
         }
         if peer.is_trusted() && is_https(request) {
-            self.set_https(gvl, env, request);
+            self.set_https(gvl, &mut env, request);
         }
         if let Peer::Tcp(address) = peer {
             let remote = self.remote(gvl, address.ip());
-            gvl.set(env, self.keys.remote.value(), gvl.dup_string(remote));
+            env.set(gvl, self.keys.remote.get(), remote.dup(gvl).value());
         }
-        gvl.set(env, self.keys.after_reply.value(), gvl.array());
-        gvl.set(env, self.keys.finished.value(), gvl.array());
+        for key in [&self.keys.after_reply, &self.keys.finished] {
+            env.set(gvl, key.get(), RArray::with_room(gvl, 0).value());
+        }
         env
     }
 
     /// Sets the length of a body whose framing has been taken away.
-    pub(super) fn set_length(&self, gvl: Gvl, env: VALUE, length: u64) {
-        let text = gvl.string(length.to_string().as_bytes());
-        gvl.set(env, self.keys.content_length.value(), text);
+    pub(super) fn set_length(&self, gvl: Gvl, env: &mut NewHash, length: u64) {
+        let text = RString::binary(gvl, length.to_string().as_bytes());
+        env.set(gvl, self.keys.content_length.get(), text.value());
     }
 
     /// Sets what takes the request's connection.
-    pub(super) fn set_hijack(&self, gvl: Gvl, env: VALUE, hijack: VALUE) {
-        gvl.set(env, self.keys.hijack.value(), hijack);
+    pub(super) fn set_hijack(&self, gvl: Gvl, env: &mut NewHash, hijack: VALUE) {
+        env.set(gvl, self.keys.hijack.get(), hijack);
     }
 
-    /// The callbacks for after the answer: `rack.after_reply` and `rack.response_finished`.
+    /// The callbacks for after the response: `rack.after_reply` and `rack.response_finished`.
     pub(super) fn callbacks(&self, gvl: Gvl, env: VALUE) -> [VALUE; 2] {
-        [gvl.at(env, self.keys.after_reply.value()), gvl.at(env, self.keys.finished.value())]
+        let env = RHash::of(gvl, env);
+        [&self.keys.after_reply, &self.keys.finished]
+            .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
     }
 
-    /// A proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
-    fn set_https(&self, gvl: Gvl, env: VALUE, request: &Request<'_>) {
-        gvl.set(env, self.keys.scheme.value(), self.keys.https.value());
+    /// Notes that a proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
+    fn set_https(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
+        env.set(gvl, self.keys.scheme.get(), self.keys.https.get().value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
-            gvl.set(env, self.keys.server_port.value(), self.keys.https_port.value());
+            env.set(gvl, self.keys.server_port.get(), self.keys.https_port.get().value());
         }
     }
 
-    fn set_own(&self, gvl: Gvl, env: VALUE, own: &Own<'_>) {
+    fn set_own(&self, gvl: Gvl, env: &mut NewHash, own: &Own<'_>) {
         let keys = &self.keys;
         let method = match own.method {
-            b"GET" => keys.get.value(),
-            other => gvl.interned(other),
+            b"GET" => keys.get.get(),
+            other => RString::interned_bytes(gvl, other),
         };
-        gvl.set(env, keys.method.value(), method);
-        let path = gvl.string(own.path);
-        gvl.set(env, keys.path.value(), path);
-        gvl.set(env, keys.request_path.value(), path);
-        gvl.set(env, keys.uri.value(), gvl.string(own.uri));
-        // What has no query must not share one that an application may change.
-        gvl.set(env, keys.query.value(), gvl.string(own.query));
+        env.set(gvl, keys.method.get(), method.value());
+        let path = RString::binary(gvl, own.path).value();
+        env.set(gvl, keys.path.get(), path);
+        env.set(gvl, keys.request_path.get(), path);
+        env.set(gvl, keys.uri.get(), RString::binary(gvl, own.uri).value());
+        // Each request has a query of its own, even an empty one: an application may change it.
+        env.set(gvl, keys.query.get(), RString::binary(gvl, own.query).value());
     }
 
     /// A copy of the template with the request's fields in it.
-    fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> VALUE {
+    fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> NewHash {
         let lines = request.field_lines();
         // A target with a host in it goes before the field of that name.
         let is_plain = request.target().starts_with(b"/");
@@ -189,9 +191,9 @@ impl Environments {
             Some(_) => self.fill_template(gvl, request).0,
             None => {
                 let (env, fields) = self.fill_template(gvl, request);
-                let keep = |value| self.roots.keep(value);
+                let keep = |string| self.roots.keep(gvl, string);
                 let fields = fields.iter().map(|(key, value)| (keep(*key), keep(*value))).collect();
-                let kept = Kept { env: keep(env), fields };
+                let kept = Kept { env: self.roots.keep(gvl, env.into_hash()), fields };
                 let copy = kept.copy(gvl);
                 self.memos[place] = Memo { hash, lines: lines.to_vec(), kept: Some(kept) };
                 copy
@@ -200,69 +202,76 @@ impl Environments {
     }
 
     /// A copy of the template, with every field of the request set, and those fields.
-    fn fill_template(&mut self, gvl: Gvl, request: &Request<'_>) -> (VALUE, Vec<(VALUE, VALUE)>) {
-        let env = gvl.dup_hash(self.template.value());
+    fn fill_template(
+        &mut self,
+        gvl: Gvl,
+        request: &Request<'_>,
+    ) -> (NewHash, Vec<(RString, RString)>) {
+        let mut env = NewHash::copy_of(gvl, self.template.get());
         let mut fields = Vec::with_capacity(request.fields().len());
         for (name, value) in request.fields() {
-            // The framing has been taken away, and nginx drops names with underscores, too: they
-            // could pass for names with dashes.
+            // The framing has been taken away. Names with underscores could pass for names with dashes; nginx drops
+            // them, too.
             if name.contains(&b'_') || name.eq_ignore_ascii_case(b"transfer-encoding") {
                 continue;
             }
             let key = self.key(gvl, name);
             let value = match fields.iter().find(|(other, _)| *other == key) {
                 Some((_, before)) => joined(gvl, name, *before, value),
-                None => gvl.string(value),
+                None => RString::binary(gvl, value),
             };
             fields.retain(|(other, _)| *other != key);
             fields.push((key, value));
-            gvl.set(env, key, value);
+            env.set(gvl, key, value.value());
         }
-        self.set_host(gvl, env, request);
+        self.set_host(gvl, &mut env, request);
         (env, fields)
     }
 
-    fn set_host(&self, gvl: Gvl, env: VALUE, request: &Request<'_>) {
+    fn set_host(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
         let Some(host) = request.host() else { return };
         let port = port_of(host);
         let name = &host[..host.len() - port.len()];
         let name = name.strip_suffix(b":").unwrap_or(name);
         let port = if port.is_empty() { &b"80"[..] } else { port };
-        gvl.set(env, self.keys.server_name.value(), gvl.interned(name));
-        gvl.set(env, self.keys.server_port.value(), gvl.interned(port));
+        env.set(gvl, self.keys.server_name.get(), RString::interned_bytes(gvl, name).value());
+        env.set(gvl, self.keys.server_port.get(), RString::interned_bytes(gvl, port).value());
         if !request.target().starts_with(b"/") {
-            gvl.set(env, gvl.interned(b"HTTP_HOST"), gvl.string(host));
+            let key = RString::interned_bytes(gvl, b"HTTP_HOST");
+            env.set(gvl, key, RString::binary(gvl, host).value());
         }
     }
 
     /// The key of a field's name.
-    fn key(&mut self, gvl: Gvl, name: &[u8]) -> VALUE {
+    fn key(&mut self, gvl: Gvl, name: &[u8]) -> RString {
         if name.eq_ignore_ascii_case(b"content-length") {
-            return self.keys.content_length.value();
+            return self.keys.content_length.get();
         }
         if name.eq_ignore_ascii_case(b"content-type") {
-            return self.keys.content_type.value();
+            return self.keys.content_type.get();
         }
         let capital = |byte: &u8| if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
         let mut key = b"HTTP_".to_vec();
         key.extend(name.iter().map(capital));
         if let Some(root) = self.names.get(&key) {
-            return root.value();
+            return root.get();
         }
-        let value = gvl.interned(&key);
+        let value = RString::interned_bytes(gvl, &key);
         if self.names.len() < KEYS_MAX {
-            let root = self.roots.keep(value);
+            let root = self.roots.keep(gvl, value);
             self.names.insert(key, root);
         }
         value
     }
 
-    fn remote(&mut self, gvl: Gvl, address: IpAddr) -> VALUE {
+    fn remote(&mut self, gvl: Gvl, address: IpAddr) -> RString {
         match &self.peers {
-            Some((known, root)) if *known == address => root.value(),
+            Some((known, root)) if *known == address => root.get(),
             _ => {
-                let root = self.roots.keep(gvl.interned(address.to_string().as_bytes()));
-                let value = root.value();
+                let root = self
+                    .roots
+                    .keep(gvl, RString::interned_bytes(gvl, address.to_string().as_bytes()));
+                let value = root.get();
                 self.peers = Some((address, root));
                 value
             }
@@ -272,10 +281,10 @@ impl Environments {
 
 impl Kept {
     /// The environment once more, with Strings of its own.
-    fn copy(&self, gvl: Gvl) -> VALUE {
-        let env = gvl.dup_hash(self.env.value());
+    fn copy(&self, gvl: Gvl) -> NewHash {
+        let mut env = NewHash::copy_of(gvl, self.env.get());
         for (key, value) in &self.fields {
-            gvl.set(env, key.value(), gvl.dup_string(value.value()));
+            env.set(gvl, key.get(), value.get().dup(gvl).value());
         }
         env
     }
@@ -283,7 +292,7 @@ impl Kept {
 
 impl Keys {
     fn new(gvl: Gvl, roots: &Arc<Roots>) -> Self {
-        let keep = |text: &str| roots.keep(gvl.interned(text.as_bytes()));
+        let keep = |text: &str| roots.keep(gvl, RString::interned_bytes(gvl, text.as_bytes()));
         Self {
             method: keep("REQUEST_METHOD"),
             path: keep("PATH_INFO"),
@@ -308,22 +317,22 @@ impl Keys {
         }
     }
 
-    fn in_every_environment(&self) -> [VALUE; 9] {
+    fn in_every_environment(&self) -> [RString; 9] {
         [
-            self.method.value(),
-            self.path.value(),
-            self.query.value(),
-            self.uri.value(),
-            self.request_path.value(),
-            self.remote.value(),
-            self.after_reply.value(),
-            self.finished.value(),
-            self.hijack.value(),
+            self.method.get(),
+            self.path.get(),
+            self.query.get(),
+            self.uri.get(),
+            self.request_path.get(),
+            self.remote.get(),
+            self.after_reply.get(),
+            self.finished.get(),
+            self.hijack.get(),
         ]
     }
 }
 
-/// Whether a proxy says that the client has asked it by TLS.
+/// Whether a proxy says that the client speaks TLS.
 fn is_https(request: &Request<'_>) -> bool {
     let proto = request.known(KnownField::ForwardedProto);
     let first = proto.and_then(|proto| members(proto).next());
@@ -337,10 +346,10 @@ fn port_of(host: &[u8]) -> &[u8] {
     colon.map_or(&b""[..], |colon| &host[colon + 1..])
 }
 
-/// The value of a field that stands twice.
-fn joined(gvl: Gvl, name: &[u8], before: VALUE, value: &[u8]) -> VALUE {
+/// The value of a field that comes twice.
+fn joined(gvl: Gvl, name: &[u8], before: RString, value: &[u8]) -> RString {
     let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
     // SAFETY: no Ruby code runs before the bytes are copied.
-    let before = unsafe { gvl.bytes(before) };
-    gvl.string(&[before, between, value].concat())
+    let before = unsafe { before.bytes() };
+    RString::binary(gvl, &[before, between, value].concat())
 }

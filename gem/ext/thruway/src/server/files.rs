@@ -1,4 +1,4 @@
-//! Files that an application has sent: its own bodies', and those that a field names.
+//! Files that an application sends: as bodies with a path, or named by a field.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ pub(super) struct DeclaredFolders {
 }
 
 struct Declared {
-    /// What the field's value begins with: the folder itself, or what it is called there.
+    /// What the field's value begins with: the folder's path, or another prefix for it.
     prefix: Vec<u8>,
     boundary: Boundary,
 }
@@ -33,7 +33,7 @@ impl DeclaredFolders {
         Ok(())
     }
 
-    /// Whether the field of that name is the server's business.
+    /// Whether the field of that name is for the server, not for the client.
     pub(super) fn is_field(&self, name: &[u8]) -> bool {
         !self.folders.is_empty()
             && (name.eq_ignore_ascii_case(b"x-sendfile")

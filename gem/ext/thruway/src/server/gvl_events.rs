@@ -1,4 +1,4 @@
-//! Ruby 3.2 and later tell when a thread lets go of the interpreter gvl, and when it wants it back.
+//! Ruby 3.2 and later tell when a thread lets go of the interpreter lock, and when it wants it back.
 //!
 //! The function is looked up by its name, so that one source serves every Ruby.
 
@@ -13,7 +13,7 @@ const READY: u32 = 1 << 1;
 const SUSPENDED: u32 = 1 << 3;
 
 type Callback = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
-/// `rb_internal_thread_add_event_hook`; it answers with the hook, by which it could be taken back.
+/// `rb_internal_thread_add_event_hook`; it returns the hook, by which it could be removed.
 type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
 
 /// Lets Ruby tell `signal` of suspensions from now on; false if this Ruby does not know how.
@@ -33,7 +33,7 @@ pub(super) fn subscribe(signal: &Arc<Signal>) -> bool {
     true
 }
 
-/// Called by the thread that lets go of the gvl, or wants it back: it may touch nothing of Ruby's.
+/// Called by the thread that releases the lock, or wants it back: it may touch nothing of Ruby's.
 unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, signal: *mut c_void) {
     // SAFETY: `subscribe` gave the pointer, and what it points at lives for ever.
     let signal = unsafe { &*signal.cast::<Signal>() };

@@ -1,14 +1,13 @@
-//! Which thread leads.
+//! Which thread leads: the Leader/Followers pattern.
 //!
-//! One thread of a process leads: it waits for events, reads, calls the application and writes, without
-//! handing anything to another thread, because a hand-off costs more than a short request. The others
-//! follow: they wait without the interpreter gvl. A follower takes over only while the leader is
-//! blocked inside the application; the old leader finishes its request and follows.
+//! One thread of a process leads: it waits for events, reads, calls the application and writes. It hands nothing to
+//! another thread, because a hand-off costs more than a short request. The others follow: they wait without the
+//! interpreter lock. A follower takes over only while the leader is blocked in the application. The old leader
+//! finishes its request and follows.
 //!
 //! The standby (see `standby`) notices that the leader blocks while requests wait, and calls a follower. Where
-//! applications block all the time, waiting for that would cost each request a delay. So the leader then calls a
-//! follower *before* it enters the application: the follower queues for the gvl, and has it at the very moment
-//! that the leader lets go of it.
+//! applications block all the time, that would delay each request. So the leader then calls a follower *before* it
+//! enters the application: the follower queues for the lock, and has it as soon as the leader releases it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,20 +15,20 @@ use std::sync::atomic::AtomicBool;
 
 use thruway_serve::monotonic_us;
 
-use super::gvl::Gvl;
 use super::signal::Signal;
+use crate::ruby::{Gvl, thread};
 
 /// A leader that blocks in more than this share of its calls, in thousandths, calls a follower before
 /// each.
 const CALLS_AHEAD_PERMILLE: i32 = 250;
 
-/// A new call weighs one part in so many in what is remembered of calls.
+/// A new call weighs one part in so many in the moving averages.
 const MEMORY_CALLS: i32 = 16;
 
 /// Where calls take longer than this on average, the standby stands in during each.
 const LONG_CALL_US: i32 = 1_000;
 
-/// A call that is longer than this says no more than that.
+/// A longer call counts as one of this length.
 const CALL_US_MAX: i32 = 10_000;
 
 /// What a thread is to do next.
@@ -39,13 +38,13 @@ pub(super) enum Role {
     Follow,
 }
 
-/// Who leads, and where it is. Used with the interpreter lock held, but for its [`Signal`].
+/// Which thread leads, and what it does. Used with the interpreter lock held, but for its [`Signal`].
 pub(super) struct Leadership {
     leader: Cell<Option<usize>>,
     leader_calls: Cell<bool>,
-    /// Threads that are in the application and lead no more.
+    /// Threads in the application that lead no more.
     superseded: Cell<usize>,
-    /// The last request began while other threads stood for the gvl.
+    /// The last request began while other threads waited for the lock.
     has_kept_lock: Cell<bool>,
     blocking_permille: Cell<i32>,
     /// What a call takes on average.
@@ -70,7 +69,7 @@ impl Leadership {
         &self.signal
     }
 
-    /// What thread `me` is to do: it takes the lead if nobody has it, or if the leader is blocked.
+    /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked.
     pub(super) fn role(&self, me: usize, leader_is_blocked: impl FnOnce(usize) -> bool) -> Role {
         match self.leader.get() {
             Some(leader) if leader == me => Role::Lead,
@@ -105,14 +104,14 @@ impl Leadership {
         }
     }
 
-    /// Thread `me` ends before its time: what it was called for, another follower is called for.
+    /// Thread `me` ends early: another follower is called in its place.
     pub(super) fn resign(&self, me: usize) {
         self.release(me);
         self.signal.forget_coming();
         self.signal.call_follower();
     }
 
-    /// The leader is about to call the application, while something else `waits` at the engine or not; when it does.
+    /// The leader is about to call the application, while something else `waits` at the engine or not; the time.
     pub(super) fn enter_application(&self, waits: bool) -> u64 {
         self.leader_calls.set(true);
         self.signal.load.enter();
@@ -123,7 +122,7 @@ impl Leadership {
         monotonic_us()
     }
 
-    /// The application has answered `me`, who may lead no more, and was called at `entered_us`.
+    /// The application has returned to `me`, which called it at `entered_us` and may lead no more.
     pub(super) fn leave_application(&self, me: usize, entered_us: u64) {
         let blocked = !self.leads(me);
         self.signal.load.leave(!blocked);
@@ -143,14 +142,14 @@ impl Leadership {
         }
     }
 
-    /// Whether another one of so many threads takes the lead should thread `me` block now: `me` leads, and
-    /// not all others are in the application.
+    /// Whether another one of so many threads takes the lead if thread `me` blocks now: `me` leads, and not all
+    /// others are in the application.
     pub(super) fn has_successor(&self, me: usize, threads: usize) -> bool {
         self.leads(me) && self.superseded.get() + 1 < threads
     }
 
-    /// Between two requests: every second time, threads go first that stand for the lock in the application. To let
-    /// them always go first would keep requests from starting whose waits could pass meanwhile.
+    /// Between two requests: every second time, the threads that wait for the lock in the application go first. If they
+    /// always went first, fewer requests would start, and fewer waits would overlap.
     pub(super) fn pass_lock(&self, gvl: Gvl) {
         let load = &self.signal.load;
         let others_stand = self.superseded.get() > 0 && (!load.is_told() || load.computing() > 0);
@@ -158,15 +157,16 @@ impl Leadership {
         self.has_kept_lock.set(others_stand && !passes);
         if passes {
             self.signal.duty.call();
-            gvl.yield_turn();
+            thread::yield_now(gvl);
         }
     }
 
-    /// Waits, without the interpreter gvl, until this follower is called.
+    /// Waits, without the interpreter lock, until this follower is called.
     pub(super) fn follow(&self, gvl: Gvl) {
         let is_ended = AtomicBool::new(false);
         self.signal.add_follower();
-        gvl.release(|| self.signal.wait(&is_ended), || self.signal.end_wait(&is_ended));
+        let signal = &*self.signal;
+        gvl.release(|| signal.wait(&is_ended), || signal.end_wait(&is_ended));
         self.signal.remove_follower();
     }
 }

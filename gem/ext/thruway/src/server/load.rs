@@ -15,7 +15,7 @@ thread_local! {
 enum Doing {
     /// It is in no request.
     Nothing,
-    /// It holds the interpreter lock in the application, or stands for it.
+    /// It holds the interpreter lock in the application, or waits for it.
     Computing,
     /// It waits in the application.
     Waiting,
@@ -27,7 +27,7 @@ pub(super) struct Load {
     board: Option<Board>,
     in_application: AtomicU32,
     computing: AtomicU32,
-    /// Whether Ruby tells when a thread lets go of the gvl. Otherwise the leader counts as computing until
+    /// Whether Ruby tells when a thread releases the lock. Otherwise the leader counts as computing until
     /// it is found to be blocked.
     is_told: AtomicBool,
 }
@@ -89,7 +89,7 @@ impl Load {
         }
     }
 
-    /// The calling thread stands for the gvl, or has let go of it. Nothing of Ruby's is touched.
+    /// The calling thread waits for the lock, or has released it. Nothing of Ruby's is touched.
     pub(super) fn note(&self, is_computing: bool) {
         match (DOING.get(), is_computing) {
             (Doing::Waiting, true) => {
@@ -104,7 +104,7 @@ impl Load {
         }
     }
 
-    /// Threads in the application that hold the gvl, or stand for it.
+    /// Threads in the application that hold the lock, or wait for it.
     pub(super) fn computing(&self) -> u32 {
         self.computing.load(Ordering::SeqCst)
     }
@@ -140,7 +140,7 @@ mod tests {
         load.enter();
         assert_eq!(load.computing(), 1);
         load.note(true);
-        assert_eq!(load.computing(), 1, "it stands for the lock that it has");
+        assert_eq!(load.computing(), 1, "it asks for the lock that it has");
         load.note(false);
         load.note(false);
         assert_eq!(load.computing(), 0);

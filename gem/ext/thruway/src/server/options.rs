@@ -1,24 +1,27 @@
-//! What `Thruway::Server` asks for, and the server that is built of it.
+//! The options that `Thruway::Server` gives, and the server that is built from them.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_serve::workers::WorkerHandle;
 use thruway_serve::{Engine, Listener, Settings};
 
+use super::callbacks::Callbacks;
 use super::context::Context;
 use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
-use super::gvl::{Gvl, NIL, Protected};
 use super::leadership::Leadership;
 use super::load::Load;
+use super::rack_engine::{Names, RackEngine};
 use super::roots::Roots;
+use super::shared_engine::SharedEngine;
 use super::signal::Signal;
-use super::worker_group::group_of;
-use super::{Names, RackEngine, standby};
+use super::{standby, worker_group};
+use crate::ruby::object::PlainClass;
+use crate::ruby::{Gvl, Protected, RArray, RHash, RString, Symbol, number, raise};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
@@ -27,14 +30,14 @@ const THREADS_MAX: usize = 1024;
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     app: VALUE,
-    env: VALUE,
+    env: RHash,
     /// The class whose objects take a request's connection.
     hijack: VALUE,
     /// Descriptors.
-    listeners: VALUE,
-    /// Pairs of what a path begins with and the folder that is meant.
-    sendfile: VALUE,
-    /// A fleet or nil, and which of its workers this is.
+    listeners: Option<RArray>,
+    /// Pairs of a path's prefix and the folder that it stands for.
+    sendfile: Option<RArray>,
+    /// A `Thruway::Fleet` or nil, and which of its workers this is.
     fleet: VALUE,
     worker: usize,
     threads: usize,
@@ -62,16 +65,23 @@ struct Numbers {
 }
 
 impl Options {
+    /// Reads a Hash of options.
     pub(super) fn read(ruby: Protected, options: VALUE) -> Self {
-        let at = |name| ruby.option(options, name);
-        let number = |name| u64::try_from(ruby.to_number(at(name))).unwrap_or(0);
+        let gvl = ruby.gvl();
+        let hash = |value| {
+            let error = |gvl| RString::binary(gvl, b"options are a Hash");
+            RHash::of(gvl, value).unwrap_or_else(|| raise::type_error(ruby, error(gvl)))
+        };
+        let options = hash(options);
+        let at = |name| options.get_symbol(gvl, Symbol::new(gvl, name));
+        let number = |name| u64::try_from(number::to_i64(ruby, at(name))).unwrap_or(0);
         let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
         Self {
             app: at(c"app"),
-            env: at(c"env"),
+            env: hash(at(c"env")),
             hijack: at(c"hijack"),
-            listeners: ruby.to_array(at(c"listeners")),
-            sendfile: ruby.to_array(at(c"sendfile")),
+            listeners: RArray::convert(ruby, at(c"listeners")),
+            sendfile: RArray::convert(ruby, at(c"sendfile")),
             fleet: at(c"fleet"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
@@ -94,69 +104,67 @@ impl Options {
         }
     }
 
-    pub(super) fn build(&self, gvl: Gvl, callbacks: VALUE) -> Result<Box<RackEngine>, String> {
-        let worker = self.worker_handle()?;
+    /// The server, whose callbacks are the methods of `server`.
+    pub(super) fn build(&self, gvl: Gvl, server: VALUE) -> Result<Box<RackEngine>, String> {
+        let worker = worker_group::worker_handle(gvl, self.fleet, self.worker)?;
         let load = Load::new(self.threads, worker.as_ref().map(WorkerHandle::board));
-        let failed = |error: thruway_serve::Error| error.to_string();
-        let engine =
-            Engine::new(self.numbers.settings(), self.listeners(gvl)?, worker).map_err(failed)?;
-        let signal = Arc::new(Signal::new(Duty::new(engine.bell()), load));
+        let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
+        let engine = Engine::new(self.numbers.settings(), self.listeners(gvl)?, worker)
+            .map_err(|error| error.to_string())?;
+        let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
         let roots = Arc::<Roots>::default();
-        let server = RackEngine {
-            waiter: engine.waiter(),
-            waker: engine.waker(),
-            engine: Arc::new(Mutex::new(engine)),
+        let engine = RackEngine {
+            engine: Arc::new(SharedEngine::new(engine)),
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
             leadership: Leadership::new(Arc::clone(&signal)),
             contexts: (0..self.threads).map(Context::new).collect(),
             files: self.declared_folders(gvl)?,
             is_stopping: Cell::new(false),
             requests: Cell::new(0),
-            app: roots.keep(self.app),
-            callbacks: roots.keep(callbacks),
-            hijack: roots.keep(self.hijack),
+            app: roots.keep(gvl, self.app),
+            callbacks: Callbacks::new(gvl, &roots, server),
+            hijack: roots.keep(gvl, hijack),
             roots,
-            names: Names::new(),
+            names: Names::new(gvl),
         };
-        standby::start(&server.engine, signal)
+        standby::start(Arc::clone(&engine.engine), signal)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Box::new(server))
-    }
-
-    fn worker_handle(&self) -> Result<Option<WorkerHandle>, String> {
-        if self.fleet == NIL {
-            return Ok(None);
-        }
-        // SAFETY: `Thruway::Server` gives a fleet or nil, so this does not raise.
-        let group = unsafe { group_of(self.fleet) };
-        group.handle(self.worker).map(Some).map_err(|error| error.to_string())
+        Ok(Box::new(engine))
     }
 
     fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
-        let take = |at| {
-            // SAFETY: `Thruway::Server` gives the numbers of its open listeners.
-            let number = unsafe { rb_sys::FIX2LONG(gvl.element(self.listeners, at)) };
-            let raw = RawFd::try_from(number).unwrap_or(-1);
-            // SAFETY: as above; it is duplicated before anything else happens.
+        let take = |value| {
+            let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
+            let raw = raw.filter(|raw| *raw >= 0).ok_or("a listener is no descriptor")?;
+            // SAFETY: `Thruway::Server` gives the numbers of its open listeners; it is duplicated at once.
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
             Listener::from_socket(listener).map_err(|error| error.to_string())
         };
-        (0..gvl.array_length(self.listeners)).map(take).collect()
+        elements(gvl, self.listeners).map(take).collect()
     }
 
     fn declared_folders(&self, gvl: Gvl) -> Result<DeclaredFolders, String> {
         let mut folders = DeclaredFolders::default();
-        for at in 0..gvl.array_length(self.sendfile) {
-            let pair = gvl.element(self.sendfile, at);
-            // SAFETY: `Thruway::Server` gives pairs of Strings; no Ruby code runs meanwhile.
-            let prefix = unsafe { gvl.bytes(gvl.element(pair, 0)) };
+        for pair in elements(gvl, self.sendfile) {
+            let pair = RArray::of(gvl, pair).ok_or("sendfile has no pairs")?;
+            let text = |at| RString::of(gvl, pair.get(gvl, at)?);
+            let (Some(prefix), Some(folder)) = (text(0), text(1)) else {
+                return Err("sendfile has no pairs of Strings".into());
+            };
+            // SAFETY: no Ruby code runs while the bytes are used.
+            let prefix = unsafe { prefix.bytes() };
             // SAFETY: as above.
-            let folder = unsafe { gvl.bytes(gvl.element(pair, 1)) };
+            let folder = unsafe { folder.bytes() };
             folders.declare(prefix, folder).map_err(|error| error.to_string())?;
         }
         Ok(folders)
     }
+}
+
+fn elements(gvl: Gvl, array: Option<RArray>) -> impl Iterator<Item = VALUE> {
+    let length = array.map_or(0, |array| array.len(gvl));
+    (0..length).filter_map(move |at| array?.get(gvl, at))
 }
 
 impl Numbers {

@@ -5,18 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rb_sys::VALUE;
 
-use super::gvl::{Gvl, NIL};
+use crate::ruby::data_type::Marker;
+use crate::ruby::{Gvl, NIL, Object, RString};
 
-/// Objects that are kept alive, and where they are, for as long as their [`Root`]s live. A root may end in
-/// a thread that does not hold the interpreter gvl.
+/// Objects that are kept alive, and in their places, for as long as their [`Root`]s live. A root may end in a thread
+/// that does not hold the interpreter lock.
 #[derive(Default)]
 pub(super) struct Roots {
-    /// Used with the interpreter lock held. Ruby's collector reads it at any allocation of Ruby's, so no
-    /// borrow of it lasts over one.
+    /// Used with the interpreter lock held. Ruby's collector reads it at any allocation of Ruby's, so no borrow of it
+    /// lasts over one.
     values: RefCell<Vec<VALUE>>,
     free: RefCell<Vec<usize>>,
-    /// Places whose roots have ended. It is never waited for with the interpreter lock held: in a process that
-    /// was forked meanwhile it would stay locked.
+    /// Slots whose roots have ended. With the interpreter lock held it is never waited for: in a process that was
+    /// forked meanwhile it would stay locked.
     ended: Mutex<Vec<usize>>,
 }
 
@@ -26,70 +27,64 @@ unsafe impl Sync for Roots {}
 unsafe impl Send for Roots {}
 
 /// One object that is kept alive.
-pub(super) struct Root {
+pub(super) struct Root<T> {
     roots: Arc<Roots>,
-    place: usize,
-    value: VALUE,
+    slot: usize,
+    object: T,
 }
 
 impl Roots {
-    pub(super) fn keep(self: &Arc<Self>, value: VALUE) -> Root {
+    pub(super) fn keep<T: Object>(self: &Arc<Self>, _: Gvl, object: T) -> Root<T> {
         self.forget_ended();
-        let place = self.free.borrow_mut().pop();
+        let slot = self.free.borrow_mut().pop();
         let mut values = self.values.borrow_mut();
-        let place = place.unwrap_or_else(|| {
+        let slot = slot.unwrap_or_else(|| {
             values.push(NIL);
             values.len() - 1
         });
-        values[place] = value;
-        Root { roots: Arc::clone(self), place, value }
+        values[slot] = object.value();
+        Root { roots: Arc::clone(self), slot, object }
     }
 
     /// Tells Ruby's collector of every object.
-    pub(super) fn mark(&self) {
+    pub(super) fn mark(&self, marker: Marker) {
         self.forget_ended();
-        self.values.borrow().iter().for_each(|value| mark(*value));
+        self.values.borrow().iter().for_each(|value| marker.mark(*value));
     }
 
     fn forget_ended(&self) {
         let Ok(mut ended) = self.ended.try_lock() else { return };
-        for place in ended.drain(..) {
-            self.values.borrow_mut()[place] = NIL;
-            self.free.borrow_mut().push(place);
+        for slot in ended.drain(..) {
+            self.values.borrow_mut()[slot] = NIL;
+            self.free.borrow_mut().push(slot);
         }
     }
 }
 
-impl Root {
-    pub(super) fn value(&self) -> VALUE {
-        self.value
+impl<T: Object> Root<T> {
+    pub(super) fn get(&self) -> T {
+        self.object
     }
 }
 
-impl Drop for Root {
+impl<T> Drop for Root<T> {
     fn drop(&mut self) {
-        self.roots.ended.lock().unwrap_or_else(PoisonError::into_inner).push(self.place);
+        self.roots.ended.lock().unwrap_or_else(PoisonError::into_inner).push(self.slot);
     }
-}
-
-/// Tells Ruby's collector, which is at work, of one object.
-pub(super) fn mark(value: VALUE) {
-    // SAFETY: called while the collector marks; `value` is live, because it was marked ever since.
-    unsafe { rb_sys::rb_gc_mark(value) };
 }
 
 /// The bytes of a String that are on their way to a client. Any thread may send them.
 pub(super) struct SentString {
     bytes: &'static [u8],
-    _root: Root,
+    _root: Root<VALUE>,
 }
 
 impl SentString {
     /// What `string` holds now.
-    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, string: VALUE) -> Self {
-        let string = gvl.frozen_string(string);
+    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, string: RString) -> Self {
+        let string = string.frozen(gvl);
         // SAFETY: the String is frozen, and its root keeps it alive and in its place while this value lives.
-        Self { bytes: unsafe { crate::ruby::bytes(string) }, _root: roots.keep(string) }
+        Self { bytes: unsafe { string.bytes() }, _root: roots.keep(gvl, string.value()) }
     }
 }
 

@@ -1,103 +1,79 @@
 //! `Thruway::Engine`: what Ruby sees of the server.
 
-use std::ffi::c_void;
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
 use thruway_serve::{Bind, Listener, Ticket, Written};
 
-use super::body::{too_long, too_short};
 use super::context::Stage;
-use super::data_type::{DataType, Method, Owner, define_class, define_method, give};
-use super::gvl::{Gvl, NIL, Protected, truth};
 use super::options::Options;
-use super::{RackEngine, worker_group};
+use super::rack_engine::RackEngine;
+use super::sender::{self, Sender};
+use super::worker_group;
+use crate::ruby::data_type::DataType;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
 
-static TYPE: DataType = DataType::new(c"Thruway::Engine", Some(mark), free);
-
-unsafe extern "C" fn mark(server: *mut c_void) {
-    // SAFETY: the pointer is the one that `create` wrapped, and nobody has it exclusively.
-    let server = unsafe { &*server.cast::<RackEngine>() };
-    server.mark();
-}
-
-unsafe extern "C" fn free(server: *mut c_void) {
-    // SAFETY: the pointer is the one that `create` wrapped, and its object is unreachable.
-    drop(unsafe { Box::from_raw(server.cast::<RackEngine>()) });
-}
+static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// Defines `Thruway::Engine` and `Thruway::Fleet`.
-pub(crate) fn define(thruway: VALUE) {
-    worker_group::define(thruway);
-    let class = define_class(thruway, c"Engine");
-    define_method(class, Owner::Class, c"create", Method::Two(create));
-    define_method(class, Owner::Class, c"listen", Method::One(listen));
-    define_method(class, Owner::Instance, c"serve", Method::One(serve));
-    define_method(class, Owner::Instance, c"drain", Method::One(drain));
-    define_method(class, Owner::Instance, c"give_up", Method::None(give_up));
-    define_method(class, Owner::Instance, c"connections", Method::None(connections));
-    define_method(class, Owner::Instance, c"requests", Method::None(requests));
-    define_method(class, Owner::Instance, c"take_connection", Method::One(take_connection));
-    define_method(class, Owner::Instance, c"write", Method::Two(write));
-    define_method(class, Owner::Instance, c"finish", Method::One(finish));
-    define_method(class, Owner::Instance, c"abort", Method::One(abort));
+pub(crate) fn define(ruby: Protected, thruway: RModule) {
+    worker_group::define(ruby, thruway);
+    let Some(class) = define::class_under(ruby, thruway, c"Engine") else { return };
+    let gvl = ruby.gvl();
+    define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
+    define::singleton_method(gvl, class.value(), c"listen", Method::of_1(listen));
+    define::method(gvl, class, c"serve", Method::of_1(serve));
+    define::method(gvl, class, c"drain", Method::of_1(drain));
+    define::method(gvl, class, c"give_up", Method::of_0(give_up));
+    define::method(gvl, class, c"connections", Method::of_0(connections));
+    define::method(gvl, class, c"requests", Method::of_0(requests));
+    define::method(gvl, class, c"take_connection", Method::of_1(take_connection));
+    define::method(gvl, class, c"write", Method::of_2(write));
+    define::method(gvl, class, c"finish", Method::of_1(finish));
+    define::method(gvl, class, c"abort", Method::of_1(abort));
 }
 
-/// The server behind an object.
-///
-/// # Safety
-/// As for [`DataType::value_of`].
-unsafe fn engine_of<'a>(object: VALUE) -> &'a RackEngine {
-    // SAFETY: as this function's own; servers alone are wrapped with this type.
-    unsafe { TYPE.value_of(object) }
+/// `Engine.create(server, options)`: see `Thruway::Server` for the options.
+fn create(ruby: Protected, class: VALUE, server: VALUE, options: VALUE) -> VALUE {
+    let options = Options::read(ruby, options);
+    make(ruby.gvl(), class, server, &options)
+        .unwrap_or_else(|message| raise::runtime_error(ruby, message))
 }
 
-/// `Engine.create(callbacks, options)`: see `Thruway::Server` for the options.
-unsafe extern "C" fn create(class: VALUE, callbacks: VALUE, options: VALUE) -> VALUE {
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    give(
-        gvl,
-        gvl.protect(|ruby| Options::read(ruby, options)).and_then(|plan| {
-            let built = plan.build(gvl, callbacks).map_err(|error| gvl.string(error.as_bytes()));
-            match built {
-                Ok(server) => Ok(TYPE.wrap(class, server)),
-                Err(message) => gvl.protect(|ruby| ruby.runtime_error(message)),
-            }
+fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {
+    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
+    let engine =
+        options.build(gvl, server).map_err(|error| RString::binary(gvl, error.as_bytes()))?;
+    Ok(TYPE.wrap(gvl, class, engine))
+}
+
+/// `Engine.listen(uri)`: an Array of each listener's descriptor and its address. If it fails: nil, what is wrong, and
+/// whether it is `in_use`, `denied` or `other`.
+fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
+    let uri = RString::convert(ruby, uri);
+    let gvl = ruby.gvl();
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let uri = String::from_utf8_lossy(unsafe { uri.bytes() });
+    let wrong = |wrong| (wrong, "other");
+    let listeners = uri
+        .parse::<Bind>()
+        .map_err(wrong)
+        .and_then(|bind| Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error))));
+    let result = RArray::with_room(gvl, 3);
+    match listeners {
+        Ok(listeners) => listeners.into_iter().for_each(|listener| {
+            let address = listener.address().to_string();
+            result.push(gvl, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
+            result.push(gvl, RString::new(gvl, address.as_bytes()).value());
         }),
-    )
-}
-
-/// `Engine.listen(uri)`: an Array of each listener's descriptor and its address; or of nil, what is wrong,
-/// and whether it is `in_use`, `denied` or `other`.
-unsafe extern "C" fn listen(_class: VALUE, uri: VALUE) -> VALUE {
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    give(
-        gvl,
-        gvl.protect(|ruby| ruby.to_string(uri)).map(|uri| {
-            // SAFETY: no Ruby code runs while the bytes are used.
-            let uri = String::from_utf8_lossy(unsafe { gvl.bytes(uri) });
-            let wrong = |wrong| (wrong, "other");
-            let listeners = uri.parse::<Bind>().map_err(wrong).and_then(|bind| {
-                Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error)))
-            });
-            let answer = gvl.array();
-            match listeners {
-                Ok(listeners) => listeners.into_iter().for_each(|listener| {
-                    let address = listener.address().to_string();
-                    gvl.push(answer, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
-                    gvl.push(answer, crate::ruby::utf8_string(address.as_bytes()));
-                }),
-                Err((message, kind)) => {
-                    gvl.push(answer, NIL);
-                    gvl.push(answer, crate::ruby::utf8_string(message.as_bytes()));
-                    gvl.push(answer, gvl.string(kind.as_bytes()));
-                }
-            }
-            answer
-        }),
-    )
+        Err((message, kind)) => {
+            result.push(gvl, NIL);
+            result.push(gvl, RString::new(gvl, message.as_bytes()).value());
+            result.push(gvl, RString::binary(gvl, kind.as_bytes()).value());
+        }
+    }
+    result.value()
 }
 
 fn kind(error: &thruway_serve::Error) -> &'static str {
@@ -109,143 +85,105 @@ fn kind(error: &thruway_serve::Error) -> &'static str {
 }
 
 /// `engine.serve(n)`: what the thread with that number does until the server stops.
-unsafe extern "C" fn serve(this: VALUE, number: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    // SAFETY: `Thruway::Server` gives small numbers.
-    let me = usize::try_from(unsafe { rb_sys::FIX2LONG(number) }).unwrap_or(0);
-    give(gvl, server.serve(gvl, me.min(server.contexts.len() - 1)).map(|()| NIL))
+fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let me = number::small_count(number).min(engine.contexts.len() - 1);
+    match engine.serve(ruby.gvl(), me) {
+        Ok(()) => NIL,
+        Err(raised) => raised.resume(ruby),
+    }
 }
 
-/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their
-/// answers.
-unsafe extern "C" fn drain(this: VALUE, closes_for_all: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    server.is_stopping.set(true);
-    server.engine().drain(rb_sys::TEST(closes_for_all));
-    server.waker.wake();
-    server.leadership.signal().call_all_followers();
+/// `engine.drain(closes_for_all)`: no new connections, in no process if so; the others end after their responses.
+fn drain(ruby: Protected, this: VALUE, closes_for_all: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    engine.is_stopping.set(true);
+    engine.engine.lock().drain(is_true(closes_for_all));
+    engine.wake_all();
     NIL
 }
 
-/// `engine.give_up`: who has no answer yet gets 503, and all connections end.
-unsafe extern "C" fn give_up(this: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    server.engine().give_up();
-    server.waker.wake();
-    server.leadership.signal().call_all_followers();
+/// `engine.give_up`: all connections end, and requests without a response get 503.
+fn give_up(ruby: Protected, this: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    engine.engine.lock().give_up();
+    engine.wake_all();
     NIL
 }
 
 /// `engine.connections`: how many are open.
-unsafe extern "C" fn connections(this: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    let count = server.engine().connection_count();
-    rb_sys::ULONG2NUM(count as u64)
+fn connections(ruby: Protected, this: VALUE) -> VALUE {
+    let count = TYPE.get(ruby, &this).engine.lock().connection_count();
+    number::from_u64(ruby.gvl(), count as u64)
 }
 
 /// `engine.requests`: how many the application has been called for.
-unsafe extern "C" fn requests(this: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    rb_sys::ULONG2NUM(server.requests.get())
+fn requests(ruby: Protected, this: VALUE) -> VALUE {
+    number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
 }
 
-/// `engine.take_connection(request)`: for the request of that number, if the application has it and
-/// nothing was sent, an Array of the connection's descriptor, what was read ahead, and the environment;
-/// nil otherwise.
-unsafe extern "C" fn take_connection(this: VALUE, request: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
+/// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the
+/// environment. It is for the request of that number, if the application has it and nothing was sent; otherwise nil.
+fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let gvl = ruby.gvl();
     let is_meant = |ticket: Option<Ticket>| {
-        ticket.is_some_and(|ticket| super::request_number(ticket) == request)
+        ticket.is_some_and(|ticket| number::from_u64(gvl, ticket.request()) == request)
     };
-    let context = server
+    let context = engine
         .contexts
         .iter()
         .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()));
-    let Some((context, ticket)) = context.and_then(|c| c.ticket.get().map(|t| (c, t))) else {
+    let Some(context) = context else { return NIL };
+    let Some([socket, input]) = Sender::new(&engine.engine, context).detach(gvl) else {
         return NIL;
     };
-    let Some((socket, input)) = server.detach(gvl, ticket) else { return NIL };
     context.stage.set(Stage::Done);
-    let taken = gvl.array();
-    [socket, input, context.env.get()].into_iter().for_each(|value| gvl.push(taken, value));
-    taken
+    let taken = RArray::with_room(gvl, 3);
+    [socket, input, context.env.get()].into_iter().for_each(|value| taken.push(gvl, value));
+    taken.value()
 }
 
 /// `engine.write(ticket, string)`: true if the client is still there.
-unsafe extern "C" fn write(this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let server = unsafe { engine_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    give(
-        gvl,
-        gvl.protect(|ruby| {
-            let ticket = ticket_of(ruby, ticket);
-            let string = ruby.to_string(string);
-            // SAFETY: no Ruby code runs while the bytes are used.
-            let written = server.engine().write(ticket, unsafe { gvl.bytes(string) });
-            if written == Written::Excess {
-                let message = too_long(gvl);
-                ruby.call(server.callbacks.value(), server.names.trouble, &[message]);
-                ruby.io_error(message);
-            }
-            truth(server.wait_for_client(ruby, ticket, written))
-        }),
-    )
+fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let ticket = ticket_of(ruby, ticket);
+    let string = RString::convert(ruby, string);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let written = engine.engine.lock().response(ticket).write(unsafe { string.bytes() });
+    if written == Written::Excess {
+        let message = sender::too_long(ruby.gvl());
+        engine.callbacks.log(ruby, message);
+        raise::io_error(ruby, message);
+    }
+    boolean(sender::wait_for_client(ruby, &engine.engine, ticket, written))
 }
 
 /// `engine.finish(ticket)`: the stream is complete.
-unsafe extern "C" fn finish(this: VALUE, ticket: VALUE) -> VALUE {
-    let finish = |server: &RackEngine, ruby: Protected, ticket| {
-        let missing = server.engine().finish(ticket);
-        // The leader may be waiting, with the connection's next request read already.
-        server.waker.wake();
-        if missing > 0 {
-            let message = too_short(ruby.gvl(), missing);
-            ruby.call(server.callbacks.value(), server.names.trouble, &[message]);
-        }
-    };
-    // SAFETY: called by Ruby.
-    unsafe { end_stream(this, ticket, finish) }
+fn finish(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let ticket = ticket_of(ruby, ticket);
+    let missing = engine.engine.lock().response(ticket).finish();
+    // The leader may be waiting, with the connection's next request read already.
+    engine.engine.wake();
+    if missing > 0 {
+        engine.callbacks.log(ruby, sender::too_short(ruby.gvl(), missing));
+    }
+    NIL
 }
 
 /// `engine.abort(ticket)`: the stream will never be complete.
-unsafe extern "C" fn abort(this: VALUE, ticket: VALUE) -> VALUE {
-    let abort = |server: &RackEngine, _: Protected, ticket| server.engine().abort(ticket);
-    // SAFETY: called by Ruby.
-    unsafe { end_stream(this, ticket, abort) }
-}
-
-/// # Safety
-/// As for [`engine_of`].
-unsafe fn end_stream(this: VALUE, ticket: VALUE, end: fn(&RackEngine, Protected, Ticket)) -> VALUE {
-    // SAFETY: as this function's own.
-    let server = unsafe { engine_of(this) };
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    give(
-        gvl,
-        gvl.protect(|ruby| {
-            end(server, ruby, ticket_of(ruby, ticket));
-            NIL
-        }),
-    )
+fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let ticket = ticket_of(ruby, ticket);
+    engine.engine.lock().response(ticket).abort();
+    NIL
 }
 
 /// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
 fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
-    let ticket = ruby.to_string(ticket);
+    let ticket = RString::convert(ruby, ticket);
     // SAFETY: no Ruby code runs while the bytes are used.
-    let bytes = unsafe { ruby.gvl().bytes(ticket) };
+    let bytes = unsafe { ticket.bytes() };
     Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What is seen of the leadership without the interpreter gvl.
+//! What is seen of the leadership without the interpreter lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct Signal {
     /// Followers that are called and still wait.
     called: Mutex<u32>,
     changed: Condvar,
-    /// Followers that wait, are about to, or were called and are on their way back.
+    /// Followers that wait or are about to, and those that were called and do not lead yet.
     followers: AtomicU32,
     /// Followers that were called and do not have the interpreter lock yet.
     coming: AtomicU32,
@@ -50,7 +50,7 @@ impl Signal {
         }
     }
 
-    /// Lets one follower go, if one waits and none is on its way.
+    /// Calls one follower, if one waits and none was called before.
     pub(super) fn call_follower(&self) {
         if self.coming.load(Ordering::Relaxed) > 0 || !self.has_followers() {
             return;
@@ -69,12 +69,12 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Nothing is on its way any more: the follower that was called has come, or will never come.
+    /// No follower is coming any more: the one that was called has come, or has ended.
     pub(super) fn forget_coming(&self) {
         self.coming.store(0, Ordering::Relaxed);
     }
 
-    /// A thread begins to follow: before it lets go of the gvl, so that calls from now on count it.
+    /// A thread begins to follow: before it releases the lock, so that calls from now on count it.
     pub(super) fn add_follower(&self) {
         self.followers.fetch_add(1, Ordering::Relaxed);
     }
@@ -106,9 +106,9 @@ impl Signal {
         self.leader_thread.store(thread_number(), Ordering::Relaxed);
     }
 
-    /// The leader is about to call the application. What `waits` at the engine makes no event any more.
+    /// The leader is about to call the application. If something `waits` at the engine, no further event tells of it.
     pub(super) fn note_call(&self, is_long: bool, waits: bool) {
-        // Before the look at whether the standby sleeps, as the standby has it the other way round.
+        // First the count, then the check whether the standby sleeps: the standby does the two the other way round.
         self.calls.fetch_add(1, Ordering::SeqCst);
         match (is_long, waits) {
             (true, true) => self.duty.nudge(),
@@ -139,12 +139,12 @@ impl Signal {
         self.leader_thread.load(Ordering::Relaxed)
     }
 
-    /// Whether requests wait that nothing serves.
+    /// Notes whether requests wait while no thread serves them.
     pub(super) fn set_awaited(&self, is_awaited: bool) {
         self.is_awaited.store(is_awaited, Ordering::SeqCst);
     }
 
-    /// The leader gathers a body: it is to be sent by another thread if this one blocks.
+    /// The leader gathers a body. If it blocks, another thread has to send that.
     pub(super) fn note_gathering(&self) {
         self.is_gathering.store(true, Ordering::SeqCst);
         if !self.load.is_told() {
@@ -165,7 +165,7 @@ impl Signal {
         (since != RUNS).then(|| monotonic_us().saturating_sub(since))
     }
 
-    /// The calling thread lets go of the gvl, or wants it back. Nothing of Ruby's is touched.
+    /// The calling thread releases the lock, or wants it back. Nothing of Ruby's is touched.
     pub(super) fn note_suspension(&self, is_suspended: bool) {
         self.load.note(!is_suspended);
         if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {

@@ -1,36 +1,35 @@
-//! The standby: a thread of each worker that never takes the interpreter gvl.
+//! The standby: a thread of each worker that never takes the interpreter lock.
 //!
-//! While it is on duty (see `duty`) it does at the engine what needs no application: it takes in what comes,
-//! reads bodies, writes what waits, ends what takes too long, and gives requests to other workers. It also
-//! notices that the leader blocks while requests wait, and calls a follower.
+//! While it is on duty (see `duty`) it does at the engine what needs no application. It takes in events, reads
+//! bodies, writes responses, ends what takes too long, and gives requests to other workers. It also notices that the
+//! leader blocks while requests wait, and calls a follower.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use thruway_serve::{Engine, Events, Waiter, Waker};
+use thruway_serve::Events;
 
 use super::gvl_events;
+use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 
-/// How long a leader may be without the gvl: several times as long as it takes to hand the lead on, so that
-/// short waits hand nothing on.
+/// How long a leader may be without the lock: several times as long as a hand-off takes, so that short waits cause
+/// none.
 const PATIENCE_US: u64 = 300;
 
 /// From the first look at a leader to the second, where Ruby does not tell whether it waits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two looks at a leader that computes in one call, at most: as late is it seen that it has begun to
-/// wait. Each look takes twice as long as the one before to come.
+/// Between two looks at a leader that computes in one call, at most. Its wait is noticed as late as that. The time
+/// between two looks doubles each time.
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
 struct Standby {
-    engine: Arc<Mutex<Engine>>,
+    engine: Arc<SharedEngine>,
     signal: Arc<Signal>,
-    waiter: Waiter,
-    waker: Waker,
     leader: Leader,
 }
 
@@ -38,16 +37,11 @@ struct Standby {
 ///
 /// # Errors
 /// The system has no threads left.
-pub(super) fn start(engine: &Arc<Mutex<Engine>>, signal: Arc<Signal>) -> std::io::Result<()> {
-    let (waiter, waker) = {
-        let engine = engine.lock().unwrap_or_else(PoisonError::into_inner);
-        (engine.waiter(), engine.waker())
-    };
+pub(super) fn start(engine: Arc<SharedEngine>, signal: Arc<Signal>) -> std::io::Result<()> {
     if gvl_events::subscribe(&signal) {
         signal.load.set_told();
     }
-    let engine = Arc::clone(engine);
-    let standby = Standby { engine, signal, waiter, waker, leader: Leader::default() };
+    let standby = Standby { engine, signal, leader: Leader::default() };
     let thread = std::thread::Builder::new().name("thruway-standby".into()).spawn(move || {
         hold_signals();
         standby.run();
@@ -68,15 +62,14 @@ impl Standby {
     fn stand_in(&mut self, events: &mut Events) {
         let mut timeout = Some(Duration::ZERO);
         while self.signal.duty.is_on() {
-            self.waiter.wait_for(events, timeout);
+            self.engine.waiter().wait_for(events, timeout);
             self.signal.duty.note_look();
-            let attention =
-                self.engine.lock().unwrap_or_else(PoisonError::into_inner).attend(events);
+            let attention = self.engine.lock().attend(events);
             self.signal.set_awaited(attention.waiting > 0);
             if !self.signal.duty.is_on() {
                 // The leader may have begun to wait since, without a look at what was taken in here.
                 if attention.waiting > 0 || attention.is_woken {
-                    self.waker.wake();
+                    self.engine.wake();
                 }
                 return;
             }
@@ -96,7 +89,7 @@ impl Standby {
         if !is_wanted {
             return None;
         }
-        // A leader that runs tells when it lets go of the gvl.
+        // A leader that runs tells when it releases the lock.
         let left_us = PATIENCE_US.checked_sub(self.signal.suspended_for_us()?);
         if let Some(left_us) = left_us.filter(|left_us| *left_us > 0) {
             return Some(Duration::from_micros(left_us));
@@ -134,7 +127,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether the thread sleeps: it waits for something, be it the interpreter gvl.
+    /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
     fn sleeps(&mut self, thread: u32) -> bool {
         if self.thread != thread {
             self.thread = thread;
@@ -149,7 +142,7 @@ impl Leader {
     }
 }
 
-/// Leaves every signal to Ruby's own threads.
+/// Blocks every signal in this thread: they are for Ruby's own threads.
 fn hold_signals() {
     let mut all = MaybeUninit::uninit();
     // SAFETY: the call writes the whole set and cannot fail.

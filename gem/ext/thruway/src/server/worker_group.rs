@@ -1,63 +1,62 @@
 //! `Thruway::Fleet`: what the workers of a cluster share, made before they are forked.
 
-use std::ffi::c_void;
-
 use rb_sys::VALUE;
 use thruway_serve::WorkerGroup;
+use thruway_serve::workers::WorkerHandle;
 
-use super::data_type::{DataType, Method, Owner, define_class, define_method, give};
-use super::gvl::{Gvl, NIL};
+use crate::ruby::data_type::{DataType, Marker, Wrapped};
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Protected, RModule, RString, number, raise};
 
-/// Workers of one fleet at most.
+/// Workers of one group at most.
 const WORKERS_MAX: usize = 1024;
 
-static TYPE: DataType = DataType::new(c"Thruway::Fleet", None, free);
+/// A group, as a `Thruway::Fleet` owns it.
+struct Fleet(WorkerGroup);
 
-unsafe extern "C" fn free(group: *mut c_void) {
-    // SAFETY: the pointer is the one that `create` wrapped, and its object is unreachable.
-    drop(unsafe { Box::from_raw(group.cast::<WorkerGroup>()) });
+static TYPE: DataType<Fleet> = DataType::new(c"Thruway::Fleet");
+
+impl Wrapped for Fleet {
+    fn mark(&self, _: Marker) {}
 }
 
 /// Defines `Thruway::Fleet`.
-pub(super) fn define(thruway: VALUE) {
-    let class = define_class(thruway, c"Fleet");
-    define_method(class, Owner::Class, c"create", Method::One(create));
-    define_method(class, Owner::Instance, c"bury", Method::One(bury));
+pub(super) fn define(ruby: Protected, thruway: RModule) {
+    let Some(class) = define::class_under(ruby, thruway, c"Fleet") else { return };
+    let gvl = ruby.gvl();
+    define::singleton_method(gvl, class.value(), c"create", Method::of_1(create));
+    define::method(gvl, class, c"bury", Method::of_1(bury));
 }
 
-/// The fleet behind an object.
-///
-/// # Safety
-/// As for [`DataType::value_of`].
-pub(super) unsafe fn group_of<'a>(object: VALUE) -> &'a WorkerGroup {
-    // SAFETY: as this function's own; fleets alone are wrapped with this type.
-    unsafe { TYPE.value_of(object) }
+/// The part of worker `index` in the group behind an object; none if that is nil.
+pub(super) fn worker_handle(
+    gvl: Gvl,
+    fleet: VALUE,
+    index: usize,
+) -> Result<Option<WorkerHandle>, String> {
+    if fleet == NIL {
+        return Ok(None);
+    }
+    let group = gvl.protect(|ruby| TYPE.get(ruby, &fleet)).ok_or("it is no Thruway::Fleet")?;
+    group.0.handle(index).map(Some).map_err(|error| error.to_string())
 }
 
 /// `Fleet.create(workers)`.
-unsafe extern "C" fn create(class: VALUE, workers: VALUE) -> VALUE {
-    // SAFETY: Ruby calls with the lock held.
-    let gvl = unsafe { Gvl::assume() };
-    give(
-        gvl,
-        gvl.protect(|ruby| ruby.to_unsigned(workers)).and_then(|workers| {
-            let workers = usize::try_from(workers).unwrap_or(0).clamp(1, WORKERS_MAX);
-            match WorkerGroup::new(workers)
-                .map_err(|error| gvl.string(error.to_string().as_bytes()))
-            {
-                Ok(group) => Ok(TYPE.wrap(class, Box::new(group))),
-                Err(message) => gvl.protect(|ruby| ruby.runtime_error(message)),
-            }
-        }),
-    )
+fn create(ruby: Protected, class: VALUE, workers: VALUE) -> VALUE {
+    let workers = usize::try_from(number::to_u64(ruby, workers)).unwrap_or(0);
+    make(ruby.gvl(), class, workers.clamp(1, WORKERS_MAX))
+        .unwrap_or_else(|message| raise::runtime_error(ruby, message))
 }
 
-/// `group.mark_dead(worker)`: it is dead, and gets no connections until another takes its place.
-unsafe extern "C" fn bury(this: VALUE, worker: VALUE) -> VALUE {
-    // SAFETY: called by Ruby.
-    let group = unsafe { group_of(this) };
-    // SAFETY: `Thruway::Cluster` gives small numbers.
-    let worker = unsafe { rb_sys::FIX2LONG(worker) };
-    group.mark_dead(usize::try_from(worker).unwrap_or(0));
+fn make(gvl: Gvl, class: VALUE, workers: usize) -> Result<VALUE, RString> {
+    let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
+    let group = WorkerGroup::new(workers)
+        .map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
+    Ok(TYPE.wrap(gvl, class, Box::new(Fleet(group))))
+}
+
+/// `fleet.bury(worker)`: it is dead, and gets no connections until another takes its place.
+fn bury(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
 }

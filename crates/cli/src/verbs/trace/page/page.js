@@ -47,7 +47,8 @@
       (totals.lost ? ` · ${totals.lost} records were lost: every count is too low` : '') +
       (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '') +
       (totals.without_rights.length
-        ? ` · without the rights of their set-user-ID bits, because they were traced: ${totals.without_rights.join(', ')}` : '');
+        ? ' · without the rights of their set-user-ID bits, because they were traced: '
+          + totals.without_rights.join(', ') : '');
   };
 
   const showSums = () => {
@@ -71,7 +72,9 @@
 
   const showAdvice = () => {
     for (const advice of data.advice) {
-      const copy = make('button', { type: 'button', onclick: () => navigator.clipboard?.writeText(advice.how) }, 'copy');
+      const copy = make('button', {
+        type: 'button', onclick: () => navigator.clipboard?.writeText(advice.how),
+      }, 'copy');
       const part = advice.part_of ? make('em', {}, ` part of ${advice.part_of}`) : '';
       $('advice').append(make('li', {}, make('b', {}, advice.title, part),
         make('span', {}, 'saves up to ', make('strong', {}, number(advice.saves))),
@@ -143,7 +146,8 @@
       const heat = last.asked ? last.wasted / last.asked : 0;
       const text = wide > 40 && high > 16;
       const cell = make('div', {
-        class: ['cell', heat > 0.6 && 'hot', depth % 2 && 'odd', text && 'told'].filter(Boolean).join(' '), role: 'treeitem', tabindex: depth ? -1 : 0,
+        class: ['cell', heat > 0.6 && 'hot', depth % 2 && 'odd', text && 'told'].filter(Boolean).join(' '),
+        role: 'treeitem', tabindex: depth ? -1 : 0,
         'data-folder': last.index,
         title: `${path(last.index)}\n${number(last.wasted)} wasted of ${number(last.asked)} look-ups\n` +
           `${number(last.missed)} not there · ${number(last.opened)} files opened`,
@@ -199,7 +203,8 @@
       const index = Math.floor(((event.clientX - box.left) / box.width) * buckets.length);
       const bucket = buckets[index];
       $('moment').textContent = moment
-        ? ` · ${time(index * length)} to ${time((index + 1) * length)}: ${number(bucket.asked)} look-ups, ${number(bucket.missed)} not there`
+        ? ` · ${time(index * length)} to ${time((index + 1) * length)}: ${number(bucket.asked)} look-ups, `
+          + `${number(bucket.missed)} not there`
         : '';
     });
   };

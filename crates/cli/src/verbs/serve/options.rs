@@ -1,0 +1,83 @@
+//! The options of `thruway serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use thruway_serve::{Address, Bind};
+
+use crate::output::Failure;
+
+/// Serve a folder or a Rack application
+///
+/// A folder with a config.ru is a Rack application (a Rails application is one), and is served by Ruby
+/// with the gem. Any other folder is served as it is, without Ruby.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// A folder, or a config.ru
+    #[arg(value_name = "DIR | CONFIG.RU", default_value = ".")]
+    pub(super) target: PathBuf,
+    /// The port to listen on; 0 lets the system choose [default: 9292]
+    #[arg(short, long, value_name = "PORT")]
+    pub(super) port: Option<u16>,
+    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated
+    #[arg(short, long, value_name = "URI", conflicts_with = "port")]
+    pub(super) bind: Vec<String>,
+    /// How many processes serve an application [default: 0, one without a supervisor], or how many
+    /// threads a folder [default: one for each processor]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
+    pub(super) workers: Option<u16>,
+    /// How many bytes the first line of a request may have [default: 8192]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(super) request_line_limit: Option<u32>,
+    /// How many bytes the whole head of a request may have [default: 32768]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub(super) head_limit: Option<u32>,
+    /// How many fields a request may have [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=128), help_heading = "Limits")]
+    pub(super) head_fields_limit: Option<u16>,
+    /// How many threads each process has; of MIN:MAX, the larger number counts [default: 5]
+    #[arg(short, long, value_name = "N", help_heading = "For applications")]
+    pub(super) threads: Option<String>,
+    /// RACK_ENV and RAILS_ENV
+    #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
+    pub(super) environment: Option<String>,
+    /// The configuration file, or - for none [default: config/thruway.rb, else config/puma.rb]
+    #[arg(short = 'C', long, value_name = "FILE", help_heading = "For applications")]
+    pub(super) config: Option<PathBuf>,
+    /// Where the process number is written
+    #[arg(long, value_name = "PATH", help_heading = "For applications")]
+    pub(super) pidfile: Option<PathBuf>,
+    /// Send files beneath DIR that the application names in X-Sendfile, or in X-Accel-Redirect by a
+    /// path that begins with PREFIX: may be repeated
+    #[arg(long, value_name = "[PREFIX=]DIR", help_heading = "For applications")]
+    pub(super) sendfile: Vec<String>,
+    /// Show the entries of folders that have no index.html
+    #[arg(long, help_heading = "For folders")]
+    pub(super) list: bool,
+}
+
+impl Serve {
+    /// Fails if an option is given that a folder has no use for.
+    pub(super) fn refuse_what_needs_an_application(&self) -> Result<(), Failure> {
+        let said = [
+            (self.threads.is_some(), "--threads"),
+            (self.environment.is_some(), "--environment"),
+            (self.config.is_some(), "--config"),
+            (self.pidfile.is_some(), "--pidfile"),
+            (!self.sendfile.is_empty(), "--sendfile"),
+        ];
+        let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
+        let folder = self.target.display();
+        let message = format!("{option} is for an application, and {folder} has no config.ru");
+        Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
+    }
+
+    /// Where to listen.
+    pub(super) fn binds(&self) -> Result<Vec<Bind>, Failure> {
+        if self.bind.is_empty() {
+            let port = self.port.unwrap_or(9292);
+            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }.into()]);
+        }
+        self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
+    }
+}

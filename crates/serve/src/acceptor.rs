@@ -1,0 +1,144 @@
+//! Where new connections come from.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+
+use crate::Error;
+use crate::connection::Connection;
+use crate::connections::Connections;
+use crate::listener::Listener;
+use crate::migration::Migration;
+use crate::token::{LISTENERS_MAX, Token};
+use crate::workers::WorkerHandle;
+
+/// Connections accepted before the others get their turns again.
+const ACCEPTS_MAX: usize = 64;
+
+/// How long nothing is accepted after the system has refused a connection for lack of resources.
+const PAUSE_MS: u64 = 100;
+
+/// The listeners, and whether they are watched now.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    listeners: Vec<Listener>,
+    is_listening: bool,
+    paused_until_ms: u64,
+}
+
+impl Acceptor {
+    pub(crate) fn new(listeners: Vec<Listener>) -> Self {
+        Self { listeners, is_listening: false, paused_until_ms: 0 }
+    }
+
+    /// Watches the listeners.
+    ///
+    /// # Errors
+    /// No descriptors are left.
+    pub(crate) fn listen(&mut self, connections: &Connections) -> Result<(), Error> {
+        for (index, listener) in self.listeners.iter().enumerate().take(LISTENERS_MAX) {
+            connections
+                .poller
+                .add_listener(listener.as_fd(), Token::Listener(index).to_word())
+                .map_err(|errno| Error::listen(listener.address(), errno))?;
+        }
+        self.is_listening = true;
+        Ok(())
+    }
+
+    /// Watches the listeners again, once there is room and no pause any more.
+    pub(crate) fn listen_again(&mut self, connections: &Connections) {
+        let may_listen = !connections.is_draining
+            && connections.clock.now_ms >= self.paused_until_ms
+            && connections.slab.len() < connections.settings.connections_max;
+        if !self.is_listening && may_listen {
+            // Without descriptors it is tried again after the next pause.
+            let _ = self.listen(connections);
+        }
+    }
+
+    /// When a pause may be over, in milliseconds from now; none without a pause.
+    pub(crate) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
+        (self.paused_until_ms > now_ms).then_some(PAUSE_MS)
+    }
+
+    /// Begins some of the connections that wait at a listener.
+    pub(crate) fn accept(
+        &mut self,
+        index: usize,
+        connections: &mut Connections,
+        mut migration: Option<&mut Migration>,
+    ) {
+        for _ in 0..ACCEPTS_MAX {
+            let worker = migration.as_ref().map(|migration| &migration.worker);
+            let coming = worker.map_or(0, WorkerHandle::connections);
+            let count = connections.slab.len().max(coming);
+            if count >= connections.settings.connections_max {
+                let crowd = format!("{count} are open, as many as may be, and the next ones wait");
+                connections.warn("accept a connection", io::Error::other(crowd));
+                return self.unlisten(connections);
+            }
+            match self.next(index, connections) {
+                Ok(None) => return,
+                Ok(Some(connection)) => match &mut migration {
+                    Some(migration) => migration.place(connection, connections),
+                    // A connection that cannot be watched is closed again.
+                    None => drop(connections.open(connection)),
+                },
+                // Another process has closed it for all: this one is about to be told to stop, too.
+                Err(Errno::INVAL) => {
+                    self.unlisten(connections);
+                    return self.listeners.clear();
+                }
+                Err(errno) => {
+                    connections.warn("accept a connection", errno);
+                    self.paused_until_ms = connections.clock.now_ms + PAUSE_MS;
+                    return self.unlisten(connections);
+                }
+            }
+        }
+    }
+
+    /// Begins every connection that waits at the listeners, here and not in another worker, and closes them: for every
+    /// process that has them, if `closes_for_all`.
+    pub(crate) fn close(&mut self, connections: &mut Connections, closes_for_all: bool) {
+        self.unlisten(connections);
+        for index in 0..self.listeners.len() {
+            self.accept_last(index, connections);
+            if closes_for_all {
+                self.listeners[index].close_for_all();
+            }
+        }
+        self.listeners.clear();
+    }
+
+    fn accept_last(&mut self, index: usize, connections: &mut Connections) {
+        while connections.slab.len() < connections.settings.connections_max {
+            let Ok(Some(connection)) = self.next(index, connections) else { return };
+            if let Err(errno) = connections.open(connection) {
+                return connections.warn("accept a connection", errno);
+            }
+        }
+    }
+
+    /// The next connection that waits at a listener.
+    fn next(&self, index: usize, connections: &Connections) -> Result<Option<Connection>, Errno> {
+        let Some(listener) = self.listeners.get(index) else { return Ok(None) };
+        let Some((socket, peer)) = listener.accept()? else { return Ok(None) };
+        let index = u16::try_from(index).unwrap_or(0);
+        Ok(Some(Connection::new(socket, peer, index, connections.clock.now_ms)))
+    }
+
+    fn unlisten(&mut self, connections: &Connections) {
+        for listener in &self.listeners {
+            connections.poller.remove(listener.as_fd());
+        }
+        self.is_listening = false;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+}

@@ -1,0 +1,33 @@
+//! Where a server listens.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// An address to listen on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// A host's name or address, and a port; port 0 lets the system choose one.
+    Tcp {
+        /// `127.0.0.1`, `::1`, `localhost`, …
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a unix socket; one that begins with `@` is a name without a file.
+    Unix {
+        /// Where the socket is.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => {
+                write!(formatter, "http://[{host}]:{port}")
+            }
+            Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
+            Self::Unix { path } => write!(formatter, "unix://{}", path.display()),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! How connections end before their clients end them: time that is over, broken requests, drains.
+
+use thruway_http1::ParseError;
+
+use crate::connection::{Connection, Phase, Received};
+use crate::connections::Connections;
+use crate::response::ResponseWriter;
+use crate::slab::ConnectionId;
+
+/// Reads the clock, and ends what has taken too long.
+pub(crate) fn tick(connections: &mut Connections) {
+    connections.clock.update();
+    let now_ms = connections.clock.now_ms;
+    connections.activity.advance(now_ms);
+    let due = connections.deadlines.take_due(now_ms);
+    for slot in &due {
+        if let Some(id) = connections.slab.id_at(*slot) {
+            expire(connections, id);
+        }
+    }
+    connections.deadlines.keep(due);
+}
+
+/// A connection's deadline has come.
+fn expire(connections: &mut Connections, id: ConnectionId) {
+    let Some(connection) = connections.slab.get(id) else { return };
+    if connection.output.is_some() {
+        return check_pace(connections, id);
+    }
+    if connection.has_work() {
+        // It waits for its turn, not for the client; the turn sets the next deadline.
+        return;
+    }
+    match connection.phase {
+        Phase::Waiting if !connection.input.is_empty() => {
+            hang_up_with(connections, id, 408, "the head took too long");
+        }
+        Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
+        Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
+        _ => drop(connections.close(id)),
+    }
+}
+
+/// Cuts off a client that takes too little of its response.
+fn check_pace(connections: &mut Connections, id: ConnectionId) {
+    let now_ms = connections.clock.now_ms;
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    if connections.deadlines.is_fast_enough(connection, now_ms) {
+        connections.set_deadline(id);
+    } else {
+        connections.reset(id);
+    }
+}
+
+/// Responds to a request that broke a rule, and hangs up: where it ends is in doubt.
+pub(crate) fn refuse(connections: &mut Connections, id: ConnectionId, error: ParseError) {
+    hang_up_with(connections, id, error.status(), error.text());
+}
+
+/// Ends what a connection is in the middle of by a response, and hangs up.
+pub(crate) fn hang_up_with(
+    connections: &mut Connections,
+    id: ConnectionId,
+    status: u16,
+    text: &str,
+) {
+    let Some(ticket) = connections.begin_request(id) else { return };
+    ResponseWriter::new(connections, ticket).respond_broken(status, text);
+}
+
+/// Reads and throws away. Closes when the client has closed, or goes on for too long.
+pub(crate) fn drain_input(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let received = connection.receive(inbox);
+    let Phase::Lingering { bytes_left } = &mut connection.phase else { return };
+    match received {
+        Received::Later => {}
+        Received::Bytes(length) if (length as u64) < u64::from(*bytes_left) => {
+            *bytes_left -= u32::try_from(length).unwrap_or(*bytes_left);
+        }
+        Received::Bytes(_) | Received::Ended => {
+            connections.close(id);
+        }
+    }
+}
+
+/// Begins a drain: connections without a request yet get less time for one.
+pub(crate) fn begin_drain(connections: &mut Connections) {
+    connections.is_draining = true;
+    connections.deadlines.drain();
+    let ids: Vec<_> = connections.slab.ids().collect();
+    for id in ids {
+        if connections.slab.get(id).is_some_and(|connection| connection.is_fresh) {
+            connections.set_deadline(id);
+        }
+    }
+}
+
+/// Closes connections between two requests. A fresh one has a moment for its first request.
+pub(crate) fn close_idle(connections: &mut Connections) {
+    let is_idle = |id: &ConnectionId| {
+        let connection = connections.slab.get(*id);
+        connection.is_some_and(|connection| {
+            connection.is_idle() && !connection.is_readable && !connection.is_fresh
+        })
+    };
+    let idle: Vec<_> = connections.slab.ids().filter(is_idle).collect();
+    for id in idle {
+        connections.close(id);
+    }
+}
+
+/// Ends all connections at the end of a drain. A request without a response yet gets 503.
+pub(crate) fn give_up(connections: &mut Connections, inbox: &mut [u8]) {
+    let ids: Vec<_> = connections.slab.ids().collect();
+    for id in ids {
+        give_up_one(connections, id, inbox);
+    }
+}
+
+fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let has_asked = match connection.phase {
+        Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
+        Phase::Receiving(_) | Phase::Handling => true,
+        Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => false,
+    };
+    if has_asked && connection.output.is_none() {
+        // Unread bytes would take the response back from the client.
+        connection.is_readable = true;
+        hang_up_with(connections, id, 503, "the server is stopping");
+        let lingers = |connection: &Connection| {
+            connection.is_readable && matches!(connection.phase, Phase::Lingering { .. })
+        };
+        while connections.slab.get(id).is_some_and(lingers) {
+            drain_input(connections, id, inbox);
+        }
+    }
+    connections.close(id);
+}

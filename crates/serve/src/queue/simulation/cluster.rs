@@ -1,0 +1,399 @@
+//! The workers of the model: the thread that leads, the thread that holds the lock, and what moves between workers.
+//!
+//! In each worker one thread leads. It takes the oldest request once it holds the lock. When it waits in the
+//! application, another free thread leads. A thread that has finished a request holds the lock, and takes the next
+//! request at once. If others wait for the lock, it does so only every second time.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use thruway_testing::Random;
+
+use super::timeline::{Event, Timeline};
+use super::worker::{Connection, Leader, Request, Standing, Worker};
+use super::workload::{Habit, Phase, Shape, unit};
+use crate::queue::policy::{self, MOVE_AFTER_US, WorkerView};
+
+/// What a move costs each of the two workers.
+const MOVE_COST_US: f64 = 50.0;
+
+/// From one worker to another.
+const MESSAGE_US: f64 = 100.0;
+
+/// Longer, if the leader of the worker that is asked is in the application or waits for the lock.
+const STANDBY_US: f64 = 300.0;
+
+/// From a response to the next request of a greedy client.
+pub(super) const THINK_US: f64 = 100.0;
+
+/// Until another thread leads after the leader has begun to wait.
+const PROMOTE_US: f64 = 50.0;
+
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    pub(super) workers: usize,
+    pub(super) threads: usize,
+    pub(super) processors: usize,
+    pub(super) shape: Shape,
+    pub(super) habits: Vec<Habit>,
+    /// Requests a second of an open loop, each on a random connection whose habit is [`Habit::Open`].
+    pub(super) open_per_second: Option<f64>,
+    /// One queue in the order of arrival for all threads: the ideal.
+    pub(super) is_central: bool,
+    pub(super) seconds: f64,
+    pub(super) seed: u64,
+}
+
+/// What was served.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// By connection: when each light request came, and how long it took.
+    pub(super) latencies_us: Vec<Vec<(f64, f64)>>,
+    /// By connection.
+    pub(super) served: Vec<usize>,
+    pub(super) moves: usize,
+    /// For each request: how many started while it waited.
+    pub(super) overtaken: Vec<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) setup: Setup,
+    pub(super) timeline: Timeline,
+    pub(super) connections: Vec<Connection>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) outcome: Outcome,
+    pub(super) random: Random,
+    views: Vec<WorkerView>,
+    /// The queue of the ideal.
+    central: VecDeque<usize>,
+    /// Requests so far.
+    started: usize,
+}
+
+impl Cluster {
+    pub(super) fn new(setup: Setup) -> Self {
+        // Each connection has a generator of its own, so that its requests are the same under every policy.
+        let mut random = Random::new(setup.seed);
+        let habits = setup.habits.iter().zip(0..);
+        let connections: Vec<_> = habits
+            .map(|(habit, place)| {
+                Connection::new(*habit, Random::new(random.number()), place % setup.workers)
+            })
+            .collect();
+        let outcome = Outcome {
+            latencies_us: vec![Vec::new(); connections.len()],
+            served: vec![0; connections.len()],
+            ..Outcome::default()
+        };
+        Self {
+            timeline: Timeline::default(),
+            workers: (0..setup.workers).map(|_| Worker::new(setup.threads)).collect(),
+            connections,
+            views: Vec::new(),
+            central: VecDeque::new(),
+            started: 0,
+            outcome,
+            random,
+            setup,
+        }
+    }
+
+    /// A client sends a request.
+    pub(super) fn comes(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        let (phases, is_heavy) = self.setup.shape.request(&mut connection.random);
+        connection.pending.push_back(Request {
+            came_us: self.timeline.now_us,
+            phases,
+            is_heavy,
+            phase: 0,
+        });
+        if connection.pending.len() == 1 && connection.in_service.is_none() {
+            self.enqueue(place);
+            self.look(self.connections[place].worker);
+        }
+    }
+
+    /// The thread that was to lead in a worker does so now.
+    pub(super) fn promote(&mut self, worker: usize) {
+        let state = &mut self.workers[worker];
+        state.leader = if state.free == 0 { Leader::Vacant } else { Leader::Free };
+        self.look(worker);
+    }
+
+    /// A thread of `worker` begins with the next request of a connection.
+    fn start(&mut self, place: usize, worker: usize) {
+        let connection = &mut self.connections[place];
+        connection.worker = worker;
+        connection.in_service = connection.pending.pop_front();
+        self.outcome.overtaken.push(self.started - connection.started_before);
+        self.started += 1;
+        self.workers[worker].free -= 1;
+    }
+
+    /// Goes on with a request whose thread does not hold the lock.
+    pub(super) fn advance(&mut self, place: usize) {
+        let worker = self.connections[place].worker;
+        match self.connections[place].next_phase() {
+            None => {
+                self.finish(place);
+                self.look(worker);
+            }
+            Some(Phase::Compute(_)) => {
+                self.workers[worker].standing.push_back(Standing::Request(place));
+                self.grant(worker);
+            }
+            Some(Phase::Wait(length_us)) => self.wait(place, length_us),
+        }
+    }
+
+    /// The holder of a lock has computed as long as this phase lasts.
+    pub(super) fn compute_ends(&mut self, worker: usize) {
+        let Some((place, _)) = self.workers[worker].lock.take() else { return };
+        match self.connections[place].next_phase() {
+            None => {
+                self.finish(place);
+                self.go_on(worker);
+            }
+            Some(Phase::Wait(length_us)) => self.wait(place, length_us),
+            Some(Phase::Compute(_)) => unreachable!("two phases in a row compute"),
+        }
+        self.grant(worker);
+        if self.connections[place].in_service.is_none() {
+            self.look(worker);
+        }
+    }
+
+    fn wait(&mut self, place: usize, length_us: f64) {
+        self.timeline.after(length_us, Event::WaitEnds(place));
+        let worker = self.connections[place].worker;
+        if self.workers[worker].leader == Leader::InService(place) {
+            self.workers[worker].leader = Leader::Promoting;
+            self.timeline.after(PROMOTE_US, Event::Promoted(worker));
+        }
+    }
+
+    fn finish(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        let Some(request) = connection.in_service.take() else { return };
+        connection.served_us = Some(self.timeline.now_us as u64);
+        let worker = &mut self.workers[connection.worker];
+        worker.free += 1;
+        if [Leader::Vacant, Leader::InService(place)].contains(&worker.leader) {
+            worker.leader = Leader::Free;
+        }
+        if !request.is_heavy {
+            let latency_us = self.timeline.now_us - request.came_us;
+            self.outcome.latencies_us[place].push((request.came_us, latency_us));
+        }
+        self.outcome.served[place] += 1;
+        match connection.habit {
+            Habit::Greedy(_) => self.timeline.after(THINK_US, Event::Comes(place)),
+            Habit::Every(period_us) => {
+                let next_us = request.came_us + period_us * (0.9 + 0.2 * unit(&mut self.random));
+                self.timeline.after((next_us - self.timeline.now_us).max(0.0), Event::Comes(place));
+            }
+            Habit::Open => {}
+        }
+        if !self.connections[place].pending.is_empty() {
+            self.enqueue(place);
+        }
+    }
+
+    /// A connection's next request is ready.
+    fn enqueue(&mut self, place: usize) {
+        let connection = &mut self.connections[place];
+        connection.started_before = self.started;
+        if self.setup.is_central {
+            return self.central.push_back(place);
+        }
+        let ready_us = self.timeline.now_us as u64;
+        let worker = &mut self.workers[connection.worker];
+        let interval_us = connection.ready_us.map_or(0, |last_us| ready_us - last_us);
+        if connection.ready_us.replace(ready_us).is_some() {
+            worker.round.note(interval_us);
+        }
+        let rest_us =
+            connection.served_us.map_or(0, |served_us| ready_us.saturating_sub(served_us));
+        worker.rests.note(rest_us.max(policy::REST_US_MIN));
+        let key_us = policy::key_us(ready_us, interval_us, rest_us, &worker.round, &worker.rests);
+        worker.queue.enqueue(place as u32, key_us);
+        let due = Event::Due(connection.worker);
+        self.timeline.after(MOVE_AFTER_US as f64 + 1.0, due);
+    }
+
+    /// What a thread does between two requests.
+    fn look(&mut self, worker: usize) {
+        if self.setup.is_central {
+            return self.dispatch();
+        }
+        let state = &mut self.workers[worker];
+        if state.leader == Leader::Free && state.queue.len() > 0 {
+            state.leader = Leader::Standing;
+            state.standing.push_back(Standing::Leader);
+            self.grant(worker);
+        }
+        if self.workers[worker].queue.len() == 0 {
+            self.ask(worker);
+        }
+        self.give(worker);
+    }
+
+    /// A thread has finished a request, and holds the lock.
+    fn go_on(&mut self, worker: usize) {
+        let state = &mut self.workers[worker];
+        let passes = !state.standing.is_empty();
+        let yields = passes && state.has_passed;
+        state.has_passed = passes && !yields;
+        if yields || self.setup.is_central {
+            return;
+        }
+        self.ask_or_take(worker);
+    }
+
+    /// Before each request that it takes, a thread looks whether a sibling has an older one.
+    fn ask_or_take(&mut self, worker: usize) {
+        let asks = self.workers[worker].queue.len() > 0 && self.ask(worker);
+        if asks && self.workers[worker].leader == Leader::Free {
+            self.workers[worker].leader = Leader::Asking;
+        } else {
+            self.take(worker);
+        }
+    }
+
+    /// Gives the lock to the threads that stand for it, until one computes.
+    fn grant(&mut self, worker: usize) {
+        while self.workers[worker].lock.is_none() {
+            match self.workers[worker].standing.pop_front() {
+                None => return,
+                Some(Standing::Request(place)) => self.compute(place),
+                Some(Standing::Leader) => {
+                    self.workers[worker].leader = Leader::Free;
+                    self.ask_or_take(worker);
+                }
+            }
+        }
+    }
+
+    /// A thread that holds the lock takes the oldest request.
+    fn take(&mut self, worker: usize) {
+        let state = &mut self.workers[worker];
+        let Some((slot, _)) = state.queue.next() else { return };
+        let place = slot as usize;
+        if state.leader == Leader::Free {
+            state.leader = Leader::InService(place);
+        }
+        self.start(place, worker);
+        match self.connections[place].next_phase() {
+            Some(Phase::Wait(length_us)) => self.wait(place, length_us),
+            _ => self.compute(place),
+        }
+    }
+
+    fn compute(&mut self, place: usize) {
+        let connection = &self.connections[place];
+        let worker = &mut self.workers[connection.worker];
+        let request = connection.in_service.as_ref();
+        if let Some(Phase::Compute(length_us)) =
+            request.map(|request| request.phases[request.phase - 1])
+        {
+            worker.lock = Some((place, length_us + std::mem::take(&mut worker.debt_us)));
+        }
+    }
+
+    /// Asks a sibling; whether a request or a refusal will come.
+    fn ask(&mut self, asker: usize) -> bool {
+        if self.workers[asker].has_asked {
+            return false;
+        }
+        self.view();
+        let state = &self.workers[asker];
+        let (next_us, round_us) = (state.queue.oldest_us(), state.round.us());
+        let now_us = self.timeline.now_us as u64;
+        let Some(giver) = policy::ask_from(&self.views, asker, now_us, next_us, round_us) else {
+            return false;
+        };
+        self.workers[asker].has_asked = true;
+        let is_away = matches!(self.workers[giver].leader, Leader::InService(_) | Leader::Standing);
+        let delay_us = MESSAGE_US + if is_away { STANDBY_US } else { 0.0 };
+        self.timeline.after(delay_us, Event::Asked { giver, asker });
+        true
+    }
+
+    pub(super) fn handle_ask(&mut self, giver: usize, asker: usize) {
+        self.workers[asker].has_asked = false;
+        if self.workers[asker].leader == Leader::Asking {
+            self.workers[asker].leader = Leader::Free;
+        }
+        self.view();
+        if policy::grants(&self.views, giver, asker, self.timeline.now_us as u64) {
+            self.send(giver, asker, 0.0);
+        } else {
+            self.look(asker);
+        }
+    }
+
+    pub(super) fn give(&mut self, giver: usize) {
+        self.view();
+        if let Some(taker) = policy::give_to(&self.views, giver, self.timeline.now_us as u64) {
+            self.send(giver, taker, MESSAGE_US);
+        }
+    }
+
+    fn send(&mut self, giver: usize, taker: usize, delay_us: f64) {
+        let Some((slot, key_us)) = self.workers[giver].queue.next() else { return };
+        for worker in [giver, taker] {
+            let state = &mut self.workers[worker];
+            let debt_us = state.lock.as_mut().map_or(&mut state.debt_us, |(_, left_us)| left_us);
+            *debt_us += MOVE_COST_US;
+        }
+        self.outcome.moves += 1;
+        self.workers[taker].coming += 1;
+        self.timeline.after(delay_us, Event::Moved { place: slot as usize, key_us, taker });
+    }
+
+    /// A connection comes from another worker, and keeps its key.
+    pub(super) fn receive(&mut self, place: usize, key_us: u64, taker: usize) {
+        self.connections[place].worker = taker;
+        self.connections[place].ready_us = Some(self.timeline.now_us as u64);
+        self.workers[taker].coming -= 1;
+        self.workers[taker].queue.enqueue(place as u32, key_us);
+        self.look(taker);
+    }
+
+    /// What the workers tell of themselves now.
+    fn view(&mut self) {
+        let connections = &self.connections;
+        let view = |worker: &Worker| {
+            let oldest = worker.queue.find_oldest(|_| true);
+            let (slot, oldest_us) = oldest.unwrap_or((0, u64::MAX));
+            WorkerView {
+                is_serving: true,
+                free_threads: worker.free as u32,
+                computing: worker.computing() as u32,
+                waiting: (worker.queue.len() + worker.coming) as u32,
+                oldest_us,
+                ready_us: connections[slot as usize]
+                    .ready_us
+                    .filter(|_| oldest.is_some())
+                    .unwrap_or(u64::MAX),
+            }
+        };
+        self.views.clear();
+        self.views.extend(self.workers.iter().map(view));
+    }
+
+    /// The ideal: the oldest goes to the worker with a free thread in which the fewest compute.
+    fn dispatch(&mut self) {
+        loop {
+            let able = (0..self.workers.len()).filter(|at| self.workers[*at].free > 0);
+            let load =
+                |at: &usize| (self.workers[*at].computing(), Reverse(self.workers[*at].free));
+            let Some(worker) = able.min_by_key(load) else { return };
+            let Some(place) = self.central.pop_front() else { return };
+            self.start(place, worker);
+            self.advance(place);
+        }
+    }
+}

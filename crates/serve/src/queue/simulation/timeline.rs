@@ -1,0 +1,67 @@
+//! The events of a model, in the order of their times.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Comes(usize),
+    OpenLoop,
+    WaitEnds(usize),
+    /// Another thread of this worker leads.
+    Promoted(usize),
+    /// A request of this worker may have waited for long enough to be moved.
+    Due(usize),
+    Asked {
+        giver: usize,
+        asker: usize,
+    },
+    Moved {
+        place: usize,
+        key_us: u64,
+        taker: usize,
+    },
+}
+
+/// When an event happens, and its number.
+#[derive(Debug, PartialEq)]
+struct Timed(f64, u64, Event);
+
+impl Eq for Timed {}
+
+impl Ord for Timed {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0).then(self.1.cmp(&other.1))
+    }
+}
+
+impl PartialOrd for Timed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What is still to happen, and the time in microseconds.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    pub(super) now_us: f64,
+    events: BinaryHeap<Reverse<Timed>>,
+    /// Events so far: those of one time happen in the order in which they were added.
+    added: u64,
+}
+
+impl Timeline {
+    pub(super) fn after(&mut self, delay_us: f64, event: Event) {
+        self.added += 1;
+        self.events.push(Reverse(Timed(self.now_us + delay_us, self.added, event)));
+    }
+
+    /// When the next event happens; never, if there is none.
+    pub(super) fn next_us(&self) -> f64 {
+        self.events.peek().map_or(f64::INFINITY, |Reverse(event)| event.0)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.events.pop().map(|Reverse(Timed(_, _, event))| event)
+    }
+}

@@ -1,0 +1,82 @@
+//! Which connection has the next turn in this worker.
+
+use crate::connection::Connection;
+use crate::queue::mean_interval::MeanInterval;
+use crate::queue::policy;
+use crate::queue::run_queue::RunQueue;
+
+/// The run queue, and what its keys are computed from.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    queue: RunQueue,
+    /// How long a round lasts.
+    round: MeanInterval,
+    /// How long clients rest between two requests.
+    rests: MeanInterval,
+}
+
+impl Turns {
+    /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
+    pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Connection, ready_us: u64) {
+        if self.queue.contains(slot) {
+            return;
+        }
+        let (mut interval_us, mut rest_us) = (0, 0);
+        if connection.awaits_request() && connection.input.is_empty() {
+            let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
+            if asked_us > 0 {
+                interval_us = ready_us.saturating_sub(asked_us);
+                rest_us = ready_us.saturating_sub(connection.responded_us);
+                self.round.note(interval_us);
+                self.rests.note(rest_us.max(policy::REST_US_MIN));
+            }
+        }
+        connection.ready_us = ready_us;
+        connection.key_us =
+            policy::key_us(ready_us, interval_us, rest_us, &self.round, &self.rests);
+        self.queue.enqueue(slot, connection.key_us);
+    }
+
+    /// Enqueues a connection with the key that it has: from another worker, or back from a turn that did not begin.
+    pub(crate) fn requeue(&mut self, slot: u32, key_us: u64) {
+        self.queue.enqueue(slot, key_us);
+    }
+
+    /// Takes out the slot with the lowest key.
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        self.queue.next().map(|(slot, _)| slot)
+    }
+
+    pub(crate) fn remove(&mut self, slot: u32) {
+        self.queue.remove(slot);
+    }
+
+    /// How many connections wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.len() == 0
+    }
+
+    /// The lowest key.
+    pub(crate) fn lowest_key_us(&self) -> Option<u64> {
+        self.queue.oldest_us()
+    }
+
+    /// The slot with the lowest key that `is_wanted`, and its key; the search is short.
+    pub(crate) fn find_oldest(&self, is_wanted: impl FnMut(u32) -> bool) -> Option<(u32, u64)> {
+        self.queue.find_oldest(is_wanted)
+    }
+
+    /// All slots, in any order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.queue.iter()
+    }
+
+    /// How long a round lasts, in microseconds.
+    pub(crate) fn round_us(&self) -> u64 {
+        self.round.us()
+    }
+}

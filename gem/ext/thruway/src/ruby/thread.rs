@@ -1,0 +1,23 @@
+//! Threads of Ruby's.
+
+use rb_sys::VALUE;
+
+use super::gvl::{Gvl, Protected};
+
+/// The calling thread.
+pub(crate) fn current(_: Gvl) -> VALUE {
+    // SAFETY: the lock is held by a Ruby thread.
+    unsafe { rb_sys::rb_thread_current() }
+}
+
+/// Lets the next thread run that waits for the interpreter lock, if one does.
+pub(crate) fn yield_now(_: Gvl) {
+    // SAFETY: the lock is held by a Ruby thread. It checks no interrupts.
+    unsafe { rb_sys::rb_thread_schedule() };
+}
+
+/// Lets signals, `Thread#raise` and `Thread#kill` take effect.
+pub(crate) fn check_interrupts(_: Protected) {
+    // SAFETY: what it raises is caught.
+    unsafe { rb_sys::rb_thread_check_ints() };
+}

@@ -1,0 +1,101 @@
+//! What the extension leaves to Ruby: methods of `Thruway::Server`.
+
+use std::sync::Arc;
+
+use rb_sys::VALUE;
+
+use super::roots::{Root, Roots};
+use crate::ruby::call::call;
+use crate::ruby::{Gvl, Protected, RString, Symbol, is_true};
+
+/// A `Thruway::Server`, and the methods that it is called by.
+pub(super) struct Callbacks {
+    server: Root<VALUE>,
+    input: Symbol,
+    failed: Symbol,
+    trouble: Symbol,
+    finished: Symbol,
+    stream: Symbol,
+    give_away: Symbol,
+    bad_field: Symbol,
+    no_file: Symbol,
+}
+
+/// A request that is over.
+#[derive(Clone, Copy)]
+pub(super) struct Finished {
+    pub(super) env: VALUE,
+    /// What the application returned.
+    pub(super) returned: VALUE,
+    pub(super) input: VALUE,
+    /// What it raised, or nil.
+    pub(super) error: VALUE,
+}
+
+impl Callbacks {
+    pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, server: VALUE) -> Self {
+        let symbol = |name| Symbol::new(gvl, name);
+        Self {
+            server: roots.keep(gvl, server),
+            input: symbol(c"input"),
+            failed: symbol(c"failed"),
+            trouble: symbol(c"trouble"),
+            finished: symbol(c"finished"),
+            stream: symbol(c"stream"),
+            give_away: symbol(c"give_away"),
+            bad_field: symbol(c"bad_field"),
+            no_file: symbol(c"no_file"),
+        }
+    }
+
+    /// The `Thruway::Server`.
+    pub(super) fn server(&self) -> VALUE {
+        self.server.get()
+    }
+
+    /// The `rack.input` of a request: a String or nil, or a File or nil.
+    pub(super) fn input(&self, ruby: Protected, env: VALUE, bytes: VALUE, file: VALUE) -> VALUE {
+        call(ruby, self.server(), self.input, &[env, bytes, file])
+    }
+
+    /// Logs what the application raised; the response for it.
+    pub(super) fn failed(&self, ruby: Protected, error: VALUE, env: VALUE) -> VALUE {
+        call(ruby, self.server(), self.failed, &[error, env])
+    }
+
+    /// Logs what could not be done.
+    pub(super) fn log(&self, ruby: Protected, text: RString) {
+        call(ruby, self.server(), self.trouble, &[text.value()]);
+    }
+
+    /// Calls what wants to know that a response is sent.
+    pub(super) fn finished(&self, ruby: Protected, request: Finished) {
+        let Finished { env, returned, input, error } = request;
+        call(ruby, self.server(), self.finished, &[env, returned, input, error]);
+    }
+
+    /// Lets a body write by itself; whether it goes on after that.
+    pub(super) fn stream(
+        &self,
+        ruby: Protected,
+        ticket: RString,
+        [body, env, input]: [VALUE; 3],
+    ) -> bool {
+        is_true(call(ruby, self.server(), self.stream, &[ticket.value(), body, env, input]))
+    }
+
+    /// Gives a connection to the application.
+    pub(super) fn give_away(&self, ruby: Protected, hijack: VALUE, [socket, input]: [VALUE; 2]) {
+        call(ruby, self.server(), self.give_away, &[hijack, socket, input]);
+    }
+
+    /// Logs a field that would break the head.
+    pub(super) fn bad_field(&self, ruby: Protected, name: RString) {
+        call(ruby, self.server(), self.bad_field, &[name.value()]);
+    }
+
+    /// The response for a file that the application has named and that is not there.
+    pub(super) fn no_file(&self, ruby: Protected, path: RString) -> VALUE {
+        call(ruby, self.server(), self.no_file, &[path.value()])
+    }
+}

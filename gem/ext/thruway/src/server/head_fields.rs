@@ -1,0 +1,107 @@
+//! The fields of a response, from what the application returns to its head.
+
+use std::ops::ControlFlow;
+
+use rb_sys::VALUE;
+use thruway_http1::ResponseHead;
+use thruway_http1::response::PartialHead;
+
+use super::rack_engine::RackEngine;
+use crate::ruby::call::call_with_block;
+use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise};
+
+/// Values that are for the server, not for the client.
+#[derive(Clone, Copy)]
+pub(super) struct Special {
+    /// Of `X-Sendfile` or `X-Accel-Redirect`, if folders are declared for them.
+    pub(super) file: Option<RString>,
+    /// Of `rack.hijack`, or nil.
+    pub(super) hijack: VALUE,
+}
+
+/// Writes fields into a head.
+pub(super) struct HeadFields<'a, 'b> {
+    engine: &'a RackEngine,
+    ruby: Protected,
+    head: ResponseHead<'b>,
+    special: Special,
+}
+
+impl<'a, 'b> HeadFields<'a, 'b> {
+    pub(super) fn new(engine: &'a RackEngine, ruby: Protected, head: ResponseHead<'b>) -> Self {
+        Self { engine, ruby, head, special: Special { file: None, hijack: NIL } }
+    }
+
+    /// Writes all fields; the head so far, and the values that are not for the client.
+    pub(super) fn write(mut self, headers: VALUE) -> (PartialHead, Special) {
+        let (ruby, gvl) = (self.ruby, self.ruby.gvl());
+        if let Some(hash) = RHash::of(gvl, headers) {
+            hash.each_pair(ruby, |name, value| self.write_checked(name, value));
+        } else if headers != NIL {
+            call_with_block(ruby, headers, self.engine.names.each, |_, pair| {
+                if let Some(pair) = RArray::of(gvl, pair) {
+                    let at = |index| pair.get(gvl, index).unwrap_or(NIL);
+                    self.write_checked(at(0), at(1));
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        (self.head.partial(), self.special)
+    }
+
+    fn write_checked(&mut self, name: VALUE, value: VALUE) {
+        let name = self.text(name);
+        if !self.write_field(name, value) {
+            self.engine.callbacks.bad_field(self.ruby, name);
+            let text = b"a header holds a control character";
+            raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text));
+        }
+    }
+
+    /// Writes one field; false if it would break the head.
+    fn write_field(&mut self, name: RString, value: VALUE) -> bool {
+        let gvl = self.ruby.gvl();
+        // SAFETY: `to_s` of the value may run Ruby code, but the header's Hash keeps its keys frozen.
+        let name = unsafe { name.bytes() };
+        if name.starts_with(b"rack.") {
+            if name == b"rack.hijack" {
+                self.special.hijack = value;
+            }
+            return true;
+        }
+        if self.engine.files.is_field(name) {
+            self.special.file = Some(self.text(value));
+            return true;
+        }
+        let Some(values) = RArray::of(gvl, value) else { return self.write_lines(name, value) };
+        let at = |index| values.get(gvl, index).unwrap_or(NIL);
+        (0..values.len(gvl)).all(|index| self.write_lines(name, at(index)))
+    }
+
+    /// Writes a value, which may be several lines (Rack 2): each is a field.
+    fn write_lines(&mut self, name: &[u8], value: VALUE) -> bool {
+        let text = self.text(value);
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let text = unsafe { text.bytes() };
+        let is_length_field = name.eq_ignore_ascii_case(b"content-length");
+        if is_length_field && !is_length(text, self.head.partial()) {
+            let text = b"content-length is not a number of bytes, or not the same twice";
+            raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text));
+        }
+        text.split(|byte| *byte == b'\n').all(|line| self.head.field(name, line).is_ok())
+    }
+
+    fn text(&self, value: VALUE) -> RString {
+        let string = RString::of(self.ruby.gvl(), value);
+        string.unwrap_or_else(|| RString::convert(self.ruby, value))
+    }
+}
+
+/// Whether a value is a length in bytes, and the one that an earlier field claims.
+fn is_length(value: &[u8], partial: PartialHead) -> bool {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let length = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+    is_number
+        && length.is_some()
+        && partial.claimed_bytes().is_none_or(|other| length == Some(other))
+}

@@ -1,0 +1,90 @@
+//! The server of one process.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use rb_sys::VALUE;
+
+use super::callbacks::Callbacks;
+use super::context::Context;
+use super::env::Environments;
+use super::files::DeclaredFolders;
+use super::leadership::Leadership;
+use super::roots::{Root, Roots};
+use super::shared_engine::SharedEngine;
+use crate::ruby::data_type::{Marker, Wrapped};
+use crate::ruby::object::PlainClass;
+use crate::ruby::{Gvl, Symbol};
+
+/// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
+/// lock held; no borrow of its cells lasts over a call that may run Ruby code.
+pub(super) struct RackEngine {
+    pub(super) engine: Arc<SharedEngine>,
+    pub(super) environments: RefCell<Environments>,
+    pub(super) leadership: Leadership,
+    pub(super) contexts: Vec<Context>,
+    pub(super) files: DeclaredFolders,
+    pub(super) is_stopping: Cell<bool>,
+    pub(super) requests: Cell<u64>,
+    pub(super) app: Root<VALUE>,
+    pub(super) callbacks: Callbacks,
+    /// The class `Thruway::Hijack`.
+    pub(super) hijack: Root<PlainClass>,
+    pub(super) roots: Arc<Roots>,
+    pub(super) names: Names,
+}
+
+/// Methods of applications and of what they return, and variables.
+pub(super) struct Names {
+    pub(super) call: Symbol,
+    pub(super) each: Symbol,
+    pub(super) close: Symbol,
+    pub(super) to_i: Symbol,
+    pub(super) to_ary: Symbol,
+    pub(super) to_path: Symbol,
+    pub(super) is_stopped: Symbol,
+    pub(super) for_fd: Symbol,
+    pub(super) of_server: Symbol,
+    pub(super) of_request: Symbol,
+    pub(super) of_body: Symbol,
+}
+
+impl Names {
+    pub(super) fn new(gvl: Gvl) -> Self {
+        let symbol = |name| Symbol::new(gvl, name);
+        Self {
+            call: symbol(c"call"),
+            each: symbol(c"each"),
+            close: symbol(c"close"),
+            to_i: symbol(c"to_i"),
+            to_ary: symbol(c"to_ary"),
+            to_path: symbol(c"to_path"),
+            is_stopped: symbol(c"stop?"),
+            for_fd: symbol(c"for_fd"),
+            of_server: symbol(c"@server"),
+            of_request: symbol(c"@request"),
+            of_body: symbol(c"@body"),
+        }
+    }
+}
+
+impl RackEngine {
+    /// Wakes every thread of the server, so that each looks what has changed.
+    pub(super) fn wake_all(&self) {
+        self.engine.wake();
+        self.leadership.signal().call_all_followers();
+    }
+}
+
+impl Wrapped for RackEngine {
+    fn mark(&self, marker: Marker) {
+        self.roots.mark(marker);
+        self.contexts.iter().for_each(|context| context.mark(marker));
+    }
+}
+
+impl Drop for RackEngine {
+    fn drop(&mut self) {
+        self.leadership.signal().duty.end();
+    }
+}

@@ -1,0 +1,171 @@
+//! A request in the application's hands: its call, its response, and what follows.
+
+use std::cell::Cell;
+use std::os::fd::IntoRawFd;
+
+use rb_sys::VALUE;
+use thruway_http1::response::ResponseConstraints;
+use thruway_serve::{Body, Ticket};
+
+use super::callbacks::Finished;
+use super::context::{Context, Stage};
+use super::rack_engine::RackEngine;
+use super::response::Responder;
+use super::sender::Sender;
+use crate::ruby::call::{call, responds_to};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
+
+/// A request that is ready for the application.
+pub(super) struct ReadyRequest {
+    pub(super) env: VALUE,
+    pub(super) ticket: Ticket,
+    pub(super) constraints: ResponseConstraints,
+    pub(super) input: Input,
+}
+
+/// A request's body as Ruby takes it.
+#[derive(Clone, Copy)]
+pub(super) enum Input {
+    None,
+    /// A String.
+    Bytes(RString),
+    /// A descriptor, as a number.
+    File(VALUE),
+}
+
+impl Input {
+    pub(super) fn new(gvl: Gvl, body: Body) -> Self {
+        match body {
+            Body::Memory(bytes) if bytes.is_empty() => Self::None,
+            Body::Memory(bytes) => Self::Bytes(RString::binary(gvl, &bytes)),
+            Body::File { file, .. } => Self::File(rb_sys::LONG2NUM(file.into_raw_fd().into())),
+        }
+    }
+}
+
+/// One call of the application, in one thread.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    engine: &'a RackEngine,
+    context: &'a Context,
+    gvl: Gvl,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(engine: &'a RackEngine, context: &'a Context, gvl: Gvl) -> Self {
+        Self { engine, context, gvl }
+    }
+
+    /// Calls the application and sends its response. What ends the thread is given back: nothing of Ruby's is called
+    /// after that.
+    pub(super) fn run(self, input: Input) -> Result<(), Raised> {
+        let responded = self.gvl.catch(|ruby| {
+            self.set_input(ruby, input);
+            let (app, names) = (self.engine.app.get(), &self.engine.names);
+            let returned = call(ruby, app, names.call, &[self.context.env.get()]);
+            if self.context.stage.get() == Stage::Unsent {
+                Responder::new(self.engine, self.context, ruby).respond(returned);
+            } else {
+                self.note_unsent(returned);
+            }
+        });
+        let error = Cell::new(NIL);
+        responded
+            .or_else(|raised| self.rescue(raised, &error))
+            .and_then(|()| self.finish(error.get()))
+    }
+
+    /// Notes what an application returns that took the connection: it is not sent, but its body is closed.
+    fn note_unsent(self, returned: VALUE) {
+        let triple = RArray::plain(self.gvl, returned);
+        if let Some(triple) = triple.filter(|triple| triple.len(self.gvl) >= 3) {
+            self.context.returned.set(returned);
+            self.context.body.set(triple.get(self.gvl, 2).unwrap_or(NIL));
+        }
+    }
+
+    /// Gives the application its `rack.input`. Whatever interrupts this, a file has an object that closes it.
+    fn set_input(self, ruby: Protected, input: Input) {
+        let (bytes, file) = match input {
+            Input::None => return,
+            Input::Bytes(string) => (string.value(), NIL),
+            Input::File(number) => (NIL, self.open_file(ruby, number)),
+        };
+        self.context.input.set(file);
+        let env = self.context.env.get();
+        self.context.input.set(self.engine.callbacks.input(ruby, env, bytes, file));
+    }
+
+    /// A File to read and to write, of a descriptor that it closes.
+    fn open_file(self, ruby: Protected, number: VALUE) -> VALUE {
+        let mode = RString::binary(self.gvl, b"r+b").value();
+        call(ruby, RModule::file().value(), self.engine.names.for_fd, &[number, mode])
+    }
+
+    /// Responds with an error, if nothing was sent yet; otherwise the connection ends here.
+    fn rescue(self, raised: Raised, error: &Cell<VALUE>) -> Result<(), Raised> {
+        let (context, sender) = (self.context, Sender::new(&self.engine.engine, self.context));
+        let stage = context.stage.get();
+        if !raised.is_exception() {
+            sender.abort();
+            return Err(raised);
+        }
+        error.set(raised.error());
+        let failed = self.gvl.catch(|ruby| {
+            let env = context.env.get();
+            let returned = self.engine.callbacks.failed(ruby, raised.error(), env);
+            if matches!(stage, Stage::Unsent | Stage::Gathering) {
+                self.close_body(ruby);
+                context.stage.set(Stage::Unsent);
+                Responder::new(self.engine, context, ruby).respond(returned);
+            }
+        });
+        match context.stage.get() {
+            Stage::Unsent | Stage::Gathering => sender.send_bare_error(),
+            Stage::Streaming => sender.abort(),
+            Stage::Done => {}
+        }
+        failed.or_else(|again| if again.is_exception() { Ok(()) } else { Err(again) })
+    }
+
+    /// Closes the body, and calls what wants to know that the response is sent.
+    fn finish(self, error: VALUE) -> Result<(), Raised> {
+        let env = self.context.env.get();
+        let body = self.context.body.get();
+        let is_plain = body == NIL || RArray::plain(self.gvl, body).is_some();
+        if is_plain && self.context.input.get() == NIL && !self.has_callbacks(env) {
+            return Ok(());
+        }
+        let closed = self.gvl.catch(|ruby| self.close_body(ruby));
+        let told = self.gvl.catch(|ruby| {
+            let (returned, input) = (self.context.returned.get(), self.context.input.get());
+            self.engine.callbacks.finished(ruby, Finished { env, returned, input, error });
+        });
+        for raised in [closed, told].into_iter().filter_map(Result::err) {
+            if !raised.is_exception() {
+                return Err(raised);
+            }
+            self.gvl.catch(|ruby| {
+                self.engine.callbacks.failed(ruby, raised.error(), env);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the application wants to know that the response is sent.
+    fn has_callbacks(self, env: VALUE) -> bool {
+        let is_quiet = |callbacks| {
+            RArray::plain(self.gvl, callbacks).is_some_and(|callbacks| callbacks.len(self.gvl) == 0)
+        };
+        !self.engine.environments.borrow().callbacks(self.gvl, env).into_iter().all(is_quiet)
+    }
+
+    /// Closes the application's body, if it can be closed: once.
+    fn close_body(self, ruby: Protected) {
+        let body = self.context.body.replace(NIL);
+        let close = self.engine.names.close;
+        if body != NIL && responds_to(ruby, body, close) {
+            call(ruby, body, close, &[]);
+        }
+    }
+}

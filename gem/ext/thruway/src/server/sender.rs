@@ -1,0 +1,212 @@
+//! The way of a response from its head to the engine.
+
+use std::os::fd::{IntoRawFd, RawFd};
+
+use rb_sys::VALUE;
+use thruway_http1::response::PartialHead;
+use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
+use thruway_serve::{Payload, Response, Ticket, Written};
+
+use super::context::{Context, Stage};
+use super::shared_engine::SharedEngine;
+use crate::ruby::{Gvl, Protected, RString, thread};
+
+/// A body up to here is copied behind its head, which is cheaper than to send two pieces.
+const COPIED_BYTES_MAX: usize = 8 << 10;
+
+/// Between two looks at a client that is waited for: as late may its thread, or its time, be ended.
+const LOOK_MS: i32 = 100;
+
+/// Sends the response to one thread's request.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    engine: &'a SharedEngine,
+    context: &'a Context,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(engine: &'a SharedEngine, context: &'a Context) -> Self {
+        Self { engine, context }
+    }
+
+    /// Sends a head and a body of bytes; without a length, the one that the head claims stands.
+    pub(super) fn send_bytes(self, partial: PartialHead, length: Option<usize>, body: &[u8]) {
+        let length = length.map(|length| length as u64);
+        if body.len() > COPIED_BYTES_MAX {
+            return self.send(partial, length, Payload::Slices(&[body]));
+        }
+        let Some(plan) = self.finish_head(partial, length) else { return };
+        // SAFETY: no Ruby code runs while the head is used.
+        let out = unsafe { self.context.head.get() };
+        if plan.framing == ResponseFraming::Decoded {
+            let payload = Payload::Slices(&[body]);
+            return self.hand_over(Response { head: out, plan, payload });
+        }
+        if plan.framing != ResponseFraming::Empty {
+            out.extend_from_slice(body);
+        }
+        self.hand_over(Response { head: out, plan, payload: Payload::Empty });
+    }
+
+    /// Sends a head and a body.
+    pub(super) fn send(self, partial: PartialHead, length: Option<u64>, payload: Payload<'_>) {
+        let Some(plan) = self.finish_head(partial, length) else { return };
+        // SAFETY: no Ruby code runs while the head is used.
+        let head = unsafe { self.context.head.get() };
+        self.hand_over(Response { head, plan, payload });
+    }
+
+    /// Sends a response that needs nothing of Ruby's.
+    pub(super) fn send_bare_error(self) {
+        let Some(ticket) = self.context.ticket.get() else { return };
+        let mut engine = self.engine.lock();
+        let mut writer = engine.response(ticket);
+        let date = writer.date();
+        let mut head = Vec::new();
+        let constraints = self.context.constraints.get();
+        let plan = ResponseHead::new(&mut head, 500).finish(constraints, Some(0), &date);
+        writer.respond(Response { head: &head, plan, payload: Payload::Empty });
+        self.context.stage.set(Stage::Done);
+    }
+
+    /// Sends the head and what is gathered as the start of a stream. Without anything gathered, the head waits for the
+    /// next piece.
+    pub(super) fn begin_stream(self) {
+        let Some(partial) = self.context.partial.take() else { return };
+        let Some(ticket) = self.context.ticket.get() else { return };
+        let Some(plan) = self.finish_head(partial, None) else { return };
+        self.context.stage.set(Stage::Streaming);
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let head = unsafe { self.context.head.get() };
+        // SAFETY: as above.
+        let gathered = unsafe { self.context.gathered.get() };
+        let mut engine = self.engine.lock();
+        let mut writer = engine.response(ticket);
+        writer.begin(head, plan);
+        if !gathered.is_empty() {
+            writer.write(gathered);
+        }
+    }
+
+    /// The same, and the head does not wait.
+    pub(super) fn start_stream(self) {
+        self.begin_stream();
+        if let Some(ticket) = self.context.ticket.get() {
+            self.engine.lock().response(ticket).flush();
+        }
+    }
+
+    /// Ends a stream; how many bytes are missing.
+    pub(super) fn finish_stream(self) -> u64 {
+        self.context.stage.set(Stage::Done);
+        let ticket = self.context.ticket.get();
+        ticket.map_or(0, |ticket| self.engine.lock().response(ticket).finish())
+    }
+
+    /// Ends the connection, if the response is not sent yet.
+    pub(super) fn abort(self) {
+        if let Some(ticket) = self.context.ticket.get()
+            && self.context.stage.get() != Stage::Done
+        {
+            self.engine.lock().response(ticket).abort();
+        }
+        self.context.stage.set(Stage::Done);
+    }
+
+    /// Sends a head after which the connection is the application's, and waits until it is sent.
+    pub(super) fn send_raw_head(self, ruby: Protected, partial: PartialHead) {
+        let Some(ticket) = self.context.ticket.get() else { return };
+        let written = self.begin_raw(partial, ticket);
+        self.context.stage.set(Stage::Streaming);
+        wait_below(ruby, self.engine, ticket, written, 0);
+        self.context.stage.set(Stage::Done);
+    }
+
+    /// Takes the connection out of the engine: its descriptor, and what was read ahead.
+    pub(super) fn detach(self, gvl: Gvl) -> Option<[VALUE; 2]> {
+        let ticket = self.context.ticket.get()?;
+        let (socket, input) = self.engine.lock().response(ticket).detach()?;
+        let number = rb_sys::LONG2NUM(socket.into_raw_fd().into());
+        Some([number, RString::binary(gvl, &input).value()])
+    }
+
+    fn begin_raw(self, partial: PartialHead, ticket: Ticket) -> Written {
+        let mut engine = self.engine.lock();
+        let mut writer = engine.response(ticket);
+        // SAFETY: no Ruby code runs while the head is used.
+        let head = unsafe { self.context.head.get() };
+        let plan = ResponseHead::resume(head, partial).finish_raw(&writer.date());
+        writer.begin(head, plan);
+        writer.flush()
+    }
+
+    fn finish_head(self, partial: PartialHead, length: Option<u64>) -> Option<BodyPlan> {
+        let date = self.engine.lock().response(self.context.ticket.get()?).date();
+        // SAFETY: no Ruby code runs while the head is used.
+        let out = unsafe { self.context.head.get() };
+        let constraints = self.context.constraints.get();
+        Some(ResponseHead::resume(out, partial).finish(constraints, length, &date))
+    }
+
+    fn hand_over(self, response: Response<'_>) {
+        self.context.stage.set(Stage::Done);
+        if let Some(ticket) = self.context.ticket.get() {
+            self.engine.lock().response(ticket).respond(response);
+        }
+    }
+}
+
+/// Waits while more of a response waits for the client than is kept in memory and in files; false if the client is
+/// gone. Only an endless body has to wait.
+pub(super) fn wait_for_client(
+    ruby: Protected,
+    engine: &SharedEngine,
+    ticket: Ticket,
+    written: Written,
+) -> bool {
+    let most = engine.lock().response(ticket).backlog_bytes_max();
+    wait_below(ruby, engine, ticket, written, most)
+}
+
+fn wait_below(
+    ruby: Protected,
+    engine: &SharedEngine,
+    ticket: Ticket,
+    mut written: Written,
+    bytes_max: u64,
+) -> bool {
+    while let Written::Backlog(bytes) = written {
+        if bytes <= bytes_max {
+            return true;
+        }
+        let Some(socket) = engine.socket(ticket) else { return false };
+        ruby.gvl().release(|| wait_writable(socket), || ());
+        thread::check_interrupts(ruby);
+        let mut engine = engine.lock();
+        // All threads may be waiting here, so that none reads the clock.
+        engine.tick();
+        written = engine.response(ticket).flush();
+    }
+    false
+}
+
+/// Waits until `socket` takes bytes. Should it be closed meanwhile, the wait ends with the next look.
+fn wait_writable(socket: RawFd) {
+    let mut polled = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: the pointer is to one entry; a descriptor that is closed is reported, not touched.
+    unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) };
+}
+
+/// What is said of a body that was broken off because it is longer than was claimed.
+pub(super) fn too_long(gvl: Gvl) -> RString {
+    let text = b"the body is longer than its content-length: the response was broken off";
+    RString::binary(gvl, text)
+}
+
+/// What is said of a body that is shorter.
+pub(super) fn too_short(gvl: Gvl, missing: u64) -> RString {
+    let text = format!(
+        "the body is {missing} bytes shorter than its content-length: the response was broken off"
+    );
+    RString::binary(gvl, text.as_bytes())
+}

@@ -1,0 +1,87 @@
+//! The engine, as Ruby's threads and the standby share it.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use thruway_serve::{Engine, EngineHandle, Events, Ticket, Waiter};
+
+use super::signal::Signal;
+
+/// How long a sibling's offer is waited for: one that can give needs a tenth of that.
+const OFFER_MS: u64 = 1;
+const OFFER_MAX: Duration = Duration::from_millis(OFFER_MS);
+
+/// An engine behind its mutex, and what works without that.
+pub(super) struct SharedEngine {
+    /// It is locked for moments only, and never while Ruby code may run.
+    engine: Mutex<Engine>,
+    handle: EngineHandle,
+}
+
+/// Events of one thread.
+pub(super) struct EventBuffer(Events);
+
+// SAFETY: what the kernel reports are tokens, which are numbers; the pointers of its structure are not used.
+unsafe impl Send for EventBuffer {}
+
+impl EventBuffer {
+    pub(super) fn new() -> Self {
+        Self(Events::new())
+    }
+}
+
+impl SharedEngine {
+    pub(super) fn new(engine: Engine) -> Self {
+        Self { handle: engine.handle(), engine: Mutex::new(engine) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn waiter(&self) -> &Waiter {
+        &self.handle.waiter
+    }
+
+    /// Ends the wait of the thread that waits for events.
+    pub(super) fn wake(&self) {
+        self.handle.waker.wake();
+    }
+
+    /// Waits until there is something to do.
+    pub(super) fn wait_for_turn(&self, events: &mut EventBuffer, signal: &Signal) {
+        while !self.lock().wants_turn() {
+            let timeout_ms = self.lock().begin_wait(None);
+            self.handle.waiter.wait(&mut events.0, timeout_ms);
+            self.lock().take(&mut events.0);
+        }
+        if signal.load.computing() > 0 {
+            // This thread is going to wait for the interpreter lock.
+            signal.duty.call();
+        }
+    }
+
+    /// Waits until a sibling has given the request that it was asked for, or refused.
+    pub(super) fn wait_for_offer(&self, events: &mut EventBuffer, is_interrupted: &AtomicBool) {
+        let begun = Instant::now();
+        while self.lock().awaits_offer()
+            && begun.elapsed() < OFFER_MAX
+            && !is_interrupted.load(Ordering::Relaxed)
+        {
+            self.handle.waiter.wait(&mut events.0, Some(OFFER_MS));
+            self.lock().take(&mut events.0);
+        }
+    }
+
+    /// Takes in what has happened, if it is time for that.
+    pub(super) fn poll_if_due(&self, events: &mut EventBuffer) {
+        self.lock().poll_if_due(&mut events.0);
+    }
+
+    /// The descriptor of a request's connection, to wait until it takes bytes.
+    pub(super) fn socket(&self, ticket: Ticket) -> Option<RawFd> {
+        self.lock().response(ticket).socket().map(|socket| socket.as_raw_fd())
+    }
+}

@@ -1,0 +1,161 @@
+//! The tables of docs/benchmarks.md as they are published: what is said elsewhere is held against them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The page.
+pub(crate) fn page(root: &Path) -> PathBuf {
+    root.join("docs/benchmarks.md")
+}
+
+/// What one run has written between its two markers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) name: String,
+    /// The day of the run, as year, month and day.
+    pub(crate) day: String,
+    pub(crate) tables: Vec<Published>,
+}
+
+/// One table, and the targets that stand below it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Published {
+    pub(crate) title: String,
+    /// The columns' heads; the first is that of the rows' names.
+    pub(crate) columns: Vec<String>,
+    /// Each with its name first.
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Each target that was measured, and whether it was reached.
+    pub(crate) targets: Vec<bool>,
+}
+
+pub(crate) fn read(root: &Path) -> Result<Vec<Section>, String> {
+    let page = page(root);
+    let text = fs::read_to_string(&page)
+        .map_err(|error| format!("cannot read {}: {error}", page.display()))?;
+    sections(&text)
+}
+
+/// The section that sums the others up.
+pub(crate) const SUMMARY: &str = "summary";
+
+/// Every `<!-- NAME -->` that has its `<!-- end NAME -->`, but for the summary.
+fn sections(text: &str) -> Result<Vec<Section>, String> {
+    let mut sections = Vec::new();
+    for part in text.split("<!-- ").skip(1) {
+        let Some((name, body)) = part.split_once(" -->") else { continue };
+        if name != SUMMARY && text.contains(&format!("<!-- end {name} -->")) {
+            sections.push(section(name, body)?);
+        }
+    }
+    Ok(sections)
+}
+
+fn section(name: &str, body: &str) -> Result<Section, String> {
+    let mut tables: Vec<Published> = Vec::new();
+    let mut day = "";
+    for line in body.lines() {
+        let row = || line.trim_matches('|').split(" | ").map(|cell| plain(cell.trim()));
+        match tables.last_mut() {
+            _ if line.starts_with("### ") => {
+                tables.push(Published { title: plain(&line[4..]), ..Published::default() });
+            }
+            // A table without a heading is called by the head of its first column.
+            None if line.starts_with('|') => tables.push(Published {
+                title: row().next().unwrap_or_default(),
+                columns: row().collect(),
+                ..Published::default()
+            }),
+            None => day = line.strip_suffix('.').and_then(day_of).unwrap_or(day),
+            Some(_) if line.starts_with("| ---") => {}
+            Some(table) if line.starts_with('|') && table.columns.is_empty() => {
+                table.columns = row().collect();
+            }
+            Some(table) if line.starts_with('|') => table.rows.push(row().collect()),
+            Some(table) => table.targets.extend(target(line)),
+        }
+    }
+    match day {
+        "" => Err(format!("{name} does not begin with the day of its run")),
+        day => Ok(Section { name: name.to_owned(), day: day.to_owned(), tables }),
+    }
+}
+
+/// The day in a line such as `2026-11-21: Linux 6.18, 2 processors; load 0.37 before, 1.60 after`.
+fn day_of(line: &str) -> Option<&str> {
+    let (day, _) = line.split_once(": Linux ")?;
+    (day.len() == "2026-11-21".len()).then_some(day)
+}
+
+fn plain(text: &str) -> String {
+    text.replace('`', "")
+}
+
+/// Whether a target was reached; nothing for other lines, and for what was not measured.
+fn target(line: &str) -> Option<bool> {
+    let verdict = line.trim().strip_prefix("Target ")?;
+    match (verdict.ends_with(", reached."), verdict.ends_with(", **missed**.")) {
+        (false, false) => None,
+        (is_reached, _) => Some(is_reached),
+    }
+}
+
+/// The table of a section whose title begins so.
+pub(crate) fn table<'a>(
+    sections: &'a [Section],
+    name: &str,
+    title: &str,
+) -> Result<(&'a Section, &'a Published), String> {
+    let section = sections.iter().find(|section| section.name == name);
+    let section = section.ok_or_else(|| format!("no section {name}"))?;
+    let table = section.tables.iter().find(|table| table.title.starts_with(title));
+    Ok((section, table.ok_or_else(|| format!("{name} has no table {title}"))?))
+}
+
+impl Published {
+    /// The cell in the row of this name and the first column that begins so.
+    pub(crate) fn cell(&self, row: &str, column: &str) -> Result<&str, String> {
+        let absent = |what: &str| format!("the table {} has no {what}", self.title);
+        let place = self.columns.iter().position(|head| head.starts_with(column));
+        let place = place.ok_or_else(|| absent(&format!("column {column}")))?;
+        let found = self.rows.iter().find(|cells| cells[0] == row);
+        let found = found.ok_or_else(|| absent(&format!("row {row}")))?;
+        found.get(place).map(String::as_str).ok_or_else(|| absent(&format!("cell {row}, {column}")))
+    }
+}
+
+/// The number that a cell begins with, without its spread or unit.
+pub(crate) fn number(cell: &str) -> Option<f64> {
+    cell.split([' ', ',']).next()?.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const PAGE: &str = "# Benchmarks\n<!-- other -->\n<!-- a-short -->\n\
+        2026-11-21: Linux 6.18, 2 processors; load 0.37 before, 1.60 after.\n\n\
+        ### Short, `-w 2`\n| server | requests/s | p99 ms |\n| --- | --- | --- |\n\
+        | ours | 126707 ± 5 % | 0.42 |\n| `b` | 28736 ± 8 % | – |\n\n\
+        Target ≥ 3 × b: 4.41, reached.  \nTarget p99: 0.42, **missed**.  \n\
+        Target of another: not measured in this run.\nA note.\n<!-- end a-short -->\n";
+
+    #[test]
+    fn a_section_has_its_day_its_tables_and_their_verdicts() {
+        let sections = sections(PAGE).expect("it is well made");
+        assert_eq!(sections.len(), 1);
+        let (section, table) = table(&sections, "a-short", "Short").expect("it is there");
+        assert_eq!((section.day.as_str(), table.title.as_str()), ("2026-11-21", "Short, -w 2"));
+        assert_eq!(table.targets, [true, false]);
+        assert_eq!(table.cell("b", "requests"), Ok("28736 ± 8 %"));
+        assert_eq!(number(table.cell("ours", "p99").expect("a cell")), Some(0.42));
+        assert_eq!(number(table.cell("b", "p99").expect("a cell")), None);
+        assert!(table.cell("c", "p99").unwrap_err().ends_with("has no row c"));
+    }
+
+    #[test]
+    fn a_section_without_its_day_is_an_error() {
+        let error = sections(&PAGE.replace("2026-11-21: ", "")).unwrap_err();
+        assert_eq!(error, "a-short does not begin with the day of its run");
+    }
+}

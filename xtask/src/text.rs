@@ -1,0 +1,110 @@
+//! What the project's own text keeps to: links that lead somewhere, lines that fit, things that are called *it*,
+//! and figures that are those of the tables.
+
+mod figures;
+mod language;
+mod links;
+mod page;
+mod widths;
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+
+use page::{Breach, pages};
+
+/// Look at the project's own text: links, widths of lines, words for persons, figures from tables
+#[derive(Debug, Args)]
+pub(crate) struct Text {
+    /// What to look for [default: all]
+    #[arg(value_enum)]
+    only: Vec<Look>,
+    /// How many lines of each file, instead of the lines
+    #[arg(long)]
+    count: bool,
+}
+
+/// One thing that is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Look {
+    /// Links in Markdown that lead nowhere
+    Links,
+    /// Lines that are too long
+    Widths,
+    /// Words for persons
+    Language,
+    /// Figures that are not those of the tables
+    Figures,
+    /// The first table of docs/benchmarks.md, if the others say something else
+    Summary,
+}
+
+impl Text {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let looks = if self.only.is_empty() { Look::value_variants() } else { &self.only };
+        let breaches: Vec<_> = looks.iter().flat_map(|look| breaches(root, *look)).collect();
+        let told = if self.count { counts(&breaches) } else { told(&breaches) };
+        if breaches.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{} lines\n{told}", breaches.len()))
+    }
+}
+
+/// What one look finds below `root`.
+pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
+    let pages = pages(root);
+    match look {
+        Look::Links => links::breaches(root, &pages),
+        Look::Widths => widths::breaches(&pages),
+        Look::Language => language::breaches(&pages),
+        Look::Figures => figures::breaches(root, &pages),
+        Look::Summary => summary(root),
+    }
+}
+
+fn summary(root: &Path) -> Vec<Breach> {
+    let breach = |what| Breach { path: "docs/benchmarks.md".into(), line: 1, what };
+    crate::bench::summary::check(root).err().into_iter().map(breach).collect()
+}
+
+fn told(breaches: &[Breach]) -> String {
+    let line =
+        |breach: &Breach| format!("{}:{}: {}", breach.path.display(), breach.line, breach.what);
+    breaches.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A line a file, in the order of the files.
+fn counts(breaches: &[Breach]) -> String {
+    let files = breaches.chunk_by(|a, b| a.path == b.path);
+    let line = |file: &[Breach]| format!("{:5} {}", file.len(), file[0].path.display());
+    files.map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_leads_somewhere() {
+        assert_eq!(told(&breaches(&crate::root(), Look::Links)), "");
+    }
+
+    #[test]
+    fn every_marked_figure_is_that_of_its_table() {
+        assert_eq!(told(&breaches(&crate::root(), Look::Figures)), "");
+    }
+
+    #[test]
+    fn the_benchmarks_open_with_what_their_tables_say() {
+        assert_eq!(told(&breaches(&crate::root(), Look::Summary)), "");
+    }
+
+    #[test]
+    fn breaches_are_counted_by_file() {
+        let breach = |path: &str, line| page::page(path, "").breach(line, "long".into());
+        let all = [breach("a.md", 1), breach("a.md", 3), breach("b.md", 2)];
+        assert_eq!(counts(&all), "    2 a.md\n    1 b.md");
+        assert_eq!(told(&all[..1]), "a.md:1: long");
+    }
+}
