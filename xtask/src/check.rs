@@ -80,7 +80,8 @@ fn steps(root: &Path) -> Vec<Step> {
             crate::command::cargo(),
             &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
         ),
-        step("text", crate::command::cargo(), &["x", "text", "links", "figures", "summary"]),
+        step("text", crate::command::cargo(), &["x", "text"]),
+        step("rooms", crate::command::cargo(), &["x", "rooms"]),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
         // Tests of the binary start Ruby with it.
         step("gem", crate::command::cargo(), &["x", "gem"]),

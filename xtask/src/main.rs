@@ -10,6 +10,7 @@ mod debian;
 mod ebpf;
 mod fuzz;
 mod gem;
+mod instructions;
 mod layers;
 mod packages;
 mod portable;
@@ -56,6 +57,8 @@ enum Task {
     /// Compare every Cargo.toml with the import table in ARCHITECTURE.md
     Layers,
     Text(text::Text),
+    /// Count the instructions that requests take, and compare them with the budgets
+    Instructions,
     /// Show circles of imports, crowded types and long functions
     Rooms,
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Task::XfsTests(tests) => tests.run(&root()),
         Task::Text(text) => text.run(&root()),
         Task::Rooms => rooms::check(&root()).map_err(|breaches| breaches.join("\n")),
+        Task::Instructions => instructions::run(&root()),
         Task::Layers => layers::check(&root()).map_err(|breaches| breaches.join("\n")),
     };
     match done {

@@ -93,7 +93,7 @@ impl Branches {
         self.read().get(&id.0).cloned()
     }
 
-    /// Keeps the folder, or returns the one that another thread has kept since.
+    /// Keeps the folder, or returns what another thread has kept since.
     pub(crate) fn keep(&self, merged: Merged) -> Arc<Merged> {
         let mut folders = self.write();
         Arc::clone(folders.entry(merged.id.0).or_insert_with(|| Arc::new(merged)))

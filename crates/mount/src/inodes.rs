@@ -162,7 +162,7 @@ impl Inodes {
         if record.take_lookups(lookups) > 0 {
             return None;
         }
-        // Taken, so that no other thread closes this backing file, or another one that reuses its id.
+        // Taken, so that no other thread closes this backing file, or another with the same id.
         let backing = self.update_backing(id, std::mem::take);
         let forgotten = Forgotten { inode, backing, watched: record.flags().watched() };
         if !record.flags().is_detached() {

@@ -13,7 +13,7 @@ pub enum Address {
         /// The port.
         port: u16,
     },
-    /// The path of a unix socket; one that begins with `@` is a name without a file.
+    /// The path of a unix socket; with `@` at its beginning it is a name without a file.
     Unix {
         /// Where the socket is.
         path: PathBuf,

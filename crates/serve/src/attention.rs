@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thruway_http1::Request;
 
+use crate::admission::{self, LATE};
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::exchange::{Exchange, Handler};
@@ -40,6 +41,15 @@ impl Handler for Absent {
     }
 }
 
+/// The handler of requests that have waited too long.
+struct Late;
+
+impl Handler for Late {
+    fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        exchange.respond_text(503, LATE);
+    }
+}
+
 impl Engine {
     /// Takes in what a wait has brought, and does what needs no handler.
     pub fn attend(&mut self, events: &mut Events) -> Attention {
@@ -51,6 +61,8 @@ impl Engine {
                 break;
             }
         }
+        self.refuse_late();
+        admission::warn_of_a_long_queue(&mut self.connections);
         if let Some(migration) = &self.migration {
             migration.publish(&self.connections);
         }
@@ -81,6 +93,20 @@ impl Engine {
         true
     }
 
+    /// Responds with 503 to what has waited too long.
+    fn refuse_late(&mut self) {
+        for _ in 0..TURNS_MAX {
+            if !admission::has_late(&self.connections) {
+                return;
+            }
+            let Some(slot) = self.connections.turns.next() else { return };
+            if let Some(id) = self.connections.begin_turn(slot) {
+                self.serve(id, &mut Late);
+                self.connections.settle(id);
+            }
+        }
+    }
+
     /// How long nothing is late, here or for what another worker could serve.
     fn rest(&mut self) -> Option<Duration> {
         let deadline = self.next_deadline_ms().map(Duration::from_millis);
@@ -88,6 +114,8 @@ impl Engine {
             return deadline;
         }
         let connections = &self.connections;
+        let late = admission::late_in_us(connections).map(Duration::from_micros);
+        let deadline = [deadline, late].into_iter().flatten().min();
         let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
         let Some(due_us) = due_us else { return deadline };
         let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });

@@ -14,6 +14,7 @@ use thruway_http1::ResponseFraming;
 use crate::activity::Share;
 use crate::listener::Peer;
 use crate::output::{Flushed, Output, Part, gather};
+use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
 use crate::upload::Upload;
@@ -63,6 +64,8 @@ pub(crate) struct Connection {
     pub(crate) ready_us: u64,
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
+    /// Where its request stands among those of its client.
+    pub(crate) standing: Standing,
     pub(crate) output: Option<Box<Output>>,
     /// How many of its bytes in memory the engine has counted.
     pub(crate) held_bytes: usize,
@@ -147,6 +150,7 @@ impl Connection {
             responded_us: 0,
             ready_us: 0,
             key_us: 0,
+            standing: Standing::default(),
             output: None,
             held_bytes: 0,
             unchunk: None,

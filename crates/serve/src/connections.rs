@@ -1,6 +1,7 @@
 //! An engine's connections, and what happens to each between its turns.
 
 use std::io;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -8,8 +9,12 @@ use crate::activity::Activity;
 use crate::clock::{Clock, monotonic_us};
 use crate::connection::{Connection, Phase};
 use crate::deadlines::Deadlines;
+use crate::fair_by::FairBy;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
+use crate::queue::client_queue::ClientQueues;
+use crate::queue::client_turns::ClientTurns;
+use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
@@ -48,12 +53,14 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings) -> Self {
+    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
         let clock = Clock::new();
+        let by_client = settings.fair_by != FairBy::Connection;
+        let clients = by_client.then(|| ClientQueues::new(client_turns));
         Self {
             poller,
             slab: Slab::new(),
-            turns: Turns::default(),
+            turns: Turns::new(clients),
             deadlines: Deadlines::new(&settings, clock.now_ms),
             activity: Activity::default(),
             clock,
@@ -132,6 +139,7 @@ impl Connections {
         let closed = self.slab.remove(id)?;
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
+        self.leave_client(closed.standing);
         Some(closed)
     }
 
@@ -150,6 +158,8 @@ impl Connections {
         self.requests += 1;
         connection.request = self.requests;
         connection.phase = Phase::Handling;
+        let standing = std::mem::take(&mut connection.standing);
+        self.leave_client(standing);
         Some(Ticket { connection: id, request: self.requests })
     }
 
@@ -251,6 +261,22 @@ impl Connections {
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);
+        }
+    }
+
+    /// A request waits no more. If it was its client's first, the next one of the client takes its place.
+    fn leave_client(&mut self, standing: Standing) {
+        let Standing::First(client) = standing else { return };
+        let Some(clients) = &mut self.turns.clients else { return };
+        let is_parked = |id| {
+            let connection = self.slab.get(id);
+            connection.is_some_and(|connection| connection.standing == Standing::Parked(client))
+        };
+        let Some(next) = clients.leave(client, is_parked) else { return };
+        if let Some(connection) = self.slab.get_mut(next) {
+            connection.standing = Standing::First(client);
+            connection.key_us = clients.first_key_us(client, connection.ready_us);
+            self.turns.requeue(next.slot(), connection.key_us);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
 use crate::token::Token;
-use crate::workers::WorkerHandle;
+use crate::workers::{WorkerHandle, new_client_turns};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -80,8 +80,12 @@ impl Engine {
                 .add_mailbox(worker.mailbox(), Token::Mailbox.to_word())
                 .map_err(|errno| Error::system("watch a mailbox", errno))?;
         }
+        let client_turns = match &worker {
+            Some(worker) => worker.client_turns(),
+            None => new_client_turns()?,
+        };
         let mut engine = Self {
-            connections: Connections::new(poller, settings),
+            connections: Connections::new(poller, settings, client_turns),
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
@@ -164,7 +168,8 @@ impl Engine {
             migration.publish(&self.connections);
             migration.ask(&self.connections);
         }
-        [timeout_ms, self.next_deadline_ms()].into_iter().flatten().min()
+        let look_ms = self.migration.as_ref().and_then(Migration::wait_ms);
+        [timeout_ms, look_ms, self.next_deadline_ms()].into_iter().flatten().min()
     }
 
     /// Milliseconds until the next deadline; none if there is none.

@@ -83,7 +83,7 @@ impl Listener {
         }
     }
 
-    /// Takes a socket that is bound already, such as one that was inherited.
+    /// Takes a socket that is bound already, such as an inherited socket.
     ///
     /// # Errors
     /// It is no socket, or of a kind that cannot be served.
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_umask_and_the_mode_of_a_bind_decide_who_may_connect() {
+    fn the_umask_and_the_mode_of_a_bind_decide_which_users_may_connect() {
         let folder = tempfile::tempdir().unwrap();
         let listen = |name: &str| {
             let path = folder.path().join(name.split('?').next().unwrap());
@@ -342,7 +342,7 @@ mod tests {
             let _listener = Listener::new(&bind).unwrap();
             mode(&path)
         };
-        assert_eq!(listen("anyone"), 0o777);
+        assert_eq!(listen("all_users"), 0o777);
         assert_eq!(listen("group?umask=0117"), 0o660);
         assert_eq!(listen("own?umask=0117&mode=600"), 0o600);
     }

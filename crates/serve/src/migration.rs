@@ -13,6 +13,9 @@ const CANDIDATES_MAX: usize = 64;
 /// Between two searches for an older request in another worker: they read what the siblings write.
 const ASK_AFTER_US: u64 = 100;
 
+/// Until an idle worker looks again for a request that was not to be moved yet.
+const LOOK_AGAIN_MS: u64 = 1;
+
 /// Messages taken from the mailbox before connections get their turns again.
 const MESSAGES_MAX: usize = 64;
 
@@ -97,6 +100,11 @@ impl Migration {
         self.asked.is_some()
     }
 
+    /// How long a wait for work may last at most, in milliseconds, when the siblings' rows have just been read.
+    pub(crate) fn wait_ms(&self) -> Option<u64> {
+        (self.asked.is_none() && self.worker.looks_again()).then_some(LOOK_AGAIN_MS)
+    }
+
     /// Whether the sibling that was asked has neither given nor refused yet.
     pub(crate) fn awaits_offer(&self) -> bool {
         self.asked.is_some_and(|giver| self.worker.is_asking(giver))
@@ -131,7 +139,7 @@ impl Migration {
         }
     }
 
-    /// Gives the request that has waited longest to the worker that has asked, or to one that can serve it now.
+    /// Gives the request that has waited longest to the worker that has asked, or to a worker that can serve it now.
     fn give(&mut self, connections: &mut Connections) {
         let asker = self.worker.take_asker();
         if asker.is_none() && connections.turns.is_empty() {

@@ -5,10 +5,12 @@ use std::io;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
 
+use crate::admission::{self, LATE};
 use crate::closing;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::connections::Connections;
 use crate::exchange::{Exchange, Handler};
+use crate::fairness;
 use crate::output::QUANTUM_BYTES;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
@@ -59,12 +61,22 @@ impl RequestReader {
         match self.head.parse(bytes, seen, &connections.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
             Err(error) => closing::refuse(connections, id, error),
-            Ok(true) if handler.is_present() || has_body(&self.head, bytes) => {
-                begin(connections, id, &self.head, bytes, handler);
-            }
             Ok(true) => {
-                connection.keep(bytes, 0);
-                connection.has_head = true;
+                let request = self.head.request(&bytes[..self.head.length_bytes()]);
+                if admission::is_health_check(connections, &request) {
+                    let rest = &bytes[self.head.length_bytes()..];
+                    return admission::tell_health(connections, id, &request, rest);
+                }
+                fairness::identify(connections, id, &request);
+                // A body comes before the turn.
+                let goes_on = has_body(&self.head, bytes)
+                    || handler.is_present() && fairness::has_turn(connections, id);
+                if goes_on {
+                    begin(connections, id, &self.head, bytes, handler);
+                } else if let Some(connection) = connections.slab.get_mut(id) {
+                    connection.keep(bytes, 0);
+                    connection.has_head = true;
+                }
             }
         }
         self.read_what_came_with_the_head(connections, id, handler);
@@ -94,7 +106,10 @@ impl RequestReader {
     ) {
         let Some(connection) = connections.slab.get_mut(id) else { return };
         if matches!(&connection.phase, Phase::Receiving(upload) if upload.is_whole) {
-            return finish_upload(connections, id, handler);
+            if fairness::has_turn(connections, id) {
+                finish_upload(connections, id, handler);
+            }
+            return;
         }
         let own = std::mem::take(&mut connection.input);
         let bytes = if own.is_empty() {
@@ -114,7 +129,7 @@ impl RequestReader {
             Ok(Some(used)) => {
                 upload.is_whole = true;
                 connection.keep(&bytes[used..], 0);
-                if handler.is_present() {
+                if handler.is_present() && fairness::has_turn(connections, id) {
                     finish_upload(connections, id, handler);
                 }
             }
@@ -218,12 +233,16 @@ fn hand_over(
     let mut constraints = ResponseConstraints::of(request);
     constraints.is_persistent &= !connections.is_draining;
     let now_ms = connections.clock.now_ms;
+    let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.since_ms = now_ms;
     let (peer, listener) = (connection.peer, connection.listener);
     let writer = ResponseWriter::new(connections, ticket);
     let mut exchange = Exchange { writer, constraints, peer, listener, body, is_taken: false };
+    if is_late {
+        return exchange.respond_text(503, LATE);
+    }
     handler.handle(request, &mut exchange);
     if !exchange.is_taken {
         exchange.respond_text(500, "there is no response");

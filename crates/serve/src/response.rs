@@ -276,6 +276,9 @@ fn text_response(
     if status == 405 {
         let _ = head.field(b"allow", b"GET, HEAD, OPTIONS");
     }
+    if status == 503 {
+        let _ = head.field(b"retry-after", b"1");
+    }
     let plan = head.finish(constraints, Some(body.len() as u64), date);
     let head_bytes = out.len();
     out.extend_from_slice(body.as_bytes());

@@ -2,6 +2,8 @@
 
 use thruway_http1::Limits;
 
+use crate::fair_by::FairBy;
+
 /// How long the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
@@ -52,6 +54,12 @@ pub struct Settings {
     pub response_file_bytes_max: u64,
     /// A client that takes fewer bytes of a response a second, on average over `write_ms`, is cut off.
     pub write_bytes_per_second_min: u64,
+    /// What a client is, where requests take turns.
+    pub fair_by: FairBy,
+    /// A request that has waited for longer gets 503.
+    pub queue_ms: Option<u64>,
+    /// A path at which the server itself tells whether it responds.
+    pub health_path: Option<Vec<u8>>,
 }
 
 impl Default for Settings {
@@ -67,6 +75,9 @@ impl Default for Settings {
             worker_memory_bytes_max: 64 << 20,
             response_file_bytes_max: 1 << 30,
             write_bytes_per_second_min: 256,
+            fair_by: FairBy::default(),
+            queue_ms: None,
+            health_path: None,
         }
     }
 }

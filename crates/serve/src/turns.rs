@@ -1,9 +1,11 @@
 //! Which connection has the next turn in this worker.
 
 use crate::connection::Connection;
+use crate::queue::client_queue::ClientQueues;
 use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy;
 use crate::queue::run_queue::RunQueue;
+use crate::queue::standing::Standing;
 
 /// The run queue, and what its keys are computed from.
 #[derive(Debug, Default)]
@@ -13,18 +15,26 @@ pub(crate) struct Turns {
     round: MeanInterval,
     /// How long clients rest between two requests.
     rests: MeanInterval,
+    /// Where clients take turns, and not connections.
+    pub(crate) clients: Option<ClientQueues>,
 }
 
 impl Turns {
+    /// With `clients`, these take turns, and not connections.
+    pub(crate) fn new(clients: Option<ClientQueues>) -> Self {
+        Self { clients, ..Self::default() }
+    }
+
     /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
     pub(crate) fn enqueue(&mut self, slot: u32, connection: &mut Connection, ready_us: u64) {
-        if self.queue.contains(slot) {
+        let is_parked = matches!(connection.standing, Standing::Parked(_));
+        if self.queue.contains(slot) || is_parked {
             return;
         }
         let (mut interval_us, mut rest_us) = (0, 0);
         if connection.awaits_request() && connection.input.is_empty() {
             let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
-            if asked_us > 0 {
+            if asked_us > 0 && self.clients.is_none() {
                 interval_us = ready_us.saturating_sub(asked_us);
                 rest_us = ready_us.saturating_sub(connection.responded_us);
                 self.round.note(interval_us);

@@ -70,6 +70,7 @@ module Thruway
         parser.on("--config FILE") { |path| @file = path == "-" ? path : File.expand_path(path) }
         parser.on("--pidfile PATH") { |path| options[:pidfile] = File.expand_path(path) }
         add_limits(parser, options)
+        parser.on("--fair-by KIND") { |kind| options[:fair_by] = kind }
         parser.on("--sendfile DIR") { |folder| declare(folder) }
         parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
       end

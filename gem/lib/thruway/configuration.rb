@@ -29,7 +29,9 @@ module Thruway
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
-      lowlevel_error_handler: nil, yjit: nil, warm_up: true
+      lowlevel_error_handler: nil, yjit: nil, warm_up: true,
+      # What a client is, in the engine's words; zero and empty are none.
+      fair_by: "connection", queue_seconds_max: 0, health_check: ""
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
@@ -127,7 +129,8 @@ module Thruway
         response_file_bytes_max: response_file_bytes_max.to_i,
         write_bytes_per_second_min: write_bytes_per_second_min.to_i,
         request_line_bytes_max: request_line_bytes_max.to_i, head_bytes_max: head_bytes_max.to_i,
-        head_fields_max: head_fields_max.to_i
+        head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
+        fair_by: fair_by, health_path: health_check.to_s
       }
     end
 

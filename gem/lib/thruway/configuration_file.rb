@@ -27,7 +27,7 @@ module Thruway
     # Words with one value, and the option that it is.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
-      rack_url_scheme: :url_scheme, tag: :tag
+      rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check
     }.freeze
 
     # Words whose value is a number, and the option that it is.
@@ -39,7 +39,8 @@ module Thruway
       head_limit: :head_bytes_max, head_fields_limit: :head_fields_max,
       response_memory_limit: :response_memory_bytes_max,
       worker_memory_limit: :worker_memory_bytes_max,
-      response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min
+      response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min,
+      queue_seconds_max: :queue_seconds_max
     }.freeze
 
     # Words that are true unless they say otherwise, and the option that they are.
@@ -172,6 +173,16 @@ module Thruway
         when String then source
         else header_of(source)
         end
+    end
+
+    # What takes turns: `:connection`, `:address`, or clients that a proxy names in `header`.
+    def fair_by(kind = nil, header: nil)
+      kinds = %i[connection address]
+      unless kinds.include?(kind) ^ header.is_a?(String)
+        raise ArgumentError, "fair_by takes :connection, :address or a header:"
+      end
+
+      @said[:fair_by] = header ? "header:#{header}" : kind.to_s
     end
 
     # Lets the application have files beneath `folder` sent, by X-Sendfile with their paths or by

@@ -81,7 +81,7 @@ fn mv_copies_what_may_not_be_renamed_and_the_copy_is_checked() {
 }
 
 #[test]
-fn a_file_is_renamed_over_another_one_by_those_whom_no_rule_about_it_refuses() {
+fn a_file_is_renamed_over_another_one_by_users_that_no_rule_about_it_refuses() {
     let rules = "[[rule]]\npaths = [\"mail\"]\nuids = [1000]\naccess = \"read\"\n\
         verdict = \"deny\"\n";
     let Some(mounted) = ruled(rules, |mounted| write(mounted, "mail", "old")) else { return };

@@ -24,7 +24,7 @@ const BLOCK_BYTES: usize = 4096;
 /// A supervisor gives up after one more.
 const KILLS: u64 = 4;
 
-/// What each block must hold: the last synced number, or one that failed since. Zero was there before.
+/// What each block must hold: the last synced number, or a number that failed since. Zero was there before.
 type Blocks = BTreeMap<(u64, u64), Vec<u64>>;
 
 fn block(number: u64) -> Vec<u8> {

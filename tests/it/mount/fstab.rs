@@ -80,7 +80,9 @@ mount_all "$1" --verbose >/dev/null
 mount_all "$1" --verbose | grep -c 'already mounted'
 cat "$1/one/first" "$1/one/second" "$1/two/first"
 touch "$1/two/new" 2>/dev/null || echo read-only
-for folder in one two; do findmnt --noheadings --output OPTIONS "$1/$folder" | grep -o nosuid,nodev || echo neither; done
+for folder in one two; do
+    findmnt --noheadings --output OPTIONS "$1/$folder" | grep -o nosuid,nodev || echo neither
+done
 mount -o remount,ro "$1/one"
 touch "$1/one/new" 2>/dev/null || echo read-only
 mount -o remount,rw "$1/one"
@@ -159,7 +161,8 @@ mount -o remount,frozen "$1/one"
 findmnt --noheadings --output OPTIONS "$1/one" | cut -d, -f1
 mount --internal-only -o remount,rw "$1/a" "$1/one"
 findmnt --noheadings --output OPTIONS "$1/one" | cut -d, -f1
-for change in 'echo >"$1/one/first"' 'echo >"$1/one/new"' 'mkdir "$1/one/new"' 'rm "$1/one/first"' 'chmod 0 "$1/one/first"'; do
+for change in 'echo >"$1/one/first"' 'echo >"$1/one/new"' 'mkdir "$1/one/new"' 'rm "$1/one/first"' \
+    'chmod 0 "$1/one/first"'; do
     if sh -c "$change" sh "$1" 2>&1 | grep -q 'Read-only file system'; then echo refused; fi
 done
 umount "$1/one"

@@ -23,9 +23,14 @@ fn can(script: &str, folder: &Path, groups: &[&str]) -> bool {
 
 /// An access list that lets the group do everything, as `setfacl -m g:2000:rwx` makes it.
 fn access_list() -> Vec<u8> {
-    const NOBODY: u32 = u32::MAX;
-    let entries =
-        [(1_u16, 7_u16, NOBODY), (4, 5, NOBODY), (8, 7, GROUP), (16, 7, NOBODY), (32, 5, NOBODY)];
+    const NO_USER: u32 = u32::MAX;
+    let entries = [
+        (1_u16, 7_u16, NO_USER),
+        (4, 5, NO_USER),
+        (8, 7, GROUP),
+        (16, 7, NO_USER),
+        (32, 5, NO_USER),
+    ];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in entries {
         bytes.extend(tag.to_le_bytes());

@@ -127,7 +127,7 @@ fn a_rename_stays_within_its_sources_or_is_one_to_another_file_system() {
     let link = fs::hard_link(mounted.target("only_first"), mounted.target("deep/link"));
     assert_eq!(link.unwrap_err().raw_os_error(), Some(18));
     fs::hard_link(mounted.target("only_second"), mounted.target("deep/link")).unwrap();
-    // A name in a source before the one that it comes from would hide it.
+    // The name in an earlier source would hide it.
     rename("only_third", "all").unwrap();
     assert_eq!(text(&mounted, "all"), "third");
     assert!(fs::metadata(mounted.path("first/all")).is_err());

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_for_something_else_is_not_late_and_nobody_has_sched_idle_at_rest() {
+    fn a_wait_for_something_else_is_not_late_and_no_thread_has_sched_idle_at_rest() {
         with_reader(|sched_idle| {
             let mut policy = policy();
             let now = policy.not_before;

@@ -1,6 +1,6 @@
 //! The readers of `/dev/fuse` are a leader and followers: only the leader waits for requests.
 //!
-//! If several waited, the kernel would wake the one that has waited longest. A program that sends one request after the
+//! If several waited, the kernel would wake the longest waiter. A program that sends one request after the
 //! other, as most do, would then be served from another CPU each time. So followers sample whether a backlog of
 //! unread requests forms, and help until it is gone. Each follower monitors its predecessor, and sleeps while that one
 //! has nothing to do.

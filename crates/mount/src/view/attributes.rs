@@ -53,7 +53,7 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let actor = &*cx.actor;
     let request = cx.request;
     let id = InodeId(request.inode);
-    // The first source is the last: its attributes are the ones that are shown.
+    // The first source is the last: its attributes are shown.
     for fd in view.folders.fds_of(id)?.iter().rev() {
         set_attributes_at(view, actor, request, with, fd)?;
     }

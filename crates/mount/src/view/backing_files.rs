@@ -59,7 +59,7 @@ impl BackingFiles {
         self.passes_through
     }
 
-    /// Adds an open. It uses the backing file of other opens, or the one that `back` opens.
+    /// Adds an open. It uses the backing file of other opens, or the file that `back` opens.
     pub(super) fn acquire(
         &self,
         backing: &mut Backing,

@@ -63,7 +63,7 @@ impl Folders {
         }
     }
 
-    /// The sources that may have the name; the one that wins is the first.
+    /// The sources that may have the name; the first wins.
     pub(super) fn all_with(&self, folder: &Folder, name: &CStr) -> Result<Vec<BranchDir>, Errno> {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),

@@ -504,7 +504,7 @@ fn draining_serves_what_was_asked_and_hangs_up() {
 }
 
 #[test]
-fn a_drain_serves_who_waits_and_lets_the_system_refuse_the_others() {
+fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
     let mut rig = Rig::new(hello);
     let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
@@ -580,7 +580,7 @@ fn connections_beyond_the_limit_wait_their_time() {
 }
 
 #[test]
-fn everybody_gets_the_same_number_of_turns() {
+fn all_clients_get_the_same_number_of_turns() {
     let mut rig = Rig::new(hello);
     let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
     rig.run_until(|rig| rig.engine.connection_count() == 5);
@@ -623,7 +623,7 @@ fn received(client: &mut TcpStream) -> usize {
 }
 
 #[test]
-fn a_long_body_leaves_in_one_quantum_while_somebody_waits_for_something_short() {
+fn a_long_body_leaves_in_one_quantum_while_another_waits_for_something_short() {
     for (other, is_alone) in [(&b""[..], true), (b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n", false)]
     {
         let mut rig = Rig::new(long);
@@ -638,5 +638,155 @@ fn a_long_body_leaves_in_one_quantum_while_somebody_waits_for_something_short() 
         let bytes = received(&mut first);
         let got_more = bytes > QUANTUM_BYTES + 1000;
         assert_eq!(got_more, is_alone, "{bytes} bytes in the first turn");
+    }
+}
+
+thread_local! {
+    /// What `fair_by` calls the clients of requests, in the order of their turns.
+    static SERVED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+fn note_client(request: &Request<'_>, exchange: &mut Exchange<'_>, _: &mut Vec<Ticket>) {
+    let client = request.fields().find(|(name, _)| *name == b"X-Client");
+    let name = client.map_or('-', |(_, value)| char::from(value[0]));
+    SERVED.with_borrow_mut(|served| served.push(name));
+    exchange.respond_text(200, "served");
+}
+
+fn fair_rig() -> Rig {
+    SERVED.with_borrow_mut(String::clear);
+    let fair_by = crate::FairBy::Header("x-client".into());
+    Rig::with(note_client, Settings { fair_by, ..Settings::default() })
+}
+
+/// Has connections of these clients each send a request, with `text` after the fields; their responses, and the order
+/// of the turns.
+fn serve_clients(rig: &mut Rig, names: &str, text: &str) -> (Vec<TcpStream>, String) {
+    let mut clients: Vec<_> = names.chars().map(|_| rig.connect()).collect();
+    for (client, name) in clients.iter_mut().zip(names.chars()) {
+        let named = if name == '-' { String::new() } else { format!("X-Client: {name}\r\n") };
+        client
+            .write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{named}{text}").as_bytes())
+            .unwrap();
+    }
+    rig.run_until(|_| SERVED.with_borrow(String::len) == names.len());
+    (clients, SERVED.take())
+}
+
+#[test]
+fn clients_behind_a_proxy_take_turns_whatever_their_connections() {
+    let mut rig = fair_rig();
+    let (_clients, order) = serve_clients(&mut rig, "gggggott", "\r\n");
+    assert_eq!(order, "gotgtggg");
+}
+
+#[test]
+fn requests_with_bodies_take_turns_too() {
+    let mut rig = fair_rig();
+    let body = format!("Content-Length: 100\r\n\r\n{}", "x".repeat(100));
+    let (_clients, order) = serve_clients(&mut rig, "gggo", &body);
+    assert_eq!(order, "gogg");
+}
+
+#[test]
+fn a_request_without_a_client_is_its_connections_own() {
+    let mut rig = fair_rig();
+    let (_clients, order) = serve_clients(&mut rig, "gg---", "\r\n");
+    assert_eq!(order, "g---g");
+}
+
+#[test]
+fn requests_of_clients_that_leave_hold_nothing_up() {
+    let mut rig = fair_rig();
+    for round in 0..20 {
+        let mut clients: Vec<_> = (0..30).map(|_| rig.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let name = ["a", "b", "c"][number % 3];
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Client: {name}\r\n\r\n");
+            client.write_all(text.as_bytes()).unwrap();
+        }
+        rig.run_until(|rig| rig.engine.connection_count() >= 10);
+        let mut number = 0;
+        clients.retain(|_| {
+            number += 1;
+            (number + round) % 4 > 0
+        });
+        for client in &mut clients {
+            assert!(rig.receive(client, 1).starts_with("HTTP/1.1 200"));
+        }
+        drop(clients);
+        rig.run_until(|rig| rig.engine.connection_count() == 0);
+    }
+}
+
+#[test]
+fn the_server_itself_responds_to_health_checks() {
+    let health_path = Some(b"/up".to_vec());
+    let mut rig = Rig::with(
+        |_, _, _| panic!("it is for the server"),
+        Settings { health_path, ..Settings::default() },
+    );
+    let mut client = rig.connect();
+    client
+        .write_all(b"GET /up HTTP/1.1\r\nHost: a\r\n\r\nHEAD /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let text = rig.receive(&mut client, usize::MAX);
+    assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
+    assert_eq!(text.matches("the server responds").count(), 1, "{text}");
+}
+
+#[test]
+fn a_health_check_passes_requests_that_wait_for_a_handler() {
+    let settings = Settings { health_path: Some(b"/up".to_vec()), ..Settings::default() };
+    let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
+    let (mut waits, mut checks) = (rig.connect(), rig.connect());
+    waits.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    checks.write_all(b"GET /up HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(attend(&mut rig, &mut checks).starts_with("HTTP/1.1 200"));
+}
+
+/// Has the engine go on without a handler until `client` gets a response.
+fn attend(rig: &mut Rig, client: &mut TcpStream) -> String {
+    client.set_nonblocking(true).unwrap();
+    let (mut events, mut bytes) = (Events::new(), [0; 4096]);
+    for _ in 0..1000 {
+        let timeout = rig.engine.attend(&mut events).rest.unwrap_or(Duration::from_millis(10));
+        if let Ok(length) = client.read(&mut bytes) {
+            return String::from_utf8_lossy(&bytes[..length]).into_owned();
+        }
+        rig.engine
+            .handle()
+            .waiter
+            .wait_for(&mut events, Some(timeout.min(Duration::from_millis(10))));
+    }
+    panic!("there is no response");
+}
+
+#[test]
+fn what_has_waited_too_long_gets_503_while_no_thread_can_serve_it() {
+    let settings = Settings { queue_ms: Some(20), ..Settings::default() };
+    let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
+    let mut clients = [rig.connect(), rig.connect()];
+    clients[0].write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    clients[1].write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab").unwrap();
+    for client in &mut clients {
+        let text = attend(&mut rig, client);
+        assert!(text.starts_with("HTTP/1.1 503") && text.contains("retry-after: 1\r\n"), "{text}");
+    }
+    assert_eq!(rig.engine.connection_count(), 2, "they may ask again");
+}
+
+#[test]
+fn the_wait_at_a_proxy_counts() {
+    let settings = Settings { queue_ms: Some(60_000), ..Settings::default() };
+    let mut rig = Rig::with(|_, exchange, _| exchange.respond_text(200, "served"), settings);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    for (ago_ms, status) in [(59_000, 200), (61_000, 503), (u128::MAX, 200)] {
+        let mut client = rig.connect();
+        let start = now.as_millis().checked_sub(ago_ms).unwrap_or(1_700_000_000_000);
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: t={start}\r\n\r\n");
+        client.write_all(text.as_bytes()).unwrap();
+        let text = rig.receive(&mut client, 1);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{ago_ms}: {text}");
     }
 }

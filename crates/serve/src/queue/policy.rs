@@ -105,6 +105,12 @@ pub(crate) fn ask_from(
     my_next_us.map_or(views[me].is_idle(), is_due).then_some(giver)
 }
 
+/// Whether `me`, which is idle and has asked for nothing, should look again soon: a sibling has a request that may be
+/// moved in a moment. The sibling may not have seen that `me` is idle, and nothing else would tell it.
+pub(crate) fn looks_again(views: &[WorkerView], me: usize) -> bool {
+    views[me].is_idle() && siblings(views, me).any(|(_, view)| view.waiting > 0)
+}
+
 /// Whether `giver` sends its oldest request to `asker`. Much may have changed since `asker` has asked.
 pub(crate) fn grants(views: &[WorkerView], giver: usize, asker: usize, now_us: u64) -> bool {
     let (mine, its) = (&views[giver], &views[asker]);
@@ -222,7 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_asks_for_one_that_is_older_than_its_own_by_a_part_of_a_round() {
+    fn an_idle_worker_looks_again_for_what_is_not_to_be_moved_yet() {
+        assert!(looks_again(&[IDLE, busy(0)], 0));
+        assert!(!looks_again(&[IDLE, IDLE], 0), "nothing waits");
+        assert!(!looks_again(&[busy(0), busy(0)], 0), "it has work");
+        let gone = WorkerView { is_serving: false, ..busy(0) };
+        assert!(!looks_again(&[IDLE, gone], 0));
+    }
+
+    #[test]
+    fn a_worker_asks_for_a_request_older_than_its_own_by_a_part_of_a_round() {
         let me = WorkerView { waiting: 1, ..IDLE };
         let asks = |other, next_us| ask_from(&[me, other], 0, NOW_US, Some(next_us), 900);
         assert_eq!(asks(busy(1_000), NOW_US - 819), Some(1));

@@ -9,6 +9,7 @@ use super::board::{Board, UNSURE};
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::{Mailbox, MailboxSender, Message};
 use crate::connection::Connection;
+use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
 
 /// Memory of a rate: after so long, what was before counts a third.
@@ -22,6 +23,7 @@ const EXTRA_PARTS: usize = 8;
 pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
+    client_turns: Arc<ClientTurns>,
     mailbox: Mailbox,
     senders: Vec<MailboxSender>,
     service: Service,
@@ -47,12 +49,26 @@ impl WorkerHandle {
     pub(super) fn new(
         index: usize,
         table: Arc<LoadTable>,
+        client_turns: Arc<ClientTurns>,
         mailbox: Mailbox,
         senders: Vec<MailboxSender>,
     ) -> Self {
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
-        Self { index, table, mailbox, senders, service, loads: Vec::new(), views: Vec::new() }
+        Self {
+            index,
+            table,
+            client_turns,
+            mailbox,
+            senders,
+            service,
+            loads: Vec::new(),
+            views: Vec::new(),
+        }
+    }
+
+    pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
+        Arc::clone(&self.client_turns)
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
@@ -147,6 +163,11 @@ impl WorkerHandle {
         }
         self.senders[giver].ring();
         Some(giver)
+    }
+
+    /// Whether this worker, which has nothing to do, should look again soon.
+    pub(crate) fn looks_again(&self) -> bool {
+        policy::looks_again(&self.views, self.index)
     }
 
     /// Whether a sibling has a free thread and nothing waiting. A sibling that is not sure whether it computes is

@@ -4,7 +4,7 @@
 //! Numbers may be a moment old, and nothing depends on their agreeing with each other.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use thruway_sys::shared_memory::Anonymous;
 
@@ -75,6 +75,8 @@ impl LoadTable {
 
     /// What the policy looks at, of every worker.
     pub(super) fn read_views(&self, views: &mut Vec<WorkerView>) {
+        // A worker writes its own row, then reads the others': of two that do so at once, one sees the other's row.
+        fence(Ordering::SeqCst);
         views.clear();
         views.extend((0..self.len()).map(|index| self.row(index).view()));
     }
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_enters_is_seen_and_one_that_left_is_not() {
+    fn a_worker_that_enters_is_seen_and_a_worker_that_left_is_not() {
         let table = LoadTable::new(2).unwrap();
         assert_eq!(table.len(), 2);
         assert!(!table.row(1).load().is_serving);

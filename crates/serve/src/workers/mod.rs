@@ -22,6 +22,7 @@ pub use handle::WorkerHandle;
 pub(crate) use mailbox::Message;
 
 use crate::Error;
+use crate::queue::client_turns::ClientTurns;
 use load_table::LoadTable;
 use mailbox::{Mailbox, MailboxSender};
 
@@ -30,6 +31,7 @@ use mailbox::{Mailbox, MailboxSender};
 pub struct WorkerGroup {
     table: Arc<LoadTable>,
     mailboxes: Vec<(Mailbox, MailboxSender)>,
+    client_turns: Arc<ClientTurns>,
 }
 
 impl WorkerGroup {
@@ -41,7 +43,7 @@ impl WorkerGroup {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        Ok(Self { table: Arc::new(table), mailboxes })
+        Ok(Self { table: Arc::new(table), mailboxes, client_turns: new_client_turns()? })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -54,11 +56,18 @@ impl WorkerGroup {
         let mailbox = mailbox.try_clone().map_err(failed)?;
         let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
         let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
-        Ok(WorkerHandle::new(index, Arc::clone(&self.table), mailbox, senders))
+        let (table, client_turns) = (Arc::clone(&self.table), Arc::clone(&self.client_turns));
+        Ok(WorkerHandle::new(index, table, client_turns, mailbox, senders))
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
     }
+}
+
+/// A table of clients' turns, for an engine alone or for a group.
+pub(crate) fn new_client_turns() -> Result<Arc<ClientTurns>, Error> {
+    let turns = ClientTurns::new();
+    turns.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }

@@ -7,8 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The names under which the binary is this helper: of the type that users write, and of the one that the
-/// kernel shows.
+/// The names under which the binary is this helper: of the type that users write, and of the type
+/// that the kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 
 /// Options that are for mount(8) and fstab alone, or say what holds anyway. `suid` and `dev` hold unless the

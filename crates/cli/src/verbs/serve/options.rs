@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use thruway_serve::{Address, Bind};
+use thruway_serve::{Address, Bind, FairBy};
 
 use crate::output::Failure;
 
@@ -26,6 +26,10 @@ pub(crate) struct Serve {
     /// threads a folder [default: one for each processor]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub(super) workers: Option<u16>,
+    /// What takes turns: connection, address (of the client), or header:NAME (whose value names the client, as
+    /// a proxy in front sets it) [default: connection]
+    #[arg(long, value_name = "KIND")]
+    pub(super) fair_by: Option<FairBy>,
     /// How many bytes the first line of a request may have [default: 8192]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,

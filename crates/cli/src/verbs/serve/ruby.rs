@@ -69,6 +69,9 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     if let Some(port) = serve.port {
         say("--port", number(&port));
     }
+    if let Some(fair_by) = &serve.fair_by {
+        say("--fair-by", fair_by.to_string().into());
+    }
     if let Some(workers) = serve.workers {
         say("--workers", number(&workers));
     }

@@ -246,7 +246,7 @@ impl Responder<'_> {
     }
 }
 
-/// Whether a piece comes long after the first one that was gathered: the body takes its time.
+/// Whether a piece comes long after the first gathered piece: the body takes its time.
 fn is_late(context: &Context, is_first: bool) -> bool {
     let now_us = monotonic_us();
     if is_first {

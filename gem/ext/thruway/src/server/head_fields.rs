@@ -97,7 +97,7 @@ impl<'a, 'b> HeadFields<'a, 'b> {
     }
 }
 
-/// Whether a value is a length in bytes, and the one that an earlier field claims.
+/// Whether a value is a length in bytes, and the same as in an earlier field.
 fn is_length(value: &[u8], partial: PartialHead) -> bool {
     let is_number = value.iter().all(u8::is_ascii_digit);
     let length = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());

@@ -41,6 +41,9 @@ pub(super) struct Options {
     fleet: VALUE,
     worker: usize,
     threads: usize,
+    /// Strings.
+    fair_by: RString,
+    health_path: RString,
     numbers: Numbers,
 }
 
@@ -62,6 +65,8 @@ struct Numbers {
     request_line_bytes_max: usize,
     head_bytes_max: usize,
     head_fields_max: usize,
+    /// Zero for none.
+    queue_ms: u64,
 }
 
 impl Options {
@@ -85,6 +90,8 @@ impl Options {
             fleet: at(c"fleet"),
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
+            fair_by: RString::convert(ruby, at(c"fair_by")),
+            health_path: RString::convert(ruby, at(c"health_path")),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
                 keep_alive_ms: number(c"keep_alive_ms"),
@@ -100,6 +107,7 @@ impl Options {
                 request_line_bytes_max: size(c"request_line_bytes_max"),
                 head_bytes_max: size(c"head_bytes_max"),
                 head_fields_max: size(c"head_fields_max"),
+                queue_ms: number(c"queue_ms"),
             },
         }
     }
@@ -109,7 +117,7 @@ impl Options {
         let worker = worker_group::worker_handle(gvl, self.fleet, self.worker)?;
         let load = Load::new(self.threads, worker.as_ref().map(WorkerHandle::board));
         let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
-        let engine = Engine::new(self.numbers.settings(), self.listeners(gvl)?, worker)
+        let engine = Engine::new(self.settings()?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
         let roots = Arc::<Roots>::default();
@@ -130,6 +138,17 @@ impl Options {
         standby::start(Arc::clone(&engine.engine), signal)
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Box::new(engine))
+    }
+
+    fn settings(&self) -> Result<Settings, String> {
+        let mut settings = self.numbers.settings();
+        // SAFETY: the options hold the String; no Ruby code runs meanwhile.
+        let fair_by = unsafe { self.fair_by.bytes() };
+        settings.fair_by = String::from_utf8_lossy(fair_by).parse()?;
+        // SAFETY: as above.
+        let path = unsafe { self.health_path.bytes() }.to_vec();
+        settings.health_path = Some(path).filter(|path| !path.is_empty());
+        Ok(settings)
     }
 
     fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
@@ -185,6 +204,7 @@ impl Numbers {
         settings.limits.request_line_bytes_max = self.request_line_bytes_max;
         settings.limits.head_bytes_max = self.head_bytes_max;
         settings.limits.fields_max = self.head_fields_max;
+        settings.queue_ms = (self.queue_ms > 0).then_some(self.queue_ms);
         settings
     }
 }

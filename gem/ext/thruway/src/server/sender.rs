@@ -29,7 +29,7 @@ impl<'a> Sender<'a> {
         Self { engine, context }
     }
 
-    /// Sends a head and a body of bytes; without a length, the one that the head claims stands.
+    /// Sends a head and a body of bytes; without a length, the head's own stands.
     pub(super) fn send_bytes(self, partial: PartialHead, length: Option<usize>, body: &[u8]) {
         let length = length.map(|length| length as u64);
         if body.len() > COPIED_BYTES_MAX {

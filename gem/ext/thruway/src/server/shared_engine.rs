@@ -9,7 +9,7 @@ use thruway_serve::{Engine, EngineHandle, Events, Ticket, Waiter};
 
 use super::signal::Signal;
 
-/// How long a sibling's offer is waited for: one that can give needs a tenth of that.
+/// How long a sibling's offer is waited for: a sibling that can give needs a tenth of that.
 const OFFER_MS: u64 = 1;
 const OFFER_MAX: Duration = Duration::from_millis(OFFER_MS);
 

@@ -69,7 +69,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// No follower is coming any more: the one that was called has come, or has ended.
+    /// No follower is coming any more: the called follower has come, or has ended.
     pub(super) fn forget_coming(&self) {
         self.coming.store(0, Ordering::Relaxed);
     }

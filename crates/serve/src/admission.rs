@@ -1,0 +1,147 @@
+//! Requests that get their response from the server itself: health checks, and what has waited too long.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{Request, RequestFraming};
+
+use crate::clock::monotonic_us;
+use crate::connections::Connections;
+use crate::response::ResponseWriter;
+use crate::slab::ConnectionId;
+
+/// Requests that wait for so long are told of in the log.
+const WARN_AFTER_US: u64 = 5_000_000;
+
+/// What a proxy says of when it got the request: `X-Request-Start: t=1700000000.123`.
+const REQUEST_START: &[u8] = b"x-request-start";
+
+/// The text of a 503 for what has waited too long.
+pub(crate) const LATE: &str = "the request has waited too long";
+
+/// A start longer ago is no time of this request.
+const AGE_US_MAX: u64 = 3_600_000_000;
+
+/// Whether the server itself responds to a request: it is a health check, and has no body.
+pub(crate) fn is_health_check(connections: &Connections, request: &Request<'_>) -> bool {
+    connections.settings.health_path.as_deref().is_some_and(|path| path == request.path())
+        && matches!(request.method(), b"GET" | b"HEAD")
+        && matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0))
+}
+
+/// Responds to a health check; `rest` is what came behind it.
+pub(crate) fn tell_health(
+    connections: &mut Connections,
+    id: ConnectionId,
+    request: &Request<'_>,
+    rest: &[u8],
+) {
+    if let Some(connection) = connections.slab.get_mut(id) {
+        connection.keep(rest, 0);
+    }
+    let (status, text) = health(connections);
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !connections.is_draining;
+    if let Some(ticket) = connections.begin_request(id) {
+        ResponseWriter::new(connections, ticket).respond_text(constraints, status, text);
+    }
+}
+
+fn health(connections: &Connections) -> (u16, &'static str) {
+    if connections.is_draining {
+        (503, "the server is stopping")
+    } else if connections.slab.len() >= connections.settings.connections_max {
+        (503, "as many connections are open as may be")
+    } else if has_late(connections) {
+        (503, "requests have waited too long")
+    } else {
+        (200, "the server responds")
+    }
+}
+
+/// Whether the request that waits first has waited for longer than one may.
+pub(crate) fn has_late(connections: &Connections) -> bool {
+    let Some(queue_ms) = connections.settings.queue_ms else { return false };
+    oldest_asked_us(connections)
+        .is_some_and(|asked_us| monotonic_us().saturating_sub(asked_us) > queue_ms * 1000)
+}
+
+/// Microseconds until the request that waits first has waited for too long.
+pub(crate) fn late_in_us(connections: &Connections) -> Option<u64> {
+    let late_us = oldest_asked_us(connections)? + connections.settings.queue_ms? * 1000;
+    Some((late_us + 1).saturating_sub(monotonic_us()))
+}
+
+/// Whether `request` has waited for longer than one may, here and at the proxy before.
+pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Request<'_>) -> bool {
+    let Some(queue_ms) = connections.settings.queue_ms else { return false };
+    let Some(connection) = connections.slab.get(id) else { return false };
+    let here_us = monotonic_us().saturating_sub(connection.asked_us);
+    let starts = request.fields().filter_map(|(name, value)| {
+        name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
+    });
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
+    let ages = starts.filter_map(|start_us| now_us.checked_sub(u128::from(start_us)));
+    let ages = ages.filter_map(|age| u64::try_from(age).ok()).filter(|age| *age < AGE_US_MAX);
+    ages.max().unwrap_or(0).max(here_us) > queue_ms * 1000
+}
+
+/// Tells in the log of requests that wait for long.
+pub(crate) fn warn_of_a_long_queue(connections: &mut Connections) {
+    let Some(asked_us) = oldest_asked_us(connections) else { return };
+    let age_us = monotonic_us().saturating_sub(asked_us);
+    if age_us > WARN_AFTER_US {
+        let (count, seconds) = (connections.turns.len(), age_us / 1_000_000);
+        let text = format!("{count} wait, the oldest for {seconds} s");
+        connections.warn("serve requests in time", std::io::Error::other(text));
+    }
+}
+
+fn oldest_asked_us(connections: &Connections) -> Option<u64> {
+    let (slot, _) = connections.turns.find_oldest(|_| true)?;
+    connections
+        .in_slot(slot)
+        .filter(|waiting| waiting.needs_handler())
+        .map(|waiting| waiting.asked_us)
+}
+
+/// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,
+/// with `t=` or without.
+fn start_us(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let text = text.strip_prefix("t=").unwrap_or(text);
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let number: u64 = whole.parse().ok()?;
+    // Until the year 2286, seconds have ten digits.
+    match whole.len() {
+        10 => {
+            let micros = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+            Some(number * 1_000_000 + micros)
+        }
+        13 => Some(number * 1_000),
+        16 => Some(number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_read_as_proxies_write_it() {
+        for (text, us) in [
+            ("t=1700000000.123", Some(1_700_000_000_123_000)),
+            ("t=1700000000", Some(1_700_000_000_000_000)),
+            ("1700000000123", Some(1_700_000_000_123_000)),
+            ("t=1700000000123456", Some(1_700_000_000_123_456)),
+            ("t=1700000000.1234567", Some(1_700_000_000_123_456)),
+            ("t=-1", None),
+            ("t=1700000000.12x", None),
+            ("yesterday", None),
+            ("t=17", None),
+        ] {
+            assert_eq!(start_us(text.as_bytes()), us, "{text}");
+        }
+    }
+}
