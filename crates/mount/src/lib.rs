@@ -10,6 +10,7 @@ mod attach;
 mod branches;
 mod descriptors;
 mod error;
+mod event_flag;
 mod id_map;
 mod index;
 mod inodes;

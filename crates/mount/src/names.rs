@@ -83,6 +83,30 @@ impl Names {
         Some(others.iter().chain(shard.last.get(&id.0)).cloned().collect())
     }
 
+    /// Forgets a name that was removed from the inode. Its only known name is kept, since the file may be open.
+    pub(crate) fn forget_name(&self, id: InodeId, parent: InodeId, name: &[u8]) {
+        let mut shard = lock(self.shard(id));
+        let shard = &mut *shard;
+        let (Some(last), Some(others)) = (shard.last.get_mut(&id.0), shard.others.get_mut(&id.0))
+        else {
+            return;
+        };
+        if others.len() >= NAMES_MAX {
+            // Not all names are known, and with one less it would seem as if they were.
+            return;
+        }
+        let gone = Name { parent, name: name.into() };
+        others.retain(|other| *other != gone);
+        if *last == gone
+            && let Some(other) = others.pop()
+        {
+            *last = other;
+        }
+        if others.is_empty() {
+            shard.others.remove(&id.0);
+        }
+    }
+
     pub(crate) fn forget(&self, id: InodeId) {
         let mut shard = lock(self.shard(id));
         shard.last.remove(&id.0);
@@ -164,11 +188,25 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_gone_is_forgotten_unless_it_is_the_only_one() {
+        let (names, id) = (Names::default(), InodeId(2));
+        [b"a", b"b", b"c"].iter().for_each(|name| names.remember(id, InodeId::ROOT, *name, false));
+        names.forget_name(id, InodeId(3), b"a");
+        assert_eq!(names.several(id).unwrap().len(), 3);
+        names.forget_name(id, InodeId::ROOT, b"c");
+        names.forget_name(id, InodeId::ROOT, b"a");
+        assert_eq!((names.several(id), names.path(id)), (None, Some(b"b".to_vec())));
+        names.forget_name(id, InodeId::ROOT, b"b");
+        assert_eq!(names.path(id), Some(b"b".to_vec()));
+    }
+
+    #[test]
     fn of_too_many_names_not_all_are_known() {
         let (names, id) = (Names::default(), InodeId(2));
         for name in 0..=NAMES_MAX as u8 {
             names.remember(id, InodeId::ROOT, &[name + 1], false);
         }
+        names.forget_name(id, InodeId::ROOT, &[1]);
         assert!(Name::are_too_many(&names.several(id).unwrap()));
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use thruway_sys::fanotify::{self, SystemId, Told, Watcher, What};
@@ -17,6 +17,7 @@ use thruway_sys::handle::FileHandle;
 use thruway_sys::threads;
 
 use crate::actor::errno;
+use crate::event_flag::EventFlag;
 use crate::inodes::{InodeId, lock};
 
 /// How often events are read while the mount itself makes changes, each of which would wake the threads.
@@ -41,6 +42,8 @@ pub(crate) struct Watch {
     folders: Mutex<HashMap<FolderKey, WatchKey>>,
     /// Held by the thread that reports changes.
     reporting: Mutex<()>,
+    /// Raised before events are read, until their changes are reported: the watcher is not readable in that time.
+    is_reporting: EventFlag,
     /// Held by the thread that reads events at intervals, while events are coalesced.
     coalescing: Mutex<()>,
 }
@@ -95,6 +98,7 @@ impl Watch {
             whole: HashSet::default(),
             folders: Mutex::default(),
             reporting: Mutex::default(),
+            is_reporting: EventFlag::new()?,
             coalescing: Mutex::default(),
         })
     }
@@ -147,11 +151,15 @@ impl Watch {
         loop {
             // While one thread coalesces events, the others wait here: events do not wake them.
             drop(lock(&self.coalescing));
-            match poll(&mut [PollFd::new(&self.watcher, PollFlags::IN)], None) {
+            let mut readable = [
+                PollFd::new(&self.watcher, PollFlags::IN),
+                PollFd::new(&self.is_reporting, PollFlags::IN),
+            ];
+            match poll(&mut readable, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
-            let batch = self.report_all(&mut buffer, &report, || report(Change::Late))?;
+            let batch = self.report_flagged(&mut buffer, &report)?;
             irrelevant = match batch {
                 Batch { relevant: true, .. } => 0,
                 Batch { other, .. } => irrelevant + u32::from(other),
@@ -163,6 +171,22 @@ impl Watch {
         }
     }
 
+    /// Reports all changes up to now, and raises the flag meanwhile. A thread that wakes up then finds no event, but it
+    /// finds the flag. Otherwise it would sleep again, and the program that made the change would continue.
+    fn report_flagged(
+        &self,
+        buffer: &mut [u8],
+        report: &impl Fn(Change<'_>),
+    ) -> Result<Batch, Errno> {
+        let _turn = self.turn(|| report(Change::Late));
+        if poll(&mut [PollFd::new(&self.watcher, PollFlags::IN)], Some(&Timespec::default()))? == 0
+        {
+            return Ok(Batch::default());
+        }
+        let _raised = self.is_reporting.raise()?;
+        self.report_events(buffer, report)
+    }
+
     /// As [`run`](Self::run), for one thread and with a delay: requests call [`catch_up`](Self::catch_up) first.
     pub(crate) fn run_late(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
         let mut buffer = vec![0; BUFFER_BYTES];
@@ -172,13 +196,13 @@ impl Watch {
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(errno),
             }
-            self.report_all(&mut buffer, &report, || ())?;
+            self.report_all(&mut buffer, &report)?;
         }
     }
 
     /// Reports all changes up to now.
     pub(crate) fn catch_up(&self, report: impl Fn(Change<'_>)) -> Result<(), Errno> {
-        self.report_all(&mut [0; CATCHING_UP_BYTES], &report, || ()).map(drop)
+        self.report_all(&mut [0; CATCHING_UP_BYTES], &report).map(drop)
     }
 
     /// Reports changes at intervals, until the mount itself makes none.
@@ -186,21 +210,25 @@ impl Watch {
         let Ok(_coalescing) = self.coalescing.try_lock() else { return Ok(()) };
         loop {
             std::thread::sleep(COALESCE_INTERVAL);
-            let batch = self.report_all(buffer, report, || ())?;
+            let batch = self.report_all(buffer, report)?;
             if !batch.own && (batch.relevant || !batch.other) {
                 return Ok(());
             }
         }
     }
 
-    /// Reports all changes up to now, after any other thread that does so. If that takes long, `be_late` is called.
-    fn report_all(
+    /// Reports all changes up to now, after any other thread that does so.
+    fn report_all(&self, buffer: &mut [u8], report: &impl Fn(Change<'_>)) -> Result<Batch, Errno> {
+        let _turn = self.turn(|| ());
+        self.report_events(buffer, report)
+    }
+
+    /// Reports the changes of all events that can be read. The calling thread has the turn.
+    fn report_events(
         &self,
         buffer: &mut [u8],
         report: &impl Fn(Change<'_>),
-        be_late: impl FnOnce(),
     ) -> Result<Batch, Errno> {
-        let _turn = self.turn(be_late);
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let mut batch = Batch::default();
         loop {
@@ -219,7 +247,7 @@ impl Watch {
     }
 
     /// Waits for the turn of this thread: one thread reports at a time. It spins, since a sleep would let the program
-    /// continue that made the change.
+    /// continue that made the change. If that takes long, `be_late` is called.
     fn turn(&self, be_late: impl FnOnce()) -> MutexGuard<'_, ()> {
         let start = Instant::now();
         while start.elapsed() < SPIN_MAX {
@@ -285,7 +313,12 @@ fn folder_key(fd: &OwnedFd) -> Result<FolderKey, Errno> {
 mod tests {
     use super::*;
     use std::fs::{self, File};
+    use std::process::Command;
+    use std::sync::mpsc;
     use thruway_testing::skipped;
+
+    /// Only to end a test that would hang.
+    const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
     fn own_changes_are_skipped_and_others_are_reported() {
@@ -306,5 +339,38 @@ mod tests {
         assert_eq!(watch.change(&Told::Overflow, own), Some(Change::Everything));
         watch.remove(InodeId(7), &fd);
         assert_eq!(watch.len(), 0);
+    }
+
+    /// The second thread begins to wait after the event was read.
+    #[test]
+    fn a_change_that_another_thread_reports_is_waited_for() {
+        let Ok(watch) = Watch::new() else {
+            return skipped("no fanotify for this user");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let fd: OwnedFd = File::open(folder.path()).unwrap().into();
+        watch.add((InodeId(7), 0), &fd).unwrap();
+        let watch: &Watch = Box::leak(Box::new(watch));
+        let (reported, is_reported) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let first = Mutex::new(Some((reported, may_go_on)));
+        std::thread::spawn(move || {
+            watch.run(|_| {
+                let Some((reported, may_go_on)) = lock(&first).take() else { return };
+                reported.send(()).unwrap();
+                let _ = may_go_on.recv();
+            })
+        });
+        // Another process makes the change, since our own are skipped. It is one event, which the first thread reads.
+        let made = Command::new("mkdir").arg(folder.path().join("name")).status();
+        assert!(made.unwrap().success());
+        is_reported.recv_timeout(PATIENCE).unwrap();
+        let (late, is_late) = mpsc::channel();
+        let late = Mutex::new(late);
+        std::thread::spawn(move || {
+            watch.run(|change| lock(&late).send(change == Change::Late).unwrap())
+        });
+        assert_eq!(is_late.recv_timeout(PATIENCE), Ok(true));
+        drop(go_on);
     }
 }

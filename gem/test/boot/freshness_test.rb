@@ -16,6 +16,8 @@ class FreshnessTest < Minitest::Test
   FOLDERS = %w[../../target/debug/gem ../lib].map { |name| File.expand_path(name, "#{__dir__}/..") }
   # Sequences that one Ruby goes through.
   AT_ONCE = 125
+  # Only to end what would hang: a busy machine takes minutes for one batch.
+  SECONDS_MAX = "1800"
   # Of all, in this order: the default has most to promise.
   MODES = %w[validated digest validated frozen validated image digest frozen].freeze
 
@@ -74,9 +76,9 @@ class FreshnessTest < Minitest::Test
     end
     alone = can_mount? ? %w[unshare --mount --propagation private] : []
     environment = can_mount? ? { "FRESHENER_MOUNTS" => "1" } : {}
-    out, status = Open3.capture2e(environment, "timeout", "300", *alone, "sh", "-c",
+    out, status = Open3.capture2e(environment, "timeout", SECONDS_MAX, *alone, "sh", "-c",
                                   commands.join(" && "))
-    assert status.success?, "#{mode} #{words}: #{out}"
+    assert status.success?, "#{mode} #{words}: #{status}\n#{out}"
   end
 
   def can_mount?

@@ -10,7 +10,7 @@ use std::thread;
 use rustix::fs::{self as raw, AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
-use super::fixture::Mounted;
+use super::fixture::{Mounted, wait_until};
 use super::policy::{as_user, errno, names, ruled, ruled_with, write};
 use crate::{run, stderr, stdout};
 use thruway_testing::skipped;
@@ -224,6 +224,46 @@ fn a_file_with_several_names_is_checked_by_the_name_in_use() {
     assert_eq!(errno(fs::hard_link(at("secret/x"), at("open/w"))), ACCESS);
     assert_eq!(errno(fs::rename(at("open/z"), at("secret/z"))), ACCESS);
     assert_eq!((read("open/z").unwrap(), read("open/x").unwrap()), ("text".into(), "text".into()));
+}
+
+/// Takes a file's name away through the mount.
+type TakesAway = fn(&Mounted);
+
+/// Of these ways none leaves a name in the folder, and so the folder can be removed and forgotten.
+#[test]
+fn a_name_that_is_gone_counts_no_more_when_its_folder_is_forgotten() {
+    let rules = "[[rule]]\npaths = [\"secret\"]\nverdict = \"deny\"\n";
+    let ways: [(&str, TakesAway); 4] = [
+        ("renamed", |mounted| fs::rename(mounted.target("d/x"), mounted.target("e/z")).unwrap()),
+        ("removed", |mounted| fs::remove_file(mounted.target("d/x")).unwrap()),
+        ("replaced", |mounted| {
+            fs::rename(mounted.target("e/other"), mounted.target("d/x")).unwrap();
+            fs::remove_file(mounted.target("d/x")).unwrap();
+        }),
+        ("exchanged", |mounted| {
+            exchange(mounted.target("d/x"), mounted.target("e/other")).unwrap();
+            fs::remove_file(mounted.target("d/x")).unwrap();
+        }),
+    ];
+    for (way, take_away) in ways {
+        let fill = |mounted: &Mounted| {
+            ["d/x", "e/other"].iter().for_each(|name| write(mounted, name, "text"));
+            for name in ["e/x", "e/y"] {
+                fs::hard_link(mounted.source("d/x"), mounted.source(name)).unwrap();
+            }
+        };
+        let Some(mounted) = ruled(rules, fill) else { return };
+        let file = named(mounted.target("e/x"));
+        fs::metadata(mounted.target("d/x")).unwrap();
+        take_away(&mounted);
+        let inodes = || mounted.status("inodes").as_u64();
+        let before = inodes();
+        fs::remove_dir(mounted.target("d")).unwrap();
+        wait_until("the folder is forgotten", || inodes() < before);
+        // A thread that has looked up none of the names.
+        let reopened = thread::spawn(move || reopened(&file)).join().unwrap();
+        assert_eq!(reopened.map(drop).map_err(|error| error.raw_os_error()), Ok(()), "{way}");
+    }
 }
 
 #[test]

@@ -193,10 +193,16 @@ fn changes_are_seen(sources: &'static [&'static str], arguments: &[&str], late_m
             let itself = look_merged(&below, &name, inside);
             let mut through = look(&mounted.target(&name), inside);
             looks += 1;
-            late += u64::from(through != itself);
-            let deadline = Instant::now() + LATE_MAX;
-            while late_max > 0 && through != itself && Instant::now() < deadline {
+            if through != itself {
+                late += 1;
+                eprintln!("late: {name} was {through:?}, is {itself:?}; last: {last:#?}");
+            }
+            let since = Instant::now();
+            while late_max > 0 && through != itself && since.elapsed() < LATE_MAX {
                 through = look(&mounted.target(&name), inside);
+                if through == itself {
+                    eprintln!("late by {:?}", since.elapsed());
+                }
             }
             assert_eq!(through, itself, "{name} after case {case} of seed {seed}; last: {last:#?}");
         }

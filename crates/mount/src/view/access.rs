@@ -219,6 +219,13 @@ impl AccessControl {
         }
     }
 
+    /// Forgets a name that was removed from the inode through the mount.
+    pub(super) fn note_gone(&self, id: InodeId, parent: InodeId, name: &CStr) {
+        if let Some(names) = &self.files.names {
+            names.forget_name(id, parent, name.to_bytes());
+        }
+    }
+
     /// The paths that count for the target, below the mount and without a leading slash.
     pub(super) fn paths_of(
         &self,

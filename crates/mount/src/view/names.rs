@@ -17,8 +17,23 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
+    let file = one_of_several(view, &folder, name);
+    let _held = file.map(|_| view.access.walks.hold_alone());
     let unlink = |dir: &BranchDir| fs::unlinkat(&dir.fd, name, AtFlags::empty());
-    remove(view, &folder, name, unlink)
+    remove(view, &folder, name, unlink)?;
+    if let Some(id) = file {
+        view.access.note_gone(id, parent, name);
+    }
+    Ok(())
+}
+
+/// The file of which this is one of several names, if a policy checks them.
+fn one_of_several(view: &View, folder: &Folder, name: &CStr) -> Option<InodeId> {
+    if !view.access.is_enforced() {
+        return None;
+    }
+    let stat = view.folders.find(folder, name).ok()?.1;
+    view.files.known(&stat).filter(|_| view.access.is_checked_by_lookup(&stat))
 }
 
 pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
@@ -63,6 +78,7 @@ pub(super) fn rename(
         from.iter().map(|dir| view.folders.dir_in(&new_folder, dir.branch)).collect();
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
+    let replaced = one_of_several(view, &new_folder, new_name);
     let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
         view.files.keeping_folder(to.fd.as_fd(), new_name, || {
             fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
@@ -77,7 +93,13 @@ pub(super) fn rename(
     view.folders.note_change(&folder, name);
     view.folders.note_change(&new_folder, new_name);
     renamed?;
-    note_name(view, new_parent, to[0].fd.as_fd(), new_name);
+    let moved = note_name(view, new_parent, to[0].fd.as_fd(), new_name);
+    if let Some(id) = moved {
+        view.access.note_gone(id, parent, name);
+    }
+    if let Some(id) = replaced.filter(|_| replaced != moved) {
+        view.access.note_gone(id, new_parent, new_name);
+    }
     if flags.contains(RenameFlags::EXCHANGE) {
         note_name(view, parent, from[0].fd.as_fd(), name);
     }
@@ -114,15 +136,13 @@ fn in_the_way(
     Ok(dirs)
 }
 
-/// Remembers the inode's new name, if names are kept.
-fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) {
-    if view.files.names.is_none() {
-        return;
-    }
-    let Ok(stat) = stat_name(folder, name) else { return };
-    if let Some(id) = view.files.known(&stat) {
-        view.access.note_found(id, parent, name.to_bytes(), &stat);
-    }
+/// Remembers the inode's new name, if names are kept, and says which inode it is.
+fn note_name(view: &View, parent: InodeId, folder: BorrowedFd<'_>, name: &CStr) -> Option<InodeId> {
+    view.files.names.as_ref()?;
+    let stat = stat_name(folder, name).ok()?;
+    let id = view.files.known(&stat)?;
+    view.access.note_found(id, parent, name.to_bytes(), &stat);
+    Some(id)
 }
 
 pub(super) fn readlink(cx: &mut Context<'_>) -> Result<(), Errno> {

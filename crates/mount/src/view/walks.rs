@@ -65,11 +65,13 @@ impl Walks {
                 let held = self.naming.read().unwrap_or_else(PoisonError::into_inner);
                 Some(NamesHeld::Shared(held))
             }
-            Operation::Rename { .. } | Operation::Link { .. } => {
-                let held = self.naming.write().unwrap_or_else(PoisonError::into_inner);
-                Some(NamesHeld::Alone(held))
-            }
+            Operation::Rename { .. } | Operation::Link { .. } => Some(self.hold_alone()),
             _ => None,
         }
+    }
+
+    /// Keeps other threads from looking at names.
+    pub(super) fn hold_alone(&self) -> NamesHeld<'_> {
+        NamesHeld::Alone(self.naming.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
