@@ -1,0 +1,420 @@
+//! What a boot asked the disk, and whether it would be told the same now.
+//!
+//! Each question is noted before it is asked, so that what is kept is never younger than what the boot was told.
+//! What only asks whether something is there is compared by type and rights; what asks for times, sizes or content
+//! by the whole stamp; what lists a folder by its names.
+
+use std::collections::{HashMap, HashSet};
+
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use thruway_pack::Stamp;
+use xxhash_rust::xxh3::Xxh3;
+
+/// What a boot asks about a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// Whether something is there, where the path's links lead.
+    Presence,
+    /// Whether something is at the path itself.
+    LinkPresence,
+    /// All that `stat` says.
+    Stat,
+    /// All that `lstat` says.
+    LinkStat,
+    /// What a file holds.
+    Content,
+    /// Which names a folder has.
+    Names,
+    /// Where the path's links lead, component by component.
+    RealPath,
+}
+
+/// What was asked, and what the answers were.
+#[derive(Debug, Default)]
+pub struct Notes {
+    paths: HashMap<Box<[u8]>, Entry>,
+    written: HashSet<Box<[u8]>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    link: Option<Seen>,
+    target: Option<Seen>,
+    names: Option<u128>,
+}
+
+/// What was found at a path.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    answer: Answer,
+    /// Whether all of it counts, and not only that it is there.
+    is_whole: bool,
+    /// Whether it changed so recently that another change could leave no trace.
+    is_unsettled: bool,
+}
+
+type Answer = Result<State, Errno>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct State {
+    stamp: Stamp,
+    device: u64,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+impl State {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            stamp: Stamp::of(stat),
+            device: stat.st_dev,
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+        }
+    }
+
+    fn file_type(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+
+    fn has_same_rights(&self, other: &Self) -> bool {
+        (self.mode, self.owner) == (other.mode, other.owner)
+    }
+}
+
+impl Notes {
+    /// Notes what is about to be asked about an absolute path.
+    pub fn note(&mut self, path: &[u8], question: Question, now_ns: i64) {
+        let question = if is_made_up(path) { Question::Presence } else { question };
+        match question {
+            Question::Presence => self.see(path, true, false, now_ns),
+            Question::LinkPresence => self.see(path, false, false, now_ns),
+            Question::Stat | Question::Content => self.see(path, true, true, now_ns),
+            Question::LinkStat => self.see(path, false, true, now_ns),
+            Question::Names => self.list(path, now_ns),
+            Question::RealPath => self.see_components(path, now_ns),
+        }
+    }
+
+    /// The boot itself writes what is at that path: what is there afterwards is not compared.
+    pub fn note_written(&mut self, path: &[u8]) {
+        self.written.insert(path.into());
+    }
+
+    fn see(&mut self, path: &[u8], follows: bool, is_whole: bool, now_ns: i64) {
+        let entry = self.paths.entry(path.into()).or_default();
+        let place = if follows { &mut entry.target } else { &mut entry.link };
+        if let Some(seen) = place {
+            seen.is_whole |= is_whole;
+            return;
+        }
+        let answer = look(path, follows);
+        let is_file = |state: &State| state.file_type() == FileType::RegularFile;
+        let is_young = |state: &State| is_file(state) && state.stamp.is_racy(now_ns);
+        let is_unsettled = answer.as_ref().is_ok_and(is_young);
+        *place = Some(Seen { answer, is_whole, is_unsettled });
+    }
+
+    fn see_components(&mut self, path: &[u8], now_ns: i64) {
+        let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+        let ends: Vec<_> = ends.map(|(place, _)| place).chain([path.len()]).collect();
+        ends.into_iter().for_each(|end| self.see(&path[..end], false, false, now_ns));
+    }
+
+    fn list(&mut self, path: &[u8], now_ns: i64) {
+        let is_known = self.paths.get(path).is_some_and(|entry| entry.names.is_some());
+        if is_known {
+            return;
+        }
+        self.see(path, true, true, now_ns);
+        let Some(entry) = self.paths.get_mut(path) else { return };
+        let before = entry.target.as_mut();
+        let Some(digest) = names(path) else { return };
+        entry.names = Some(digest);
+        if let Some(seen) = before {
+            // The names are younger than the stamp.
+            seen.is_unsettled |= look(path, true) != seen.answer;
+        }
+    }
+
+    /// What has to be compared from now on.
+    #[must_use]
+    pub fn sealed(self) -> Observed {
+        let listed: HashSet<Box<[u8]>> = self
+            .paths
+            .iter()
+            .filter(|(_, entry)| entry.names.is_some() || is_missing(entry.target))
+            .map(|(path, _)| path.clone())
+            .collect();
+        let mut checks = Vec::new();
+        for (path, entry) in self.paths {
+            let is_implied = is_missing(entry.link.or(entry.target))
+                && parent(&path).is_some_and(|parent| listed.contains(parent));
+            if !self.written.contains(&path) && !is_implied {
+                entry.add_checks(path, &mut checks);
+            }
+        }
+        checks.sort_by(|one, other| one.path.cmp(&other.path));
+        Observed { checks }
+    }
+}
+
+fn is_missing(seen: Option<Seen>) -> bool {
+    seen.is_some_and(|seen| seen.answer == Err(Errno::NOENT))
+}
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|byte| *byte == b'/')?;
+    (slash > 0).then(|| &path[..slash])
+}
+
+impl Entry {
+    fn add_checks(self, path: Box<[u8]>, checks: &mut Vec<Check>) {
+        let is_link =
+            |seen: &Seen| seen.answer.is_ok_and(|state| state.file_type() == FileType::Symlink);
+        let (mut link, mut target) = (self.link, self.target);
+        if let (Some(one), Some(other)) = (&mut link, &mut target)
+            && !is_link(one)
+        {
+            // What is no link itself needs one look.
+            one.is_whole |= other.is_whole;
+            one.is_unsettled |= other.is_unsettled || one.answer != other.answer;
+            target = None;
+        }
+        let check = |seen: Seen, follows, names| Check { path: path.clone(), follows, seen, names };
+        let names_of_link = if target.is_none() { self.names } else { None };
+        checks.extend(link.map(|seen| check(seen, false, names_of_link)));
+        checks.extend(target.map(|seen| check(seen, true, self.names)));
+    }
+}
+
+/// Paths below which the kernel makes files up: their stamps say nothing.
+fn is_made_up(path: &[u8]) -> bool {
+    [&b"/proc/"[..], b"/sys/", b"/dev/"].iter().any(|start| path.starts_with(start))
+}
+
+fn look(path: &[u8], follows: bool) -> Answer {
+    let flags = if follows { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+    fs::statat(CWD, path, flags).map(|stat| State::of(&stat))
+}
+
+/// A digest of a folder's names, and of what each of them is, in whatever order; `None` if it cannot be read.
+fn names(path: &[u8]) -> Option<u128> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let folder = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+    let mut names = Vec::new();
+    for entry in Dir::new(folder).ok()? {
+        let entry = entry.ok()?;
+        names.push((entry.file_name().to_bytes().to_vec(), kind(entry.file_type())));
+    }
+    names.sort_unstable();
+    let mut digest = Xxh3::new();
+    for (name, kind) in names {
+        digest.update(&name);
+        digest.update(&[0, kind]);
+    }
+    Some(digest.digest128())
+}
+
+fn kind(file_type: FileType) -> u8 {
+    match file_type {
+        FileType::RegularFile => 1,
+        FileType::Directory => 2,
+        FileType::Symlink => 3,
+        _ => 0,
+    }
+}
+
+/// What a boot was told.
+#[derive(Debug, Default)]
+pub struct Observed {
+    checks: Vec<Check>,
+}
+
+#[derive(Debug)]
+struct Check {
+    path: Box<[u8]>,
+    follows: bool,
+    seen: Seen,
+    names: Option<u128>,
+}
+
+impl Observed {
+    /// How many questions are asked again.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.checks.len()
+    }
+
+    /// Whether there is nothing to compare.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    /// The first path at which something is not as the boot was told.
+    pub fn first_change(&mut self, now_ns: i64) -> Option<&[u8]> {
+        let place = self.checks.iter_mut().position(|check| !check.holds(now_ns))?;
+        Some(&self.checks[place].path)
+    }
+}
+
+impl Check {
+    fn holds(&mut self, now_ns: i64) -> bool {
+        let now = look(&self.path, self.follows);
+        let (then, now) = match (self.seen.answer, now) {
+            (Ok(then), Ok(now)) => (then, now),
+            (then, now) => return then == now && !self.seen.is_unsettled,
+        };
+        if self.names.is_some() {
+            return self.has_same_names(then, now, now_ns);
+        }
+        if self.seen.is_unsettled && self.seen.is_whole || !then.has_same_rights(&now) {
+            return false;
+        }
+        match then.file_type() {
+            FileType::RegularFile | FileType::Directory => !self.seen.is_whole || then == now,
+            FileType::Symlink => then == now,
+            _ => true,
+        }
+    }
+
+    /// A folder whose time has changed may have the names that it had.
+    fn has_same_names(&mut self, then: State, now: State, now_ns: i64) -> bool {
+        if !then.has_same_rights(&now) {
+            return false;
+        }
+        if then == now && !self.seen.is_unsettled {
+            return true;
+        }
+        let has_same = names(&self.path) == self.names;
+        if has_same {
+            self.seen.answer = Ok(now);
+            self.seen.is_unsettled = now.stamp.is_racy(now_ns);
+        }
+        has_same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn now() -> i64 {
+        i64::MAX
+    }
+
+    fn noted(path: &Path, question: Question) -> Observed {
+        let mut notes = Notes::default();
+        notes.note(path.as_os_str().as_bytes(), question, now());
+        notes.sealed()
+    }
+
+    fn changes(observed: &mut Observed) -> bool {
+        observed.first_change(now()).is_some()
+    }
+
+    /// Long enough for another stamp.
+    fn tick() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+
+    #[test]
+    fn what_only_asked_whether_a_file_is_there_does_not_mind_an_edit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rb");
+        std::fs::write(&path, "1").unwrap();
+        let [mut presence, mut content] =
+            [Question::Presence, Question::Content].map(|question| noted(&path, question));
+        tick();
+        std::fs::write(&path, "2").unwrap();
+        assert!(!changes(&mut presence) && changes(&mut content));
+        let mut rights = noted(&path, Question::Presence);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        assert!(changes(&mut rights));
+        std::fs::remove_file(&path).unwrap();
+        assert!(changes(&mut presence));
+    }
+
+    #[test]
+    fn what_was_not_there_and_is_now_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rb");
+        for question in [Question::Presence, Question::LinkStat, Question::Content] {
+            let mut observed = noted(&path, question);
+            assert!(!changes(&mut observed));
+            std::fs::write(&path, "1").unwrap();
+            assert_eq!(observed.first_change(now()), Some(path.as_os_str().as_bytes()));
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_listed_folder_may_change_as_long_as_its_names_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.rb"), "1").unwrap();
+        let mut observed = noted(folder.path(), Question::Names);
+        tick();
+        std::fs::write(folder.path().join("b"), "2").unwrap();
+        std::fs::rename(folder.path().join("b"), folder.path().join("a.rb")).unwrap();
+        assert!(!changes(&mut observed));
+        std::fs::write(folder.path().join("b"), "2").unwrap();
+        assert!(changes(&mut observed));
+        std::fs::remove_file(folder.path().join("b")).unwrap();
+        std::fs::remove_file(folder.path().join("a.rb")).unwrap();
+        std::fs::create_dir(folder.path().join("a.rb")).unwrap();
+        assert!(changes(&mut observed), "a name that is something else now");
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_is_a_change() {
+        let folder = tempfile::tempdir().unwrap();
+        ["one", "two"]
+            .iter()
+            .for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("one", &link).unwrap();
+        let mut observed = noted(&link.join("x"), Question::RealPath);
+        assert!(!changes(&mut observed));
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink("two", &link).unwrap();
+        assert!(changes(&mut observed));
+    }
+
+    #[test]
+    fn a_file_that_changed_a_moment_ago_never_holds() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().as_os_str().as_bytes();
+        let mut notes = Notes::default();
+        let stamp = look(path, true).unwrap().stamp;
+        notes.note(path, Question::Content, stamp.ctime_ns + 1);
+        assert!(changes(&mut notes.sealed()));
+    }
+
+    #[test]
+    fn what_the_boot_wrote_itself_is_not_compared() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().as_os_str().as_bytes();
+        let mut notes = Notes::default();
+        notes.note(path, Question::Content, now());
+        notes.note_written(path);
+        assert!(notes.sealed().is_empty());
+    }
+
+    #[test]
+    fn what_a_listed_folder_lacks_needs_no_look_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("a.rb");
+        let mut notes = Notes::default();
+        notes.note(missing.as_os_str().as_bytes(), Question::Presence, now());
+        notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
+        let mut observed = notes.sealed();
+        assert_eq!(observed.len(), 1);
+        std::fs::write(missing, "").unwrap();
+        assert!(changes(&mut observed));
+    }
+}
