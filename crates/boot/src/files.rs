@@ -353,7 +353,10 @@ mod tests {
         let files = Files::new(None, false);
         files.observe(|path, asked| TOLD.lock().unwrap().push((path.to_vec(), asked)));
         let load_path = files.load_path([Some(folder.path().as_os_str().as_bytes())]);
-        assert!(!files.knows(&load_path, b"a") || files.resolve(&load_path, b"a") == Resolution::Nowhere);
+        assert!(
+            !files.knows(&load_path, b"a")
+                || files.resolve(&load_path, b"a") == Resolution::Nowhere
+        );
         std::fs::write(folder.path().join("a.rb"), "").unwrap();
         files.invalidate();
         assert!(matches!(files.look_up(&path), Lookup::File(_)));

@@ -122,7 +122,7 @@ impl Template {
     ///
     /// # Errors
     /// Whatever the system reports.
-    pub fn next(&mut self) -> io::Result<Next> {
+    pub fn next_task(&mut self) -> io::Result<Next> {
         loop {
             let ready = self.wait()?;
             if ready.has_child_news {

@@ -57,13 +57,12 @@ impl ChildEvents {
 
 extern "C" fn note(_: libc::c_int) {
     let descriptor = DESCRIPTOR.load(Ordering::SeqCst);
-    let one = 1_u64;
-    // SAFETY: the place is eight bytes, and `write` may be called in a handler; a closed descriptor is refused.
-    let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: as above.
-    unsafe { libc::write(descriptor, (&raw const one).cast(), size_of::<u64>()) };
-    // SAFETY: this thread's own.
-    unsafe { *libc::__errno_location() = errno };
+    if descriptor >= 0 {
+        // SAFETY: it is open as long as it stands there.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        // The bare system call, which leaves errno alone.
+        let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
+    }
 }
 
 impl AsFd for ChildEvents {
@@ -74,9 +73,9 @@ impl AsFd for ChildEvents {
 
 impl Drop for ChildEvents {
     fn drop(&mut self) {
+        DESCRIPTOR.store(-1, Ordering::SeqCst);
         // SAFETY: the action is the one that the kernel gave, whose handler is still there.
         unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before.0, ptr::null_mut()) };
-        DESCRIPTOR.store(-1, Ordering::SeqCst);
     }
 }
 
