@@ -7,6 +7,9 @@ use std::collections::HashMap;
 
 use crate::wire;
 
+/// A variable's name, and its value if it has one.
+pub type Variable = (Vec<u8>, Option<Vec<u8>>);
+
 /// A file that Ruby begins to load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
@@ -22,7 +25,7 @@ pub struct Plan {
     /// Paths of features.
     pub features: Vec<Vec<u8>>,
     /// Variables that the command itself had set or taken away before the last one.
-    pub variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub variables: Vec<Variable>,
 }
 
 /// What a run was seen to do.
@@ -33,7 +36,7 @@ pub struct Run {
     /// `$LOADED_FEATURES`: in the order in which they were completed.
     pub features: Vec<Vec<u8>>,
     /// Variables that differed from those at the start when Rails' environment was begun.
-    pub variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    pub variables: Vec<Variable>,
 }
 
 /// Rails' environment: what comes after it is the command's own.

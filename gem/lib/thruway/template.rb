@@ -72,12 +72,25 @@ class Template
   def load_features(features, variables)
     @seed = Random.seed
     *features, environment = features if features.last.end_with?(ENVIRONMENT)
-    noting_changes { features.each { |feature| require(feature) } }
+    noting_changes { features.each { |feature| load_feature(feature) } }
     return unless environment
 
     variables.each { |name, value| ENV[name] = value }
     @environment = [environment, compared(ENV.to_h)]
     noting_changes { require(environment) }
+  end
+
+  # The command asked for it by a name, which made RubyGems activate its gem.
+  def load_feature(path)
+    activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
+    require(path)
+  end
+
+  def activate(path)
+    return if !defined?(::Gem::Specification) || defined?(::Bundler)
+
+    stub = ::Gem::Specification.stubs.find { |one| path.start_with?("#{one.full_gem_path}/") }
+    stub&.to_spec&.activate
   end
 
   # What the boot does to the environment is done to each child's.

@@ -79,8 +79,8 @@ fn leave_job() -> io::Result<()> {
 fn let_go_of_streams() -> io::Result<()> {
     let nothing = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     for number in terminal::descriptors()? {
-        let is_terminal = number < 3
-            && descriptor::with(number, |stream| terminal::is_terminal(stream)) == Some(true);
+        let is_terminal =
+            number < 3 && descriptor::with(number, terminal::is_terminal) == Some(true);
         if !is_terminal && number != nothing.as_raw_fd() {
             descriptor::put(nothing.as_fd(), number)?;
         }

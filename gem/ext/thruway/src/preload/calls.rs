@@ -103,8 +103,6 @@ macro_rules! noting {
             type Function = unsafe extern "C" fn($($type),*) -> $result;
             if notes::is_noting() {
                 let errno = errno();
-                #[expect(clippy::redundant_closure_call, reason = "each note is a closure over the call's arguments")]
-                // SAFETY: callers of the function pass what it takes.
                 ($note)();
                 set_errno(errno);
             }

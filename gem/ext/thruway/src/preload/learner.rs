@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use thruway_boot::Environment;
 use thruway_preload::place::{Part, Place};
-use thruway_preload::plan::{Begun, Plan, Run, is_environment};
+use thruway_preload::plan::{Begun, Plan, Run, Variable, is_environment};
 
 use super::post;
 use crate::ruby::constants::global;
@@ -13,7 +13,7 @@ use crate::ruby::{Gvl, RArray, RString};
 
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 /// Variables that the command had changed when it began Rails' environment.
-static VARIABLES: OnceLock<Vec<(Vec<u8>, Option<Vec<u8>>)>> = OnceLock::new();
+static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
 
 /// Ruby begins to load a file.
 pub(crate) fn begun(gvl: Gvl, path: &[u8]) {

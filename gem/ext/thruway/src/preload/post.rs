@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
+use thruway_preload::plan::Variable;
 use thruway_preload::role::{self, Post, Role};
 
 use crate::ruby::call::send;
@@ -52,7 +53,7 @@ pub(super) fn learner() -> Option<&'static Post> {
 }
 
 /// The variables that are not as they were at the start: without a value, if they are gone.
-pub(super) fn changed_variables() -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+pub(super) fn changed_variables() -> Vec<Variable> {
     let Some(before) = ENVIRONMENT.get() else { return Vec::new() };
     let now: BTreeMap<_, _> = std::env::vars_os().collect();
     let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
