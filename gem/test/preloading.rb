@@ -7,7 +7,8 @@ require "open3"
 require "timeout"
 require "tmpdir"
 
-# A Rails application whose commands are run by Ruby as it is and as forks of a template, and must say the same.
+# A Rails application whose commands are run by Ruby as it is and as forks of a template, and must
+# say the same.
 module Preloading
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
@@ -16,7 +17,7 @@ module Preloading
   # Those of whoever runs the tests, which would choose another way.
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB RAILS_ENV].freeze
 
-  # What a command said, how it ended, and how it began: `nil` for one that no template was asked for.
+  # What a command said, how it ended, and how it began.
   Said = Struct.new(:out, :err, :status, :how) do
     def to_s = "#{status.exitstatus || status.termsig}\n-- stdout\n#{out}\n-- stderr\n#{err}"
     def forked? = how.start_with?("forked")
@@ -98,7 +99,8 @@ module Preloading
 
     def run(words, env: {}, input: "", **options)
       words = ["timeout", "--foreground", PATIENCE_SECONDS.to_s, *words]
-      Said.new(*Open3.capture3(environment.merge(env), *words, stdin_data: input, chdir: folder, **options))
+      Said.new(*Open3.capture3(environment.merge(env), *words, stdin_data: input, chdir: folder,
+                                                               **options))
     end
   end
 

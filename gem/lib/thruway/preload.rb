@@ -2,7 +2,8 @@
 
 module Thruway
   # What an application does itself around the forks of a booted template. Rails' own hooks for
-  # forks are run anyway. Without a template these blocks are never called. See docs/verbs/preload.md.
+  # forks are run anyway. Without a template these blocks are never called. See
+  # docs/verbs/preload.md.
   module Preload
     @before = []
     @after = []

@@ -14,10 +14,14 @@ class PreloadCommandTest < Minitest::Test
     end
   end
 
+  def forked(code, *arguments, **options)
+    self.class.application.forked("bin/rails", "runner", code, *arguments, **options)
+  end
+
   def assert_same(code, *arguments, **options)
     words = ["bin/rails", "runner", code, *arguments]
     plain = self.class.application.plain(*words, **options)
-    forked = self.class.application.forked(*words, **options)
+    forked = forked(code, *arguments, **options)
     assert_said plain, forked, code
     forked
   end
@@ -42,7 +46,7 @@ class PreloadCommandTest < Minitest::Test
   end
 
   def test_backtraces
-    # How RubyGems finds the script's first feature shows in the frames below that: its gem is active.
+    # Below that are frames of how RubyGems finds the script's first feature: its gem is active.
     command = "grep_v(/kernel_require|zeitwerk.kernel/)"
     assert_same("puts caller.#{command}; def m = raise('x'); m rescue puts $!.backtrace.#{command}")
   end
@@ -61,16 +65,20 @@ class PreloadCommandTest < Minitest::Test
       said = assert_same("puts #{list}; puts File.stat('/proc/self/fd/17').pipe?", 17 => reader)
       assert_includes said.out, "true"
       # The plain run has not read it.
-      forked = self.class.application.forked("bin/rails", "runner", "print IO.for_fd(17).read", 17 => reader)
-      assert_equal "passed", forked.out
+      assert_equal "passed", forked("print IO.for_fd(17).read", 17 => reader).out
     end
   end
 
+  CHILDREN = [
+    "puts `echo 1`; p $?.exitstatus", "Process.wait(fork { exit 3 }); p $?.exitstatus",
+    "exec 'echo', 'x'", "p system('exit 2'), $?.exitstatus",
+    "p Process.wait2(spawn('kill $$')).last.termsig", "trap(:CHLD) { puts 1 }; `true`; sleep 0.1",
+    "begin; Process.wait; rescue Errno::ECHILD; puts 'none'; end",
+    "p trap(:CHLD, 'DEFAULT'), trap(:INT, 'DEFAULT'), trap(:TERM, 'DEFAULT')"
+  ].freeze
+
   def test_children
-    ["puts `echo 1`; p $?.exitstatus", "Process.wait(fork { exit 3 }); p $?.exitstatus", "exec 'echo', 'x'",
-     "p system('exit 2'), $?.exitstatus", "p Process.wait2(spawn('kill $$')).last.termsig",
-     "begin; Process.wait; rescue Errno::ECHILD; puts 'none'; end", "trap(:CHLD) { puts 1 }; `true`; sleep 0.1",
-     "p trap(:CHLD, 'DEFAULT'), trap(:INT, 'DEFAULT'), trap(:TERM, 'DEFAULT')"].each { |code| assert_same(code) }
+    CHILDREN.each { |code| assert_same(code) }
   end
 
   def test_features_and_constants
@@ -80,21 +88,21 @@ class PreloadCommandTest < Minitest::Test
   end
 
   def test_random_numbers_are_each_childs_own
-    numbers = Array.new(3) { self.class.application.forked("bin/rails", "runner", "p rand, Random.rand, [*1..99].sample").out }
+    numbers = Array.new(3) { forked("p rand, Random.rand, [*1..99].sample").out }
     assert_equal 3, numbers.uniq.size
   end
 
   def test_the_database_is_reached_by_each
-    count = "p ActiveRecord::Base.connection.select_value('SELECT 1'), ActiveRecord::Base.connection.tables.sort"
-    assert_same(count)
-    3.times { assert_same(count) }
+    4.times do
+      assert_same("connection = ActiveRecord::Base.connection; p connection.tables.sort")
+    end
   end
 
   def test_a_daemon_outlives_the_command
     file = self.class.application.path("tmp/daemon")
     File.delete(file) if File.exist?(file)
-    code = "Process.daemon(true); sleep 0.2; File.write(#{file.dump}, Process.getsid == Process.pid)"
-    said = self.class.application.forked("bin/rails", "runner", code)
+    done = "File.write(#{file.dump}, Process.getsid == Process.pid)"
+    said = forked("Process.daemon(true); sleep 0.2; #{done}")
     assert said.status.success?, said.to_s
     Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until File.exist?(file) && !File.empty?(file) }
   end

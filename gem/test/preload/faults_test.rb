@@ -9,8 +9,9 @@ class PreloadFaultsTest < Minitest::Test
   WORDS = %w[bin/rails runner].freeze
 
   def start(made, code)
-    spawn(made.environment, THRUWAY, "run", "--preload", "--", *WORDS, code, chdir: made.folder,
-          in: File::NULL, out: File::NULL, err: File::NULL)
+    streams = { in: File::NULL, out: File::NULL, err: File::NULL }
+    command = [THRUWAY, "run", "--preload", "--", *WORDS, code]
+    spawn(made.environment, *command, chdir: made.folder, **streams)
   end
 
   # The number that a command writes as soon as it runs.
@@ -19,6 +20,8 @@ class PreloadFaultsTest < Minitest::Test
     Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(file) && !File.empty?(file) }
     Integer(File.read(file)).tap { File.delete(file) }
   end
+
+  def templates(made) = made.templates.map { |template| template["process"] }
 
   def tell = "File.write('tmp/process', Process.pid)"
 
@@ -58,9 +61,10 @@ class PreloadFaultsTest < Minitest::Test
 
   def test_a_template_that_is_killed_is_made_anew
     with_template do |made|
-      client = start(made, "#{tell}; sleep 0.5")
+      client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go')")
       command = process_of(made)
       made.templates.each { |template| Process.kill(:KILL, template["process"]) }
+      made.write("tmp/go", "")
       assert_equal 2, Process.wait2(client).last.exitstatus
       assert_ends(command)
       assert_equal "1\n", made.forked(*WORDS, "puts 1").out
@@ -69,20 +73,21 @@ class PreloadFaultsTest < Minitest::Test
 
   def test_a_template_that_is_stopped_lets_its_commands_end
     with_template do |made|
-      client = start(made, "#{tell}; sleep 0.5; exit 3")
+      client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go'); exit 3")
       process_of(made)
       made.thruway("preload", "stop")
       assert_empty made.templates
+      made.write("tmp/go", "")
       assert_equal 3, Process.wait2(client).last.exitstatus
     end
   end
 
   def test_many_clients_at_once
     with_template do |made|
-      before = made.templates.map { |template| template["process"] }
+      before = templates(made)
       said = Array.new(30) { |n| Thread.new { made.preloaded(*WORDS, "puts #{n}") } }.map(&:value)
       assert_equal (0...30).map { |n| "#{n}\n" }, said.map(&:out)
-      assert_equal before, made.templates.map { |template| template["process"] }
+      assert_equal before, templates(made)
     end
   end
 

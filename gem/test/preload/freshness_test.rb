@@ -6,7 +6,7 @@ require "preloading"
 class PreloadFreshnessTest < Minitest::Test
   include Preloading
 
-  CODE = "puts Rails.configuration.x.said.inspect, I18n.t('said'), ENV['SAID'].inspect, Said.new.text"
+  CODE = "p Rails.configuration.x.said, I18n.t('said'), ENV['SAID'], Said.new.text"
 
   # A model, an initializer that reads files in several ways, and a locale.
   def with_said
@@ -53,9 +53,10 @@ class PreloadFreshnessTest < Minitest::Test
   end
 
   def test_what_the_boot_read_is_edited
-    { "config/said.yml" => "text: yaml 2\n", "lib/said.txt" => "text 2", "config/locales/en.yml" => "en:\n  said: two\n",
+    { "config/said.yml" => "text: yaml 2\n", "lib/said.txt" => "text 2",
       "config/application.rb" => nil, "lib/extra.txt" => "", "config/initializers/zz.rb" => "",
-      "app/models/other.rb" => "class Other; end", "config/database.yml" => nil }.each_slice(4) do |edits|
+      "app/models/other.rb" => "class Other; end",
+      "config/database.yml" => nil }.each_slice(4) do |edits|
       with_said do |made|
         edits.each do |name, text|
           forked(made)
@@ -90,7 +91,8 @@ class PreloadFreshnessTest < Minitest::Test
 
   def test_what_the_boot_said_is_said_again
     application do |made|
-      made.write("config/initializers/said.rb", "puts 'out'; warn 'err'; $stdout.flush; $stderr.puts 'more'")
+      said = "puts 'out'; warn 'err'; $stdout.flush; $stderr.puts 'more'"
+      made.write("config/initializers/said.rb", said)
       words = ["bin/rails", "runner", "puts 'own'"]
       plain = made.plain(*words)
       2.times { assert_said plain, made.forked(*words) }
@@ -112,14 +114,21 @@ class PreloadFreshnessTest < Minitest::Test
   end
 
   EDITS = {
-    model: ->(made, n) { made.write("app/models/said.rb", "class Said; def text = 'model #{n}'; end") },
+    model: lambda do |made, n|
+      made.write("app/models/said.rb", "class Said; def text = 'model #{n}'; end")
+    end,
     yaml: ->(made, n) { made.write("config/said.yml", "text: yaml #{n}\n") },
     text: ->(made, n) { made.write("lib/said.txt", "text #{n}") },
     locale: ->(made, n) { made.write("config/locales/en.yml", "en:\n  said: locale #{n}\n") },
     add: ->(made, n) { made.write("lib/extra#{n % 3}.txt", "") },
     remove: ->(made, n) { FileUtils.rm_f(made.path("lib/extra#{n % 3}.txt")) },
-    there: ->(made, n) { n.even? ? made.write("lib/extra.txt", "") : FileUtils.rm_f(made.path("lib/extra.txt")) },
-    folder: ->(made, _) { FileUtils.mv(made.path("lib"), made.path("lib2")) && FileUtils.mv(made.path("lib2"), made.path("lib")) },
+    there: ->(made, _) { made.write("lib/extra.txt", "") },
+    away: ->(made, _) { FileUtils.rm_f(made.path("lib/extra.txt")) },
+    folder: lambda do |made, _|
+      FileUtils.mv(made.path("lib"), made.path("moved"))
+      FileUtils.cp_r(made.path("moved"), made.path("lib"))
+      FileUtils.rm_rf(made.path("moved"))
+    end,
     link: lambda do |made, n|
       made.write("kept/#{n}.txt", "link #{n}")
       FileUtils.rm_f(made.path("lib/said.txt"))
@@ -128,7 +137,7 @@ class PreloadFreshnessTest < Minitest::Test
     same_size_and_time: lambda do |made, n|
       path = made.path("lib/said.txt")
       time = File.mtime(path)
-      File.write(path, n.to_s * File.size(path))
+      File.write(path, (n % 10).to_s * File.size(path))
       File.utime(time, time, path)
     end
   }.freeze

@@ -21,13 +21,19 @@ class PreloadRefusalTest < Minitest::Test
     end
   end
 
+  REASONS = {
+    "Thread.new { sleep }" => "it starts a thread",
+    "require 'socket'; $kept = Socket.pair(:UNIX)" => "it has an open socket",
+    "trap(:USR2) {}" => "it changes a signal's handler",
+    "Dir.chdir('/')" => "it changes the current folder",
+    "File.umask(0o77)" => "it changes the umask",
+    "require 'coverage'; Coverage.start" => "Coverage is running",
+    "`true`" => "it starts ",
+    "$stdin.getc" => "it reads its standard input"
+  }.freeze
+
   def test_boots_that_no_fork_could_repeat
-    { "Thread.new { sleep }" => "it starts a thread", "$kept = Socket.pair(:UNIX)" => "it has an open socket",
-      "trap(:USR2) {}" => "it changes a signal's handler", "Dir.chdir('/')" => "it changes the current folder",
-      "File.umask(0o77)" => "it changes the umask", "require 'coverage'; Coverage.start" => "Coverage is running",
-      "`true`" => "it starts ", "$stdin.getc" => "it reads its standard input" }.each do |initializer, reason|
-      assert_includes refusal_of(initializer), reason
-    end
+    REASONS.each { |initializer, reason| assert_includes refusal_of(initializer), reason }
   end
 
   def test_an_application_that_raises_says_so_each_time
@@ -36,7 +42,8 @@ class PreloadRefusalTest < Minitest::Test
       words = ["bin/rails", "runner", "puts 1"]
       plain = made.plain(*words)
       3.times { assert_said plain, made.preloaded(*words) }
-      assert_empty made.templates.select { |template| template["features"] > 500 }
+      # What comes before the application may be loaded in advance.
+      assert(made.templates.all? { |template| template["features"] < 500 })
     end
   end
 
