@@ -4,7 +4,8 @@
 //! and a digest: values of variables may be secrets, and are not kept.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -153,6 +154,9 @@ impl Key {
         for program in words.first().copied().into_iter().chain([OsStr::new("ruby")]) {
             let found = resolved(program, path);
             self.add("program", found.as_deref().map_or_else(Vec::new, identity_of_file));
+            if found.as_deref().is_some_and(|path| program == "ruby" && is_script(path)) {
+                self.add("files that choose a Ruby", identity_of_choice(asked.environment));
+            }
         }
     }
 
@@ -166,19 +170,27 @@ impl Key {
     }
 
     fn add_environment(&mut self, environment: &[(OsString, OsString)]) {
-        let counts = |name: &OsString| !SET_AGAIN.iter().any(|set_again| name == set_again);
         let mut lines: Vec<_> = environment
             .iter()
-            .filter(|(name, _)| counts(name))
-            .map(|(name, value)| {
-                let value =
-                    if name == "THRUWAY_BOOT" { without_report(value) } else { value.clone() };
-                (format!("variable {}", name.to_string_lossy()), xxh3_64(value.as_bytes()))
+            .filter_map(|(name, value)| {
+                let value = counted(name, value)?;
+                Some((format!("variable {}", name.to_string_lossy()), xxh3_64(value.as_bytes())))
             })
             .collect();
         lines.sort_unstable();
         self.lines.append(&mut lines);
     }
+}
+
+/// What counts of a variable; `None` if it does not.
+fn counted(name: &OsStr, value: &OsStr) -> Option<OsString> {
+    if SET_AGAIN.iter().any(|set_again| name == *set_again) {
+        return None;
+    }
+    if name == "THRUWAY_BOOT" {
+        return Some(without_report(value)).filter(|words| !words.is_empty());
+    }
+    Some(value.to_owned())
 }
 
 /// A report is no part of how Ruby boots.
@@ -204,6 +216,25 @@ fn identity_of_file(path: &Path) -> Vec<u8> {
     let stat = std::fs::metadata(path).ok();
     let stamp = stat.map(|s| (s.dev(), s.ino(), s.size(), s.mtime(), s.mtime_nsec(), s.ctime()));
     [path.as_os_str().as_bytes(), format!("{stamp:?}").as_bytes()].join(&0)
+}
+
+/// Whether a program is a script, as the shims of version managers are.
+fn is_script(path: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"#!"
+}
+
+/// The files by which a version manager chooses, from the current folder upwards and in the home.
+fn identity_of_choice(environment: &[(OsString, OsString)]) -> Vec<u8> {
+    const HERE: [&str; 5] =
+        [".ruby-version", ".tool-versions", "mise.toml", ".mise.toml", "Gemfile"];
+    const AT_HOME: [&str; 3] = [".rbenv/version", ".tool-versions", ".config/mise/config.toml"];
+    let home = environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let at_home = home.into_iter().flat_map(|home| AT_HOME.map(|name| home.join(name)));
+    let here = std::env::current_dir().unwrap_or_default();
+    let here = here.ancestors().flat_map(|folder| HERE.map(|name| folder.join(name)));
+    here.chain(at_home).flat_map(|path| identity_of_file(&path)).collect()
 }
 
 fn namespaces() -> Vec<u8> {
@@ -248,6 +279,7 @@ mod tests {
         let with = key(&["a"], &[("THRUWAY_BOOT", "digest,explain,explained-process-7")]);
         assert_eq!(with, key(&["a"], &[("THRUWAY_BOOT", "digest")]));
         assert_ne!(with, key(&["a"], &[("THRUWAY_BOOT", "frozen")]));
+        assert_eq!(key(&["a"], &[("THRUWAY_BOOT", "explain")]), key(&["a"], &[]));
     }
 
     #[test]

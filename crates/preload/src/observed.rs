@@ -14,10 +14,12 @@ use xxhash_rust::xxh3::Xxh3;
 /// What a boot asks about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// Whether something is there, where the path's links lead.
-    Presence,
-    /// Whether something is at the path itself.
-    LinkPresence,
+    /// What kind of thing is there, if any, where the path's links lead.
+    Kind,
+    /// What kind of thing is at the path itself.
+    LinkKind,
+    /// As [`Kind`](Self::Kind), and who may do what with it.
+    Rights,
     /// All that `stat` says.
     Stat,
     /// All that `lstat` says.
@@ -41,17 +43,32 @@ pub struct Notes {
 struct Entry {
     link: Option<Seen>,
     target: Option<Seen>,
-    names: Option<u128>,
+    names: Option<Names>,
 }
 
 /// What was found at a path.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     answer: Answer,
-    /// Whether all of it counts, and not only that it is there.
-    is_whole: bool,
+    level: Level,
     /// Whether it changed so recently that another change could leave no trace.
     is_unsettled: bool,
+}
+
+/// How much of what was found counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Kind,
+    Rights,
+    Whole,
+}
+
+/// A folder's names as a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Names {
+    digest: u128,
+    /// Whether it says of each name what it is.
+    has_kinds: bool,
 }
 
 type Answer = Result<State, Errno>;
@@ -90,12 +107,13 @@ impl Notes {
             // Another process in each child.
             return;
         }
-        let question = if is_made_up(path) { Question::Presence } else { question };
+        let question = if is_made_up(path) { Question::Kind } else { question };
         match question {
-            Question::Presence => self.see(path, true, false, now_ns),
-            Question::LinkPresence => self.see(path, false, false, now_ns),
-            Question::Stat | Question::Content => self.see(path, true, true, now_ns),
-            Question::LinkStat => self.see(path, false, true, now_ns),
+            Question::Kind => self.see(path, true, Level::Kind, now_ns),
+            Question::LinkKind => self.see(path, false, Level::Kind, now_ns),
+            Question::Rights => self.see(path, true, Level::Rights, now_ns),
+            Question::Stat | Question::Content => self.see(path, true, Level::Whole, now_ns),
+            Question::LinkStat => self.see(path, false, Level::Whole, now_ns),
             Question::Names => self.list(path, now_ns),
             Question::RealPath => self.see_components(path, now_ns),
         }
@@ -106,24 +124,24 @@ impl Notes {
         self.written.insert(path.into());
     }
 
-    fn see(&mut self, path: &[u8], follows: bool, is_whole: bool, now_ns: i64) {
+    fn see(&mut self, path: &[u8], follows: bool, level: Level, now_ns: i64) {
         let entry = self.paths.entry(path.into()).or_default();
         let place = if follows { &mut entry.target } else { &mut entry.link };
         if let Some(seen) = place {
-            seen.is_whole |= is_whole;
+            seen.level = seen.level.max(level);
             return;
         }
         let answer = look(path, follows);
         let is_file = |state: &State| state.file_type() == FileType::RegularFile;
         let is_young = |state: &State| is_file(state) && state.stamp.is_racy(now_ns);
         let is_unsettled = answer.as_ref().is_ok_and(is_young);
-        *place = Some(Seen { answer, is_whole, is_unsettled });
+        *place = Some(Seen { answer, level, is_unsettled });
     }
 
     fn see_components(&mut self, path: &[u8], now_ns: i64) {
         let ends = path.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
         let ends: Vec<_> = ends.map(|(place, _)| place).chain([path.len()]).collect();
-        ends.into_iter().for_each(|end| self.see(&path[..end], false, false, now_ns));
+        ends.into_iter().for_each(|end| self.see(&path[..end], false, Level::Kind, now_ns));
     }
 
     fn list(&mut self, path: &[u8], now_ns: i64) {
@@ -131,11 +149,11 @@ impl Notes {
         if is_known {
             return;
         }
-        self.see(path, true, true, now_ns);
+        self.see(path, true, Level::Whole, now_ns);
         let Some(entry) = self.paths.get_mut(path) else { return };
         let before = entry.target.as_mut();
-        let Some(digest) = names(path) else { return };
-        entry.names = Some(digest);
+        let Some(names) = names(path) else { return };
+        entry.names = Some(names);
         if let Some(seen) = before {
             // The names are younger than the stamp.
             seen.is_unsettled |= look(path, true) != seen.answer;
@@ -145,27 +163,48 @@ impl Notes {
     /// What has to be compared from now on.
     #[must_use]
     pub fn sealed(self) -> Observed {
-        let listed: HashSet<Box<[u8]>> = self
+        let listed: HashMap<Box<[u8]>, Names> = self
             .paths
             .iter()
-            .filter(|(_, entry)| entry.names.is_some() || is_missing(entry.target))
-            .map(|(path, _)| path.clone())
+            .filter_map(|(path, entry)| Some((path.clone(), entry.names?)))
             .collect();
+        let mut missing = HashSet::new();
         let mut checks = Vec::new();
         for (path, entry) in self.paths {
-            let is_implied = is_missing(entry.link.or(entry.target))
-                && parent(&path).is_some_and(|parent| listed.contains(parent));
-            if !self.written.contains(&path) && !is_implied {
+            if self.written.contains(&path) {
+                continue;
+            }
+            if entry.is_missing() {
+                let first = first_missing(&path);
+                // Something is there now: that makes what was noted stale at once.
+                let is_there = look(&path, false).is_ok();
+                missing.extend((is_there || !is_listed(&listed, &first)).then_some(first));
+            } else if !entry.is_implied(&path, &listed) {
                 entry.add_checks(path, &mut checks);
             }
         }
+        let gone = |path| Check { path, follows: false, seen: Seen::MISSING, names: None };
+        checks.extend(missing.into_iter().map(gone));
         checks.sort_by(|one, other| one.path.cmp(&other.path));
         Observed { checks }
     }
 }
 
-fn is_missing(seen: Option<Seen>) -> bool {
-    seen.is_some_and(|seen| seen.answer == Err(Errno::NOENT))
+/// The first component of a path at which there is nothing.
+fn first_missing(path: &[u8]) -> Box<[u8]> {
+    let mut first = path;
+    while let Some(above) = parent(first) {
+        if !matches!(look(above, false), Err(Errno::NOENT | Errno::NOTDIR)) {
+            break;
+        }
+        first = above;
+    }
+    first.into()
+}
+
+/// Whether the names of the folder that a path is in are compared.
+fn is_listed(listed: &HashMap<Box<[u8]>, Names>, path: &[u8]) -> bool {
+    parent(path).is_some_and(|parent| listed.contains_key(parent))
 }
 
 fn parent(path: &[u8]) -> Option<&[u8]> {
@@ -173,16 +212,50 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     (slash > 0).then(|| &path[..slash])
 }
 
+impl Seen {
+    /// Nothing is there.
+    const MISSING: Self =
+        Self { answer: Err(Errno::NOENT), level: Level::Kind, is_unsettled: false };
+
+    fn is_link(&self) -> bool {
+        self.answer.is_ok_and(|state| state.file_type() == FileType::Symlink)
+    }
+}
+
 impl Entry {
+    /// Whether all that was asked found nothing.
+    fn is_missing(&self) -> bool {
+        let mut seen = self.link.iter().chain(&self.target);
+        self.names.is_none()
+            && seen.all(|seen| seen.answer == Err(Errno::NOENT))
+            && !self.leads_nowhere()
+    }
+
+    /// A link to nothing is something.
+    fn leads_nowhere(&self) -> bool {
+        self.link.is_some_and(|link| link.answer.is_ok())
+    }
+
+    /// Whether the names of its folder say all that was asked: what kind of thing it is.
+    fn is_implied(&self, path: &[u8], listed: &HashMap<Box<[u8]>, Names>) -> bool {
+        let names = parent(path).and_then(|parent| listed.get(parent));
+        let (false, Ok(now)) = (self.names.is_some(), look(path, false)) else { return false };
+        let mut seen = self.link.iter().chain(&self.target);
+        let kind = now.file_type();
+        let is_kind = |seen: &Seen| {
+            let has_same = seen.answer.is_ok_and(|state| state.file_type() == kind);
+            seen.level == Level::Kind && has_same
+        };
+        names.is_some_and(|names| names.has_kinds) && kind != FileType::Symlink && seen.all(is_kind)
+    }
+
     fn add_checks(self, path: Box<[u8]>, checks: &mut Vec<Check>) {
-        let is_link =
-            |seen: &Seen| seen.answer.is_ok_and(|state| state.file_type() == FileType::Symlink);
         let (mut link, mut target) = (self.link, self.target);
         if let (Some(one), Some(other)) = (&mut link, &mut target)
-            && !is_link(one)
+            && !one.is_link()
         {
             // What is no link itself needs one look.
-            one.is_whole |= other.is_whole;
+            one.level = one.level.max(other.level);
             one.is_unsettled |= other.is_unsettled || one.answer != other.answer;
             target = None;
         }
@@ -204,7 +277,7 @@ fn look(path: &[u8], follows: bool) -> Answer {
 }
 
 /// A digest of a folder's names, and of what each of them is, in whatever order; `None` if it cannot be read.
-fn names(path: &[u8]) -> Option<u128> {
+fn names(path: &[u8]) -> Option<Names> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let folder = fs::openat(CWD, path, flags, Mode::empty()).ok()?;
     let mut names = Vec::new();
@@ -214,19 +287,24 @@ fn names(path: &[u8]) -> Option<u128> {
     }
     names.sort_unstable();
     let mut digest = Xxh3::new();
-    for (name, kind) in names {
-        digest.update(&name);
-        digest.update(&[0, kind]);
+    for (name, kind) in &names {
+        digest.update(name);
+        digest.update(&[0, *kind]);
     }
-    Some(digest.digest128())
+    let has_kinds = names.iter().all(|(_, kind)| *kind != UNKNOWN);
+    Some(Names { digest: digest.digest128(), has_kinds })
 }
+
+/// What some file systems say of every name.
+const UNKNOWN: u8 = 0;
 
 fn kind(file_type: FileType) -> u8 {
     match file_type {
         FileType::RegularFile => 1,
         FileType::Directory => 2,
         FileType::Symlink => 3,
-        _ => 0,
+        FileType::Unknown => UNKNOWN,
+        _ => 4,
     }
 }
 
@@ -241,7 +319,7 @@ struct Check {
     path: Box<[u8]>,
     follows: bool,
     seen: Seen,
-    names: Option<u128>,
+    names: Option<Names>,
 }
 
 impl Observed {
@@ -274,13 +352,15 @@ impl Check {
         if self.names.is_some() {
             return self.has_same_names(then, now, now_ns);
         }
-        if self.seen.is_unsettled && self.seen.is_whole || !then.has_same_rights(&now) {
+        let level = self.seen.level;
+        if self.seen.is_unsettled && level == Level::Whole {
             return false;
         }
-        match then.file_type() {
-            FileType::RegularFile | FileType::Directory => !self.seen.is_whole || then == now,
-            FileType::Symlink => then == now,
-            _ => true,
+        match (level, then.file_type()) {
+            (_, FileType::Symlink)
+            | (Level::Whole, FileType::RegularFile | FileType::Directory) => then == now,
+            (Level::Kind, kind) => kind == now.file_type(),
+            _ => then.has_same_rights(&now),
         }
     }
 
@@ -333,13 +413,13 @@ mod tests {
         let path = folder.path().join("a.rb");
         std::fs::write(&path, "1").unwrap();
         let [mut presence, mut content] =
-            [Question::Presence, Question::Content].map(|question| noted(&path, question));
+            [Question::Kind, Question::Content].map(|question| noted(&path, question));
         tick();
         std::fs::write(&path, "2").unwrap();
         assert!(!changes(&mut presence) && changes(&mut content));
-        let mut rights = noted(&path, Question::Presence);
+        let mut rights = noted(&path, Question::Rights);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-        assert!(changes(&mut rights));
+        assert!(changes(&mut rights) && !changes(&mut presence));
         std::fs::remove_file(&path).unwrap();
         assert!(changes(&mut presence));
     }
@@ -348,7 +428,7 @@ mod tests {
     fn what_was_not_there_and_is_now_is_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rb");
-        for question in [Question::Presence, Question::LinkStat, Question::Content] {
+        for question in [Question::Kind, Question::LinkStat, Question::Content] {
             let mut observed = noted(&path, question);
             assert!(!changes(&mut observed));
             std::fs::write(&path, "1").unwrap();
@@ -410,11 +490,47 @@ mod tests {
     }
 
     #[test]
+    fn what_kind_of_thing_it_is_follows_from_the_names_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rb");
+        std::fs::write(&path, "").unwrap();
+        std::os::unix::fs::symlink("a.rb", folder.path().join("link")).unwrap();
+        let mut notes = Notes::default();
+        for (name, question) in [("a.rb", Question::Kind), ("", Question::Names)] {
+            let path = folder.path().join(name).into_os_string().into_encoded_bytes();
+            notes.note(path.strip_suffix(b"/").unwrap_or(&path), question, now());
+        }
+        let mut observed = notes.sealed();
+        assert_eq!(observed.len(), 1);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(changes(&mut observed), "a folder in its place");
+        let mut notes = Notes::default();
+        notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
+        notes.note(folder.path().join("link").as_os_str().as_bytes(), Question::Kind, now());
+        assert_eq!(notes.sealed().len(), 2, "a link may lead elsewhere");
+    }
+
+    #[test]
+    fn many_paths_below_nothing_are_one_question() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut notes = Notes::default();
+        for name in ["x/a", "x/b/c", "x"] {
+            let path = folder.path().join(name);
+            notes.note(path.as_os_str().as_bytes(), Question::Kind, now());
+        }
+        let mut observed = notes.sealed();
+        assert_eq!(observed.len(), 1);
+        std::fs::create_dir(folder.path().join("x")).unwrap();
+        assert!(changes(&mut observed));
+    }
+
+    #[test]
     fn what_a_listed_folder_lacks_needs_no_look_of_its_own() {
         let folder = tempfile::tempdir().unwrap();
         let missing = folder.path().join("a.rb");
         let mut notes = Notes::default();
-        notes.note(missing.as_os_str().as_bytes(), Question::Presence, now());
+        notes.note(missing.as_os_str().as_bytes(), Question::Kind, now());
         notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
         let mut observed = notes.sealed();
         assert_eq!(observed.len(), 1);

@@ -103,7 +103,7 @@ class PreloadFreshnessTest < Minitest::Test
   def test_random_edits
     random = Random.new(Integer(ENV.fetch("THRUWAY_SEED", "1")))
     with_said do |made|
-      Integer(ENV.fetch("THRUWAY_CASES", "12")).times do |number|
+      Integer(ENV.fetch("THRUWAY_CASES", "8")).times do |number|
         forked(made) if random.rand(2).zero?
         edit = EDITS.keys[random.rand(EDITS.size)]
         instance_exec(made, number, &EDITS.fetch(edit))

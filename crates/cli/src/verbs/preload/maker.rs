@@ -92,7 +92,8 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
     let number = order.key.number();
     let plan = order.place.read(number, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
     if plan.is_none_or(|plan| plan.features.is_empty()) {
-        return Ok(());
+        let reason = b"its Ruby did not say what it loads";
+        return order.place.write(number, Part::Refusal, reason);
     }
     make_room(order.place);
     order.place.remove(number, Part::Refusal);

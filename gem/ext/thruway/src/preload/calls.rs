@@ -141,12 +141,12 @@ noting! {
     STATX statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, result: *mut c_void)
         -> c_int,
         || asked_at(folder, path, || questions::of_stat(flags & libc::AT_SYMLINK_NOFOLLOW == 0));
-    ACCESS access(path: *const c_char, mode: c_int) -> c_int, || asked(path, || Question::Presence);
-    EACCESS eaccess(path: *const c_char, mode: c_int) -> c_int, || asked(path, || Question::Presence);
+    ACCESS access(path: *const c_char, mode: c_int) -> c_int, || asked(path, || Question::Rights);
+    EACCESS eaccess(path: *const c_char, mode: c_int) -> c_int, || asked(path, || Question::Rights);
     EUIDACCESS euidaccess(path: *const c_char, mode: c_int) -> c_int,
-        || asked(path, || Question::Presence);
+        || asked(path, || Question::Rights);
     FACCESSAT faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int,
-        || asked_at(folder, path, || Question::Presence);
+        || asked_at(folder, path, || Question::Rights);
     OPENDIR opendir(path: *const c_char) -> *mut DIR, || asked(path, || Question::Names);
     READLINK readlink(path: *const c_char, text: *mut c_char, length: size_t) -> ssize_t,
         || asked(path, || Question::LinkStat);
@@ -154,8 +154,8 @@ noting! {
         -> ssize_t, || asked_at(folder, path, || Question::LinkStat);
     REALPATH realpath(path: *const c_char, result: *mut c_char) -> *mut c_char,
         || asked(path, || Question::RealPath);
-    CHDIR chdir(path: *const c_char) -> c_int, || asked(path, || Question::Presence);
-    MKDIR mkdir(path: *const c_char, mode: mode_t) -> c_int, || asked(path, || Question::Presence);
+    CHDIR chdir(path: *const c_char) -> c_int, || asked(path, || Question::Kind);
+    MKDIR mkdir(path: *const c_char, mode: mode_t) -> c_int, || asked(path, || Question::Kind);
     UNLINK unlink(path: *const c_char) -> c_int, || written(path);
     RMDIR rmdir(path: *const c_char) -> c_int, || written(path);
     RENAME rename(from: *const c_char, to: *const c_char) -> c_int, || { written(from); written(to); };

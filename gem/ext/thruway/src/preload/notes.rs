@@ -76,7 +76,7 @@ pub(super) fn observe(path: &[u8], asked: Asked) {
     note(
         path,
         match asked {
-            Asked::Folder => Question::LinkPresence,
+            Asked::Folder => Question::LinkKind,
             Asked::File => Question::LinkStat,
             Asked::Target => Question::Stat,
             Asked::Names => Question::Names,
