@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thruway_sys::process::{Change, Wait, send_signal, wait};
-use thruway_sys::signal::{ChildEvents, number};
+use thruway_sys::signal::{ChildEvents, DefaultActions, number};
 use thruway_sys::{descriptor, peer};
 
 use crate::observed::Observed;
@@ -32,6 +32,8 @@ pub struct Description {
     pub command: String,
     /// How many features are loaded.
     pub features: usize,
+    /// The words of the commands that it is for, if its boot depends on all of them.
+    pub only_words: Option<Vec<Vec<u8>>>,
 }
 
 /// A template that waits.
@@ -41,6 +43,8 @@ pub struct Template {
     key: u128,
     listener: UnixListener,
     events: ChildEvents,
+    /// Ruby would handle them when it runs again, which it does not.
+    _ended_by: DefaultActions,
     /// The leader of its session, where that has a terminal.
     leader: Option<OwnedFd>,
     lock: i32,
@@ -106,6 +110,7 @@ impl Template {
             key,
             listener,
             events: ChildEvents::new()?,
+            _ended_by: DefaultActions::new(&[number::SIGTERM, number::SIGINT, number::SIGHUP])?,
             leader,
             lock,
             observed,
@@ -255,6 +260,14 @@ impl Template {
             group: message.number(3)?,
             socket,
         };
+        let is_other = |words: &Vec<Vec<u8>>| *words != request.words;
+        if self.description.only_words.as_ref().is_some_and(is_other) {
+            self.failed(
+                &request,
+                "the application reads its arguments as it boots, and these are others",
+            );
+            return None;
+        }
         (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
     }
 

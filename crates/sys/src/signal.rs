@@ -2,11 +2,13 @@
 
 mod blocked;
 mod child_events;
+mod default_actions;
 mod mask;
 mod signal_fd;
 
 pub use blocked::BlockedSignals;
 pub use child_events::ChildEvents;
+pub use default_actions::DefaultActions;
 pub use mask::Mask;
 pub use signal_fd::{Received, SignalFd};
 

@@ -17,6 +17,20 @@ class Template
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
 
+  # The arguments as a boot sees them: it is noted that it looks.
+  class Arguments < Array
+    class << self
+      attr_accessor :were_read
+    end
+
+    (Array.public_instance_methods(false) + Enumerable.public_instance_methods).uniq.each do |name|
+      define_method(name) do |*arguments, **options, &block|
+        Arguments.were_read = true
+        super(*arguments, **options, &block)
+      end
+    end
+  end
+
   def initialize(native)
     @native = native
     @changes = {}
@@ -36,7 +50,7 @@ class Template
     object("its features are not known") unless features
     @prefix = prefix
     before = surroundings
-    load_features(features, variables)
+    watching_arguments { load_features(features, variables) }
     disconnect
     look(before)
     @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
@@ -78,6 +92,22 @@ class Template
     variables.each { |name, value| ENV[name] = value }
     @environment = [environment, compared(ENV.to_h)]
     noting_changes { require(environment) }
+  end
+
+  # What the boot makes of the first command's arguments is right for the same ones alone.
+  def watching_arguments
+    original = ARGV
+    exchange_arguments(Arguments.new(original))
+    Arguments.were_read = false
+    yield
+    @native.only_same_words if Arguments.were_read
+  ensure
+    exchange_arguments(original)
+  end
+
+  def exchange_arguments(arguments)
+    Object.send(:remove_const, :ARGV)
+    Object.const_set(:ARGV, arguments)
   end
 
   # The command asked for it by a name, which made RubyGems activate its gem.
@@ -130,6 +160,8 @@ class Template
     threads = Thread.list - [Thread.main]
     thread = threads.find { |one| !KNOWN_THREADS.match?(one.inspect) }
     object("it starts a thread (#{thread.inspect})") if thread
+    # They would wake up, and wait for the interpreter in vain.
+    threads.each(&:kill).each(&:join)
   end
 
   def look_at_sockets

@@ -82,6 +82,21 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
+  def test_a_template_sleeps_and_ends_when_it_is_told
+    with_template do |made|
+      template = templates(made).first
+      switches = -> {
+        File.read("/proc/#{template}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
+      }
+      before = switches.call
+      sleep 1
+      assert_equal before, switches.call
+      Process.kill(:TERM, template)
+      assert_ends(template)
+      assert_equal "1\n", made.forked(*WORDS, "puts 1").out
+    end
+  end
+
   def test_many_clients_at_once
     with_template do |made|
       before = templates(made)

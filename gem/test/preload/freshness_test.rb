@@ -89,6 +89,17 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  def test_a_boot_that_looks_at_its_arguments
+    application do |made|
+      made.write("config/initializers/said.rb", "SAID = ARGV.last")
+      words = ->(last) { ["bin/rails", "runner", "puts SAID", last] }
+      2.times { assert_said made.plain(*words["a"]), made.forked(*words["a"]) }
+      said = made.preloaded(*words["b"])
+      assert_said made.plain(*words["b"]), said
+      assert_includes said.how, "the application reads its arguments as it boots"
+    end
+  end
+
   def test_what_the_boot_said_is_said_again
     application do |made|
       said = "puts 'out'; warn 'err'; $stdout.flush; $stderr.puts 'more'"

@@ -84,13 +84,16 @@ impl<'a> Preloaded<'a> {
         let reason = match client::ask(&place, number, &command)? {
             Answer::Started(running) => return Ok(Tried::Running(running)),
             Answer::Refused(reason) => reason,
+            Answer::Nobody if is_being_made(&place, number) => {
+                "a template is being made".to_owned()
+            }
             Answer::Nobody => match refusal(&place, number) {
                 Some(reason) => return Ok(Tried::Alone(format!("there is no template: {reason}"))),
                 None => missing(&place, &key),
             },
         };
         let Some(lock) = place.lock(number)? else {
-            return Ok(Tried::Alone(format!("{reason}; a template is being made")));
+            return Ok(Tried::Alone(reason));
         };
         let order =
             maker::Order { place: &place, key: &key, lock, words: self.words, command: started };
@@ -139,6 +142,11 @@ fn version() -> String {
     let program = std::fs::metadata("/proc/self/exe").ok();
     let stamp = program.map(|stat| (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec()));
     format!("{} {stamp:?}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Whether a process is at it: it holds the lock.
+fn is_being_made(place: &Place, key: u128) -> bool {
+    matches!(place.lock(key), Ok(None))
 }
 
 /// Why no template could be made a moment ago.

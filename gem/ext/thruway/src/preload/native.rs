@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rb_sys::VALUE;
@@ -18,6 +19,8 @@ use crate::ruby::define::{self, Method};
 use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean};
 
 static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
+/// Whether the boot depends on the command's arguments.
+static HAS_READ_WORDS: AtomicBool = AtomicBool::new(false);
 /// The request that is being forked for.
 static REQUEST: Mutex<Option<Request>> = Mutex::new(None);
 
@@ -28,6 +31,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"words", Method::of_0(words));
     define::singleton_method(gvl, module, c"objection", Method::of_0(objection));
     define::singleton_method(gvl, module, c"refuse", Method::of_1(refuse));
+    define::singleton_method(gvl, module, c"only_same_words", Method::of_0(only_same_words));
     define::singleton_method(gvl, module, c"listen", Method::of_2(listen));
     define::singleton_method(gvl, module, c"next_request?", Method::of_0(next_request));
     define::singleton_method(gvl, module, c"forked", Method::of_1(forked));
@@ -80,6 +84,12 @@ fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     NIL
 }
 
+/// The boot has looked at its arguments: commands with others are no forks.
+fn only_same_words(_: Protected, _: VALUE) -> VALUE {
+    HAS_READ_WORDS.store(true, Ordering::Relaxed);
+    NIL
+}
+
 /// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
 fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
     let application = RString::from_argument(ruby, application);
@@ -95,10 +105,12 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let post = post::template().ok_or(io::ErrorKind::NotFound)?;
     let place = Place::at(&post.folder)?;
     let words = place.read(post.key, Part::Command).and_then(|bytes| wire::decoded(&bytes));
-    let words: Vec<_> = words.iter().flatten().map(|word| String::from_utf8_lossy(word)).collect();
+    let words = words.unwrap_or_default();
+    let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
     let description = Description {
         application: application.to_string_lossy().into_owned(),
-        command: words.join(" "),
+        command: said.join(" "),
+        only_words: HAS_READ_WORDS.load(Ordering::Relaxed).then(|| words.clone()),
         features,
     };
     let observed = notes::end();
