@@ -14,12 +14,14 @@ fn application(features: usize) -> TempDir {
     fs::create_dir_all(folder.join("config")).expect("it is made");
     fs::create_dir_all(folder.join("lib/deep")).expect("it is made");
     let requires = (0..features).map(|n| format!("require_relative '../lib/deep/f{n}'\n"));
-    fs::write(folder.join("config/environment.rb"), requires.collect::<String>()).unwrap();
+    fs::write(folder.join("config/environment.rb"), requires.collect::<String>())
+        .expect("it is written");
     for number in 0..features {
-        fs::write(folder.join(format!("lib/deep/f{number}.rb")), "").unwrap();
+        fs::write(folder.join(format!("lib/deep/f{number}.rb")), "").expect("it is written");
     }
-    fs::write(folder.join("main.rb"), "require_relative 'config/environment'\nputs 1\n").unwrap();
-    fs::write(folder.join("config.ru"), "").unwrap();
+    fs::write(folder.join("main.rb"), "require_relative 'config/environment'\nputs 1\n")
+        .expect("it is written");
+    fs::write(folder.join("config.ru"), "").expect("it is written");
     // What was written a moment ago makes a template stale.
     std::thread::sleep(Duration::from_millis(60));
     around
@@ -56,7 +58,7 @@ fn questions(features: usize) -> i64 {
     assert!(thruway(around.path(), &["preload", "stop", "--all"]).status.success());
     let status = String::from_utf8_lossy(&status);
     let (_, rest) = status.split_once("\"questions\": ").expect("a template reports");
-    rest.split([',', '\n']).next().unwrap().parse().expect("it is a number")
+    rest.split([',', '\n']).next().expect("it has a value").parse().expect("it is a number")
 }
 
 #[test]

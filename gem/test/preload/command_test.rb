@@ -87,7 +87,7 @@ class PreloadCommandTest < Minitest::Test
     assert_same("puts $LOAD_PATH.reject { |folder| folder.include?('/target/') }")
   end
 
-  def test_random_numbers_are_each_childs_own
+  def test_random_numbers_are_of_each_command_alone
     numbers = Array.new(3) { forked("p rand, Random.rand, [*1..99].sample").out }
     assert_equal 3, numbers.uniq.size
   end
