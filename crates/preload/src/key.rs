@@ -37,7 +37,7 @@ const SET_AGAIN: [&str; 16] = [
     "HISTCMD",
 ];
 
-/// Lines of `/proc/self/status`, and what they are to people.
+/// Lines of `/proc/thread-self/status`, and what they are to people.
 const STATUS: [(&str, &str); 13] = [
     ("Umask", "umask"),
     ("Uid", "user"),
@@ -85,7 +85,7 @@ impl Key {
         key.add("folder", std::env::current_dir()?.as_os_str().as_bytes());
         let root = std::fs::metadata("/")?;
         key.add("root folder", format!("{}:{}", root.dev(), root.ino()));
-        key.add_status(&std::fs::read_to_string("/proc/self/status")?);
+        key.add_status(&std::fs::read_to_string("/proc/thread-self/status")?);
         key.add("resource limits", std::fs::read("/proc/self/limits")?);
         key.add("control group", std::fs::read("/proc/self/cgroup").unwrap_or_default());
         key.add("namespaces", namespaces());

@@ -177,7 +177,7 @@ class Template
   def coverage? = defined?(::Coverage) && ::Coverage.running?
 
   def serve
-    GC.start
+    3.times { GC.start }
     Process.setproctitle("thruway: template of #{@native.words.join(" ")}")
     while @native.next_request?
       child = fork_for_request
