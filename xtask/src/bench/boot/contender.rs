@@ -159,6 +159,9 @@ impl<'a> Boot<'a> {
 
     /// How many calls that name a file one boot makes, by strace.
     pub(super) fn file_calls(&self, contender: &Contender) -> Result<u64, String> {
+        if contender.way == Way::Preload {
+            return self.questions();
+        }
         if contender.way.is_cold() {
             self.forget(contender);
         }
@@ -170,6 +173,16 @@ impl<'a> Boot<'a> {
         let total = text.lines().find(|line| line.ends_with(" total"));
         let calls = total.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
         calls.ok_or_else(|| format!("strace said: {text}"))
+    }
+
+    /// How many questions the template asks before a fork. strace would wait for a template that was made below it.
+    fn questions(&self) -> Result<u64, String> {
+        let output = self.preload(&["status", "--json"]).output();
+        let output = output.map_err(|error| error.to_string())?.stdout;
+        let text = String::from_utf8_lossy(&output);
+        let rest = text.split_once("\"questions\": ").map_or("", |(_, rest)| rest);
+        let number = rest.split([',', '\n']).next().and_then(|number| number.parse().ok());
+        number.ok_or_else(|| format!("the template said: {text}"))
     }
 
     fn forget(&self, contender: &Contender) {
