@@ -11,6 +11,8 @@ mod load;
 mod mount;
 mod names;
 #[cfg(target_os = "linux")]
+mod preload;
+#[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
 mod trace;

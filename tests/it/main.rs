@@ -15,6 +15,8 @@ mod mount;
 #[cfg(target_os = "linux")]
 mod pack;
 #[cfg(target_os = "linux")]
+mod preload;
+#[cfg(target_os = "linux")]
 mod program;
 #[cfg(target_os = "linux")]
 mod run;

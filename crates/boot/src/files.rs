@@ -4,13 +4,13 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use rustix::fs::{self, AtFlags, CWD, Stat};
 use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::code::CodeFlags;
-use crate::folders::{Folders, Probe};
+use crate::folders::{Asked, Folders, Observer, Probe};
 use crate::kind;
 use crate::load_path::{self, LoadPath, Resolution};
 use crate::path;
@@ -29,6 +29,8 @@ pub struct Files {
     folders: Mutex<Folders>,
     /// Something was changed while another thread had them.
     has_missed: AtomicBool,
+    /// Is told what the disk is asked.
+    observer: OnceLock<Observer>,
     /// Times a file was asked for its stamp.
     pub(crate) stats: Count,
 }
@@ -74,8 +76,22 @@ impl Files {
             epoch: AtomicU64::new(0),
             folders: Mutex::new(Folders::new(pack, is_frozen)),
             has_missed: AtomicBool::new(false),
+            observer: OnceLock::new(),
             stats: Count::default(),
         }
+    }
+
+    /// From now on `observer` is told what the disk is about to be asked. It may not ask these files itself.
+    pub fn observe(&self, observer: Observer) {
+        if self.observer.set(observer).is_ok()
+            && let Some(mut folders) = self.folders()
+        {
+            folders.observer = Some(observer);
+        }
+    }
+
+    fn observed(&self, path: &[u8], asked: Asked) {
+        self.observer.get().iter().for_each(|observe| observe(path, asked));
     }
 
     /// This process was told something by another one, or has waited: what that one had changed before
@@ -228,12 +244,14 @@ impl Files {
     /// The stamp of the regular file that a path leads to.
     pub(crate) fn stamp_of_target(&self, path: &[u8]) -> Option<Stamp> {
         self.stats.add(1);
+        self.observed(path, Asked::Target);
         let stat = fs::statat(CWD, path, AtFlags::empty()).ok()?;
         rights::is_regular(&stat).then(|| Stamp::of(&stat))
     }
 
     fn look_up_on_disk(&self, path: &[u8], entry: Option<Entry<'static>>) -> Lookup {
         self.stats.add(1);
+        self.observed(path, Asked::File);
         match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
                 Lookup::File(FoundFile { stamp: Some(Stamp::of(&stat)), entry })
@@ -325,6 +343,26 @@ mod tests {
         assert!(found(b"there"), "nothing was said");
         files.invalidate();
         assert!(!found(b"there") && found(b"moved"));
+    }
+
+    #[test]
+    fn what_the_disk_is_asked_is_told_before() {
+        static TOLD: Mutex<Vec<(Vec<u8>, Asked)>> = Mutex::new(Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rb").into_os_string().into_vec();
+        let files = Files::new(None, false);
+        files.observe(|path, asked| TOLD.lock().unwrap().push((path.to_vec(), asked)));
+        let load_path = files.load_path([Some(folder.path().as_os_str().as_bytes())]);
+        assert!(
+            !files.knows(&load_path, b"a")
+                || files.resolve(&load_path, b"a") == Resolution::Nowhere
+        );
+        std::fs::write(folder.path().join("a.rb"), "").unwrap();
+        files.invalidate();
+        assert!(matches!(files.look_up(&path), Lookup::File(_)));
+        let told = TOLD.lock().unwrap();
+        let names = (folder.path().as_os_str().as_bytes().to_vec(), Asked::Names);
+        assert!(told.contains(&names) && told.contains(&(path, Asked::File)), "{told:?}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub use boot::{Boot, CachedDocument, read};
 pub use cache_path::Environment;
 pub use code::{Reason, Warnings};
 pub use files::{Files, FoundFile, Lookup};
-pub use folders::now_ns;
+pub use folders::{Asked, Observer, now_ns};
 pub use load_path::{LoadPath, Resolution};
 pub use options::{Options, Part, Trust};
 pub use thruway_pack::{check_place, remove_partial};

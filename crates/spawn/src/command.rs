@@ -70,6 +70,21 @@ impl Command {
         self
     }
 
+    /// Sets variables of its environment.
+    #[must_use]
+    pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        self,
+        variables: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        variables.into_iter().fold(self, |command, (key, value)| command.env(key, value))
+    }
+
+    /// Every variable that the program will find.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(OsString, OsString)> {
+        self.environment.variables()
+    }
+
     /// Takes a variable out of its environment.
     #[must_use]
     pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Self {

@@ -106,6 +106,21 @@ impl Object {
         search.1
     }
 
+    /// Every object that is loaded, with its path; the main program's is empty.
+    #[must_use]
+    pub fn all() -> Vec<(Vec<u8>, Self)> {
+        let mut all = Vec::new();
+        // SAFETY: the callback gets back the pointer to `all`, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut all).cast()) };
+        all
+    }
+
+    /// Where it begins in memory, which tells it from all others.
+    #[must_use]
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
     /// The build's identity (`.note.gnu.build-id`): the same for the same binary only.
     #[must_use]
     pub fn build_id(&self) -> Option<&'static [u8]> {
@@ -237,15 +252,40 @@ impl Slot {
     }
 }
 
+/// An object's program headers.
+///
+/// # Safety
+/// `info` is what the dynamic linker passes, and the object stays loaded as long as the slice is used.
+unsafe fn headers(info: &dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    // SAFETY: the program headers of a loaded object are mapped and hold that many entries.
+    unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
+}
+
+/// Called once an object; goes on to the last.
+unsafe extern "C" fn collect(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
+    // SAFETY: the dynamic linker passes a valid pointer for the duration of the call.
+    let info = unsafe { &*info };
+    // SAFETY: `all` passes its own local, to which there is no other reference meanwhile.
+    let all = unsafe { &mut *data.cast::<Vec<(Vec<u8>, Object)>>() };
+    let path = if info.dlpi_name.is_null() {
+        Vec::new()
+    } else {
+        // SAFETY: the name ends in NUL, and lives as long as the call.
+        unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes().to_vec()
+    };
+    // SAFETY: it is what the dynamic linker passed.
+    all.push((path, object(info.dlpi_addr as usize, unsafe { headers(info) })));
+    0
+}
+
 /// Called once an object; stops at the object that holds the address.
 unsafe extern "C" fn visit(info: *mut dl_phdr_info, _: size_t, data: *mut c_void) -> c_int {
     // SAFETY: the dynamic linker passes a valid pointer for the duration of the call.
     let info = unsafe { &*info };
     // SAFETY: `containing` passes its own local, to which there is no other reference meanwhile.
     let (address, found) = unsafe { &mut *data.cast::<(usize, Option<Object>)>() };
-    let count = info.dlpi_phnum as usize;
-    // SAFETY: the program headers of a loaded object are mapped and hold that many entries.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, count) };
+    // SAFETY: it is what the dynamic linker passed.
+    let headers = unsafe { headers(info) };
     let base = info.dlpi_addr as usize;
     let holds = headers.iter().any(|header| {
         let start = base.wrapping_add(header.p_vaddr as usize);
@@ -346,6 +386,15 @@ mod tests {
         });
         let protection = line.unwrap().split(' ').nth(1).unwrap();
         assert_eq!(protection, if slot.is_read_only { "r--p" } else { "rw-p" });
+    }
+
+    #[test]
+    fn all_objects_are_listed_with_their_paths() {
+        let all = Object::all();
+        let libc = Object::containing(libc::getppid as *const ()).unwrap();
+        let (path, _) = all.iter().find(|(_, object)| object.base() == libc.base()).unwrap();
+        assert!(path.starts_with(b"/"), "{path:?}");
+        assert!(all.iter().any(|(_, object)| object.base() == this().base()));
     }
 
     #[test]

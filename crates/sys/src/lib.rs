@@ -11,6 +11,8 @@ pub mod changes;
 #[cfg(windows)]
 pub mod create_process;
 #[cfg(target_os = "linux")]
+pub mod descriptor;
+#[cfg(target_os = "linux")]
 pub mod epoll;
 #[cfg(target_os = "linux")]
 pub mod fanotify;

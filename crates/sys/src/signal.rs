@@ -1,17 +1,21 @@
 //! Signals that are read from a descriptor instead of interrupting.
 
 mod blocked;
+mod child_events;
+mod default_actions;
 mod mask;
 mod signal_fd;
 
 pub use blocked::BlockedSignals;
+pub use child_events::ChildEvents;
+pub use default_actions::DefaultActions;
 pub use mask::Mask;
 pub use signal_fd::{Received, SignalFd};
 
 /// The numbers of signals, as the system has them.
 pub mod number {
     pub use libc::{
-        SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
-        SIGXFSZ,
+        SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
+        SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ,
     };
 }

@@ -73,6 +73,7 @@ type Benchmark = fn(&BenchContext) -> Result<String, String>;
 const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("boot-synthetic", boot::synthetic),
     ("boot-commands", boot::commands),
+    ("preload-commands", boot::preloaded),
     ("boot-rails", boot::rails),
     ("boot-redmine", boot::redmine),
     ("load", load::run),

@@ -9,6 +9,7 @@
 
 mod changes;
 mod known;
+mod observer;
 mod pack_view;
 mod read;
 mod table;
@@ -22,6 +23,7 @@ use crate::listing::{self, Listing, NameKind, Stem};
 use crate::path;
 
 pub(crate) use known::KnownFolder;
+pub use observer::{Asked, Observer};
 pub use read::now_ns;
 pub(crate) use read::read_folder;
 pub use table::FolderId;
@@ -39,6 +41,8 @@ pub struct Folders {
     validity: Validity,
     /// How often the disk was asked, for reports.
     pub(crate) lookups: u64,
+    /// Is told what the disk is asked.
+    pub(crate) observer: Option<Observer>,
 }
 
 /// What a name below a folder turned out to be.
@@ -63,6 +67,7 @@ impl Folders {
             pack: PackView::new(pack, is_frozen),
             validity: Validity::new(),
             lookups: 0,
+            observer: None,
         }
     }
 
@@ -250,12 +255,14 @@ impl Folders {
 
     /// Makes sure that nothing has happened since the folder was looked at.
     fn check(&mut self, id: FolderId) {
-        let Self { table, pack, validity, lookups } = self;
-        Walk { table, pack, validity, lookups }.check(id, 0);
+        let Self { table, pack, validity, lookups, observer } = self;
+        Walk { table, pack, validity, lookups, observer: *observer }.check(id, 0);
     }
 
     /// Takes the names from the pack if its stamp is the folder's, else from the disk.
     fn read_names(&mut self, id: FolderId) {
+        let folder = &self.table[id];
+        self.observer.iter().for_each(|observe| observe(&folder.path, Asked::Names));
         let names = match self.names_from_pack(id) {
             Some(listing) => Names::Packed(listing),
             None => self.names_from_disk(id).map_or(Names::Unreadable, Names::Read),

@@ -4,6 +4,7 @@ use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
 use thruway_pack::Stamp;
 
+use super::observer::{Asked, Observer};
 use super::pack_view::PackView;
 use super::table::{FolderId, FolderTable, Names, State};
 use super::validity::Validity;
@@ -18,6 +19,7 @@ pub(super) struct Walk<'a> {
     pub(super) pack: &'a PackView,
     pub(super) validity: &'a Validity,
     pub(super) lookups: &'a mut u64,
+    pub(super) observer: Option<Observer>,
 }
 
 impl Walk<'_> {
@@ -57,6 +59,7 @@ impl Walk<'_> {
     fn state_from_disk(&mut self, id: FolderId, links: u32) -> State {
         let path = self.table[id].path.clone();
         *self.lookups += 1;
+        self.observer.iter().for_each(|observe| observe(&path, Asked::Folder));
         let stat = match fs::statat(CWD, &*path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT | Errno::NOTDIR) => return State::Missing,

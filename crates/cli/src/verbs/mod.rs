@@ -9,6 +9,8 @@ pub(crate) mod mount;
 #[cfg(target_os = "linux")]
 mod pack;
 #[cfg(target_os = "linux")]
+mod preload;
+#[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
@@ -50,6 +52,8 @@ enum Verb {
     Run(run::Run),
     #[cfg(target_os = "linux")]
     Pack(pack::Pack),
+    #[cfg(target_os = "linux")]
+    Preload(preload::Preload),
     Completions(manual::Completions),
     Man(manual::Man),
     #[cfg(target_os = "linux")]
@@ -76,6 +80,8 @@ impl Thruway {
             Verb::Run(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Pack(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Preload(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(offered()),
             Verb::Man(verb) => verb.run(Thruway::command()),
             #[cfg(target_os = "linux")]

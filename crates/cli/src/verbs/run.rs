@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use thruway_boot::{Options, Part, Trust};
 use thruway_spawn::Command;
 
+use super::preload::{self, Outcome, Preloaded};
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
@@ -26,6 +27,9 @@ const NOT_THERE: u8 = 127;
 pub(crate) struct Run {
     #[command(flatten)]
     boot: BootOptions,
+    /// Start the command as a fork of the application that an earlier run has left booted
+    #[arg(long)]
+    preload: bool,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -64,7 +68,15 @@ fn parts() -> PossibleValuesParser {
 impl Run {
     pub(crate) fn run(self) -> Answer {
         let options = self.boot.options()?;
-        let command = accelerated(command(&self.command), &options);
+        let mut command = accelerated(command(&self.command), &options);
+        let wants_preload = self.preload || preload::is_wanted();
+        let preloaded = wants_preload.then(|| Preloaded::new(&self.command, &options)).flatten();
+        if let Some(preloaded) = preloaded {
+            match preloaded.run(command)? {
+                Outcome::Ended(status) => return Ok(status),
+                Outcome::Start(as_always) => command = *as_always,
+            }
+        }
         let error = command.replace();
         let status = if error.is_not_found() { NOT_THERE } else { CANNOT_RUN };
         Err(Failure::new(error).status(status))

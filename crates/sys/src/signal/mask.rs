@@ -47,6 +47,11 @@ impl Mask {
         self.change(libc::SIG_BLOCK)
     }
 
+    /// Takes these signals out of those that the calling thread blocks; returns the mask before.
+    pub fn unblock(&self) -> Self {
+        self.change(libc::SIG_UNBLOCK)
+    }
+
     /// The raw set, for the kernel.
     pub(super) fn raw(&self) -> &libc::sigset_t {
         &self.0

@@ -7,6 +7,7 @@
 
 mod boot;
 mod names;
+mod preload;
 mod ruby;
 mod server;
 
@@ -19,6 +20,7 @@ pub extern "C" fn Init_thruway() {
     let ruby = unsafe { Protected::assume() };
     require_own_version(ruby);
     let Some(thruway) = RModule::of(ruby.gvl(), define::module(ruby, c"Thruway")) else { return };
+    preload::define(ruby, thruway);
     boot::define(ruby, thruway);
     names::define(ruby.gvl(), thruway.value());
     server::define(ruby, thruway);

@@ -19,6 +19,7 @@ start = lambda do
   was_defined = Object.const_defined?(:Thruway)
   require extension
   boot = Thruway::Boot
+  template = Thruway.const_defined?(:Template) && Thruway::Template
   Object.send(:remove_const, :Thruway) unless was_defined
   # While there are few features; later on Ruby asks for the real path of each of them again.
   $LOADED_FEATURES.delete(extension)
@@ -30,6 +31,12 @@ start = lambda do
     library = File.dirname(__dir__, 2)
     index = library.match?(/\s/) && $LOAD_PATH.index(library)
     $LOAD_PATH.delete_at(index) if index
+    # Once: a child comes back from there.
+    native, template = template, nil
+    if native
+      load("#{File.dirname(__dir__)}/template.rb", namespace = Module.new)
+      namespace::Template.new(native).run
+    end
   end)
 rescue LoadError
   # Built for another platform.

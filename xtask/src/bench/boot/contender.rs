@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::program::Program;
 use super::report::Report;
@@ -20,6 +21,8 @@ pub(super) enum Way {
     NewBootsnap,
     Thruway,
     ThruwayFrozen,
+    /// `thruway run --preload`, its template made.
+    Preload,
     /// Debian's bootsnap, its cache empty.
     BootsnapCold,
     /// `thruway run` while it learns.
@@ -45,6 +48,8 @@ pub(super) struct Boot<'a> {
 impl Way {
     pub(super) const WARM: [Self; 5] =
         [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::ThruwayFrozen];
+    pub(super) const PRELOAD: [Self; 5] =
+        [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::Preload];
     pub(super) const ALL: [Self; 7] = [
         Self::Plain,
         Self::Bootsnap,
@@ -62,6 +67,7 @@ impl Way {
             Self::NewBootsnap => "newer bootsnap",
             Self::Thruway => "thruway",
             Self::ThruwayFrozen => "thruway, frozen",
+            Self::Preload => "thruway, preload",
             Self::BootsnapCold => "bootsnap, first boot",
             Self::ThruwayCold => "thruway, first boot",
         }
@@ -72,7 +78,7 @@ impl Way {
     }
 
     fn is_thruway(self) -> bool {
-        matches!(self, Self::Thruway | Self::ThruwayFrozen | Self::ThruwayCold)
+        matches!(self, Self::Thruway | Self::ThruwayFrozen | Self::ThruwayCold | Self::Preload)
     }
 
     fn is_cold(self) -> bool {
@@ -111,7 +117,29 @@ impl<'a> Boot<'a> {
     /// Boots until there is nothing more to learn.
     pub(super) fn warm(&self, contender: &Contender) -> Result<(), String> {
         let boots = if contender.way.is_cold() { 1 } else { 2 };
-        (0..boots).try_for_each(|_| self.report(contender).map(|_| ()))
+        (0..boots).try_for_each(|_| self.report(contender).map(|_| ()))?;
+        if contender.way == Way::Preload { self.await_template() } else { Ok(()) }
+    }
+
+    /// The second boot has made no other template: the first one's is still being made then.
+    fn await_template(&self) -> Result<(), String> {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let output = self.preload(&["status"]).output().map_err(|error| error.to_string())?;
+            if !output.stdout.is_empty() {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Err("there is no template".to_owned())
+    }
+
+    /// `thruway preload`, with this benchmark's templates.
+    fn preload(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.root.join("target/release/thruway"));
+        command.arg("preload").args(words).env("XDG_RUNTIME_DIR", &self.scratch);
+        command
     }
 
     /// Boots once.
@@ -131,6 +159,9 @@ impl<'a> Boot<'a> {
 
     /// How many calls that name a file one boot makes, by strace.
     pub(super) fn file_calls(&self, contender: &Contender) -> Result<u64, String> {
+        if contender.way == Way::Preload {
+            return self.questions();
+        }
         if contender.way.is_cold() {
             self.forget(contender);
         }
@@ -142,6 +173,16 @@ impl<'a> Boot<'a> {
         let total = text.lines().find(|line| line.ends_with(" total"));
         let calls = total.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
         calls.ok_or_else(|| format!("strace said: {text}"))
+    }
+
+    /// How many questions the template asks before a fork. strace would wait for a template that was made below it.
+    fn questions(&self) -> Result<u64, String> {
+        let output = self.preload(&["status", "--json"]).output();
+        let output = output.map_err(|error| error.to_string())?.stdout;
+        let text = String::from_utf8_lossy(&output);
+        let rest = text.split_once("\"questions\": ").map_or("", |(_, rest)| rest);
+        let number = rest.split([',', '\n']).next().and_then(|number| number.parse().ok());
+        number.ok_or_else(|| format!("the template said: {text}"))
     }
 
     fn forget(&self, contender: &Contender) {
@@ -164,6 +205,7 @@ impl<'a> Boot<'a> {
             words.extend(["run", "--pack"].map(OsString::from));
             words.push(cache.join("pack").into());
             words.extend((contender.way == Way::ThruwayFrozen).then(|| "--frozen".into()));
+            words.extend((contender.way == Way::Preload).then(|| "--preload".into()));
             words.push("--".into());
         }
         words.extend(self.program.words.iter().map(OsString::from));
@@ -174,6 +216,7 @@ impl<'a> Boot<'a> {
             .envs(self.program.environment.clone())
             // cargo's folders for libraries would be searched for each library of an extension.
             .env_remove("LD_LIBRARY_PATH");
+        command.env("XDG_RUNTIME_DIR", &self.scratch).env_remove("CI");
         command.env("BENCH_PRELUDE", self.root.join("benches/boot/bootsnap.rb"));
         if contender.way.is_bootsnap() {
             command.env("BENCH_BOOTSNAP", cache);
@@ -182,5 +225,12 @@ impl<'a> Boot<'a> {
             command.env("RUBYLIB", library);
         }
         command
+    }
+}
+
+impl Drop for Boot<'_> {
+    fn drop(&mut self) {
+        // Templates that stay end by themselves.
+        let _ = self.preload(&["stop", "--all"]).output();
     }
 }

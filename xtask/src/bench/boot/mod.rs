@@ -25,6 +25,13 @@ pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
     tables(context, &program::commands(context)?, &Way::WARM, |_, _| {})
 }
 
+/// The same as forks of a booted application, whose calls are the questions that are compared before each.
+pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
+    tables(context, &program::commands(context)?, &Way::PRELOAD, |table, reports| {
+        table.target("preload ≤ 0.15 × bootsnap", at_most(wall(reports, Way::Preload), 0.15));
+    })
+}
+
 /// Everything that Rails is made of.
 pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
     tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {

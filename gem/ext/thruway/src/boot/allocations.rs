@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use libc::{off_t, size_t};
 use thruway_sys::imports::Object;
 
-use super::import::{Import, imports, replace};
+use super::import::{imports, replace};
 
 imports! { ALLOCATIONS:
     MALLOC c"malloc" malloc;

@@ -15,6 +15,7 @@ use thruway_pack::Stamp;
 
 use super::search::{self, PathMark};
 use super::{current, interpose, iseq};
+use crate::preload;
 use crate::ruby::define::Method;
 use crate::ruby::{Gvl, NIL, Protected, RString};
 
@@ -60,6 +61,7 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     };
     // SAFETY: Ruby passes a frozen String that stays on its stack.
     let bytes = unsafe { path.bytes() };
+    preload::begun(gvl, bytes);
     let mark = PathMark::of(bytes);
     let file = match seen {
         Some((seen, file)) if seen == mark => file,

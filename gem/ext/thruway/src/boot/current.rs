@@ -17,7 +17,7 @@ pub(super) fn begin(boot: Boot) -> bool {
 }
 
 /// The boot, once it has started.
-pub(super) fn boot() -> Option<&'static Boot> {
+pub(crate) fn boot() -> Option<&'static Boot> {
     BOOT.get().map(|(boot, _)| boot)
 }
 

@@ -2,12 +2,12 @@
 
 use std::ffi::c_int;
 
-pub(super) fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     // SAFETY: the place is this thread's own, and valid while it runs.
     unsafe { errno_place().read() }
 }
 
-pub(super) fn set_errno(errno: c_int) {
+pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the place is this thread's own, and valid while it runs.
     unsafe { errno_place().write(errno) };
 }

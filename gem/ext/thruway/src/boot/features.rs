@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use rb_sys::VALUE;
 use thruway_sys::imports::Object;
 
-use super::import::{Import, imports, replace};
+use super::import::{imports, replace};
 use super::{take_over, vm};
 use crate::ruby::constants::global;
 use crate::ruby::value::is_internal;

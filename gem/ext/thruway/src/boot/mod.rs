@@ -6,14 +6,14 @@
 mod allocations;
 mod code;
 mod collector;
-mod current;
+pub(crate) mod current;
 mod dependencies;
 mod documents;
-mod errno;
+pub(crate) mod errno;
 mod feature_path;
 mod features;
 mod gems;
-mod import;
+pub(crate) mod import;
 mod interpose;
 mod iseq;
 mod json_files;

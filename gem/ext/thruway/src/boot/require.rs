@@ -5,6 +5,7 @@ use thruway_boot::{Boot, Lookup, Part, Resolution};
 
 use super::search::{self, PathMark, Search};
 use super::{current, documents, gems, load_path, method, ractor, take_over, vm};
+use crate::preload;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, Protected, RArray, RString, TRUE, raise};
@@ -60,6 +61,7 @@ fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     if plain.is_some_and(|name| take_over::is_awaited(unsafe { name.bytes() })) {
         return take_over::finish(ruby);
     }
+    preload::check_guard(ruby, name);
     let feature = plain.map_or(name, |name| path_of(ruby, name).value());
     let is_new = vm::require(ruby, receiver, feature);
     if is_new == TRUE {

@@ -14,6 +14,7 @@ use super::{
     code, collector, current, documents, feature_path, features, gems, interpose, iseq, ractor,
     require, vm,
 };
+use crate::preload;
 use crate::ruby::Gvl;
 use crate::ruby::define::at_exit;
 
@@ -40,7 +41,9 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     }
     let is_first = current::begin(boot);
     if is_first {
+        current::boot().iter().for_each(|boot| preload::begin(gvl, boot));
         install(gvl);
+        preload::watch();
     }
     is_first
 }
@@ -96,6 +99,7 @@ fn identity(gvl: Gvl) -> Vec<u8> {
 /// Writes what was learned, and the report if one is wanted.
 fn finish() {
     let Some(boot) = current::own() else { return };
+    preload::learn();
     write_pack(boot);
     if boot.options.explain {
         write_to_stderr(boot.report().as_bytes());

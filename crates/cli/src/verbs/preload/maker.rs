@@ -1,0 +1,136 @@
+//! The process that makes a template: it waits until the command has ended, and becomes the same command as a
+//! template.
+//!
+//! It is no child of the command, which would see it end, and not of its process group, which the terminal's
+//! signals reach. It stays in the session: only a process of a terminal's session can be in its jobs.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, setpgid, setsid, waitpid};
+use thruway_preload::key::Key;
+use thruway_preload::place::{Part, Place};
+use thruway_preload::plan::Plan;
+use thruway_preload::role::{self, Post, Role};
+use thruway_preload::terminal::{self, Terminal};
+use thruway_preload::{client, wire};
+use thruway_spawn::Command;
+use thruway_sys::descriptor;
+use thruway_sys::process::fork;
+
+/// As many templates as a user may have; the one that was idle for longest makes way.
+const TEMPLATES_MAX: usize = 8;
+/// The lock's number in a template: above those that programs are given.
+const LOCK_NUMBER_MIN: i32 = 600;
+
+/// What is to be made.
+pub(super) struct Order<'a> {
+    pub(super) place: &'a Place,
+    pub(super) key: &'a Key,
+    pub(super) lock: OwnedFd,
+    pub(super) words: &'a [OsString],
+    pub(super) command: &'a Command,
+}
+
+/// Starts the maker. Answers with the post of this process, which is to be the command and to say what it loads.
+pub(super) fn start(order: &Order<'_>) -> io::Result<Post> {
+    let number = order.key.number();
+    let process = std::process::id();
+    let own = pidfd_open(own_pid()?, PidfdFlags::empty())?;
+    let folder = order.place.path().to_owned();
+    let between = fork(|| match fork(|| make(order, &own)) {
+        Ok(_) => 0,
+        Err(_) => 1,
+    })?;
+    waitpid(Pid::from_raw(between), WaitOptions::empty())?;
+    Ok(Post { process, key: number, lock: -1, folder })
+}
+
+fn own_pid() -> io::Result<Pid> {
+    Ok(rustix::process::getpid())
+}
+
+/// The maker itself. It answers only if there is no template in the end.
+fn make(order: &Order<'_>, command: &OwnedFd) -> u8 {
+    let steps = || -> io::Result<()> {
+        leave_job()?;
+        let_go_of_streams()?;
+        let mut polled = [PollFd::new(command, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
+        become_template(order)
+    };
+    u8::from(steps().is_err())
+}
+
+fn leave_job() -> io::Result<()> {
+    if Terminal::of_process()?.is_there() {
+        setpgid(None, None)?;
+    } else {
+        setsid()?;
+    }
+    Ok(())
+}
+
+/// Puts nothing at the number of each descriptor, so that what the boot opens gets the numbers that it would get.
+/// A terminal stays where it is: Ruby asks at its start whether its streams are terminals.
+fn let_go_of_streams() -> io::Result<()> {
+    let nothing = openat(CWD, "/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    for number in terminal::descriptors()? {
+        let is_terminal =
+            number < 3 && descriptor::with(number, terminal::is_terminal) == Some(true);
+        if !is_terminal && number != nothing.as_raw_fd() {
+            descriptor::put(nothing.as_fd(), number)?;
+        }
+    }
+    Ok(())
+}
+
+fn become_template(order: &Order<'_>) -> io::Result<()> {
+    let number = order.key.number();
+    let plan = order.place.read(number, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
+    if plan.is_none_or(|plan| plan.features.is_empty()) {
+        let reason = b"its Ruby did not say what it loads";
+        return order.place.write(number, Part::Refusal, reason);
+    }
+    make_room(order.place);
+    order.place.remove(number, Part::Refusal);
+    order.place.write(number, Part::Key, &order.key.encoded())?;
+    let words: Vec<_> = order.words.iter().map(|word| word.as_encoded_bytes().to_vec()).collect();
+    order.place.write(number, Part::Command, &wire::encoded(&words))?;
+    let lock = descriptor::copy_from(order.lock.as_fd(), LOCK_NUMBER_MIN)?;
+    descriptor::put(lock.as_fd(), lock.as_raw_fd())?;
+    let role = Role::Template(Post {
+        process: std::process::id(),
+        key: number,
+        lock: lock.as_raw_fd(),
+        folder: order.place.path().to_owned(),
+    });
+    let template = super::super::run::command(order.words).envs(order.command.variables());
+    Err(io::Error::other(template.env(role::VARIABLE, role.value()).replace().to_string()))
+}
+
+/// Ends the templates that nobody used for longest, so that there is room for one more.
+fn make_room(place: &Place) {
+    let mut idle: Vec<(u64, u128)> = Vec::new();
+    for key in place.keys(Part::Socket) {
+        let report = client::status(place, key).ok().flatten();
+        match report.and_then(|fields| number(&fields, b"idle_seconds")) {
+            Some(seconds) => idle.push((seconds, key)),
+            // Nobody listens any more.
+            None => place.remove(key, Part::Socket),
+        }
+    }
+    idle.sort_unstable();
+    for (_, key) in idle.into_iter().skip(TEMPLATES_MAX - 1) {
+        let _ = client::stop_template(place, key);
+    }
+}
+
+/// The value of that name in a report.
+pub(super) fn number(fields: &[Vec<u8>], name: &[u8]) -> Option<u64> {
+    let pair = fields.chunks(2).find(|pair| pair[0] == name)?;
+    std::str::from_utf8(pair.get(1)?).ok()?.parse().ok()
+}

@@ -1,0 +1,176 @@
+//! `thruway run --preload` and `thruway preload`: commands as forks of a booted application.
+
+mod maker;
+mod status;
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use thruway_boot::Options;
+use thruway_preload::client::{self, Answer, Running};
+use thruway_preload::key::{Asked, Key};
+use thruway_preload::place::{Part, Place};
+use thruway_preload::role::{self, Post, Role};
+use thruway_preload::terminal::Terminal;
+use thruway_spawn::Command;
+
+pub(crate) use status::Preload;
+
+use crate::output::{Failure, print_error};
+
+/// After a template could not be made, another one is tried again.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
+/// A command that may be a fork.
+pub(crate) struct Preloaded<'a> {
+    words: &'a [OsString],
+    explains: bool,
+}
+
+/// What became of it.
+pub(crate) enum Outcome {
+    /// It has run.
+    Ended(ExitCode),
+    /// It has to be started as always, in this environment.
+    Start(Box<Command>),
+}
+
+impl<'a> Preloaded<'a> {
+    /// `None` where the user or the machine does not want it, which is said if `options` want explanations.
+    pub(crate) fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
+        let preloaded = Self { words, explains: options.explain };
+        match objection(options) {
+            None => Some(preloaded),
+            Some(reason) => {
+                preloaded.explain(format_args!("booted, since {reason}"));
+                None
+            }
+        }
+    }
+
+    /// Runs the command as a fork, or makes what the next one needs.
+    pub(crate) fn run(&self, command: Command) -> Result<Outcome, Failure> {
+        match self.try_run(&command) {
+            Ok(Tried::Running(running)) => {
+                self.explain(format_args!("forked from template {}", running.template));
+                return Ok(Outcome::Ended(wait(running)?));
+            }
+            Ok(Tried::Learn(post, reason)) => {
+                self.explain(format_args!("booted, since {reason}"));
+                let role = Role::Learner(post).value();
+                return Ok(Outcome::Start(Box::new(command.env(role::VARIABLE, role))));
+            }
+            Ok(Tried::Alone(reason)) => self.explain(format_args!("booted, since {reason}")),
+            Err(error) => {
+                self.explain(format_args!("booted, since a template cannot be asked: {error}"))
+            }
+        }
+        Ok(Outcome::Start(Box::new(command)))
+    }
+
+    fn try_run(&self, started: &Command) -> io::Result<Tried> {
+        let place = Place::of_user(|name| std::env::var_os(name))?;
+        let terminal = Terminal::of_process()?;
+        let environment = started.variables();
+        let version = version();
+        let asked = Asked { words: self.words, environment: &environment, version: &version };
+        let key = Key::of_process(&asked, &terminal)?;
+        let number = key.number();
+        let command =
+            client::Command { words: self.words, environment: &environment, terminal: &terminal };
+        let reason = match client::ask(&place, number, &command)? {
+            Answer::Started(running) => return Ok(Tried::Running(running)),
+            Answer::Refused(reason) => reason,
+            Answer::Nobody if is_being_made(&place, number) => {
+                "a template is being made".to_owned()
+            }
+            Answer::Nobody => match refusal(&place, number) {
+                Some(reason) => return Ok(Tried::Alone(format!("there is no template: {reason}"))),
+                None => missing(&place, &key),
+            },
+        };
+        let Some(lock) = place.lock(number)? else {
+            return Ok(Tried::Alone(reason));
+        };
+        let order =
+            maker::Order { place: &place, key: &key, lock, words: self.words, command: started };
+        let post = maker::start(&order)?;
+        Ok(Tried::Learn(post, reason))
+    }
+
+    fn explain(&self, text: std::fmt::Arguments<'_>) {
+        if self.explains {
+            print_error(format!("thruway: preload: {text}\n").as_bytes());
+        }
+    }
+}
+
+enum Tried {
+    Running(Running),
+    Learn(Post, String),
+    Alone(String),
+}
+
+/// Why nothing is forked here, whatever templates there are.
+fn objection(options: &Options) -> Option<String> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if variable("THRUWAY_PRELOAD").is_some_and(|value| value == "0") {
+        return Some("THRUWAY_PRELOAD is 0".to_owned());
+    }
+    if variable("CI").is_some() {
+        return Some("CI is set".to_owned());
+    }
+    if options.is_frozen() {
+        return Some("a frozen pack asks the disk nothing that could be compared".to_owned());
+    }
+    let folder = std::fs::metadata(".").ok()?;
+    let is_open = folder.mode() & 0o022 != 0 || folder.uid() != 0;
+    let is_root = rustix::process::geteuid().is_root();
+    (is_root && is_open).then(|| "root runs nothing from a folder that others may write".to_owned())
+}
+
+/// Whether the environment asks for it.
+pub(crate) fn is_wanted() -> bool {
+    std::env::var_os("THRUWAY_PRELOAD").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// What templates depend on besides Ruby: this very program.
+fn version() -> String {
+    let program = std::fs::metadata("/proc/self/exe").ok();
+    let stamp = program.map(|stat| (stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec()));
+    format!("{} {stamp:?}", env!("CARGO_PKG_VERSION"))
+}
+
+/// Whether a process is at it: it holds the lock.
+fn is_being_made(place: &Place, key: u128) -> bool {
+    matches!(place.lock(key), Ok(None))
+}
+
+/// Why no template could be made a moment ago.
+fn refusal(place: &Place, key: u128) -> Option<String> {
+    let modified = std::fs::metadata(place.file(key, Part::Refusal)).ok()?.modified().ok()?;
+    let is_recent = modified.elapsed().is_ok_and(|age| age < REFUSED_FOR);
+    let reason = place.read(key, Part::Refusal).filter(|_| is_recent)?;
+    Some(String::from_utf8_lossy(&reason).into_owned())
+}
+
+/// What tells this command from the one that is most like it.
+fn missing(place: &Place, key: &Key) -> String {
+    let others = place.keys(Part::Socket).into_iter();
+    let others = others.filter_map(|number| Key::decoded(&place.read(number, Part::Key)?));
+    let nearest = others.max_by_key(|other| key.likeness(other));
+    match nearest.as_ref().and_then(|other| key.differs_in(other)) {
+        Some(name) => format!("no template has the same {name}"),
+        None => "there is no template yet".to_owned(),
+    }
+}
+
+fn wait(running: Running) -> Result<ExitCode, Failure> {
+    let end = running.wait().map_err(|error| Failure::new(format_args!("cannot wait: {error}")))?;
+    end.status().map(ExitCode::from).ok_or_else(|| {
+        Failure::new("the command has ended, and its template before it: its status is not known")
+    })
+}

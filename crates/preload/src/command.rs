@@ -1,0 +1,107 @@
+//! Which words of a command a boot may depend on: they are part of the key, the others are handed to the child.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The words that must be the same for two commands to share a template.
+///
+/// The program is always one of them. `bundle exec` and `ruby` are followed by another program; `rails` by what it
+/// does. Words that choose an environment count wherever they are.
+#[must_use]
+pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
+    let Some((program, rest)) = words.split_first() else { return Vec::new() };
+    let mut fixed = vec![*program];
+    match name(program) {
+        b"bundle" | b"bundler" if rest.first().is_some_and(|word| *word == "exec") => {
+            fixed.push(rest[0]);
+            fixed.extend(fixed_words(&rest[1..]));
+        }
+        b"ruby" => match script(rest) {
+            Some(place) => {
+                fixed.extend(&rest[..place]);
+                fixed.extend(fixed_words(&rest[place..]));
+            }
+            None => fixed.extend(rest),
+        },
+        b"rails" => {
+            fixed.extend(rest.first().filter(|word| !is_option(word)));
+            fixed.extend(environment_options(rest));
+        }
+        b"rake" => fixed.extend(rest.iter().filter(|word| is_assignment(word))),
+        _ => {}
+    }
+    fixed
+}
+
+fn name(program: &OsStr) -> &[u8] {
+    Path::new(program).file_name().unwrap_or(program).as_bytes()
+}
+
+/// Where the script is among Ruby's words; `None` where there is none, or it cannot be told.
+fn script(words: &[&OsStr]) -> Option<usize> {
+    let mut place = 0;
+    while let Some(word) = words.get(place) {
+        match word.as_bytes() {
+            b"-I" | b"-r" | b"-C" | b"-E" | b"-W" => place += 2,
+            b"--" => return (place + 1 < words.len()).then_some(place + 1),
+            word if word.starts_with(b"-e") || word == b"-" => return None,
+            word if word.starts_with(b"-") => place += 1,
+            _ => return Some(place),
+        }
+    }
+    None
+}
+
+/// `-e NAME`, `-eNAME`, `--environment NAME` and `--environment=NAME`.
+fn environment_options<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
+    let mut options = Vec::new();
+    for (place, word) in words.iter().enumerate() {
+        let bytes = word.as_bytes();
+        if matches!(bytes, b"-e" | b"--environment") {
+            options.extend(&words[place..words.len().min(place + 2)]);
+        } else if bytes.starts_with(b"-e") || bytes.starts_with(b"--environment=") {
+            options.push(*word);
+        }
+    }
+    options
+}
+
+fn is_option(word: &OsStr) -> bool {
+    word.as_bytes().starts_with(b"-")
+}
+
+/// `NAME=VALUE`, which rake puts into the environment.
+fn is_assignment(word: &OsStr) -> bool {
+    let mut parts = word.as_bytes().splitn(2, |byte| *byte == b'=');
+    let name = parts.next().unwrap_or_default();
+    let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    parts.next().is_some() && !name.is_empty() && name.iter().all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_that_a_boot_may_depend_on_are_fixed() {
+        for (command, fixed) in [
+            ("bin/rails runner 0", "bin/rails runner"),
+            ("bin/rails runner -e test 0", "bin/rails runner -e test"),
+            ("bin/rails test -etest a --environment=b", "bin/rails test -etest --environment=b"),
+            ("bin/rails --version", "bin/rails"),
+            ("bin/rake -T RAILS_ENV=test db:x a=b", "bin/rake RAILS_ENV=test"),
+            ("bundle exec rspec spec/a_spec.rb", "bundle exec rspec"),
+            ("bundle exec rails c", "bundle exec rails c"),
+            ("bundle install", "bundle"),
+            ("ruby -Ilib -I test -w a.rb b", "ruby -Ilib -I test -w a.rb"),
+            ("ruby bin/rails runner 0", "ruby bin/rails runner"),
+            ("ruby -e 0 a", "ruby -e 0 a"),
+            ("rspec a b", "rspec"),
+        ] {
+            let words: Vec<_> = command.split(' ').map(OsStr::new).collect();
+            let expected: Vec<_> = fixed.split(' ').map(OsStr::new).collect();
+            assert_eq!(fixed_words(&words), expected, "{command}");
+        }
+    }
+}

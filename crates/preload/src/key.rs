@@ -1,0 +1,291 @@
+//! Everything outside the disk that a boot may depend on, line by line.
+//!
+//! Two processes with equal keys would boot alike, as long as the disk says the same. A line has a name for people
+//! and a digest: values of variables may be secrets, and are not kept.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use crate::command::fixed_words;
+use crate::terminal::{self, Terminal};
+use crate::wire;
+
+/// Variables that are set again in the child, and that no boot is expected to look at: where the shell and
+/// its terminal are.
+const SET_AGAIN: [&str; 16] = [
+    "_",
+    "SHLVL",
+    "PWD",
+    "OLDPWD",
+    "COLUMNS",
+    "LINES",
+    "TERM",
+    "COLORTERM",
+    "WINDOWID",
+    "SSH_CLIENT",
+    "SSH_CONNECTION",
+    "SSH_TTY",
+    "SSH_AUTH_SOCK",
+    "TMUX_PANE",
+    "THRUWAY_PRELOAD",
+    "HISTCMD",
+];
+
+/// Lines of `/proc/thread-self/status`, and what they are to people.
+const STATUS: [(&str, &str); 13] = [
+    ("Umask", "umask"),
+    ("Uid", "user"),
+    ("Gid", "group"),
+    ("Groups", "groups"),
+    ("SigBlk", "blocked signals"),
+    ("SigIgn", "ignored signals"),
+    ("CapInh", "capabilities"),
+    ("CapPrm", "capabilities"),
+    ("CapBnd", "capabilities"),
+    ("CapAmb", "capabilities"),
+    ("NoNewPrivs", "no_new_privs"),
+    ("Seccomp", "system call filter"),
+    ("Cpus_allowed", "allowed processors"),
+];
+
+const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
+
+/// What a process would boot with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Key {
+    lines: Vec<(String, u64)>,
+}
+
+/// What is asked for, as the command line says it.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The command's words.
+    pub words: &'a [OsString],
+    /// The environment that it would find.
+    pub environment: &'a [(OsString, OsString)],
+    /// What else its start depends on: the versions of the programs that make templates.
+    pub version: &'a str,
+}
+
+impl Key {
+    /// The key of a command that this process was asked for.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read, or there is no current folder.
+    pub fn of_process(asked: &Asked<'_>, terminal: &Terminal) -> io::Result<Self> {
+        let mut key = Self::default();
+        key.add("version", asked.version);
+        key.add_command(asked);
+        key.add("folder", std::env::current_dir()?.as_os_str().as_bytes());
+        let root = std::fs::metadata("/")?;
+        key.add("root folder", format!("{}:{}", root.dev(), root.ino()));
+        key.add_status(&std::fs::read_to_string("/proc/thread-self/status")?);
+        key.add("resource limits", std::fs::read("/proc/self/limits")?);
+        key.add("control group", std::fs::read("/proc/self/cgroup").unwrap_or_default());
+        key.add("namespaces", namespaces());
+        key.add("priority", terminal.nice.to_string());
+        key.add("terminal", terminal.identity());
+        key.add("standard streams", terminal::standard_streams().concat());
+        key.add("open descriptors", format!("{:?}", terminal::descriptors()?));
+        key.add_environment(asked.environment);
+        Ok(key)
+    }
+
+    /// The key's number, which names its files.
+    #[must_use]
+    pub fn number(&self) -> u128 {
+        xxh3_128(&self.encoded())
+    }
+
+    /// What first differs between two keys, as people call it.
+    #[must_use]
+    pub fn differs_in<'a>(&'a self, other: &'a Self) -> Option<&'a str> {
+        let lacks = |one: &Self, line: &&(String, u64)| !one.lines.contains(line);
+        let here = self.lines.iter().find(|line| lacks(other, line));
+        here.or_else(|| other.lines.iter().find(|line| lacks(self, line)))
+            .map(|(name, _)| name.as_str())
+    }
+
+    /// How many lines two keys have in common.
+    #[must_use]
+    pub fn likeness(&self, other: &Self) -> usize {
+        self.lines.iter().filter(|line| other.lines.contains(line)).count()
+    }
+
+    /// As bytes, for a file.
+    #[must_use]
+    pub fn encoded(&self) -> Vec<u8> {
+        let fields = self
+            .lines
+            .iter()
+            .flat_map(|(name, digest)| [name.as_bytes().to_vec(), digest.to_le_bytes().to_vec()]);
+        wire::encoded(&fields.collect::<Vec<_>>())
+    }
+
+    /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
+    #[must_use]
+    pub fn decoded(bytes: &[u8]) -> Option<Self> {
+        let fields = wire::decoded(bytes)?;
+        let lines = fields.chunks(2).map(|pair| {
+            let digest = u64::from_le_bytes(pair.get(1)?.as_slice().try_into().ok()?);
+            Some((String::from_utf8_lossy(&pair[0]).into_owned(), digest))
+        });
+        Some(Self { lines: lines.collect::<Option<_>>()? })
+    }
+
+    fn add(&mut self, name: &str, value: impl AsRef<[u8]>) {
+        self.lines.push((name.to_owned(), xxh3_64(value.as_ref())));
+    }
+
+    fn add_command(&mut self, asked: &Asked<'_>) {
+        let words: Vec<_> = asked.words.iter().map(OsString::as_os_str).collect();
+        let words = fixed_words(&words);
+        let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        self.add("command", bytes.join(&0));
+        // A program that comes earlier in PATH now is another one.
+        let path = asked.environment.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, value)| value.as_os_str());
+        for program in words.first().copied().into_iter().chain([OsStr::new("ruby")]) {
+            let found = resolved(program, path);
+            self.add("program", found.as_deref().map_or_else(Vec::new, identity_of_file));
+            if found.as_deref().is_some_and(|path| program == "ruby" && is_script(path)) {
+                self.add("files that choose a Ruby", identity_of_choice(asked.environment));
+            }
+        }
+    }
+
+    fn add_status(&mut self, status: &str) {
+        for line in status.lines() {
+            let Some((field, value)) = line.split_once(':') else { continue };
+            if let Some((_, name)) = STATUS.iter().find(|(known, _)| *known == field) {
+                self.add(name, value.trim());
+            }
+        }
+    }
+
+    fn add_environment(&mut self, environment: &[(OsString, OsString)]) {
+        let mut lines: Vec<_> = environment
+            .iter()
+            .filter_map(|(name, value)| {
+                let value = counted(name, value)?;
+                Some((format!("variable {}", name.to_string_lossy()), xxh3_64(value.as_bytes())))
+            })
+            .collect();
+        lines.sort_unstable();
+        self.lines.append(&mut lines);
+    }
+}
+
+/// What counts of a variable; `None` if it does not.
+fn counted(name: &OsStr, value: &OsStr) -> Option<OsString> {
+    if SET_AGAIN.iter().any(|set_again| name == *set_again) {
+        return None;
+    }
+    if name == "THRUWAY_BOOT" {
+        return Some(without_report(value)).filter(|words| !words.is_empty());
+    }
+    Some(value.to_owned())
+}
+
+/// A report is no part of how Ruby boots.
+fn without_report(words: &OsStr) -> OsString {
+    let words = words.to_string_lossy();
+    let counts = |word: &&str| *word != "explain" && !word.starts_with("explained-process-");
+    words.split(',').filter(counts).collect::<Vec<_>>().join(",").into()
+}
+
+/// Where a program of that name is, as `execvp` finds it.
+fn resolved(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let is_program = |file: &PathBuf| {
+        std::fs::metadata(file).is_ok_and(|stat| stat.is_file() && stat.mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path?).map(|folder| folder.join(program)).find(is_program)
+}
+
+/// The file's path, and what tells it from another one there.
+fn identity_of_file(path: &Path) -> Vec<u8> {
+    let stat = std::fs::metadata(path).ok();
+    let stamp = stat.map(|s| (s.dev(), s.ino(), s.size(), s.mtime(), s.mtime_nsec(), s.ctime()));
+    [path.as_os_str().as_bytes(), format!("{stamp:?}").as_bytes()].join(&0)
+}
+
+/// Whether a program is a script, as the shims of version managers are.
+fn is_script(path: &Path) -> bool {
+    let mut start = [0; 2];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"#!"
+}
+
+/// The files by which a version manager chooses, from the current folder upwards and in the home.
+fn identity_of_choice(environment: &[(OsString, OsString)]) -> Vec<u8> {
+    const HERE: [&str; 5] =
+        [".ruby-version", ".tool-versions", "mise.toml", ".mise.toml", "Gemfile"];
+    const AT_HOME: [&str; 3] = [".rbenv/version", ".tool-versions", ".config/mise/config.toml"];
+    let home = environment.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+    let at_home = home.into_iter().flat_map(|home| AT_HOME.map(|name| home.join(name)));
+    let here = std::env::current_dir().unwrap_or_default();
+    let here = here.ancestors().flat_map(|folder| HERE.map(|name| folder.join(name)));
+    here.chain(at_home).flat_map(|path| identity_of_file(&path)).collect()
+}
+
+fn namespaces() -> Vec<u8> {
+    let links = NAMESPACES.iter().map(|name| std::fs::read_link(format!("/proc/self/ns/{name}")));
+    let names = links.map(|link| link.unwrap_or_default().into_os_string());
+    names.collect::<Vec<_>>().join(OsStr::new(" ")).as_bytes().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(words: &[&str], environment: &[(&str, &str)]) -> Key {
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        let environment: Vec<(OsString, OsString)> =
+            environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let asked = Asked { words: &words, environment: &environment, version: "1" };
+        Key::of_process(&asked, &Terminal::of_process().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let one = key(&["bin/rails", "runner", "0"], &[("A", "1"), ("TERM", "xterm")]);
+        assert_eq!(
+            one.number(),
+            key(&["bin/rails", "runner", "1"], &[("A", "1"), ("TERM", "x")]).number()
+        );
+        for (other, name) in [
+            (key(&["bin/rails", "test"], &[("A", "1")]), "command"),
+            (key(&["bin/rails", "runner"], &[("A", "2")]), "variable A"),
+            (key(&["bin/rails", "runner"], &[]), "variable A"),
+            (key(&["bin/rails", "runner"], &[("A", "1"), ("B", "")]), "variable B"),
+        ] {
+            assert_eq!(one.differs_in(&other), Some(name));
+            assert_ne!(one.number(), other.number());
+        }
+        assert_eq!(one.differs_in(&one), None);
+    }
+
+    #[test]
+    fn a_report_is_no_part_of_it() {
+        let with = key(&["a"], &[("THRUWAY_BOOT", "digest,explain,explained-process-7")]);
+        assert_eq!(with, key(&["a"], &[("THRUWAY_BOOT", "digest")]));
+        assert_ne!(with, key(&["a"], &[("THRUWAY_BOOT", "frozen")]));
+        assert_eq!(key(&["a"], &[("THRUWAY_BOOT", "explain")]), key(&["a"], &[]));
+    }
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        let one = key(&["a"], &[("A", "1")]);
+        assert_eq!(Key::decoded(&one.encoded()), Some(one));
+        assert_eq!(Key::decoded(b"1"), None);
+    }
+}

@@ -1,0 +1,232 @@
+//! Which features a command's runs load before its own work: what a template loads in advance.
+//!
+//! A run notes the start of each file that Ruby loads, and how many features were complete by then. From that, and
+//! from the features in the order in which they were completed, it follows which one loaded which.
+
+use std::collections::HashMap;
+
+use crate::wire;
+
+/// A variable's name, and its value if it has one.
+pub type Variable = (Vec<u8>, Option<Vec<u8>>);
+
+/// A file that Ruby begins to load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Begun {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// How many features were complete.
+    pub complete: usize,
+}
+
+/// What a template loads, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Paths of features.
+    pub features: Vec<Vec<u8>>,
+    /// Variables that the command itself had set or taken away before the last one.
+    pub variables: Vec<Variable>,
+}
+
+/// What a run was seen to do.
+#[derive(Debug, Default)]
+pub struct Run {
+    /// Files in the order in which they were begun.
+    pub begun: Vec<Begun>,
+    /// `$LOADED_FEATURES`: in the order in which they were completed.
+    pub features: Vec<Vec<u8>>,
+    /// Variables that differed from those at the start when Rails' environment was begun.
+    pub variables: Vec<Variable>,
+}
+
+/// Rails' environment: what comes after it is the command's own.
+const ENVIRONMENT: &[u8] = b"/config/environment.rb";
+
+/// Whether a path is that of Rails' environment.
+#[must_use]
+pub fn is_environment(path: &[u8]) -> bool {
+    path.ends_with(ENVIRONMENT)
+}
+
+impl Run {
+    /// What a template for such runs loads; nothing, if they have nothing of their own in advance.
+    #[must_use]
+    pub fn plan(&self, application: &[u8]) -> Plan {
+        let environment = self.begun.iter().position(|begun| is_environment(&begun.path));
+        let completed: HashMap<_, _> = self
+            .features
+            .iter()
+            .enumerate()
+            .map(|(place, path)| (path.as_slice(), place))
+            .collect();
+        if let Some(cut) = environment
+            && completed.contains_key(self.begun[cut].path.as_slice())
+        {
+            let mut features = self.outermost(&completed, cut);
+            features.push(self.begun[cut].path.clone());
+            return Plan { features, variables: self.variables.clone() };
+        }
+        let is_own = |begun: &Begun| is_below(&begun.path, application);
+        let cut = self.begun.iter().position(is_own).unwrap_or(self.begun.len());
+        Plan { features: self.outermost(&completed, cut), variables: Vec::new() }
+    }
+
+    /// The features that were begun and completed before `cut`, without those that another of them loaded.
+    fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<Vec<u8>> {
+        let limit = self.begun.get(cut).map_or(self.features.len(), |begun| begun.complete);
+        let mut features = Vec::new();
+        // While so many are complete, what begins was begun by the last one of `features`.
+        let mut inside = 0;
+        for begun in &self.begun[..cut] {
+            let Some(&place) = completed.get(begun.path.as_slice()) else { continue };
+            // Loaded again, or complete before it was begun: it is not this feature.
+            if begun.complete < inside || place >= limit || place < begun.complete {
+                continue;
+            }
+            inside = place + 1;
+            features.push(begun.path.clone());
+        }
+        features
+    }
+}
+
+/// Whether a path is below the application's folder, and not that of a gem that is kept there.
+fn is_below(path: &[u8], application: &[u8]) -> bool {
+    let rest = path.strip_prefix(application).filter(|rest| rest.starts_with(b"/"));
+    rest.is_some_and(|rest| !rest.windows(6).any(|part| part == b"/gems/"))
+}
+
+impl Plan {
+    /// As bytes, for a file.
+    #[must_use]
+    pub fn encoded(&self) -> Vec<u8> {
+        let variables = self.variables.iter().map(|(name, value)| match value {
+            Some(value) => wire::encoded(&[name.clone(), value.clone()]),
+            None => wire::encoded(std::slice::from_ref(name)),
+        });
+        let variables: Vec<_> = variables.collect();
+        wire::encoded(&[wire::encoded(&self.features), wire::encoded(&variables)])
+    }
+
+    /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
+    #[must_use]
+    pub fn decoded(bytes: &[u8]) -> Option<Self> {
+        let [features, variables] = <[Vec<u8>; 2]>::try_from(wire::decoded(bytes)?).ok()?;
+        let variable = |bytes: Vec<u8>| {
+            let mut fields = wire::decoded(&bytes)?.into_iter();
+            Some((fields.next()?, fields.next()))
+        };
+        let variables = wire::decoded(&variables)?.into_iter().map(variable);
+        Some(Self {
+            features: wire::decoded(&features)?,
+            variables: variables.collect::<Option<_>>()?,
+        })
+    }
+
+    /// What all runs have in common.
+    #[must_use]
+    pub fn common(mut self, other: &Self) -> Self {
+        let same = self.features.iter().zip(&other.features).take_while(|(one, two)| one == two);
+        let same = same.count();
+        if self.variables != other.variables {
+            // What was loaded under them belongs to one of the two.
+            self.variables.clear();
+            self.features.truncate(same);
+            self.features.retain(|path| !is_environment(path));
+        }
+        self.features.truncate(same);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nested files: a name, and what it loads. `!` is a file that is never complete.
+    struct Recorder(Run);
+
+    impl Recorder {
+        fn load(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
+            let path = name.trim_end_matches('!').as_bytes().to_vec();
+            self.0.begun.push(Begun { path: path.clone(), complete: self.0.features.len() });
+            inner(self);
+            if !name.ends_with('!') {
+                self.0.features.push(path);
+            }
+        }
+
+        fn leaf(&mut self, name: &str) {
+            self.load(name, |_| {});
+        }
+    }
+
+    fn names(plan: &Plan) -> Vec<String> {
+        plan.features.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+    }
+
+    #[test]
+    fn what_was_complete_before_the_environment_comes_first() {
+        let mut run = Recorder(Run::default());
+        run.0.features.push(b"thread.rb".to_vec());
+        run.load("/app/config/boot.rb", |run| run.load("bundler", |run| run.leaf("bundler/a")));
+        run.load("rails/commands!", |run| {
+            run.load("rails/command", |run| run.leaf("thor"));
+            run.leaf("runner");
+            run.load("/app/config/application.rb", |run| run.leaf("rails"));
+            run.load("/app/config/environment.rb", |run| run.leaf("/app/app/x.rb"));
+            run.leaf("late");
+        });
+        let plan = run.0.plan(b"/app");
+        assert_eq!(
+            names(&plan),
+            [
+                "/app/config/boot.rb",
+                "rails/command",
+                "runner",
+                "/app/config/application.rb",
+                "/app/config/environment.rb"
+            ]
+        );
+    }
+
+    #[test]
+    fn without_an_environment_the_applications_first_file_is_the_cut() {
+        let mut run = Recorder(Run::default());
+        run.load("rake", |run| run.leaf("rake/a"));
+        run.leaf("/app/vendor/gems/x/lib/x.rb");
+        run.load("/app/Rakefile!", |run| run.leaf("rake/testtask"));
+        assert_eq!(names(&run.0.plan(b"/app")), ["rake", "/app/vendor/gems/x/lib/x.rb"]);
+        assert_eq!(names(&run.0.plan(b"/elsewhere")).len(), 3);
+    }
+
+    #[test]
+    fn an_environment_that_raised_is_no_cut() {
+        let mut run = Recorder(Run::default());
+        run.leaf("rake");
+        run.leaf("/app/config/environment.rb!");
+        assert_eq!(names(&run.0.plan(b"/app")), ["rake"]);
+    }
+
+    #[test]
+    fn a_plan_is_read_as_it_was_written() {
+        let plan = Plan {
+            features: vec![b"a".to_vec(), b"b".to_vec()],
+            variables: vec![(b"A".to_vec(), Some(b"1".to_vec())), (b"B".to_vec(), None)],
+        };
+        assert_eq!(Plan::decoded(&plan.encoded()), Some(plan));
+        assert_eq!(Plan::decoded(b"1"), None);
+    }
+
+    #[test]
+    fn what_two_runs_begin_with_is_common() {
+        let plan = |names: &[&str]| Plan {
+            features: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
+            variables: Vec::new(),
+        };
+        assert_eq!(plan(&["a", "b", "c"]).common(&plan(&["a", "b", "d"])), plan(&["a", "b"]));
+        let mut other = plan(&["a", "/config/environment.rb"]);
+        other.variables.push((b"A".to_vec(), None));
+        assert_eq!(plan(&["a", "/config/environment.rb"]).common(&other), plan(&["a"]));
+    }
+}

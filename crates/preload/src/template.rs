@@ -1,0 +1,397 @@
+//! A template's end: it waits for commands, and looks after those that it has forked.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use thruway_sys::process::{Change, Wait, send_signal, wait};
+use thruway_sys::signal::{ChildEvents, DefaultActions, number};
+use thruway_sys::{descriptor, peer};
+
+use crate::observed::Observed;
+use crate::place::{Part, Place};
+use crate::terminal::Terminal;
+use crate::wire::{Kind, Message, decoded};
+
+/// A template ends after that long without a command.
+pub const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
+/// How often it looks whether its files are still there.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// A client sends its request at once; one that does not is not waited for.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
+
+/// What a template is, for reports.
+#[derive(Debug, Clone, Default)]
+pub struct Description {
+    /// The application's folder.
+    pub application: String,
+    /// The command's words.
+    pub command: String,
+    /// How many features are loaded.
+    pub features: usize,
+    /// The words of the commands that it is for, if its boot depends on all of them.
+    pub only_words: Option<Vec<Vec<u8>>>,
+}
+
+/// A template that waits.
+#[derive(Debug)]
+pub struct Template {
+    place: Place,
+    key: u128,
+    listener: UnixListener,
+    events: ChildEvents,
+    /// Ruby would handle them when it runs again, which it does not.
+    _ended_by: DefaultActions,
+    /// The leader of its session, where that has a terminal.
+    leader: Option<OwnedFd>,
+    lock: i32,
+    observed: Observed,
+    description: Description,
+    children: Vec<Child>,
+    began: Instant,
+    used: Instant,
+    forks: u64,
+    /// How long the last comparison took.
+    compared_us: u64,
+}
+
+#[derive(Debug)]
+struct Child {
+    process: i32,
+    socket: UnixStream,
+    is_orphan: bool,
+}
+
+/// A command to fork.
+#[derive(Debug)]
+pub struct Request {
+    /// Its words.
+    pub words: Vec<Vec<u8>>,
+    /// Names and values in turn.
+    pub environment: Vec<Vec<u8>>,
+    numbers: Vec<i32>,
+    descriptors: Vec<OwnedFd>,
+    group: i32,
+    socket: UnixStream,
+}
+
+/// What a template is to do.
+#[derive(Debug)]
+pub enum Next {
+    /// To fork for a command.
+    Fork(Request),
+    /// To end.
+    End,
+}
+
+impl Template {
+    /// Begins to listen. `lock` is the key's lock, which is held from now on.
+    ///
+    /// # Errors
+    /// Whatever the system reports.
+    pub fn listen(
+        place: Place,
+        key: u128,
+        lock: i32,
+        observed: Observed,
+        description: Description,
+    ) -> io::Result<Self> {
+        place.remove(key, Part::Socket);
+        let listener = UnixListener::bind(place.file(key, Part::Socket))?;
+        let terminal = Terminal::of_process()?;
+        let leader = Pid::from_raw(terminal.session).filter(|_| terminal.is_there());
+        let leader = leader.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let now = Instant::now();
+        Ok(Self {
+            place,
+            key,
+            listener,
+            events: ChildEvents::new()?,
+            _ended_by: DefaultActions::new(&[number::SIGTERM, number::SIGINT, number::SIGHUP])?,
+            leader,
+            lock,
+            observed,
+            description,
+            children: Vec::new(),
+            began: now,
+            used: now,
+            forks: 0,
+            compared_us: 0,
+        })
+    }
+
+    /// Waits until there is something to do.
+    ///
+    /// # Errors
+    /// Whatever the system reports.
+    pub fn next_task(&mut self) -> io::Result<Next> {
+        loop {
+            let ready = self.wait()?;
+            if ready.has_child_news {
+                self.events.clear();
+                self.reap();
+            }
+            if ready.has_ended_session {
+                return Ok(Next::End);
+            }
+            if ready.has_lost_clients {
+                self.let_go();
+            }
+            if ready.has_client
+                && let Some(next) = self.accept()
+            {
+                return Ok(next);
+            }
+            if self.is_over() {
+                return Ok(Next::End);
+            }
+        }
+    }
+
+    fn wait(&self) -> io::Result<Ready> {
+        let mut polled = vec![
+            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.events, PollFlags::IN),
+        ];
+        polled.extend(self.leader.iter().map(|leader| PollFd::new(leader, PollFlags::IN)));
+        let clients = polled.len();
+        let with_client = self.children.iter().filter(|child| !child.is_orphan);
+        polled.extend(with_client.map(|child| PollFd::new(&child.socket, PollFlags::RDHUP)));
+        let pause = Timespec { tv_sec: LOOK_EVERY.as_secs().cast_signed(), tv_nsec: 0 };
+        match poll(&mut polled, Some(&pause)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let is_ready = |one: &PollFd<'_>| !one.revents().is_empty();
+        Ok(Ready {
+            has_client: is_ready(&polled[0]),
+            has_child_news: is_ready(&polled[1]),
+            has_ended_session: polled[2..clients].iter().any(is_ready),
+            has_lost_clients: polled[clients..].iter().any(is_ready),
+        })
+    }
+
+    /// Tells each client what has become of its command.
+    fn reap(&mut self) {
+        self.children.retain(|child| {
+            while let Ok(Some((_, change))) = wait(Wait::News(child.process)) {
+                let (message, has_ended) = match change {
+                    Change::Exited(status) => {
+                        (Message::new(Kind::Exited).with_number(status.into()), true)
+                    }
+                    Change::Killed(signal) => {
+                        (Message::new(Kind::Killed).with_number(signal), true)
+                    }
+                    Change::Stopped { signal, .. } => {
+                        (Message::new(Kind::Stopped).with_number(signal), false)
+                    }
+                    Change::Continued => continue,
+                };
+                // A client that has gone needs no news.
+                let _ = message.send(&child.socket, &[]);
+                if has_ended {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+
+    /// A client that was killed takes its command along.
+    fn let_go(&mut self) {
+        for child in self.children.iter_mut().filter(|child| !child.is_orphan) {
+            let mut polled = [PollFd::new(&child.socket, PollFlags::RDHUP)];
+            let is_gone =
+                poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
+            if is_gone {
+                child.is_orphan = true;
+                let _ = send_signal(child.process, number::SIGKILL);
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Option<Next> {
+        let (socket, _) = self.listener.accept().ok()?;
+        let user = peer::of(socket.as_fd()).ok()?.uid;
+        if user != rustix::process::geteuid().as_raw() {
+            return None;
+        }
+        socket.set_read_timeout(Some(REQUEST_MAX)).ok()?;
+        let (message, descriptors) = Message::receive(&socket).ok()??;
+        match message.kind {
+            Kind::Run => self.request(socket, &message, descriptors),
+            Kind::Status => {
+                let _ = self.report().send(&socket, &[]);
+                None
+            }
+            Kind::Stop => Some(Next::End),
+            _ => None,
+        }
+    }
+
+    /// A request, if a fork would be as a boot; otherwise this template is of no more use.
+    fn request(
+        &mut self,
+        socket: UnixStream,
+        message: &Message,
+        descriptors: Vec<OwnedFd>,
+    ) -> Option<Next> {
+        let before = Instant::now();
+        let change = self.observed.first_change(now_ns());
+        self.compared_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
+        if let Some(path) = change {
+            let reason = format!("{} has changed", String::from_utf8_lossy(path));
+            self.place.remove(self.key, Part::Socket);
+            self.unlock();
+            let _ = Message::new(Kind::Refused).with(reason).send(&socket, &[]);
+            return Some(Next::End);
+        }
+        let list = |place: usize| decoded(message.fields.get(place)?);
+        let number = |bytes: &Vec<u8>| Some(i32::from_le_bytes(bytes.as_slice().try_into().ok()?));
+        let numbers = list(2)?.iter().map(number).collect::<Option<Vec<_>>>()?;
+        let request = Request {
+            words: list(0)?,
+            environment: list(1)?,
+            numbers,
+            descriptors,
+            group: message.number(3)?,
+            socket,
+        };
+        let is_other = |words: &Vec<Vec<u8>>| *words != request.words;
+        if self.description.only_words.as_ref().is_some_and(is_other) {
+            self.failed(
+                &request,
+                "the application reads its arguments as it boots, and these are others",
+            );
+            return None;
+        }
+        (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
+    }
+
+    /// The fork for a request has been made.
+    pub fn forked(&mut self, request: Request, process: i32) {
+        request.join_group(process);
+        let words = format!("{} ({} s old)", std::process::id(), self.began.elapsed().as_secs());
+        let started = Message::new(Kind::Started).with_number(process).with(words);
+        let _ = started.send(&request.socket, &[]);
+        self.children.push(Child { process, socket: request.socket, is_orphan: false });
+        self.used = Instant::now();
+        self.forks += 1;
+    }
+
+    /// There could be no fork.
+    pub fn failed(&self, request: &Request, reason: &str) {
+        let _ = Message::new(Kind::Refused).with(reason).send(&request.socket, &[]);
+    }
+
+    /// Another template of that key may be made.
+    fn unlock(&mut self) {
+        if self.lock >= 0 {
+            descriptor::close(self.lock);
+            self.lock = -1;
+        }
+    }
+
+    /// Whether nobody needs it any more, or its files have gone.
+    fn is_over(&self) -> bool {
+        let is_used = !self.children.is_empty() || self.used.elapsed() < IDLE_MAX;
+        let has_socket = std::fs::metadata(self.place.file(self.key, Part::Socket)).is_ok();
+        !is_used || !has_socket || std::env::current_dir().is_err()
+    }
+
+    fn report(&self) -> Message {
+        let memory = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = memory.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        let kib = pages * rustix::param::page_size() as u64 / 1024;
+        [
+            ("application", self.description.application.clone()),
+            ("command", self.description.command.clone()),
+            ("process", std::process::id().to_string()),
+            ("age_seconds", self.began.elapsed().as_secs().to_string()),
+            ("idle_seconds", self.used.elapsed().as_secs().to_string()),
+            ("memory_kib", kib.to_string()),
+            ("features", self.description.features.to_string()),
+            ("questions", self.observed.len().to_string()),
+            ("compared_us", self.compared_us.to_string()),
+            ("forks", self.forks.to_string()),
+            ("running", self.children.len().to_string()),
+        ]
+        .into_iter()
+        .fold(Message::new(Kind::Report), |report, (name, value)| report.with(name).with(value))
+    }
+
+    /// Ends: no client finds it any more. Commands that still run go on, without a template to look after them.
+    pub fn end(mut self) {
+        self.place.remove(self.key, Part::Socket);
+        self.unlock();
+        // Those that still run are looked after until they end.
+        while !self.children.is_empty() {
+            let Ok(ready) = self.wait() else { break };
+            if ready.has_child_news {
+                self.events.clear();
+            }
+            if ready.has_lost_clients {
+                self.let_go();
+            }
+            self.reap();
+        }
+    }
+
+    /// What a child gives up of its template's.
+    pub fn leave(self) {
+        if self.lock >= 0 {
+            descriptor::close(self.lock);
+        }
+    }
+}
+
+/// What can be read.
+struct Ready {
+    has_client: bool,
+    has_child_news: bool,
+    has_ended_session: bool,
+    has_lost_clients: bool,
+}
+
+impl Request {
+    /// Makes this process the command's: its group or session, and its descriptors.
+    ///
+    /// # Errors
+    /// A descriptor cannot be put in its place.
+    pub fn take_over(self) -> io::Result<()> {
+        if self.group == 0 {
+            let _ = rustix::process::setsid();
+        } else {
+            self.join_group(0);
+        }
+        drop(self.socket);
+        let highest = self.numbers.iter().copied().max().unwrap_or(2) + 1;
+        // None of them may stand where another one belongs.
+        let copies = self.descriptors.iter().map(|one| descriptor::copy_from(one.as_fd(), highest));
+        let copies: Vec<_> = copies.collect::<io::Result<_>>()?;
+        drop(self.descriptors);
+        for (copy, number) in copies.iter().zip(&self.numbers) {
+            descriptor::put(copy.as_fd(), *number)?;
+        }
+        // A standard stream that the client does not have is none.
+        (0..3).filter(|number| !self.numbers.contains(number)).for_each(descriptor::close);
+        Ok(())
+    }
+
+    /// Both the template and its child do it: whichever comes first.
+    fn join_group(&self, process: i32) {
+        if self.group > 0 {
+            let _ = rustix::process::setpgid(Pid::from_raw(process), Pid::from_raw(self.group));
+        }
+    }
+}
+
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,115 @@
+//! The terminal that a process belongs to, and what its descriptors are.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{FileType, fstat};
+use rustix::stdio;
+use rustix::termios::isatty;
+
+/// Where a process stands: session, group and terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terminal {
+    /// The process group.
+    pub group: i32,
+    /// The session, which is its leader's process.
+    pub session: i32,
+    /// The controlling terminal's device; 0 is none.
+    pub device: i32,
+    /// How nice the process is.
+    pub nice: i32,
+}
+
+impl Terminal {
+    /// That of this process.
+    ///
+    /// # Errors
+    /// `/proc` cannot be read.
+    pub fn of_process() -> io::Result<Self> {
+        Self::parsed(&std::fs::read_to_string("/proc/self/stat")?)
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Fields of `/proc/self/stat` (proc(5)) after the name, which may hold anything.
+    fn parsed(text: &str) -> Option<Self> {
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<_> = fields.split_ascii_whitespace().collect();
+        let number = |place: usize| fields.get(place)?.parse().ok();
+        Some(Self { group: number(2)?, session: number(3)?, device: number(4)?, nice: number(16)? })
+    }
+
+    /// Whether there is a controlling terminal: only a process of its session can have it.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.device != 0
+    }
+
+    /// What tells it from other ones.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        if self.is_there() {
+            format!("{} {}", self.device, self.session)
+        } else {
+            "none".to_owned()
+        }
+    }
+}
+
+/// What stands in the place of each standard stream, as far as a boot may ask: a terminal and which one,
+/// something else, or nothing.
+#[must_use]
+pub fn standard_streams() -> [String; 3] {
+    [stdio::stdin(), stdio::stdout(), stdio::stderr()].map(|stream| {
+        let Ok(stat) = fstat(stream) else { return "closed ".to_owned() };
+        let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+        if is_device && isatty(stream) {
+            format!("terminal {} ", stat.st_rdev)
+        } else {
+            "other ".to_owned()
+        }
+    })
+}
+
+/// Whether a standard stream is a terminal.
+#[must_use]
+pub fn is_terminal(stream: BorrowedFd<'_>) -> bool {
+    isatty(stream)
+}
+
+/// The numbers of this process's open descriptors that a program that it starts would have, in order.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn descriptors() -> io::Result<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    numbers.retain(|number| thruway_sys::descriptor::is_inherited(*number));
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_hide_the_fields() {
+        let text = "7 (a) b (c)) S 1 42 43 34816 -1 4194560 1 2 3 4 5 6 7 8 20 -5 1 0 99";
+        let parsed = Terminal::parsed(text).unwrap();
+        let expected = Terminal { group: 42, session: 43, device: 34816, nice: -5 };
+        assert_eq!(parsed, expected);
+        assert_eq!(parsed.identity(), "34816 43");
+        assert_eq!(Terminal { device: 0, ..expected }.identity(), "none");
+    }
+
+    #[test]
+    fn descriptors_that_are_closed_on_exec_are_left_out() {
+        let file = tempfile::tempfile().unwrap();
+        use std::os::fd::AsRawFd;
+        let numbers = descriptors().unwrap();
+        assert!(!numbers.contains(&file.as_raw_fd()));
+        assert!(numbers.contains(&2));
+    }
+}

@@ -1,0 +1,43 @@
+//! Templates: a Ruby that has booted, and is forked for each command. See docs/explanation/design/preload.md.
+//!
+//! Reading order: [`post`] (what this Ruby is to be), [`learner`] (a command that says what it loads), [`calls`],
+//! [`questions`] and [`notes`] (what a template's boot asks), [`native`] (what `template.rb` is made of), [`guard`] (a
+//! child that would need another boot).
+
+mod calls;
+mod guard;
+mod learner;
+mod native;
+mod notes;
+mod post;
+mod questions;
+
+use crate::ruby::{Gvl, Protected, RModule};
+use thruway_boot::Boot;
+
+pub(crate) use guard::check as check_guard;
+pub(crate) use learner::{begun, learn};
+
+/// What is defined in a template alone.
+pub(crate) fn define(ruby: Protected, thruway: RModule) {
+    post::take(ruby.gvl());
+    if post::is_template() {
+        native::define(ruby, thruway);
+    }
+}
+
+/// The boot begins: before it has asked anything.
+pub(crate) fn begin(_: Gvl, boot: &Boot) {
+    if post::is_template() {
+        questions::prepare();
+        notes::begin();
+        boot.files.observe(notes::observe);
+    }
+}
+
+/// The boot has pointed libruby's calls where it wants them: a template sees them before that.
+pub(crate) fn watch() {
+    if post::is_template() {
+        calls::install();
+    }
+}

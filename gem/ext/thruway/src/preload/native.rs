@@ -1,0 +1,215 @@
+//! What `template.rb` is made of: the parts that Ruby has no methods for.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rb_sys::VALUE;
+use thruway_preload::place::{Part, Place};
+use thruway_preload::plan::Plan;
+use thruway_preload::template::{Description, Next, Request, Template};
+use thruway_preload::wire;
+use thruway_sys::descriptor;
+
+use super::{guard, notes, post};
+use crate::ruby::define::{self, Method};
+use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean};
+
+static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
+/// Whether the boot depends on the command's arguments.
+static HAS_READ_WORDS: AtomicBool = AtomicBool::new(false);
+/// The request that is being forked for.
+static REQUEST: Mutex<Option<Request>> = Mutex::new(None);
+
+pub(super) fn define(ruby: Protected, thruway: RModule) {
+    let gvl = ruby.gvl();
+    let module = define::module_under(ruby, thruway.value(), c"Template");
+    define::singleton_method(gvl, module, c"plan", Method::of_0(plan));
+    define::singleton_method(gvl, module, c"words", Method::of_0(words));
+    define::singleton_method(gvl, module, c"objection", Method::of_0(objection));
+    define::singleton_method(gvl, module, c"refuse", Method::of_1(refuse));
+    define::singleton_method(gvl, module, c"only_same_words", Method::of_0(only_same_words));
+    define::singleton_method(gvl, module, c"listen", Method::of_2(listen));
+    define::singleton_method(gvl, module, c"next_request?", Method::of_0(next_request));
+    define::singleton_method(gvl, module, c"forked", Method::of_1(forked));
+    define::singleton_method(gvl, module, c"failed", Method::of_1(failed));
+    define::singleton_method(gvl, module, c"take_over", Method::of_0(take_over));
+    define::singleton_method(gvl, module, c"said", Method::of_0(said));
+    define::singleton_method(gvl, module, c"guard", Method::of_2(guard));
+    define::singleton_method(gvl, module, c"end", Method::of_0(end));
+}
+
+/// The post's folder; `None` if it has gone.
+fn place() -> Option<(Place, u128)> {
+    let post = post::template()?;
+    Some((Place::at(&post.folder).ok()?, post.key))
+}
+
+/// `[features, [[name, value or nil], …]]`
+fn plan(ruby: Protected, _: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, Part::Plan)?));
+    let Some(plan) = plan else { return NIL };
+    let variables = plan.variables.iter().map(|(name, value)| {
+        let value = value.as_ref().map_or(NIL, |value| RString::new(gvl, value).value());
+        array(gvl, [RString::new(gvl, name).value(), value])
+    });
+    array(gvl, [strings(gvl, &plan.features), array(gvl, variables)])
+}
+
+/// The words of the command that the template was made for.
+fn words(ruby: Protected, _: VALUE) -> VALUE {
+    let words = place().and_then(|(place, key)| wire::decoded(&place.read(key, Part::Command)?));
+    strings(ruby.gvl(), &words.unwrap_or_default())
+}
+
+/// Why this boot cannot be a template's; nil if it can.
+fn objection(ruby: Protected, _: VALUE) -> VALUE {
+    match notes::objection() {
+        Some(reason) => RString::new(ruby.gvl(), reason.as_bytes()).value(),
+        None => NIL,
+    }
+}
+
+/// `refuse(reason)`: writes down why there is no template.
+fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+    let reason = RString::from_argument(ruby, reason);
+    if let Some((place, key)) = place() {
+        // SAFETY: the String is on this stack, and nothing below changes it.
+        let _ = place.write(key, Part::Refusal, unsafe { reason.bytes() });
+    }
+    NIL
+}
+
+/// The boot has looked at its arguments: commands with others are no forks.
+fn only_same_words(_: Protected, _: VALUE) -> VALUE {
+    HAS_READ_WORDS.store(true, Ordering::Relaxed);
+    NIL
+}
+
+/// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
+fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
+    let application = RString::from_argument(ruby, application);
+    // SAFETY: the String is on this stack, and nothing below changes it.
+    let application = OsStr::from_bytes(unsafe { application.bytes() });
+    let features = RArray::of(ruby.gvl(), features);
+    // SAFETY: it is on this stack, and no Ruby code runs while the slice lives.
+    let features = features.map_or(0, |features| unsafe { features.elements() }.len());
+    boolean(begin(application, features).is_ok())
+}
+
+fn begin(application: &OsStr, features: usize) -> io::Result<()> {
+    let post = post::template().ok_or(io::ErrorKind::NotFound)?;
+    let place = Place::at(&post.folder)?;
+    let words = place.read(post.key, Part::Command).and_then(|bytes| wire::decoded(&bytes));
+    let words = words.unwrap_or_default();
+    let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    let description = Description {
+        application: application.to_string_lossy().into_owned(),
+        command: said.join(" "),
+        only_words: HAS_READ_WORDS.load(Ordering::Relaxed).then(|| words.clone()),
+        features,
+    };
+    let observed = notes::end();
+    let template = Template::listen(place, post.key, post.lock, observed, description)?;
+    *lock(&TEMPLATE) = Some(template);
+    Ok(())
+}
+
+/// `next_request?`: waits for a command; false at the end.
+fn next_request(_: Protected, _: VALUE) -> VALUE {
+    let next = lock(&TEMPLATE).as_mut().map(Template::next_task);
+    match next {
+        Some(Ok(Next::Fork(request))) => {
+            *lock(&REQUEST) = Some(request);
+            TRUE
+        }
+        _ => FALSE,
+    }
+}
+
+/// `forked(process)`
+fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
+    let process = integer(ruby, process);
+    if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_mut(), lock(&REQUEST).take()) {
+        template.forked(request, process);
+    }
+    NIL
+}
+
+/// `failed(reason)`
+fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+    let reason = RString::from_argument(ruby, reason);
+    if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_ref(), lock(&REQUEST).take()) {
+        // SAFETY: the String is on this stack, and nothing below changes it.
+        template.failed(&request, &String::from_utf8_lossy(unsafe { reason.bytes() }));
+    }
+    NIL
+}
+
+/// In the child: it becomes the command's process. `[words, [name, value, name, value, …]]`, or nil if that failed.
+fn take_over(ruby: Protected, _: VALUE) -> VALUE {
+    if let Some(template) = lock(&TEMPLATE).take() {
+        template.leave();
+    }
+    let Some(mut request) = lock(&REQUEST).take() else { return NIL };
+    let (words, environment) =
+        (std::mem::take(&mut request.words), std::mem::take(&mut request.environment));
+    if request.take_over().is_err() {
+        return NIL;
+    }
+    let gvl = ruby.gvl();
+    array(gvl, [strings(gvl, &words), strings(gvl, &environment)])
+}
+
+/// In the child: writes what the boot wrote.
+fn said(_: Protected, _: VALUE) -> VALUE {
+    for (number, bytes) in notes::said() {
+        let write = |stream: BorrowedFd<'_>| -> io::Result<()> {
+            use std::io::Write;
+            std::fs::File::from(stream.try_clone_to_owned()?).write_all(&bytes)
+        };
+        // As of a program that writes to a stream that is closed: nobody reads it.
+        let _ = descriptor::with(number, write);
+    }
+    NIL
+}
+
+/// `guard(path, proc)`
+fn guard(ruby: Protected, _: VALUE, path: VALUE, compare: VALUE) -> VALUE {
+    let path = RString::from_argument(ruby, path);
+    // SAFETY: the String is on this stack, and nothing below changes it.
+    guard::arm(ruby.gvl(), unsafe { path.bytes() }, compare);
+    NIL
+}
+
+/// The template's end: it is found no more, and ends with the last of its commands.
+fn end(_: Protected, _: VALUE) -> VALUE {
+    let template = lock(&TEMPLATE).take();
+    if let Some(template) = template {
+        template.end();
+    }
+    NIL
+}
+
+fn integer(_: Protected, value: VALUE) -> i32 {
+    // SAFETY: what it raises is caught.
+    i32::try_from(unsafe { rb_sys::rb_num2int(value) }).unwrap_or(0)
+}
+
+fn strings(gvl: Gvl, all: &[Vec<u8>]) -> VALUE {
+    array(gvl, all.iter().map(|one| RString::new(gvl, one).value()))
+}
+
+fn array(gvl: Gvl, elements: impl IntoIterator<Item = VALUE>) -> VALUE {
+    let array = RArray::with_room(gvl, 0);
+    elements.into_iter().for_each(|element| array.push(gvl, element));
+    array.value()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

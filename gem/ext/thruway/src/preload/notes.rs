@@ -1,0 +1,154 @@
+//! What was noted of a template's boot so far.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thruway_boot::Asked;
+use thruway_preload::observed::{Notes, Observed, Question};
+use thruway_preload::template::now_ns;
+use thruway_sys::imports::Object;
+
+/// Files that libc reads by itself, whoever asks it.
+const OF_LIBC: [&str; 7] = [
+    "/etc/localtime",
+    "/etc/timezone",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+];
+
+static IS_NOTING: AtomicBool = AtomicBool::new(false);
+static NOTES: Mutex<Option<Notes>> = Mutex::new(None);
+/// Why this boot cannot be a template's.
+static OBJECTION: Mutex<Option<String>> = Mutex::new(None);
+/// What the boot wrote to its standard streams: to which, and what.
+static SAID: Mutex<Vec<(c_int, Vec<u8>)>> = Mutex::new(Vec::new());
+
+pub(super) fn begin() {
+    *lock(&NOTES) = Some(Notes::default());
+    IS_NOTING.store(true, Ordering::SeqCst);
+}
+
+/// Whether the boot still goes on.
+pub(super) fn is_noting() -> bool {
+    IS_NOTING.load(Ordering::Relaxed)
+}
+
+/// Ends, and gives what has to be compared from now on.
+pub(super) fn end() -> Observed {
+    for (path, _) in Object::all() {
+        if path.starts_with(b"/") {
+            note(&path, Question::Content);
+        }
+    }
+    OF_LIBC.iter().for_each(|path| note(path.as_bytes(), Question::Content));
+    IS_NOTING.store(false, Ordering::SeqCst);
+    lock(&NOTES).take().map(Notes::sealed).unwrap_or_default()
+}
+
+/// Says why this boot cannot be a template's; the first reason counts.
+pub(super) fn object(reason: impl FnOnce() -> String) {
+    if is_noting() {
+        lock(&OBJECTION).get_or_insert_with(reason);
+    }
+}
+
+pub(super) fn objection() -> Option<String> {
+    lock(&OBJECTION).clone()
+}
+
+/// What the boot wrote, for each child to write again.
+pub(super) fn said() -> Vec<(c_int, Vec<u8>)> {
+    lock(&SAID).clone()
+}
+
+pub(super) fn say(descriptor: c_int, bytes: &[u8]) {
+    lock(&SAID).push((descriptor, bytes.to_vec()));
+}
+
+/// The boot is about to ask Thruway's own crates.
+pub(super) fn observe(path: &[u8], asked: Asked) {
+    note(
+        path,
+        match asked {
+            Asked::Folder => Question::LinkKind,
+            Asked::File => Question::LinkStat,
+            Asked::Target => Question::Stat,
+            Asked::Names => Question::Names,
+        },
+    );
+}
+
+/// A path that a function of libc's is called with.
+///
+/// # Safety
+/// `path` is null, or ends in NUL.
+pub(super) unsafe fn note_path(path: *const c_char, question: impl FnOnce() -> Question) {
+    // SAFETY: as this function's own.
+    unsafe { note_path_at(libc::AT_FDCWD, path, question) };
+}
+
+/// As [`note_path`], of a path that starts at an open folder.
+///
+/// # Safety
+/// As of [`note_path`].
+pub(super) unsafe fn note_path_at(
+    folder: c_int,
+    path: *const c_char,
+    question: impl FnOnce() -> Question,
+) {
+    if is_noting() && !path.is_null() {
+        // SAFETY: as this function's own.
+        let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+        note(&absolute(folder, path), question());
+    }
+}
+
+/// The boot itself is about to write what is at a path.
+///
+/// # Safety
+/// As of [`note_path`].
+pub(super) unsafe fn note_written(folder: c_int, path: *const c_char) {
+    if is_noting() && !path.is_null() {
+        // SAFETY: as this function's own.
+        let path = absolute(folder, unsafe { CStr::from_ptr(path) }.to_bytes());
+        if let Some(notes) = lock(&NOTES).as_mut() {
+            notes.note_written(&path);
+        }
+    }
+}
+
+fn note(path: &[u8], question: Question) {
+    if let Some(notes) = lock(&NOTES).as_mut() {
+        notes.note(path, question, now_ns());
+    }
+}
+
+fn absolute(folder: c_int, path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") {
+        return path.to_vec();
+    }
+    let start = match folder {
+        libc::AT_FDCWD => current_folder(),
+        folder => link(&format!("/proc/self/fd/{folder}")),
+    };
+    if path.is_empty() || path == b"." { start } else { [&start[..], path].join(&b'/') }
+}
+
+fn current_folder() -> Vec<u8> {
+    link("/proc/self/cwd")
+}
+
+fn link(path: &str) -> Vec<u8> {
+    let target = std::fs::read_link(Path::new(OsStr::from_bytes(path.as_bytes())));
+    target.map(|target| target.into_os_string().as_bytes().to_vec()).unwrap_or_default()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

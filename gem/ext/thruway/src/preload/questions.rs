@@ -1,0 +1,115 @@
+//! What Ruby code wants to know of a file that it asks the kernel about.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::OnceLock;
+
+use rb_sys::ID;
+use thruway_preload::observed::Question;
+
+/// Methods that ask only what kind of thing is there, if any.
+const KIND: [&CStr; 27] = [
+    c"exist?",
+    c"exists?",
+    c"file?",
+    c"directory?",
+    c"symlink?",
+    c"pipe?",
+    c"socket?",
+    c"blockdev?",
+    c"chardev?",
+    c"ftype",
+    c"glob",
+    c"[]",
+    c"entries",
+    c"children",
+    c"each_child",
+    c"foreach",
+    c"each",
+    c"open",
+    c"realpath",
+    c"realdirpath",
+    c"require",
+    c"require_relative",
+    c"load",
+    c"chdir",
+    c"mkdir",
+    c"expand_path",
+    c"absolute_path",
+];
+
+/// Methods that ask who may do what with it besides.
+const RIGHTS: [&CStr; 13] = [
+    c"readable?",
+    c"readable_real?",
+    c"world_readable?",
+    c"writable?",
+    c"writable_real?",
+    c"world_writable?",
+    c"executable?",
+    c"executable_real?",
+    c"owned?",
+    c"grpowned?",
+    c"setuid?",
+    c"setgid?",
+    c"sticky?",
+];
+
+/// Files whose code compares a file's time with what it sees later, and does nothing else with it.
+const WATCHERS: [&[u8]; 2] =
+    [b"/active_support/file_update_checker.rb", b"/active_support/evented_file_update_checker.rb"];
+
+unsafe extern "C" {
+    /// The file and the line of the Ruby code that runs; null for none. Exported, but in no header.
+    fn rb_source_location_cstr(line: *mut c_int) -> *const c_char;
+}
+
+/// The numbers of the methods' names.
+static IDS: OnceLock<[Vec<ID>; 2]> = OnceLock::new();
+
+/// Takes the numbers of the methods' names.
+pub(super) fn prepare() {
+    fn ids(names: &[&CStr]) -> Vec<ID> {
+        // SAFETY: each name ends in NUL; the interpreter lock is held at the start of the boot.
+        names.iter().map(|name| unsafe { rb_sys::rb_intern(name.as_ptr()) }).collect()
+    }
+    IDS.get_or_init(|| [ids(&KIND), ids(&RIGHTS)]);
+}
+
+/// What a `stat` is for, by the method that is running.
+pub(super) fn of_stat(follows: bool) -> Question {
+    let [asks_kind, asks_rights] = if is_by_ruby() { asked_by_method() } else { [false; 2] };
+    match (asks_kind, asks_rights, follows) {
+        (true, _, true) => Question::Kind,
+        (true, _, false) => Question::LinkKind,
+        (_, true, true) => Question::Rights,
+        (_, _, true) => Question::Stat,
+        (_, _, false) => Question::LinkStat,
+    }
+}
+
+/// Whether the running method asks for no more than the kind, or than the rights.
+fn asked_by_method() -> [bool; 2] {
+    // SAFETY: this is one of Ruby's threads, whose frames are its own.
+    let method = unsafe { rb_sys::rb_frame_this_func() };
+    let [kind, rights] =
+        IDS.get().map_or([false; 2], |ids| ids.each_ref().map(|known| known.contains(&method)));
+    [kind || is_by_watcher(), rights]
+}
+
+/// Whether Ruby code runs on this thread.
+fn is_by_ruby() -> bool {
+    // SAFETY: it may be asked on any thread.
+    unsafe { rb_sys::ruby_native_thread_p() != 0 }
+}
+
+fn is_by_watcher() -> bool {
+    let mut line: c_int = 0;
+    // SAFETY: as above.
+    let file = unsafe { rb_source_location_cstr(&raw mut line) };
+    if file.is_null() {
+        return false;
+    }
+    // SAFETY: it is the path of a file of code, which ends in NUL and outlives this call.
+    let file = unsafe { CStr::from_ptr(file) }.to_bytes();
+    WATCHERS.iter().any(|watcher| file.ends_with(watcher))
+}

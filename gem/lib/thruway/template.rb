@@ -1,0 +1,244 @@
+# frozen_string_literal: true
+
+# A Ruby that loads what a command's runs load, waits, and is forked for each of them. It is
+# evaluated in a module of its own (`load` with a module) in the place of a feature that Ruby
+# requires before the command's script: a child returns from here, and Ruby goes on as always.
+# See docs/explanation/design/preload.md.
+class Template
+  # Threads that a child may do without: `Timeout` and Active Record's reaper make theirs again, and
+  # concurrent-ruby's only takes back the memory of threads that have ended.
+  KNOWN_THREADS = Regexp.union(
+    %r{/timeout\.rb:\d+},
+    %r{/active_record/connection_adapters/abstract/connection_pool(/reaper)?\.rb:\d+},
+    %r{/concurrent/atomic/(ruby_thread_local_var|locals)\.rb:\d+}
+  )
+  ENVIRONMENT = "/config/environment.rb"
+  # As the key has them: they are set again in the child, and compared with nothing.
+  SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
+                 SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
+
+  # The arguments as a boot sees them: it is noted that it looks.
+  class Arguments < Array
+    class << self
+      attr_accessor :were_read
+    end
+
+    (Array.public_instance_methods(false) + Enumerable.public_instance_methods).uniq.each do |name|
+      define_method(name) do |*arguments, **options, &block|
+        Arguments.were_read = true
+        super(*arguments, **options, &block)
+      end
+    end
+  end
+
+  def initialize(native)
+    @native = native
+    @changes = {}
+  end
+
+  # Comes back in a child only, which is a command.
+  def run
+    objection = catch(:objection) { boot }
+    give_up(objection) if objection
+    serve
+  end
+
+  private
+
+  def boot
+    features, variables = @native.plan
+    object("its features are not known") unless features
+    @prefix = prefix
+    before = surroundings
+    watching_arguments { load_features(features, variables) }
+    disconnect
+    look(before)
+    @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
+    nil
+  rescue Exception => e # rubocop:disable Lint/RescueException
+    "it raises #{e.class} as it boots"
+  end
+
+  def object(reason) = throw(:objection, reason)
+
+  def give_up(reason)
+    @native.refuse(reason)
+    exit!(1)
+  end
+
+  # How many of the command's words come before the arguments of Ruby's script.
+  def prefix
+    words = @native.words
+    ends_alike = words.last(ARGV.size) == ARGV
+    object("its arguments reach Ruby in another form") unless ends_alike
+    @program = File.read("/proc/self/cmdline").split("\0")
+    @program.pop(ARGV.size)
+    words.size - ARGV.size
+  end
+
+  # What a boot may change that a fork must not find changed.
+  def surroundings
+    # Signals beyond the first 31 are libc's own.
+    caught = File.read("/proc/self/status")[/^SigCgt:\s*(\h+)/, 1].hex & 0x7fffffff
+    { "the current folder" => Dir.pwd, "the umask" => File.umask, "a signal's handler" => caught }
+  end
+
+  def load_features(features, variables)
+    @seed = Random.seed
+    *features, environment = features if features.last.end_with?(ENVIRONMENT)
+    noting_changes { features.each { |feature| load_feature(feature) } }
+    return unless environment
+
+    variables.each { |name, value| ENV[name] = value }
+    @environment = [environment, compared(ENV.to_h)]
+    noting_changes { require(environment) }
+  end
+
+  # What the boot makes of the first command's arguments is right for the same ones alone.
+  def watching_arguments
+    original = ARGV
+    exchange_arguments(Arguments.new(original))
+    Arguments.were_read = false
+    yield
+    @native.only_same_words if Arguments.were_read
+  ensure
+    exchange_arguments(original)
+  end
+
+  def exchange_arguments(arguments)
+    Object.send(:remove_const, :ARGV)
+    Object.const_set(:ARGV, arguments)
+  end
+
+  # The command asked for it by a name, which made RubyGems activate its gem.
+  def load_feature(path)
+    activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
+    require(path)
+  end
+
+  def activate(path)
+    return if !defined?(::Gem::Specification) || defined?(::Bundler)
+
+    stub = ::Gem::Specification.stubs.find { |one| path.start_with?("#{one.full_gem_path}/") }
+    stub&.to_spec&.activate
+  end
+
+  # What the boot does to the environment is done to each child's.
+  def noting_changes
+    before = ENV.to_h
+    yield
+    now = ENV.to_h
+    (before.keys | now.keys).each do |name|
+      @changes[name] = now[name] if before[name] != now[name]
+    end
+  end
+
+  # Connections are their process's alone.
+  def disconnect
+    return unless defined?(::ActiveRecord::Base)
+
+    handler = ::ActiveRecord::Base.connection_handler
+    if handler.method(:clear_all_connections!).arity.zero?
+      handler.clear_all_connections!
+    else
+      handler.clear_all_connections!(:all)
+    end
+  end
+
+  def look(before)
+    objection = @native.objection
+    object(objection) if objection
+    changed = surroundings.find { |name, value| before[name] != value }
+    object("it changes #{changed.first}") if changed
+    look_at_threads
+    look_at_sockets
+    object("Coverage is running") if coverage?
+    object("$DEBUG is on") if $DEBUG
+  end
+
+  def look_at_threads
+    threads = Thread.list - [Thread.main]
+    thread = threads.find { |one| !KNOWN_THREADS.match?(one.inspect) }
+    object("it starts a thread (#{thread.inspect})") if thread
+    # They would wake up, and wait for the interpreter in vain.
+    threads.each(&:kill).each(&:join)
+  end
+
+  def look_at_sockets
+    sockets = Dir.children("/proc/self/fd").filter_map do |number|
+      target = File.readlink("/proc/self/fd/#{number}")
+      target if target.start_with?("socket:")
+    rescue SystemCallError
+      nil
+    end
+    object("it has an open socket") if sockets.any?
+  end
+
+  def coverage? = defined?(::Coverage) && ::Coverage.running?
+
+  def serve
+    3.times { GC.start }
+    Process.setproctitle("thruway: template of #{@native.words.join(" ")}")
+    while @native.next_request?
+      child = fork_for_request
+      return become if child == :child
+    end
+    @native.end
+    exit!(0)
+  end
+
+  def fork_for_request
+    hooks(:before)
+    child = Process.fork
+    return :child unless child
+
+    @native.forked(child)
+    child
+  rescue Exception => e # rubocop:disable Lint/RescueException
+    @native.failed("#{e.class}: #{e.message}")
+  end
+
+  # This process is the command.
+  def become
+    words, environment = @native.take_over
+    exit!(2) unless words
+
+    @words, @given = words, environment.each_slice(2).to_h
+    take_environment
+    ARGV.replace(words.drop(@prefix))
+    title
+    Random.srand if Random.seed == @seed
+    @native.said
+    @native.guard(@environment[0], method(:compare)) if @environment
+    hooks(:after)
+  end
+
+  def take_environment
+    ENV.replace(@given)
+    @changes.each { |name, value| ENV[name] = value }
+  end
+
+  # As tools show it: the words that the template's Ruby was started with, and the arguments.
+  def title = Process.setproctitle([*@program, *ARGV].join(" "))
+
+  # The environment was booted under other variables than this command has set: it is started as
+  # always.
+  def compare(_)
+    now = compared(ENV.to_h)
+    then_ = @environment[1]
+    differs = (now.keys | then_.keys).find { |name| now[name] != then_[name] }
+    return unless differs || coverage?
+
+    reason = differs ? "variable #{differs} is another" : "Coverage is running"
+    is_explained = ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
+    warn "thruway: preload: booted after all, since #{reason}" if is_explained
+    exec(@given, *@words, unsetenv_others: true)
+  end
+
+  def compared(variables) = variables.reject { |name, _| SET_AGAIN.include?(name) }
+
+  def hooks(time)
+    hooks = ::Thruway::Preload if defined?(::Thruway::Preload.before_fork)
+    hooks&.public_send("run_#{time}_fork")
+  end
+end

@@ -1,0 +1,130 @@
+# frozen_string_literal: true
+
+require "preloading"
+
+# Templates, clients and commands that end when nobody expects it.
+class PreloadFaultsTest < Minitest::Test
+  include Preloading
+
+  WORDS = %w[bin/rails runner].freeze
+
+  def start(made, code)
+    streams = { in: File::NULL, out: File::NULL, err: File::NULL }
+    command = [THRUWAY, "run", "--preload", "--", *WORDS, code]
+    spawn(made.environment, *command, chdir: made.folder, **streams)
+  end
+
+  # The number that a command writes as soon as it runs.
+  def process_of(made)
+    file = made.path("tmp/process")
+    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(file) && !File.empty?(file) }
+    Integer(File.read(file)).tap { File.delete(file) }
+  end
+
+  def templates(made) = made.templates.map { |template| template["process"] }
+
+  def tell = "File.write('tmp/process', Process.pid)"
+
+  def assert_ends(process)
+    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 while File.exist?("/proc/#{process}") }
+  end
+
+  def with_template
+    application do |made|
+      made.forked(*WORDS, "0", in: File::NULL, stdin_data: "")
+      yield made
+    end
+  end
+
+  def test_a_client_that_is_killed_takes_its_command_along
+    with_template do |made|
+      client = start(made, "#{tell}; sleep")
+      command = process_of(made)
+      Process.kill(:KILL, client)
+      Process.wait(client)
+      assert_ends(command)
+    end
+  end
+
+  def test_signals_to_the_client_reach_the_command
+    with_template do |made|
+      client = start(made, "trap(:USR1) { exit 9 }; #{tell}; sleep")
+      process_of(made)
+      Process.kill(:USR1, client)
+      assert_equal 9, Process.wait2(client).last.exitstatus
+      client = start(made, "#{tell}; sleep")
+      process_of(made)
+      Process.kill(:TERM, client)
+      assert_equal 15, Process.wait2(client).last.termsig
+    end
+  end
+
+  def test_a_template_that_is_killed_is_made_anew
+    with_template do |made|
+      client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go')")
+      command = process_of(made)
+      made.templates.each { |template| Process.kill(:KILL, template["process"]) }
+      made.write("tmp/go", "")
+      assert_equal 2, Process.wait2(client).last.exitstatus
+      assert_ends(command)
+      assert_equal "1\n", made.forked(*WORDS, "puts 1").out
+    end
+  end
+
+  def test_a_template_that_is_stopped_lets_its_commands_end
+    with_template do |made|
+      client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go'); exit 3")
+      process_of(made)
+      made.thruway("preload", "stop")
+      assert_empty made.templates
+      made.write("tmp/go", "")
+      assert_equal 3, Process.wait2(client).last.exitstatus
+    end
+  end
+
+  def test_a_template_sleeps_and_ends_when_it_is_told
+    with_template do |made|
+      template = templates(made).first
+      switches = -> {
+        File.read("/proc/#{template}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
+      }
+      before = switches.call
+      sleep 1
+      assert_equal before, switches.call
+      Process.kill(:TERM, template)
+      assert_ends(template)
+      assert_equal "1\n", made.forked(*WORDS, "puts 1").out
+    end
+  end
+
+  def test_many_clients_at_once
+    with_template do |made|
+      before = templates(made)
+      said = Array.new(30) { |n| Thread.new { made.preloaded(*WORDS, "puts #{n}") } }.map(&:value)
+      assert_equal (0...30).map { |n| "#{n}\n" }, said.map(&:out)
+      assert_equal before, templates(made)
+    end
+  end
+
+  def test_many_first_runs_make_one_template
+    application do |made|
+      said = Array.new(6) { |n| Thread.new { made.preloaded(*WORDS, "puts #{n}") } }.map(&:value)
+      assert_equal (0...6).map { |n| "#{n}\n" }, said.map(&:out)
+      made.await_template
+      assert_equal 1, made.templates.size
+    end
+  end
+
+  def test_nothing_survives_its_folder
+    with_template do |made|
+      template = made.templates.first["process"]
+      FileUtils.rm_rf(made.folder)
+      Dir.mkdir(made.folder)
+      # A folder of that name is another one.
+      said = made.preloaded("ruby", "-e", "puts 1")
+      assert_equal "1\n", said.out
+      made.thruway("preload", "stop", "--all")
+      assert_ends(template)
+    end
+  end
+end

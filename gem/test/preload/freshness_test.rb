@@ -1,0 +1,155 @@
+# frozen_string_literal: true
+
+require "preloading"
+
+# A template is used only if a boot would find the disk and the environment as its own did.
+class PreloadFreshnessTest < Minitest::Test
+  include Preloading
+
+  CODE = "p Rails.configuration.x.said, I18n.t('said'), ENV['SAID'], Said.new.text"
+
+  # A model, an initializer that reads files in several ways, and a locale.
+  def with_said
+    application do |made|
+      made.write("app/models/said.rb", "class Said; def text = 'model 1'; end")
+      made.write("config/locales/en.yml", "en:\n  said: locale 1\n")
+      made.write("config/said.yml", "text: yaml 1\n")
+      made.write("lib/said.txt", "text 1")
+      made.write("config/initializers/said.rb", <<~'RUBY')
+        Rails.configuration.x.said = [
+          YAML.load_file(Rails.root.join("config/said.yml")), File.read(Rails.root.join("lib/said.txt")),
+          File.exist?(Rails.root.join("lib/extra.txt")), Dir.children(Rails.root.join("lib")).sort,
+          File.size(__FILE__)
+        ]
+      RUBY
+      sleep 0.04
+      yield made
+    end
+  end
+
+  def assert_fresh(made, env: {})
+    plain = made.plain("bin/rails", "runner", CODE, env: env)
+    said = made.preloaded("bin/rails", "runner", CODE, env: env)
+    assert_said plain, said, said.how
+    said
+  end
+
+  def forked(made) = made.forked("bin/rails", "runner", CODE)
+
+  def test_a_model_is_edited_and_the_template_stays
+    with_said do |made|
+      forked(made)
+      made.write("app/models/said.rb", "class Said; def text = 'model 2'; end")
+      said = assert_fresh(made)
+      assert_predicate said, :forked?, said.how
+      assert_includes said.out, "model 2"
+      # As editors save.
+      File.write(made.path("app/models/.said.rb"), "class Said; def text = 'model 3'; end")
+      File.rename(made.path("app/models/.said.rb"), made.path("app/models/said.rb"))
+      said = assert_fresh(made)
+      assert_predicate said, :forked?, said.how
+      assert_includes said.out, "model 3"
+    end
+  end
+
+  def test_what_the_boot_read_is_edited
+    { "config/said.yml" => "text: yaml 2\n", "lib/said.txt" => "text 2",
+      "config/application.rb" => nil, "lib/extra.txt" => "", "config/initializers/zz.rb" => "",
+      "app/models/other.rb" => "class Other; end",
+      "config/database.yml" => nil }.each_slice(4) do |edits|
+      with_said do |made|
+        edits.each do |name, text|
+          forked(made)
+          text ? made.write(name, text) : File.write(made.path(name), "\n", mode: "a")
+          said = assert_fresh(made)
+          refute_predicate said, :forked?, name
+          assert_match(/has changed$/, said.how, name)
+        end
+      end
+    end
+  end
+
+  def test_a_variable_is_named_that_differs
+    with_said do |made|
+      forked(made)
+      said = assert_fresh(made, env: { "SAID" => "1" })
+      assert_equal "booted, since no template has the same variable SAID", said.how
+      said = assert_fresh(made, env: { "COLUMNS" => "99", "TERM" => "vt100" })
+      assert_predicate said, :forked?, said.how
+    end
+  end
+
+  def test_an_environment_that_an_argument_chooses
+    with_said do |made|
+      code = "puts Rails.env"
+      made.forked("bin/rails", "runner", code)
+      said = made.preloaded("bin/rails", "runner", "-e", "production", code)
+      assert_said made.plain("bin/rails", "runner", "-e", "production", code), said
+      refute_predicate said, :forked?
+    end
+  end
+
+  def test_a_boot_that_looks_at_its_arguments
+    application do |made|
+      made.write("config/initializers/said.rb", "SAID = ARGV.last")
+      words = ->(last) { ["bin/rails", "runner", "puts SAID", last] }
+      2.times { assert_said made.plain(*words["a"]), made.forked(*words["a"]) }
+      said = made.preloaded(*words["b"])
+      assert_said made.plain(*words["b"]), said
+      assert_includes said.how, "the application reads its arguments as it boots"
+    end
+  end
+
+  def test_what_the_boot_said_is_said_again
+    application do |made|
+      said = "puts 'out'; warn 'err'; $stdout.flush; $stderr.puts 'more'"
+      made.write("config/initializers/said.rb", said)
+      words = ["bin/rails", "runner", "puts 'own'"]
+      plain = made.plain(*words)
+      2.times { assert_said plain, made.forked(*words) }
+    end
+  end
+
+  # Random edits between commands: a preloaded run says what a plain one does.
+  def test_random_edits
+    random = Random.new(Integer(ENV.fetch("THRUWAY_SEED", "1")))
+    with_said do |made|
+      Integer(ENV.fetch("THRUWAY_CASES", "8")).times do |number|
+        forked(made) if random.rand(2).zero?
+        edit = EDITS.keys[random.rand(EDITS.size)]
+        instance_exec(made, number, &EDITS.fetch(edit))
+        said = assert_fresh(made)
+        assert_predicate said.status, :success?, "#{edit}: #{said}"
+      end
+    end
+  end
+
+  EDITS = {
+    model: lambda do |made, n|
+      made.write("app/models/said.rb", "class Said; def text = 'model #{n}'; end")
+    end,
+    yaml: ->(made, n) { made.write("config/said.yml", "text: yaml #{n}\n") },
+    text: ->(made, n) { made.write("lib/said.txt", "text #{n}") },
+    locale: ->(made, n) { made.write("config/locales/en.yml", "en:\n  said: locale #{n}\n") },
+    add: ->(made, n) { made.write("lib/extra#{n % 3}.txt", "") },
+    remove: ->(made, n) { FileUtils.rm_f(made.path("lib/extra#{n % 3}.txt")) },
+    there: ->(made, _) { made.write("lib/extra.txt", "") },
+    away: ->(made, _) { FileUtils.rm_f(made.path("lib/extra.txt")) },
+    folder: lambda do |made, _|
+      FileUtils.mv(made.path("lib"), made.path("moved"))
+      FileUtils.cp_r(made.path("moved"), made.path("lib"))
+      FileUtils.rm_rf(made.path("moved"))
+    end,
+    link: lambda do |made, n|
+      made.write("kept/#{n}.txt", "link #{n}")
+      FileUtils.rm_f(made.path("lib/said.txt"))
+      File.symlink("../kept/#{n}.txt", made.path("lib/said.txt"))
+    end,
+    same_size_and_time: lambda do |made, n|
+      path = made.path("lib/said.txt")
+      time = File.mtime(path)
+      File.write(path, (n % 10).to_s * File.size(path))
+      File.utime(time, time, path)
+    end
+  }.freeze
+end

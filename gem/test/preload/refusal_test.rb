@@ -1,0 +1,62 @@
+# frozen_string_literal: true
+
+require "preloading"
+
+# Where a fork could not be right there is no template, and it is said why.
+class PreloadRefusalTest < Minitest::Test
+  include Preloading
+
+  def refusal_of(initializer)
+    application do |made|
+      made.write("config/initializers/odd.rb", initializer)
+      words = ["bin/rails", "runner", "puts 1"]
+      plain = made.plain(*words)
+      assert_said plain, made.preloaded(*words)
+      reason = made.await_template
+      assert_empty made.templates
+      said = made.preloaded(*words)
+      assert_said plain, said
+      assert_equal "booted, since there is no template: #{reason}", said.how
+      reason
+    end
+  end
+
+  REASONS = {
+    "Thread.new { sleep }" => "it starts a thread",
+    "require 'socket'; $kept = Socket.pair(:UNIX)" => "it has an open socket",
+    "trap(:USR2) {}" => "it changes a signal's handler",
+    "Dir.chdir('/')" => "it changes the current folder",
+    "File.umask(0o77)" => "it changes the umask",
+    "require 'coverage'; Coverage.start" => "Coverage is running",
+    "`true`" => "it starts ",
+    "$stdin.getc" => "it reads its standard input"
+  }.freeze
+
+  def test_boots_that_no_fork_could_repeat
+    REASONS.each { |initializer, reason| assert_includes refusal_of(initializer), reason }
+  end
+
+  def test_an_application_that_raises_says_so_each_time
+    application do |made|
+      made.write("config/initializers/odd.rb", "raise 'not today'")
+      words = ["bin/rails", "runner", "puts 1"]
+      plain = made.plain(*words)
+      3.times { assert_said plain, made.preloaded(*words) }
+      # What comes before the application may be loaded in advance.
+      assert(made.templates.all? { |template| template["features"] < 500 })
+    end
+  end
+
+  def test_the_user_and_the_machine_may_not_want_it
+    application do |made|
+      words = ["bin/rails", "runner", "puts 1"]
+      assert_equal "booted, since CI is set", made.preloaded(*words, env: { "CI" => "true" }).how
+      off = made.preloaded(*words, env: { "THRUWAY_PRELOAD" => "0" })
+      assert_equal "booted, since THRUWAY_PRELOAD is 0", off.how
+      assert_empty made.templates
+      File.chmod(0o777, made.folder)
+      open = made.preloaded(*words).how
+      assert_includes(open, "others may write") if Process.euid.zero?
+    end
+  end
+end

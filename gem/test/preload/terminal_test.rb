@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+require "io/console"
+require "preloading"
+require "pty"
+
+# A fork is a job of the shell that asked for it: the terminal's signals, size and name are its own.
+class PreloadTerminalTest < Minitest::Test
+  include Preloading
+
+  # A shell on a terminal of its own.
+  class Shell
+    def initialize(made)
+      quiet = { "PS1" => "$ ", "TERM" => "dumb", "HISTFILE" => nil,
+                "BASH_SILENCE_DEPRECATION_WARNING" => "1" }
+      command = [made.environment.merge(quiet), "bash", "--norc", "--noprofile", "-i"]
+      @reader, @writer, @process = PTY.spawn(*command, chdir: made.folder)
+      @said = +""
+      expect("$ ")
+    end
+
+    def type(text) = @writer.write(text)
+    def line(text) = type("#{text}\n")
+
+    # What was said up to that, which is waited for.
+    def expect(text)
+      Timeout.timeout(Preloading::PATIENCE_SECONDS) do
+        @said << @reader.readpartial(4096) until (found = @said.index(text))
+        @said.slice!(0, found + text.size)
+      end
+    rescue Timeout::Error, EOFError, Errno::EIO
+      raise "no #{text.inspect} in #{@said.inspect}"
+    end
+
+    # What a command line prints.
+    def said(line)
+      line("#{line}; echo \"do\"ne $?")
+      expect("done ").tap { expect("$ ") }
+    end
+
+    def resize(rows, columns) = @writer.winsize = [rows, columns]
+
+    # As a terminal's window that is closed.
+    def close
+      @writer.close
+      @reader.close
+      Process.wait(@process)
+    end
+  end
+
+  def preloaded(code) = "#{THRUWAY} run --preload -- bin/rails runner '#{code}'"
+
+  # A shell in which commands are forks.
+  def shell(made)
+    shell = Shell.new(made)
+    before = made.templates.size
+    shell.said(preloaded("0"))
+    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until made.templates.size > before }
+    yield shell
+  ensure
+    shell&.close
+  end
+
+  def forks(made) = made.templates.sum { |template| template["forks"] }
+
+  def test_the_terminals_keys
+    application do |made|
+      shell(made) do |shell|
+        shell.line(preloaded("trap(:INT) { puts %q(interrupted); exit 5 }; puts %q(ready); sleep"))
+        shell.expect("ready\r\n")
+        shell.type("\x03")
+        shell.expect("interrupted")
+        shell.expect("$ ")
+        assert_includes shell.said("echo status $?"), "status 5"
+        shell.line(preloaded("puts %q(ready); sleep"))
+        shell.expect("ready\r\n")
+        shell.type("\x1c")
+        shell.expect("Quit")
+        assert_equal 2, forks(made)
+      end
+    end
+  end
+
+  def test_a_job_is_stopped_and_goes_on
+    application do |made|
+      shell(made) do |shell|
+        shell.line(preloaded("puts %q(ready); puts gets.upcase; exit 6"))
+        shell.expect("ready\r\n")
+        2.times do
+          shell.type("\x1a")
+          shell.expect("Stopped")
+          shell.expect("$ ")
+          assert_includes shell.said("jobs"), "Stopped"
+          shell.line("fg")
+          shell.expect("runner")
+          shell.expect("\r\n")
+        end
+        shell.line("given")
+        shell.expect("GIVEN")
+        shell.expect("$ ")
+        assert_includes shell.said("echo status $?"), "status 6"
+      end
+    end
+  end
+
+  def test_the_terminal_itself
+    application do |made|
+      shell(made) do |shell|
+        shell.resize(33, 77)
+        code = "require %q(io/console); p IO.console.winsize, File.open(%q(/dev/tty)).tty?, " \
+               "Process.getsid == Process.ppid, $stdin.tty?, Process.getpgrp != Process.pid"
+        said = shell.said(preloaded(code))
+        assert_includes said, "[33, 77]\r\ntrue\r\n"
+        shell.line(preloaded("trap(:WINCH) { puts %q(resized); exit }; puts %q(ready); sleep"))
+        shell.expect("ready\r\n")
+        shell.resize(20, 40)
+        shell.expect("resized")
+        assert_equal 2, forks(made)
+      end
+    end
+  end
+
+  def test_each_terminal_has_its_own_template_which_ends_with_it
+    application do |made|
+      first = nil
+      shell(made) do |one|
+        first = made.templates.first["process"]
+        shell(made) do |other|
+          other.said(preloaded("puts 1"))
+          assert_equal 2, made.templates.size
+        end
+        one.said(preloaded("puts 1"))
+      end
+      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 while File.exist?("/proc/#{first}") }
+      assert_empty made.templates
+    end
+  end
+
+  def test_a_pipeline_is_one_job
+    application do |made|
+      shell(made) do |shell|
+        said = shell.said("#{preloaded("puts [3, 1, 2]")} | sort | tr '\\n' ' '")
+        assert_includes said, "1 2 3"
+        shell.line("#{preloaded("sleep")} | cat")
+        sleep 1
+        shell.type("\x03")
+        shell.expect("$ ")
+        assert_includes shell.said("echo still here"), "still here"
+      end
+    end
+  end
+end

@@ -1,0 +1,68 @@
+//! What a comparison costs before each fork.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A program of so many features, in an application's folder; its place for templates is beside it.
+fn application(features: usize) -> TempDir {
+    let around = tempfile::tempdir().expect("a folder");
+    let folder = around.path().join("app");
+    fs::create_dir_all(folder.join("config")).expect("it is made");
+    fs::create_dir_all(folder.join("lib/deep")).expect("it is made");
+    let requires = (0..features).map(|n| format!("require_relative '../lib/deep/f{n}'\n"));
+    fs::write(folder.join("config/environment.rb"), requires.collect::<String>())
+        .expect("it is written");
+    for number in 0..features {
+        fs::write(folder.join(format!("lib/deep/f{number}.rb")), "").expect("it is written");
+    }
+    fs::write(folder.join("main.rb"), "require_relative 'config/environment'\nputs 1\n")
+        .expect("it is written");
+    fs::write(folder.join("config.ru"), "").expect("it is written");
+    // What was written a moment ago makes a template stale.
+    std::thread::sleep(Duration::from_millis(60));
+    around
+}
+
+fn thruway(around: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thruway"));
+    command.args(words).current_dir(around.join("app")).stdin(Stdio::null());
+    command.env("XDG_RUNTIME_DIR", around).env("HOME", around).env_remove("LD_LIBRARY_PATH");
+    for other in ["CI", "THRUWAY_PRELOAD", "THRUWAY_BOOT", "THRUWAY_PACK"] {
+        command.env_remove(other);
+    }
+    command.output().expect("it starts")
+}
+
+/// How many questions the template for such a program asks before a fork.
+fn questions(features: usize) -> i64 {
+    let around = application(features);
+    let run = || {
+        let run =
+            thruway(around.path(), &["run", "--preload", "--explain", "--", "ruby", "main.rb"]);
+        assert_eq!(String::from_utf8_lossy(&run.stdout), "1\n");
+        String::from_utf8_lossy(&run.stderr).into_owned()
+    };
+    // The second one makes the template, since the first has written a pack.
+    let began = Instant::now();
+    let mut said = run();
+    while !said.contains("forked from template") {
+        assert!(began.elapsed() < Duration::from_secs(60), "{said}");
+        std::thread::sleep(Duration::from_millis(100));
+        said = run();
+    }
+    let status = thruway(around.path(), &["preload", "status", "--json"]).stdout;
+    assert!(thruway(around.path(), &["preload", "stop", "--all"]).status.success());
+    let status = String::from_utf8_lossy(&status);
+    let (_, rest) = status.split_once("\"questions\": ").expect("a template reports");
+    rest.split([',', '\n']).next().expect("it has a value").parse().expect("it is a number")
+}
+
+#[test]
+fn a_feature_is_one_question_before_a_fork() {
+    const MORE: usize = 100;
+    assert_eq!(questions(2 * MORE) - questions(MORE), i64::try_from(MORE).unwrap());
+}

@@ -1,0 +1,201 @@
+//! `cargo x instructions`: how many instructions of ours a request takes, as callgrind counts them.
+//!
+//! A server runs below callgrind. Its first requests are not counted. The count of a case is the mean of the next
+//! ones, of the program's or the extension's own code: neither Ruby's instructions nor the C library's are in it, so
+//! that it holds on other systems. The kernel's are not counted either: `tests/budgets/serve.rs` counts its calls.
+
+mod profile;
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use profile::own_instructions;
+
+/// Requests before the count, and in it.
+const WARM: u32 = 100;
+const COUNTED: u32 = 400;
+
+/// What may be more or less than the budget, in percent: another compiler, and where requests meet a clock's tick.
+const TOLERANCE_PERCENT: u64 = 10;
+
+/// A head as browsers send it, beside `Host`.
+const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+    Accept-Language: en-US,en;q=0.5\r\nDNT: 1\r\nCookie: session=0123456789abcdef0123456789abcdef\r\n\
+    Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\n\
+    Sec-Fetch-Site: none\r\nSec-Fetch-User: ?1\r\nPriority: u=0, i\r\nTE: trailers\r\n";
+
+/// Where the budgets are.
+const BUDGETS: &str = "tests/budgets/instructions.tsv";
+
+/// Instructions of ours a request, by case.
+type Counts = Vec<(&'static str, u64)>;
+
+/// Count them, and compare them with the budgets.
+pub(crate) fn run(root: &Path) -> Result<(), String> {
+    build(root)?;
+    let folder = tempfile::tempdir().map_err(|error| format!("cannot make a folder: {error}"))?;
+    let counts = count(root, folder.path())?;
+    let text = std::fs::read_to_string(root.join(BUDGETS))
+        .map_err(|error| format!("cannot read {BUDGETS}: {error}"))?;
+    let mut wrong = String::new();
+    for (case, count) in counts {
+        let budget = budget_of(&text, case)?;
+        println!("{case}: {count} instructions (budget {budget})");
+        if count.abs_diff(budget) * 100 > budget * TOLERANCE_PERCENT {
+            let _ = writeln!(wrong, "{case}: {count} instructions, and {budget} in {BUDGETS}");
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+}
+
+/// Optimised, and quick to build.
+fn build(root: &Path) -> Result<(), String> {
+    let packages = ["--package", "thruway-cli", "--package", "thruway-gem-ext"];
+    let mut build = Command::new(crate::command::cargo());
+    build.current_dir(root).args(["build", "--quiet", "--profile", "counted"]).args(packages);
+    let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("the server does not build ({status})")) }
+}
+
+fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
+    let failed = |error: std::io::Error| format!("cannot prepare {}: {error}", folder.display());
+    let site = folder.join("site");
+    std::fs::create_dir(&site).map_err(failed)?;
+    std::fs::write(site.join("a.txt"), [b'x'; 10_240]).map_err(failed)?;
+    let built = root.join("target/counted");
+    let mut files = Command::new("valgrind");
+    let binary = built.join("thruway");
+    let arguments = callgrind(folder);
+    files.args(&arguments).arg(&binary).arg("serve").arg(&site).args(["-p", "0", "-w", "1"]);
+    let mut server = Counted::start(files, folder, "thruway")?;
+    let file = server.count("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    let browser = server.count(&format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n"))?;
+    drop(server);
+    let extension = folder.join("gem/thruway");
+    std::fs::create_dir_all(&extension).map_err(failed)?;
+    std::fs::copy(built.join("libthruway_ext.so"), extension.join("thruway.so")).map_err(failed)?;
+    let mut ruby = Command::new("valgrind");
+    ruby.args(&arguments).arg("ruby").arg("-I").arg(folder.join("gem"));
+    ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
+    ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
+    ruby.args(["--threads", "1", "--environment", "production"]);
+    ruby.arg(root.join("examples/rack_hello"));
+    let mut server = Counted::start(ruby, folder, "thruway.so")?;
+    let short = server.count("GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    Ok(vec![
+        ("a file of 10 KiB", file),
+        ("12 fields more in a head", browser.saturating_sub(file)),
+        ("a short application", short),
+    ])
+}
+
+fn callgrind(folder: &Path) -> Vec<String> {
+    let out = folder.join("callgrind.%p");
+    let options = ["--tool=callgrind", "--quiet", "--instr-atstart=yes"];
+    let out = format!("--callgrind-out-file={}", out.display());
+    options.into_iter().map(str::to_owned).chain([out]).collect()
+}
+
+fn budget_of(text: &str, case: &str) -> Result<u64, String> {
+    let rows = text.lines().filter_map(|line| line.split_once('\t'));
+    let mut found = rows.filter(|(name, _)| *name == case);
+    let budget = found.next().and_then(|(_, budget)| budget.parse().ok());
+    budget.ok_or_else(|| format!("{BUDGETS} has no number for {case:?}"))
+}
+
+/// A server below callgrind. It is ended with the value.
+struct Counted {
+    child: Child,
+    client: TcpStream,
+    folder: PathBuf,
+    /// The file name of the code that is counted.
+    object: &'static str,
+    dumps: u32,
+}
+
+impl Counted {
+    fn start(mut command: Command, folder: &Path, object: &'static str) -> Result<Self, String> {
+        const CURE: &str = "\n\nhint: scripts/setup installs what is missing (valgrind)";
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start valgrind: {error}{CURE}"))?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().ok_or("it has no output")?;
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let address = line.split("http://").nth(1).and_then(|rest| rest.split(' ').next());
+        let client = read.ok().and(address).and_then(|address| TcpStream::connect(address).ok());
+        let Some(client) = client else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(format!("the server below callgrind does not start: {line:?}"));
+        };
+        Ok(Self { child, client, folder: folder.to_owned(), object, dumps: 0 })
+    }
+
+    /// Instructions of ours that one such request takes.
+    fn count(&mut self, request: &str) -> Result<u64, String> {
+        self.ask(request, WARM)?;
+        self.control("--zero")?;
+        self.ask(request, COUNTED)?;
+        self.control("--dump")?;
+        self.dumps += 1;
+        let dump = format!("callgrind.{}.{}", self.child.id(), self.dumps);
+        let text = std::fs::read_to_string(self.folder.join(&dump))
+            .map_err(|error| format!("callgrind has written no {dump}: {error}"))?;
+        Ok(own_instructions(&text, self.object) / u64::from(COUNTED))
+    }
+
+    fn ask(&mut self, request: &str, times: u32) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("the server below callgrind: {error}");
+        for _ in 0..times {
+            self.client.write_all(request.as_bytes()).map_err(failed)?;
+            read_response(&mut self.client).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn control(&self, option: &str) -> Result<(), String> {
+        let pid = self.child.id().to_string();
+        let output = Command::new("callgrind_control")
+            .args([option, &pid])
+            .output()
+            .map_err(|error| format!("cannot start callgrind_control: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("callgrind_control {option}: {}", String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Reads a response to its end, which its length tells.
+fn read_response(client: &mut TcpStream) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 16 << 10];
+    loop {
+        let length = client.read(&mut piece)?;
+        if length == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        bytes.extend_from_slice(&piece[..length]);
+        let Some(head) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
+        let body = text.split("content-length: ").nth(1).and_then(|rest| {
+            rest.split("\r\n").next().and_then(|number| number.parse::<usize>().ok())
+        });
+        if bytes.len() >= head + 4 + body.unwrap_or(0) {
+            return Ok(());
+        }
+    }
+}
