@@ -91,6 +91,7 @@ fn steps(root: &Path) -> Vec<Step> {
             crate::command::cargo(),
             &["x", "suites", "--at-hand", "--operations", "1000"],
         ),
+        step("instructions", crate::command::cargo(), &["x", "instructions"]),
         step("packages", crate::command::cargo(), &["x", "packages"]),
         step("windows", crate::command::cargo(), &["x", "windows"]),
         step("aarch64", crate::command::cargo(), &["x", "aarch64"]),
