@@ -14,7 +14,7 @@ module Preloading
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
   # What takes longer hangs.
   PATIENCE_SECONDS = 60
-  # Those of whoever runs the tests, which would choose another way.
+  # Variables of the tests' user, which would choose another way.
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB RAILS_ENV].freeze
 
   # What a command said, how it ended, and how it began.

@@ -57,7 +57,7 @@ fn what_is_no_ruby_runs_as_always() {
 }
 
 #[test]
-fn it_is_said_who_does_not_want_a_template() {
+fn what_forbids_a_template_is_said() {
     let folder = folder();
     for (variable, option, reason) in [
         (Some(("THRUWAY_PRELOAD", "0")), None, "THRUWAY_PRELOAD is 0"),

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod command;
 mod gem;
 mod output;
 #[cfg(target_os = "linux")]

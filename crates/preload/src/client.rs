@@ -46,7 +46,7 @@ pub struct Command<'a> {
 #[derive(Debug)]
 pub enum Answer {
     /// There is none.
-    Nobody,
+    NoTemplate,
     /// It would not be right, since this has changed.
     Refused(String),
     /// The command runs.
@@ -100,7 +100,7 @@ pub fn connect(place: &Place, key: u128) -> io::Result<Option<UnixStream>> {
 /// # Errors
 /// Whatever the system reports; the command has not been started then.
 pub fn ask(place: &Place, key: u128, command: &Command<'_>) -> io::Result<Answer> {
-    let Some(socket) = connect(place, key)? else { return Ok(Answer::Nobody) };
+    let Some(socket) = connect(place, key)? else { return Ok(Answer::NoTemplate) };
     let numbers = terminal::descriptors()?;
     let copies: Vec<OwnedFd> = numbers
         .iter()
@@ -109,7 +109,7 @@ pub fn ask(place: &Place, key: u128, command: &Command<'_>) -> io::Result<Answer
     let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
     request(command, &numbers).send(&socket, &borrowed)?;
     drop(copies);
-    let Some((message, _)) = Message::receive(&socket)? else { return Ok(Answer::Nobody) };
+    let Some((message, _)) = Message::receive(&socket)? else { return Ok(Answer::NoTemplate) };
     let text = |place: usize| {
         let field = message.fields.get(place).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(field).into_owned()

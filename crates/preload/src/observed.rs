@@ -20,7 +20,7 @@ pub enum Question {
     Kind,
     /// What kind of thing is at the path itself.
     LinkKind,
-    /// As [`Kind`](Self::Kind), and who may do what with it.
+    /// As [`Kind`](Self::Kind), and the rights to it.
     Rights,
     /// All that `stat` says.
     Stat,
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_many_changes_is_named_whoever_finds_it() {
+    fn the_first_of_many_changes_is_named_whichever_thread_finds_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = |number: usize| folder.path().join(format!("{number:04}"));
         let mut notes = Notes::default();

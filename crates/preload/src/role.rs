@@ -1,4 +1,4 @@
-//! What a Ruby is to be: one that learns what it loads, or a template. It is told by a variable, which it takes
+//! What a Ruby is to be: a command that learns what it loads, or a template. It is told by a variable, which it takes
 //! out of its environment before any code of the program sees it.
 
 use std::ffi::{OsStr, OsString};

@@ -20,7 +20,7 @@ use crate::wire::{Kind, Message, decoded};
 pub const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 /// How often it looks whether its files are still there.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// A client sends its request at once; one that does not is not waited for.
+/// A client sends its request at once. Others are not waited for.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 
 /// What a template is, for reports.
@@ -295,7 +295,7 @@ impl Template {
         }
     }
 
-    /// Whether nobody needs it any more, or its files have gone.
+    /// Whether it is not needed any more, or its files have gone.
     fn is_over(&self) -> bool {
         let is_used = !self.children.is_empty() || self.used.elapsed() < IDLE_MAX;
         let has_socket = std::fs::metadata(self.place.file(self.key, Part::Socket)).is_ok();

@@ -70,21 +70,6 @@ impl Command {
         self
     }
 
-    /// Sets variables of its environment.
-    #[must_use]
-    pub fn envs<K: AsRef<OsStr>, V: AsRef<OsStr>>(
-        self,
-        variables: impl IntoIterator<Item = (K, V)>,
-    ) -> Self {
-        variables.into_iter().fold(self, |command, (key, value)| command.env(key, value))
-    }
-
-    /// Every variable that the program will find.
-    #[must_use]
-    pub fn variables(&self) -> Vec<(OsString, OsString)> {
-        self.environment.variables()
-    }
-
     /// Takes a variable out of its environment.
     #[must_use]
     pub fn env_remove(mut self, key: impl AsRef<OsStr>) -> Self {
@@ -228,4 +213,9 @@ fn own_folders() -> impl Iterator<Item = Vec<u8>> {
     return own.into_iter().chain(thruway_resolve::search::nt::system_folders());
     #[cfg(not(windows))]
     return own.into_iter();
+}
+/// Every variable that the program of `command` will find.
+#[must_use]
+pub fn variables_of(command: &Command) -> Vec<(OsString, OsString)> {
+    command.environment.variables()
 }

@@ -25,7 +25,7 @@ mod stdio;
 mod windows;
 
 pub use child::{Child, Output};
-pub use command::Command;
+pub use command::{Command, variables_of};
 pub use error::{Error, Tried};
 pub use stdio::Stdio;
 pub use thruway_resolve::search::Rules;

@@ -35,7 +35,7 @@ pub fn copy_from(descriptor: BorrowedFd<'_>, first: RawFd) -> io::Result<std::os
     // SAFETY: it is open as long as it is borrowed.
     let number = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
     check(number)?;
-    // SAFETY: it is new and nobody else's.
+    // SAFETY: it is new, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

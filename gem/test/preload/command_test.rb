@@ -2,7 +2,7 @@
 
 require "preloading"
 
-# A fork of a booted application is the command: nobody can tell.
+# A fork of a booted application is the command: no difference is seen.
 class PreloadCommandTest < Minitest::Test
   include Preloading
 

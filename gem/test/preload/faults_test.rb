@@ -2,7 +2,7 @@
 
 require "preloading"
 
-# Templates, clients and commands that end when nobody expects it.
+# Templates, clients and commands that end unexpectedly.
 class PreloadFaultsTest < Minitest::Test
   include Preloading
 

@@ -1,4 +1,4 @@
-//! Who is told what the disk is asked.
+//! What is told of each question to the disk.
 
 /// What the disk is about to be asked about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

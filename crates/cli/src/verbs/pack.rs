@@ -14,7 +14,8 @@ use thruway_boot::{Options, Trust, check_place, remove_partial};
 use thruway_spawn::Command;
 use thruway_sys::signal::BlockedSignals;
 
-use super::run::{absolute, accelerated, command};
+use super::run::{absolute, accelerated};
+use crate::command::of_words;
 use crate::output::{Answer, Failure, print};
 
 /// Most entries that are named in a table; JSON names all of them.
@@ -90,7 +91,7 @@ impl Build {
         }
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
-        let status = status(&accelerated(command(&self.command), &options));
+        let status = status(&accelerated(of_words(&self.command), &options));
         if !matches!(&status, Ok(status) if status.success()) {
             clear(&new)?;
         }

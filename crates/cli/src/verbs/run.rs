@@ -9,6 +9,7 @@ use thruway_boot::{Options, Part, Trust};
 use thruway_spawn::Command;
 
 use super::preload::{self, Outcome, Preloaded};
+use crate::command::of_words;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
@@ -68,7 +69,7 @@ fn parts() -> PossibleValuesParser {
 impl Run {
     pub(crate) fn run(self) -> Answer {
         let options = self.boot.options()?;
-        let mut command = accelerated(command(&self.command), &options);
+        let mut command = accelerated(of_words(&self.command), &options);
         let wants_preload = self.preload || preload::is_wanted();
         let preloaded = wants_preload.then(|| Preloaded::new(&self.command, &options)).flatten();
         if let Some(preloaded) = preloaded {
@@ -103,13 +104,6 @@ impl BootOptions {
 pub(crate) fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|error| Failure::new(format_args!("no current folder: {error}")))
-}
-
-/// The command as it was given.
-pub(crate) fn command(words: &[OsString]) -> Command {
-    let (name, arguments) =
-        words.split_first().map_or((OsString::new(), &[][..]), |(name, rest)| (name.clone(), rest));
-    Command::new(name).args(arguments)
 }
 
 /// The command in an environment in which Ruby loads the boot before anything else.

@@ -74,7 +74,7 @@ impl AsFd for ChildEvents {
 impl Drop for ChildEvents {
     fn drop(&mut self) {
         DESCRIPTOR.store(-1, Ordering::SeqCst);
-        // SAFETY: the action is the one that the kernel gave, whose handler is still there.
+        // SAFETY: the action is what the kernel gave, whose handler is still there.
         unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before.0, ptr::null_mut()) };
     }
 }

@@ -32,7 +32,7 @@ impl DefaultActions {
 impl Drop for DefaultActions {
     fn drop(&mut self) {
         for (signal, action) in &self.0 {
-            // SAFETY: the action is the one that the kernel gave, whose handler is still there.
+            // SAFETY: the action is what the kernel gave, whose handler is still there.
             unsafe { libc::sigaction(*signal, &raw const *action, ptr::null_mut()) };
         }
     }

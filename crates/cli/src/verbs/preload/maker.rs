@@ -17,11 +17,11 @@ use thruway_preload::plan::Plan;
 use thruway_preload::role::{self, Post, Role};
 use thruway_preload::terminal::{self, Terminal};
 use thruway_preload::{client, wire};
-use thruway_spawn::Command;
+use thruway_spawn::{Command, variables_of};
 use thruway_sys::descriptor;
 use thruway_sys::process::fork;
 
-/// As many templates as a user may have; the one that was idle for longest makes way.
+/// As many templates as a user may have. The template that was idle for longest makes way.
 const TEMPLATES_MAX: usize = 8;
 /// The lock's number in a template: above those that programs are given.
 const LOCK_NUMBER_MIN: i32 = 600;
@@ -108,18 +108,20 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
         lock: lock.as_raw_fd(),
         folder: order.place.path().to_owned(),
     });
-    let template = super::super::run::command(order.words).envs(order.command.variables());
+    let as_given = crate::command::of_words(order.words);
+    let variables = variables_of(order.command).into_iter();
+    let template = variables.fold(as_given, |command, (key, value)| command.env(key, value));
     Err(io::Error::other(template.env(role::VARIABLE, role.value()).replace().to_string()))
 }
 
-/// Ends the templates that nobody used for longest, so that there is room for one more.
+/// Ends the templates that were idle for longest, so that there is room for one more.
 fn make_room(place: &Place) {
     let mut idle: Vec<(u64, u128)> = Vec::new();
     for key in place.keys(Part::Socket) {
         let report = client::status(place, key).ok().flatten();
         match report.and_then(|fields| number(&fields, b"idle_seconds")) {
             Some(seconds) => idle.push((seconds, key)),
-            // Nobody listens any more.
+            // No process listens any more.
             None => place.remove(key, Part::Socket),
         }
     }

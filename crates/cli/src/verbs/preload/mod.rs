@@ -15,7 +15,7 @@ use thruway_preload::key::{Asked, Key};
 use thruway_preload::place::{Part, Place};
 use thruway_preload::role::{self, Post, Role};
 use thruway_preload::terminal::Terminal;
-use thruway_spawn::Command;
+use thruway_spawn::{Command, variables_of};
 
 pub(crate) use status::Preload;
 
@@ -74,7 +74,7 @@ impl<'a> Preloaded<'a> {
     fn try_run(&self, started: &Command) -> io::Result<Tried> {
         let place = Place::of_user(|name| std::env::var_os(name))?;
         let terminal = Terminal::of_process()?;
-        let environment = started.variables();
+        let environment = variables_of(started);
         let version = version();
         let asked = Asked { words: self.words, environment: &environment, version: &version };
         let key = Key::of_process(&asked, &terminal)?;
@@ -84,10 +84,10 @@ impl<'a> Preloaded<'a> {
         let reason = match client::ask(&place, number, &command)? {
             Answer::Started(running) => return Ok(Tried::Running(running)),
             Answer::Refused(reason) => reason,
-            Answer::Nobody if is_being_made(&place, number) => {
+            Answer::NoTemplate if is_being_made(&place, number) => {
                 "a template is being made".to_owned()
             }
-            Answer::Nobody => match refusal(&place, number) {
+            Answer::NoTemplate => match refusal(&place, number) {
                 Some(reason) => return Ok(Tried::Alone(format!("there is no template: {reason}"))),
                 None => missing(&place, &key),
             },
@@ -157,7 +157,7 @@ fn refusal(place: &Place, key: u128) -> Option<String> {
     Some(String::from_utf8_lossy(&reason).into_owned())
 }
 
-/// What tells this command from the one that is most like it.
+/// How this command differs from the most similar one with a template.
 fn missing(place: &Place, key: &Key) -> String {
     let others = place.keys(Part::Socket).into_iter();
     let others = others.filter_map(|number| Key::decoded(&place.read(number, Part::Key)?));

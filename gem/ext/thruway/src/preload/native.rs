@@ -172,7 +172,7 @@ fn said(_: Protected, _: VALUE) -> VALUE {
             use std::io::Write;
             std::fs::File::from(stream.try_clone_to_owned()?).write_all(&bytes)
         };
-        // As of a program that writes to a stream that is closed: nobody reads it.
+        // As of a program that writes to a stream that is closed: nothing reads it.
         let _ = descriptor::with(number, write);
     }
     NIL

@@ -11,7 +11,7 @@ use thruway_preload::observed::{Notes, Observed, Question};
 use thruway_preload::template::now_ns;
 use thruway_sys::imports::Object;
 
-/// Files that libc reads by itself, whoever asks it.
+/// Files that libc reads by itself, whatever calls it.
 const OF_LIBC: [&str; 7] = [
     "/etc/localtime",
     "/etc/timezone",

@@ -37,7 +37,7 @@ const KIND: [&CStr; 27] = [
     c"absolute_path",
 ];
 
-/// Methods that ask who may do what with it besides.
+/// Methods that ask for the rights to it besides.
 const RIGHTS: [&CStr; 13] = [
     c"readable?",
     c"readable_real?",
