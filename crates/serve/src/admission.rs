@@ -62,13 +62,13 @@ fn health(connections: &Connections) -> (u16, &'static str) {
 /// Whether the request that waits first has waited for longer than one may.
 pub(crate) fn has_late(connections: &Connections) -> bool {
     let Some(queue_ms) = connections.settings.queue_ms else { return false };
-    oldest_asked_us(connections)
-        .is_some_and(|asked_us| monotonic_us().saturating_sub(asked_us) > queue_ms * 1000)
+    oldest_ready_us(connections)
+        .is_some_and(|ready_us| monotonic_us().saturating_sub(ready_us) > queue_ms * 1000)
 }
 
 /// Microseconds until the request that waits first has waited for too long.
 pub(crate) fn late_in_us(connections: &Connections) -> Option<u64> {
-    let late_us = oldest_asked_us(connections)? + connections.settings.queue_ms? * 1000;
+    let late_us = oldest_ready_us(connections)? + connections.settings.queue_ms? * 1000;
     Some((late_us + 1).saturating_sub(monotonic_us()))
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn late_in_us(connections: &Connections) -> Option<u64> {
 pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Request<'_>) -> bool {
     let Some(queue_ms) = connections.settings.queue_ms else { return false };
     let Some(connection) = connections.slab.get(id) else { return false };
-    let here_us = monotonic_us().saturating_sub(connection.asked_us);
+    let here_us = monotonic_us().saturating_sub(connection.ready_us);
     let starts = request.fields().filter_map(|(name, value)| {
         name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
     });
@@ -88,8 +88,8 @@ pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Req
 
 /// Tells in the log of requests that wait for long.
 pub(crate) fn warn_of_a_long_queue(connections: &mut Connections) {
-    let Some(asked_us) = oldest_asked_us(connections) else { return };
-    let age_us = monotonic_us().saturating_sub(asked_us);
+    let Some(ready_us) = oldest_ready_us(connections) else { return };
+    let age_us = monotonic_us().saturating_sub(ready_us);
     if age_us > WARN_AFTER_US {
         let (count, seconds) = (connections.turns.len(), age_us / 1_000_000);
         let text = format!("{count} wait, the oldest for {seconds} s");
@@ -97,12 +97,12 @@ pub(crate) fn warn_of_a_long_queue(connections: &mut Connections) {
     }
 }
 
-fn oldest_asked_us(connections: &Connections) -> Option<u64> {
+fn oldest_ready_us(connections: &Connections) -> Option<u64> {
     let (slot, _) = connections.turns.find_oldest(|_| true)?;
     connections
         .in_slot(slot)
         .filter(|waiting| waiting.needs_handler())
-        .map(|waiting| waiting.asked_us)
+        .map(|waiting| waiting.ready_us)
 }
 
 /// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,

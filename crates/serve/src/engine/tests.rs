@@ -777,6 +777,23 @@ fn what_has_waited_too_long_gets_503_while_no_thread_can_serve_it() {
 }
 
 #[test]
+fn a_client_that_sends_slowly_is_not_late() {
+    let settings = Settings { queue_ms: Some(50), ..Settings::default() };
+    let mut rig = Rig::with(|_, exchange, _| exchange.respond_text(200, "served"), settings);
+    for (first, rest) in [
+        ("GET / HTTP/1.1\r\nHo", "st: a\r\n\r\n"),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab", "cd"),
+    ] {
+        let mut client = rig.connect();
+        client.write_all(first.as_bytes()).unwrap();
+        let sent = std::time::Instant::now();
+        rig.run_until(|_| sent.elapsed() > Duration::from_millis(200));
+        client.write_all(rest.as_bytes()).unwrap();
+        assert!(rig.receive(&mut client, 1).starts_with("HTTP/1.1 200"), "{first}");
+    }
+}
+
+#[test]
 fn the_wait_at_a_proxy_counts() {
     let settings = Settings { queue_ms: Some(60_000), ..Settings::default() };
     let mut rig = Rig::with(|_, exchange, _| exchange.respond_text(200, "served"), settings);
