@@ -13,6 +13,8 @@ class Template
     %r{/concurrent/atomic/(ruby_thread_local_var|locals)\.rb:\d+}
   )
   ENVIRONMENT = "/config/environment.rb"
+  # Ruby itself catches them, whatever a program has made of them.
+  HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
   # As the key has them: they are set again in the child, and compared with nothing.
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
@@ -80,7 +82,14 @@ class Template
   def surroundings
     # Signals beyond the first 31 are libc's own.
     caught = File.read("/proc/self/status")[/^SigCgt:\s*(\h+)/, 1].hex & 0x7fffffff
-    { "the current folder" => Dir.pwd, "the umask" => File.umask, "a signal's handler" => caught }
+    { "the current folder" => Dir.pwd, "the umask" => File.umask,
+      "a signal's handler" => [caught, HANDLED.map { |signal| handler(signal) }] }
+  end
+
+  def handler(signal)
+    handler = trap(signal, "DEFAULT")
+    trap(signal, handler || "IGNORE") unless handler == "DEFAULT"
+    handler
   end
 
   def load_features(features, variables)
