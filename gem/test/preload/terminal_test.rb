@@ -66,7 +66,8 @@ class PreloadTerminalTest < Minitest::Test
   def test_the_terminals_keys
     application do |made|
       shell(made) do |shell|
-        shell.line(preloaded("at_exit { puts %q(interrupted) }; trap(:INT) { exit 5 }; puts %q(ready); sleep"))
+        code = "at_exit { puts %q(interrupted) }; trap(:INT) { exit 5 }"
+        shell.line(preloaded("#{code}; puts %q(ready); sleep"))
         shell.expect("ready\r\n")
         shell.type("\x03")
         shell.expect("interrupted")
@@ -111,7 +112,8 @@ class PreloadTerminalTest < Minitest::Test
                "Process.getsid == Process.ppid, $stdin.tty?, Process.getpgrp != Process.pid"
         said = shell.said(preloaded(code))
         assert_includes said, "[33, 77]\r\ntrue\r\n"
-        shell.line(preloaded("at_exit { puts %q(resized) }; trap(:WINCH) { exit }; puts %q(ready); sleep"))
+        code = "at_exit { puts %q(resized) }; trap(:WINCH) { exit }"
+        shell.line(preloaded("#{code}; puts %q(ready); sleep"))
         shell.expect("ready\r\n")
         shell.resize(20, 40)
         shell.expect("resized")
