@@ -6,6 +6,7 @@
 
 #[cfg(target_os = "linux")]
 mod command;
+#[cfg(target_os = "linux")]
 mod gem;
 mod output;
 #[cfg(target_os = "linux")]
