@@ -7,7 +7,9 @@ use crate::fair_by::FairBy;
 /// How long the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection to its first byte.
+    /// From the connection to the end of its handshake, where TLS is spoken.
+    pub handshake_ms: u64,
+    /// From the connection, or its handshake, to its first byte.
     pub first_byte_ms: u64,
     /// From a head's first byte to its last, however many bytes come in between.
     pub head_ms: u64,
@@ -22,9 +24,10 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Puma's first byte and head; nginx's body, keep-alive and write.
+    /// Puma's first byte and head; nginx's body, keep-alive and write. A handshake takes two round trips.
     fn default() -> Self {
         Self {
+            handshake_ms: 10_000,
             first_byte_ms: 30_000,
             head_ms: 30_000,
             body_ms: 60_000,

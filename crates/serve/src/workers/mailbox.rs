@@ -25,7 +25,7 @@ const BELL: [u8; 1] = [0];
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker has sent.
-    Connection(Connection),
+    Connection(Box<Connection>),
     /// Another worker has written into this one's row.
     Bell,
 }
@@ -99,7 +99,7 @@ impl Mailbox {
         let socket = socket.ok_or(Errno::MFILE)?;
         let mut connection = read_message(&message, socket, now_ms);
         connection.keep(&input[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
-        Ok(Some(Message::Connection(connection)))
+        Ok(Some(Message::Connection(Box::new(connection))))
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     /// The next connection.
     fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
         match mailbox.receive(now_ms).unwrap()? {
-            Message::Connection(connection) => Some(connection),
+            Message::Connection(connection) => Some(*connection),
             Message::Bell => panic!("a bell"),
         }
     }
