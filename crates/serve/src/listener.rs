@@ -17,11 +17,12 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
-use thruway_tls::Options as TlsOptions;
+use thruway_tls::{Options as TlsOptions, ServerContext};
 
 use crate::address::Address;
 use crate::bind::Bind;
 use crate::error::Error;
+use crate::workers::new_ticket_keys;
 
 /// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
 /// as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -154,6 +155,9 @@ impl Listener {
     }
 
     fn tcp(options: &Bind, host: &str, port: u16) -> Result<Self, Error> {
+        if let Some(tls) = &options.tls {
+            check_certificates(tls)?;
+        }
         let failed =
             |errno: Errno| Error::listen(shown(&options.address, options.tls.is_some()), errno);
         let mut found =
@@ -243,6 +247,12 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
+fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
+    let keys = new_ticket_keys()?;
+    ServerContext::new(options.clone(), keys).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {

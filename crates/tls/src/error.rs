@@ -12,7 +12,9 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn file(file: &Path, reason: impl fmt::Display) -> Self {
-        Self { file: Some(file.to_owned()), reason: reason.to_string() }
+        // A relative path is taken from the working folder, which is not always where the path was written.
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        Self { file: Some(file), reason: reason.to_string() }
     }
 
     pub(crate) fn setting(reason: impl fmt::Display) -> Self {
