@@ -1,7 +1,8 @@
 //! Connections that speak TLS: the certificates of their listeners, and their handshakes.
 //!
 //! A handshake is made of turns, like requests. Two limits keep it from costing others theirs: its time
-//! ([`Timeouts::handshake_ms`](crate::Timeouts)), and how many wait for their clients at once.
+//! ([`Timeouts::handshake_ms`](crate::Timeouts)), and how many wait for their clients at once
+//! ([`Settings::handshakes_max`](crate::Settings)).
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,9 +16,6 @@ use crate::connection::{Phase, Received};
 use crate::connections::Connections;
 use crate::listener::Listener;
 use crate::slab::ConnectionId;
-
-/// Handshakes that wait for their clients, at most, as each may hold 64 KiB: for the next one, the oldest ends.
-const HANDSHAKES_MAX: usize = 1024;
 
 /// Between two looks at the files of certificates, which only new connections cause.
 const LOOK_MS: u64 = 1_000;
@@ -60,6 +58,11 @@ impl Tls {
     /// Whether the connections of a listener speak TLS.
     pub(crate) fn is_spoken_at(&self, listener: u16) -> bool {
         self.contexts.get(usize::from(listener)).is_some_and(Option::is_some)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn begun_count(&self) -> usize {
+        self.begun.len()
     }
 
     /// Reads all certificates anew. What cannot be used leaves what was read before in use.
@@ -118,7 +121,7 @@ fn begin(connections: &mut Connections, id: ConnectionId) {
         None => {}
     }
     connections.tls.begun.push_back(id);
-    if connections.tls.begun.len() > HANDSHAKES_MAX {
+    if connections.tls.begun.len() > connections.settings.handshakes_max {
         end_oldest(connections);
     }
 }
@@ -130,10 +133,11 @@ fn end_oldest(connections: &mut Connections) {
         connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
     };
     connections.tls.begun.retain(|id| is_unfinished(*id));
-    if connections.tls.begun.len() > HANDSHAKES_MAX
+    let most = connections.settings.handshakes_max;
+    if connections.tls.begun.len() > most
         && let Some(oldest) = connections.tls.begun.pop_front()
     {
-        let many = format!("{HANDSHAKES_MAX} others wait for their clients, and it is the oldest");
+        let many = format!("{most} others wait for their clients, and it is the oldest");
         connections.warn("finish a handshake", io::Error::other(many));
         connections.close(oldest);
     }
