@@ -13,7 +13,7 @@
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them.
-//! 5. `tls`, `output::sealed`: what differs for connections that speak TLS.
+//! 5. `tls`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
 //! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,7 @@ mod ticket;
 mod timer_wheel;
 mod tls;
 mod token;
+mod tunnel;
 mod turns;
 mod unchunk;
 mod upload;

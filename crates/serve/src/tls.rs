@@ -6,9 +6,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use thruway_tls::{ServerContext, TicketKeys};
+use thruway_tls::{ServerContext, Session, TicketKeys};
 
 use crate::Error;
 use crate::closing;
@@ -16,6 +17,7 @@ use crate::connection::{Phase, Received};
 use crate::connections::Connections;
 use crate::listener::Listener;
 use crate::slab::ConnectionId;
+use crate::tunnel::Tunnels;
 
 /// Between two looks at the files of certificates, which only new connections cause.
 const LOOK_MS: u64 = 1_000;
@@ -31,6 +33,8 @@ pub(crate) struct Tls {
     /// Handshakes that have begun, the oldest first. Some may be over.
     begun: VecDeque<ConnectionId>,
     looked_ms: u64,
+    /// Connections that applications have taken.
+    tunnels: Option<Tunnels>,
 }
 
 impl Tls {
@@ -72,6 +76,24 @@ impl Tls {
     pub(crate) fn reload(&mut self) -> Result<(), Error> {
         let contexts = self.contexts.iter_mut().flatten();
         contexts.map(|context| context.reload().map_err(Error::tls)).fold(Ok(()), Result::and)
+    }
+
+    /// A socket for an application, which takes over a connection that speaks TLS.
+    ///
+    /// # Errors
+    /// The system has no thread or no descriptor left.
+    pub(crate) fn tunnel(
+        &mut self,
+        client: OwnedFd,
+        session: Box<Session>,
+    ) -> Result<OwnedFd, Error> {
+        let tunnels = match self.tunnels.take() {
+            Some(tunnels) => tunnels,
+            None => Tunnels::start()?,
+        };
+        let socket = tunnels.add(client, session);
+        self.tunnels = Some(tunnels);
+        socket.map_err(|errno| Error::system("make a pair of sockets", errno))
     }
 
     /// Reads the certificates anew whose files have changed.
