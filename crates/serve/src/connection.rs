@@ -60,8 +60,10 @@ pub(crate) struct Connection {
     pub(crate) asked_us: u64,
     /// When its last response was sent.
     pub(crate) responded_us: u64,
-    /// Since when it has waited for a turn in this worker.
+    /// Since when it has waited for a turn.
     pub(crate) ready_us: u64,
+    /// Since when it has done so in this worker.
+    pub(crate) here_us: u64,
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
     /// Where its request stands among those of its client.
@@ -149,6 +151,7 @@ impl Connection {
             asked_us: 0,
             responded_us: 0,
             ready_us: 0,
+            here_us: 0,
             key_us: 0,
             standing: Standing::default(),
             output: None,

@@ -47,7 +47,7 @@ impl Migration {
     pub(crate) fn take_messages(&mut self, connections: &mut Connections) {
         for _ in 0..MESSAGES_MAX {
             let connection = match self.worker.receive(connections.clock.now_ms) {
-                Ok(Some(Message::Connection(connection))) => connection,
+                Ok(Some(Message::Connection(connection))) => *connection,
                 // What it is about stands in the workers' rows.
                 Ok(Some(Message::Bell)) => continue,
                 Ok(None) => return,
