@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::activity::Share;
-use crate::connection::{Connection, MOVED_BYTES_MAX};
+use crate::connection::Connection;
 use crate::{Error, Peer};
 
 /// Bytes of a message with a connection, without what was read of it.
@@ -77,15 +77,16 @@ impl Mailbox {
         self.0.try_clone().map(Self)
     }
 
-    /// The next message, if there is one.
+    /// The next message, if there is one. What was read of its request comes through `inbox`, which has room for
+    /// [`MOVED_BYTES_MAX`](crate::connection::MOVED_BYTES_MAX).
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        let (mut message, mut input) = ([0; MESSAGE_BYTES], [0; MOVED_BYTES_MAX]);
+    pub(super) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        let mut message = [0; MESSAGE_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
-        let mut slices = [IoSliceMut::new(&mut message), IoSliceMut::new(&mut input)];
+        let mut slices = [IoSliceMut::new(&mut message), IoSliceMut::new(inbox)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let bytes = match recvmsg(&self.0, &mut slices, &mut attached, flags) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
@@ -98,7 +99,7 @@ impl Mailbox {
         });
         let socket = socket.ok_or(Errno::MFILE)?;
         let mut connection = read_message(&message, socket, now_ms);
-        connection.keep(&input[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
+        connection.keep(&inbox[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
         Ok(Some(Message::Connection(Box::new(connection))))
     }
 }
@@ -184,7 +185,7 @@ mod tests {
 
     /// The next connection.
     fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
-        match mailbox.receive(now_ms).unwrap()? {
+        match mailbox.receive(&mut [0; 64], now_ms).unwrap()? {
             Message::Connection(connection) => Some(*connection),
             Message::Bell => panic!("a bell"),
         }
@@ -194,14 +195,14 @@ mod tests {
     fn a_bell_is_no_connection() {
         let (mailbox, sender) = pair().unwrap();
         sender.ring();
-        assert!(matches!(mailbox.receive(0), Ok(Some(Message::Bell))));
-        assert!(mailbox.receive(0).unwrap().is_none());
+        assert!(matches!(mailbox.receive(&mut [], 0), Ok(Some(Message::Bell))));
+        assert!(mailbox.receive(&mut [], 0).unwrap().is_none());
     }
 
     #[test]
     fn a_connection_arrives_as_it_was_sent() {
         let (mailbox, sender) = pair().unwrap();
-        assert!(mailbox.receive(9).unwrap().is_none());
+        assert!(mailbox.receive(&mut [], 9).unwrap().is_none());
         let (near, mut far) = UnixStream::pair().unwrap();
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
         let mut connection = Connection::new(near.into(), peer, 3, 7);
