@@ -13,7 +13,7 @@ use thruway_testing::certificate::{self, Pair};
 use crate::http::Server;
 use crate::{eventually, run, stderr, thruway};
 
-/// A folder of certificates and one that is served.
+/// A folder of certificates, and a folder to serve.
 struct Site {
     folder: TempDir,
     pair: Pair,

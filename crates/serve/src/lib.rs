@@ -55,6 +55,7 @@ mod tunnel;
 mod turns;
 mod unchunk;
 mod upload;
+mod waits;
 mod warnings;
 pub mod workers;
 

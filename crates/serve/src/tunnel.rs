@@ -1,7 +1,7 @@
 //! Connections that speak TLS and that an application has taken.
 //!
-//! An application gets a socket, so it gets one end of a pair of them. What it writes there is sealed and sent; what the
-//! client sends is opened and written there. One thread does that for all of them, apart from the engine.
+//! An application gets a socket, so it gets one end of a pair of them. What it writes there is sealed and sent. What
+//! the client sends is opened and written there. One thread does that for all of them, apart from the engine.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};

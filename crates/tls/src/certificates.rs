@@ -11,8 +11,8 @@ use rustls::sign::CertifiedKey;
 use crate::files;
 use crate::{Error, Options};
 
-/// The certificates of a listener, with their keys. The first one that is valid for a client's name is its own; without
-/// one, the first of all.
+/// The certificates of a listener, with their keys. A client gets the first certificate that is valid for the name that
+/// it asks for; without such a name, the first of all.
 #[derive(Debug)]
 pub(crate) struct Certificates(Vec<Arc<CertifiedKey>>);
 

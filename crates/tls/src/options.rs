@@ -13,9 +13,9 @@ pub enum Verify {
     /// They are not asked for one.
     #[default]
     None,
-    /// One that is shown has to be right.
+    /// A certificate that a client shows has to be right.
     Peer,
-    /// One has to be shown.
+    /// Each client has to show a certificate.
     ForcePeer,
 }
 

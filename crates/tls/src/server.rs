@@ -51,7 +51,7 @@ impl ServerContext {
         ServerConnection::new(Arc::clone(&self.config)).map(Session::new).map_err(Error::setting)
     }
 
-    /// Reads the files anew, if one has changed since they were read last. Sessions that have begun keep what they have.
+    /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.
     ///
     /// # Errors
     /// A file cannot be used: what was read before stays in use until one changes again.

@@ -79,7 +79,7 @@ impl TicketKeys {
         Some(Key { made_s, name: word(0) | 1, secret: std::array::from_fn(|at| word(at + 1)) })
     }
 
-    /// The keys as they are now, the one that seals first. None while they change for long.
+    /// The keys as they are now: first the key that seals. None while they change for long.
     fn read(&self) -> Option<[Key; 2]> {
         for _ in 0..READS_MAX {
             let before = self.words[VERSION].load(Acquire);

@@ -159,7 +159,8 @@ impl Environments {
             .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
     }
 
-    /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if the host has none.
+    /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if
+    /// the host has none.
     fn set_https(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
         env.set(gvl, self.keys.scheme.get(), self.keys.https.get().value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
