@@ -1,6 +1,8 @@
 use super::*;
+use crate::admission;
 use crate::{
-    Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts, Written,
+    Address, Body, Events, Exchange, FairBy, Part, Payload, QUANTUM_BYTES, Response, Timeouts,
+    Written,
 };
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -655,7 +657,7 @@ fn note_client(request: &Request<'_>, exchange: &mut Exchange<'_>, _: &mut Vec<T
 
 fn fair_rig() -> Rig {
     SERVED.with_borrow_mut(String::clear);
-    let fair_by = crate::FairBy::Header("x-client".into());
+    let fair_by = FairBy::Header("x-client".into());
     Rig::with(note_client, Settings { fair_by, ..Settings::default() })
 }
 
@@ -806,4 +808,39 @@ fn the_wait_at_a_proxy_counts() {
         let text = rig.receive(&mut client, 1);
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{ago_ms}: {text}");
     }
+}
+
+#[test]
+fn the_longest_wait_is_late_first_whoever_has_the_next_turn() {
+    let settings = Settings {
+        queue_ms: Some(60_000),
+        fair_by: FairBy::Header("client".into()),
+        ..Settings::default()
+    };
+    let mut rig = Rig::with(later, settings);
+    let mut clients = [(); 4].map(|()| rig.connect());
+    rig.run_until(|rig| rig.engine.connection_count() == 4);
+    let mut events = Events::new();
+    let mut ask = |rig: &mut Rig, number: usize, name: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nClient: {name}\r\n\r\n");
+        clients[number].write_all(request.as_bytes()).unwrap();
+        let waiting = rig.engine.connections.turns.len() + 1;
+        while rig.engine.connections.turns.len() < waiting {
+            rig.engine.handle().waiter.wait(&mut events, Some(10));
+            rig.engine.take(&mut events);
+        }
+    };
+    (0..3).for_each(|number| ask(&mut rig, number, "busy"));
+    // One request has its turn, one waits for the client's next turn, and one is parked behind that.
+    (0..3).for_each(|_| assert!(rig.engine.turn(&mut rig.handler)));
+    assert_eq!(rig.handler.tickets.len(), 1);
+    let late = |rig: &mut Rig| admission::oldest(&mut rig.engine.connections).map(|wait| wait.slot);
+    assert_eq!(late(&mut rig), Some(1));
+    ask(&mut rig, 3, "other");
+    rig.engine.turn(&mut rig.handler);
+    let next = rig.engine.connections.turns.find_oldest(|_| true).map(|(slot, _)| slot);
+    assert_eq!((next, late(&mut rig)), (Some(3), Some(2)), "the next turn is the other client's");
+    rig.engine.connections.take_out(2);
+    rig.engine.attend(&mut Events::new());
+    assert_eq!(late(&mut rig), Some(3));
 }
