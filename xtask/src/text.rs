@@ -1,5 +1,5 @@
-//! What the project's own text keeps to: links that lead somewhere, lines that fit, sentences of 25 words at most,
-//! things that are called *it*, and figures that are those of the tables.
+//! What the project's own text keeps to: links that lead somewhere, lines that fit, and sentences of 25 words at
+//! most. Things are called *it*, and figures are those of the tables.
 
 mod figures;
 mod language;
