@@ -33,7 +33,7 @@ impl FolderStamp {
     }
 
     /// From what was stat'ed.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     #[must_use]
     pub fn of(stat: &rustix::fs::Stat) -> Self {
         Self { device: stat.st_dev, stamp: Stamp::of(stat) }
