@@ -31,7 +31,7 @@ pub struct Attention {
 }
 
 /// The handler of the standby.
-struct Absent;
+pub(crate) struct Absent;
 
 impl Handler for Absent {
     fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}

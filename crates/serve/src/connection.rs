@@ -2,6 +2,8 @@
 //!
 //! While it is idle it owns no buffer, so that ten thousand of them cost little.
 
+mod sealed;
+
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
+
+use thruway_tls::Session;
 
 use crate::activity::Share;
 use crate::listener::Peer;
@@ -73,12 +77,16 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
+    /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
+    pub(crate) tls: Option<Box<Session>>,
     pub(crate) share: Share,
 }
 
 /// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
+    /// Its handshake is not over.
+    Handshaking,
     /// It waits for a head, or for the rest of one.
     Waiting,
     /// The head is there, the body is not.
@@ -157,6 +165,7 @@ impl Connection {
             output: None,
             held_bytes: 0,
             unchunk: None,
+            tls: None,
             share: Share::default(),
         }
     }
@@ -177,7 +186,7 @@ impl Connection {
             Phase::Receiving(upload) => {
                 upload.is_whole || self.is_readable || !self.input.is_empty()
             }
-            Phase::Lingering { .. } => self.is_readable,
+            Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
         }
     }
@@ -202,7 +211,8 @@ impl Connection {
         self.awaits_request() && self.input.is_empty()
     }
 
-    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
+    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes. A session of
+    /// TLS stays where its keys are.
     pub(crate) fn is_movable(&self) -> bool {
         let read_bytes = match &self.phase {
             Phase::Waiting => Some(0),
@@ -210,7 +220,7 @@ impl Connection {
             _ => None,
         };
         let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
-        is_small && self.output.is_none() && !self.is_ended
+        is_small && self.output.is_none() && !self.is_ended && self.tls.is_none()
     }
 
     /// Takes a request that is whole back into the input. The worker that goes on with it reads it
@@ -234,6 +244,9 @@ impl Connection {
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
         if !self.is_readable {
             return Received::Later;
+        }
+        if self.tls.is_some() {
+            return self.receive_sealed(inbox);
         }
         match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
@@ -268,6 +281,9 @@ impl Connection {
         payload: Payload<'_>,
         turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
+        if self.tls.is_some() {
+            return self.deliver_sealed(head, payload, turn_bytes);
+        }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
             Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
@@ -305,7 +321,8 @@ impl Connection {
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
         let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
-        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued)
+        let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes()) as u64;
+        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued + sealed)
     }
 
     /// Sends what waits, `turn_bytes` at most.
@@ -314,7 +331,10 @@ impl Connection {
     /// The connection's.
     pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
-        let flushed = output.flush(self.socket.as_fd(), &mut turn_bytes)?;
+        let flushed = match &mut self.tls {
+            None => output.flush(self.socket.as_fd(), &mut turn_bytes)?,
+            Some(session) => output.flush_sealed(session, self.socket.as_fd(), &mut turn_bytes)?,
+        };
         match flushed {
             Flushed::Done => self.output = None,
             Flushed::Blocked => self.is_writable = false,
@@ -395,6 +415,7 @@ impl Connection {
 
     /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
+        self.say_end();
         // It fails only if the client is gone, which the next read will tell.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         self.input = Vec::new();

@@ -18,6 +18,7 @@ use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
+use crate::tls::Tls;
 use crate::token::Token;
 use crate::turns::Turns;
 use crate::waits::Waits;
@@ -44,6 +45,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
+    pub(crate) tls: Tls,
     pub(crate) is_draining: bool,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
@@ -54,7 +56,12 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
+    pub(crate) fn new(
+        poller: Poller,
+        settings: Settings,
+        client_turns: Arc<ClientTurns>,
+        tls: Tls,
+    ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
         let clients = by_client.then(|| ClientQueues::new(client_turns));
@@ -68,6 +75,7 @@ impl Connections {
             clock,
             settings,
             warnings: Warnings::default(),
+            tls,
             is_draining: false,
             held_bytes: 0,
             scratch: Vec::new(),
@@ -110,6 +118,11 @@ impl Connections {
         self.in_slot(slot).map(|connection| (key_us, connection.here_us))
     }
 
+    /// The slot with the lowest key in the run queue.
+    pub(crate) fn oldest_slot(&self) -> Option<u32> {
+        self.turns.find_oldest(|_| true).map(|(slot, _)| slot)
+    }
+
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<ConnectionId> {
         let id = self.slab.id_at(slot)?;
@@ -119,7 +132,10 @@ impl Connections {
     }
 
     /// Registers a new connection.
-    pub(crate) fn open(&mut self, connection: Connection) -> Result<ConnectionId, Errno> {
+    pub(crate) fn open(&mut self, mut connection: Connection) -> Result<ConnectionId, Errno> {
+        if self.tls.is_spoken_at(connection.listener) {
+            connection.phase = Phase::Handshaking;
+        }
         let share = connection.share;
         let id = self.slab.insert(connection);
         if let Some(connection) = self.slab.get(id) {
@@ -260,6 +276,7 @@ impl Connections {
     fn hang_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         if connection.input.is_empty() && !connection.is_readable {
+            connection.say_end();
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);

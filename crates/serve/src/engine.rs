@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::acceptor::Acceptor;
+use crate::attention::Absent;
 use crate::clock::monotonic_us;
 use crate::closing;
 use crate::connection::Phase;
@@ -15,8 +16,9 @@ use crate::response::ResponseWriter;
 use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
+use crate::tls::{self, Tls};
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns};
+use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -65,7 +67,7 @@ impl Engine {
     /// An engine for connections from `listeners`, and from the siblings of `worker`.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// The system has no descriptors left, or a certificate cannot be used.
     pub fn new(
         settings: Settings,
         listeners: Vec<Listener>,
@@ -80,12 +82,13 @@ impl Engine {
                 .add_mailbox(worker.mailbox(), Token::Mailbox.to_word())
                 .map_err(|errno| Error::system("watch a mailbox", errno))?;
         }
-        let client_turns = match &worker {
-            Some(worker) => worker.client_turns(),
-            None => new_client_turns()?,
+        let (client_turns, ticket_keys) = match &worker {
+            Some(worker) => (worker.client_turns(), worker.ticket_keys()),
+            None => (new_client_turns()?, new_ticket_keys()?),
         };
+        let tls = Tls::new(&listeners, &ticket_keys)?;
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns),
+            connections: Connections::new(poller, settings, client_turns, tls),
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
@@ -235,6 +238,32 @@ impl Engine {
         closing::give_up(&mut self.connections, &mut self.reader.inbox);
     }
 
+    /// Reads all certificates anew. Where one cannot be used, what was read before stays in use.
+    ///
+    /// # Errors
+    /// A certificate or a key cannot be used.
+    pub fn reload_certificates(&mut self) -> Result<(), Error> {
+        self.connections.tls.reload()
+    }
+
+    /// Whether the next turn is a handshake's, which computes for long and needs no handler.
+    #[must_use]
+    pub fn is_handshake_next(&self) -> bool {
+        let connections = &self.connections;
+        connections.tls.is_used()
+            && connections.oldest_slot().is_some_and(|slot| {
+                let connection = connections.in_slot(slot);
+                connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
+            })
+    }
+
+    /// Gives a handshake its turn, if the next one is its.
+    pub fn handshake_turn(&mut self) {
+        if self.is_handshake_next() {
+            self.turn(&mut Absent);
+        }
+    }
+
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
     /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
@@ -287,6 +316,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
+            Phase::Handshaking => tls::handshake(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {
