@@ -179,8 +179,8 @@ fn byte_by_byte(server: &str) -> String {
         let (client, _) = listener.accept().expect("the client connects");
         let server = TcpStream::connect(server).expect("the server accepts");
         server.set_nodelay(true).expect("it is TCP");
-        let (mut from, mut to) =
-            (server.try_clone().expect("a descriptor"), client.try_clone().expect("a descriptor"));
+        let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is left");
+        let (mut from, mut to) = (clone(&server), clone(&client));
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut from, &mut to);
             let _ = to.shutdown(std::net::Shutdown::Write);
@@ -245,7 +245,7 @@ fn certificates_are_read_anew_when_their_files_change() {
     let site = Site::new();
     let live = site.path("live");
     fs::create_dir(&live).unwrap();
-    let live = certificate::localhost(&live);
+    let live = site.pair.copy_to(&live);
     let server = site.serve(&live.parameters());
     let has = |host: &str, pair: &Pair| {
         curl(&server, host, &pair.certificate, &[]).stdout == b"0123456789"

@@ -221,7 +221,8 @@ impl Connection {
         is_small && self.output.is_none() && !self.is_ended && self.tls.is_none()
     }
 
-    /// Takes a request that is whole back into the input: whoever goes on with it reads it anew.
+    /// Takes a request that is whole back into the input. The worker that goes on with it reads it
+    /// anew.
     pub(crate) fn unread_request(&mut self) {
         if let Phase::Receiving(upload) = &self.phase
             && upload.bytes_in_memory().is_some()

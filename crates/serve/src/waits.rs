@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-/// Waits in the order in which they began. One that has ended stays until it is the first, so there are as many as
+/// Waits in the order in which they began. An ended wait stays until it is the first, so there are as many as
 /// begin during the longest wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(VecDeque<Wait>);
@@ -26,7 +26,7 @@ impl Waits {
         self.0.insert(at, wait);
     }
 
-    /// Forgets the first ones that have ended.
+    /// Forgets the ended waits at the front.
     pub(crate) fn trim(&mut self, lasts: impl Fn(Wait) -> bool) {
         while self.0.front().is_some_and(|first| !lasts(*first)) {
             self.0.pop_front();
@@ -51,6 +51,6 @@ mod tests {
         let slots = |waits: &Waits| waits.iter().map(|wait| wait.slot).collect::<Vec<_>>();
         assert_eq!(slots(&waits), [5, 1, 3, 2, 4]);
         waits.trim(|wait| ![5, 1, 2].contains(&wait.slot));
-        assert_eq!(slots(&waits), [3, 2, 4], "one that has ended stays behind one that lasts");
+        assert_eq!(slots(&waits), [3, 2, 4], "an ended wait stays behind a wait that lasts");
     }
 }

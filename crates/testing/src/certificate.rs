@@ -1,8 +1,9 @@
-//! Certificates that tests serve with. They were made once, by openssl, and hold for a hundred years.
+//! Certificates that tests serve with, made by openssl.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A certificate and its key, in files.
 #[derive(Debug)]
@@ -16,21 +17,19 @@ pub struct Pair {
 /// A certificate for `localhost` and `*.a.example`.
 ///
 /// # Panics
-/// The folder cannot be written.
+/// There is no openssl, or the folder cannot be written.
 #[must_use]
 pub fn localhost(folder: &Path) -> Pair {
-    let certificate = include_str!("../vectors/localhost.cert.pem");
-    write(folder, "localhost", certificate, include_str!("../vectors/localhost.key.pem"))
+    make(folder, "localhost", "DNS:localhost,DNS:*.a.example,IP:127.0.0.1,IP:::1")
 }
 
 /// A certificate for `b.example`.
 ///
 /// # Panics
-/// The folder cannot be written.
+/// There is no openssl, or the folder cannot be written.
 #[must_use]
 pub fn other(folder: &Path) -> Pair {
-    let certificate = include_str!("../vectors/other.cert.pem");
-    write(folder, "other", certificate, include_str!("../vectors/other.key.pem"))
+    make(folder, "other", "DNS:b.example")
 }
 
 impl Pair {
@@ -38,6 +37,17 @@ impl Pair {
     #[must_use]
     pub fn parameters(&self) -> String {
         format!("cert={}&key={}", self.certificate.display(), self.key.display())
+    }
+
+    /// The same pair in another folder.
+    ///
+    /// # Panics
+    /// The folder cannot be written.
+    #[must_use]
+    pub fn copy_to(&self, folder: &Path) -> Self {
+        let copy = Self { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+        copy.replace_by(self);
+        copy
     }
 
     /// Puts another pair into the files, as an operator does.
@@ -51,12 +61,17 @@ impl Pair {
     }
 }
 
-fn write(folder: &Path, name: &str, certificate: &str, key: &str) -> Pair {
-    let file = |suffix: &str, text: &str| {
-        let path = folder.join(format!("{name}.{suffix}.pem"));
-        fs::write(&path, text).expect("it is written");
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
-        path
-    };
-    Pair { certificate: file("cert", certificate), key: file("key", key) }
+fn make(folder: &Path, name: &str, hosts: &str) -> Pair {
+    let file = |suffix: &str| folder.join(format!("{name}.{suffix}.pem"));
+    let pair = Pair { certificate: file("cert"), key: file("key") };
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "100", "-subj", &format!("/CN={name}")]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-addext"]);
+    openssl.arg(format!("subjectAltName={hosts}"));
+    openssl.arg("-keyout").arg(&pair.key).arg("-out").arg(&pair.certificate);
+    let output = openssl.output().expect("openssl is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::set_permissions(&pair.key, PermissionsExt::from_mode(0o600)).expect("it is ours");
+    pair
 }

@@ -12,12 +12,10 @@ require_relative "../serving"
 class TlsTest < Minitest::Test
   include Serving
 
-  VECTORS = File.expand_path("../../../crates/testing/vectors", __dir__)
-
   def setup
     @folder = Dir.mktmpdir
-    FileUtils.cp(Dir["#{VECTORS}/*.pem"], @folder)
-    File.chmod(0o600, *Dir["#{@folder}/*.key.pem"])
+    write_pair("localhost", "localhost")
+    write_pair("other", "b.example")
   end
 
   def teardown
@@ -49,31 +47,43 @@ class TlsTest < Minitest::Test
     Client.new(socket)
   end
 
-  # A certificate of a client, which the one for b.example has signed.
-  def client_pair
-    key = OpenSSL::PKey::EC.generate("prime256v1")
+  # A certificate of `key`, for an hour, that `issuer` is to sign.
+  def certificate_of(key, name, issuer)
     certificate = OpenSSL::X509::Certificate.new
     certificate.version = 2
     certificate.serial = 7
-    certificate.subject = OpenSSL::X509::Name.parse("/CN=ann")
-    certificate.issuer = authority.subject
+    certificate.subject = OpenSSL::X509::Name.parse(name)
+    certificate.issuer = issuer || certificate.subject
     certificate.public_key = key
     certificate.not_before = Time.now - 60
     certificate.not_after = Time.now + 3600
+    certificate
+  end
+
+  def extend_by(certificate, name, value, is_critical)
+    extensions = OpenSSL::X509::ExtensionFactory.new
+    certificate.add_extension(extensions.create_extension(name, value, is_critical))
+  end
+
+  # A certificate that signs itself, and its key.
+  def write_pair(name, host)
+    key = OpenSSL::PKey::EC.generate("prime256v1")
+    certificate = certificate_of(key, "/CN=#{host}", nil)
+    extend_by(certificate, "subjectAltName", "DNS:#{host}", false)
+    File.write(path("#{name}.cert.pem"), certificate.sign(key, "SHA256").to_pem)
+    File.write(path("#{name}.key.pem"), key.to_pem, perm: 0o600)
+  end
+
+  # A certificate of a client, which the authority has signed.
+  def client_pair
+    key = OpenSSL::PKey::EC.generate("prime256v1")
+    certificate = certificate_of(key, "/CN=ann", authority.subject)
     [certificate.sign(authority_key, "SHA256"), key]
   end
 
   def authority
-    @authority ||= OpenSSL::X509::Certificate.new.tap do |certificate|
-      certificate.version = 2
-      certificate.serial = 1
-      certificate.subject = certificate.issuer = OpenSSL::X509::Name.parse("/CN=authority")
-      certificate.public_key = authority_key
-      certificate.not_before = Time.now - 60
-      certificate.not_after = Time.now + 3600
-      extensions = OpenSSL::X509::ExtensionFactory.new
-      is_ca = extensions.create_extension("basicConstraints", "CA:TRUE", true)
-      certificate.add_extension(is_ca)
+    @authority ||= certificate_of(authority_key, "/CN=authority", nil).tap do |certificate|
+      extend_by(certificate, "basicConstraints", "CA:TRUE", true)
       certificate.sign(authority_key, "SHA256")
     end
   end
