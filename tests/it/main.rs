@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod completion;
+#[cfg(target_os = "linux")]
 mod doctor;
 #[cfg(target_os = "linux")]
 mod examples;
