@@ -13,6 +13,10 @@ Gem::Specification.new do |spec|
     A Rack server in which no connection starves. From a name to its bytes with no stops.
   TEXT
   spec.license = "MIT"
+  manifest = File.read("#{__dir__}/Cargo.toml")
+  spec.homepage = manifest[/^homepage = "(.*)"$/, 1]
+  spec.metadata = { "source_code_uri" => manifest[/^repository = "(.*)"$/, 1],
+                    "rubygems_mfa_required" => "true" }
   spec.required_ruby_version = ">= 3.1"
   # `cargo x dist` says for which platform and Rubies a gem has its programs already.
   platform = ENV.fetch("THRUWAY_PLATFORM", nil)
@@ -23,6 +27,7 @@ Gem::Specification.new do |spec|
     crates = "{crates/*,xtask,gem/ext/thruway}"
     paths = Dir["#{crates}/{Cargo.toml,README.md,build.rs,extconf.rb,src/**/*}", "gem/exe/thruway",
                 "gem/lib/**/*", "Cargo.{toml,lock}", "{README,CHANGELOG}.md", "LICENSE"]
+    paths.reject! { |path| path.start_with?("Cargo") } if platform
     paths.select { |path| File.file?(path) }
   end
   spec.bindir = "gem/exe"

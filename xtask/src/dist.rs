@@ -3,10 +3,13 @@
 //! Start with [`Dist::run`]; a module a kind of thing. [`build`] compiles, once for each kind of program.
 
 mod build;
+mod debian;
 mod files;
 mod gems;
+mod manual;
 mod ruby;
 mod stage;
+mod trial;
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +30,9 @@ pub(crate) struct Dist {
     /// The root folder of another Debian whose Ruby to build the extension for: may be repeated
     #[arg(long, value_name = "DIR")]
     ruby_root: Vec<PathBuf>,
+    /// Then try each way to install in a fresh root of Debian 12 and of 13; needs root and debootstrap
+    #[arg(long)]
+    test: bool,
 }
 
 /// One kind of thing that users install.
@@ -36,6 +42,8 @@ enum Kind {
     Gem,
     /// The gem with programs for this platform
     PlatformGem,
+    /// Packages for Debian: thruway, ruby-thruway, thruway-doc
+    Deb,
 }
 
 impl Dist {
@@ -45,7 +53,7 @@ impl Dist {
         for file in made {
             println!("{}", files::describe(root, &file));
         }
-        Ok(())
+        if self.test { trial::run(&builder) } else { Ok(()) }
     }
 
     fn build(&self, builder: &Builder) -> Result<Vec<PathBuf>, String> {
@@ -55,6 +63,9 @@ impl Dist {
         }
         if self.wants(Kind::PlatformGem) {
             made.push(gems::platform(builder, &self.rubies(builder)?)?);
+        }
+        if self.wants(Kind::Deb) {
+            made.extend(debian::packages(builder, &self.rubies(builder)?)?);
         }
         Ok(made)
     }

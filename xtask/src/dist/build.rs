@@ -14,6 +14,10 @@ pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 pub(super) struct Builder {
     pub(super) root: PathBuf,
     pub(super) version: String,
+    /// Where the project is: each said once, in the workspace's manifest.
+    pub(super) homepage: String,
+    pub(super) repository: String,
+    pub(super) maintainer: String,
 }
 
 impl Builder {
@@ -21,9 +25,19 @@ impl Builder {
         let manifest: toml::Table = read(&root.join("Cargo.toml"))?
             .parse()
             .map_err(|error| format!("Cargo.toml: {error}"))?;
-        let version = manifest["workspace"]["package"]["version"].as_str();
-        let version = version.ok_or("Cargo.toml has no version")?.to_owned();
-        Ok(Self { root: root.to_owned(), version })
+        let package = &manifest["workspace"]["package"];
+        let text = |value: Option<&toml::Value>, key: &str| {
+            let text = value.and_then(toml::Value::as_str);
+            text.map(str::to_owned).ok_or_else(|| format!("Cargo.toml has no {key}"))
+        };
+        let maintainer = package.get("authors").and_then(|authors| authors.get(0));
+        Ok(Self {
+            root: root.to_owned(),
+            version: text(package.get("version"), "version")?,
+            homepage: text(package.get("homepage"), "homepage")?,
+            repository: text(package.get("repository"), "repository")?,
+            maintainer: text(maintainer, "authors")?,
+        })
     }
 
     /// Where things are put for users.
@@ -42,6 +56,13 @@ impl Builder {
         let target = self.work("static");
         self.cargo(&target, &flags, &["--target", TARGET, "--package", "thruway-cli"], None)?;
         Ok(target.join(TARGET).join("release/thruway"))
+    }
+
+    /// The command as Debian wants it, linked with the libraries of the system.
+    pub(super) fn system_program(&self) -> Result<PathBuf, String> {
+        let target = self.work("system");
+        self.cargo(&target, &[], &["--package", "thruway-cli"], None)?;
+        Ok(target.join("release/thruway"))
     }
 
     /// The extension for a Ruby.

@@ -47,12 +47,13 @@ pub(super) fn copy_tree(
     Ok(())
 }
 
-/// Every regular file below a folder, sorted.
+/// Every file below a folder, sorted. Links are files.
 pub(super) fn below(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for entry in named(folder, fs::read_dir(folder))? {
-        let path = named(folder, entry)?.path();
-        if path.is_dir() { found.extend(below(&path)?) } else { found.push(path) }
+        let entry = named(folder, entry)?;
+        let is_folder = named(folder, entry.file_type())?.is_dir();
+        if is_folder { found.extend(below(&entry.path())?) } else { found.push(entry.path()) }
     }
     found.sort();
     Ok(found)

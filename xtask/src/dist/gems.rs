@@ -1,4 +1,4 @@
-//! The gems: one that compiles when it is installed, and one with programs for this platform.
+//! The gem in two forms: compiled when it is installed, or with programs for this platform.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -28,9 +28,9 @@ pub(super) fn sources(builder: &Builder, folder: &Path) -> Result<(), String> {
     for member in &members {
         member_sources(&builder.root.join(member), &folder.join(member))?;
     }
+    library(builder, folder)?;
     let workspace = workspace_manifest(&read(&builder.root.join("Cargo.toml"))?, &members)?;
     write(&folder.join("Cargo.toml"), workspace)?;
-    library(builder, folder)?;
     lock(builder, folder)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn library(builder: &Builder, folder: &Path) -> Result<(), String> {
     for part in ["gem/lib", "gem/exe"] {
         copy_tree(&root.join(part), &folder.join(part), &|_| true)?;
     }
-    for file in ["README.md", "CHANGELOG.md", "LICENSE", "thruway.gemspec"] {
+    for file in ["README.md", "CHANGELOG.md", "LICENSE", "Cargo.toml", "thruway.gemspec"] {
         copy(&root.join(file), &folder.join(file), 0o644)?;
     }
     copy(&root.join("gem/exe/thruway"), &folder.join("gem/exe/thruway"), 0o755)
@@ -106,7 +106,7 @@ mod tests {
                      [[test]]\nname = \"it\"\n[target.'cfg(unix)'.dependencies]\nd = \"1\"\n\
                      [target.'cfg(unix)'.dev-dependencies]\ne = \"1\"\n";
         let kept: Table = without_tests(whole).unwrap().parse().unwrap();
-        assert_eq!(kept.keys().collect::<Vec<_>>(), ["package", "dependencies", "target"]);
+        assert_eq!(kept.keys().collect::<Vec<_>>(), ["dependencies", "package", "target"]);
         assert_eq!(kept["target"]["cfg(unix)"].as_table().unwrap().len(), 1);
     }
 
