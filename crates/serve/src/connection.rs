@@ -25,8 +25,8 @@ const LINGER_BYTES_MAX: u32 = 1 << 20;
 /// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
-/// Bytes of a request that may move to another worker with its connection.
-pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
+pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -60,8 +60,10 @@ pub(crate) struct Connection {
     pub(crate) asked_us: u64,
     /// When its last response was sent.
     pub(crate) responded_us: u64,
-    /// Since when it has waited for a turn in this worker.
+    /// Since when it has waited for a turn.
     pub(crate) ready_us: u64,
+    /// Since when it has done so in this worker.
+    pub(crate) here_us: u64,
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
     /// Where its request stands among those of its client.
@@ -149,6 +151,7 @@ impl Connection {
             asked_us: 0,
             responded_us: 0,
             ready_us: 0,
+            here_us: 0,
             key_us: 0,
             standing: Standing::default(),
             output: None,
@@ -201,7 +204,24 @@ impl Connection {
 
     /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
     pub(crate) fn is_movable(&self) -> bool {
-        self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
+        let read_bytes = match &self.phase {
+            Phase::Waiting => Some(0),
+            Phase::Receiving(upload) => upload.bytes_in_memory(),
+            _ => None,
+        };
+        let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
+        is_small && self.output.is_none() && !self.is_ended
+    }
+
+    /// Takes a request that is whole back into the input. The worker that goes on with it reads it
+    /// anew.
+    pub(crate) fn unread_request(&mut self) {
+        if let Phase::Receiving(upload) = &self.phase
+            && upload.bytes_in_memory().is_some()
+        {
+            self.input = [upload.to_bytes(), std::mem::take(&mut self.input)].concat();
+            (self.phase, self.seen) = (Phase::Waiting, 0);
+        }
     }
 
     /// Whether something has come in, or the client has closed.

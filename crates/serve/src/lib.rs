@@ -52,6 +52,7 @@ mod token;
 mod turns;
 mod unchunk;
 mod upload;
+mod waits;
 mod warnings;
 pub mod workers;
 

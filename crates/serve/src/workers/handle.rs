@@ -79,8 +79,8 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.mailbox.receive(now_ms)
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        self.mailbox.receive(inbox, now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
