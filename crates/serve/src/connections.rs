@@ -18,7 +18,7 @@ use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
-use crate::tls::Tls;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
 use crate::waits::Waits;
@@ -45,7 +45,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsListeners,
     pub(crate) is_draining: bool,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
@@ -60,7 +60,7 @@ impl Connections {
         poller: Poller,
         settings: Settings,
         client_turns: Arc<ClientTurns>,
-        tls: Tls,
+        tls: TlsListeners,
     ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
@@ -116,11 +116,6 @@ impl Connections {
     pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
         let (slot, key_us) = self.turns.find_oldest(|_| true)?;
         self.in_slot(slot).map(|connection| (key_us, connection.here_us))
-    }
-
-    /// The slot with the lowest key in the run queue.
-    pub(crate) fn oldest_slot(&self) -> Option<u32> {
-        self.turns.find_oldest(|_| true).map(|(slot, _)| slot)
     }
 
     /// Begins the turn of the connection in `slot`; none if it has no work any more.

@@ -2,12 +2,12 @@
 
 use crate::Error;
 use crate::acceptor::Acceptor;
-use crate::attention::Absent;
 use crate::clock::monotonic_us;
 use crate::closing;
 use crate::connection::Phase;
 use crate::connections::Connections;
 use crate::exchange::Handler;
+use crate::handshake;
 use crate::listener::Listener;
 use crate::migration::Migration;
 use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
@@ -16,7 +16,7 @@ use crate::response::ResponseWriter;
 use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
-use crate::tls::{self, Tls};
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
 
@@ -86,7 +86,7 @@ impl Engine {
             Some(worker) => (worker.client_turns(), worker.ticket_keys()),
             None => (new_client_turns()?, new_ticket_keys()?),
         };
-        let tls = Tls::new(&listeners, &ticket_keys)?;
+        let tls = TlsListeners::new(&listeners, &ticket_keys)?;
         let mut engine = Self {
             connections: Connections::new(poller, settings, client_turns, tls),
             migration: worker.map(Migration::new),
@@ -238,32 +238,6 @@ impl Engine {
         closing::give_up(&mut self.connections, &mut self.reader.inbox);
     }
 
-    /// Reads all certificates anew. Where one cannot be used, what was read before stays in use.
-    ///
-    /// # Errors
-    /// A certificate or a key cannot be used.
-    pub fn reload_certificates(&mut self) -> Result<(), Error> {
-        self.connections.tls.reload()
-    }
-
-    /// Whether the next turn is a handshake's, which computes for long and needs no handler.
-    #[must_use]
-    pub fn is_handshake_next(&self) -> bool {
-        let connections = &self.connections;
-        connections.tls.is_used()
-            && connections.oldest_slot().is_some_and(|slot| {
-                let connection = connections.in_slot(slot);
-                connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
-            })
-    }
-
-    /// Gives a handshake its turn, if the next one is its.
-    pub fn handshake_turn(&mut self) {
-        if self.is_handshake_next() {
-            self.turn(&mut Absent);
-        }
-    }
-
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
     /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
@@ -316,7 +290,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
-            Phase::Handshaking => tls::handshake(connections, id, &mut self.reader.inbox),
+            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {

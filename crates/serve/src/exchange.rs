@@ -29,6 +29,17 @@ pub trait Handler {
     }
 }
 
+/// No handler: what needs one waits.
+pub(crate) struct Absent;
+
+impl Handler for Absent {
+    fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}
+
+    fn is_present(&self) -> bool {
+        false
+    }
+}
+
 /// A request that waits for its response.
 #[derive(Debug)]
 pub struct Exchange<'a> {
@@ -62,7 +73,7 @@ impl Exchange<'_> {
     /// The certificate that the client has shown, in DER.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
-        self.connection().and_then(Connection::peer_certificate)
+        self.connection()?.tls.as_ref()?.peer_certificate()
     }
 
     fn connection(&self) -> Option<&Connection> {

@@ -13,7 +13,7 @@
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them.
-//! 5. `tls`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
 //! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
@@ -34,6 +34,7 @@ mod exchange;
 mod fair_by;
 mod fairness;
 mod folder;
+mod handshake;
 mod listener;
 mod migration;
 mod output;
@@ -49,7 +50,8 @@ mod spool_file;
 mod stop;
 mod ticket;
 mod timer_wheel;
-mod tls;
+pub mod tls;
+mod tls_listeners;
 mod token;
 mod tunnel;
 mod turns;

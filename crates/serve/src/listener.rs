@@ -17,12 +17,11 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
-use thruway_tls::{Options as TlsOptions, ServerContext};
+use thruway_tls::{Options as TlsOptions, ServerContext, TicketKeys};
 
 use crate::address::Address;
 use crate::bind::Bind;
 use crate::error::Error;
-use crate::workers::new_ticket_keys;
 
 /// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
 /// as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -251,8 +250,8 @@ impl AsFd for Listener {
 
 /// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
 fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
-    let keys = new_ticket_keys()?;
-    ServerContext::new(options.clone(), keys).map(drop).map_err(Error::tls)
+    let keys = TicketKeys::new().map_err(|error| Error::system("make keys", error))?;
+    ServerContext::new(options.clone(), Arc::new(keys)).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {

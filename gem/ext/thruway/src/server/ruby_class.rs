@@ -3,7 +3,7 @@
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_serve::{Bind, Listener, Ticket, Written};
+use thruway_serve::{Bind, Listener, Ticket, Written, tls};
 
 use super::context::Stage;
 use super::options::Options;
@@ -114,7 +114,7 @@ fn give_up(ruby: Protected, this: VALUE) -> VALUE {
 
 /// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.
 fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
-    let reloaded = TYPE.get(ruby, &this).engine.lock().reload_certificates();
+    let reloaded = tls::reload_certificates(&mut TYPE.get(ruby, &this).engine.lock());
     let text = |error: thruway_serve::Error| {
         RString::new(ruby.gvl(), error.to_string().as_bytes()).value()
     };
