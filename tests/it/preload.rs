@@ -74,3 +74,14 @@ fn what_forbids_a_template_is_said() {
     }
     assert!(std::fs::metadata(folder.path().join("thruway")).is_err(), "nothing was made");
 }
+
+#[test]
+fn further_files_are_named_to_the_boot() {
+    let folder = folder();
+    let words = ["run", "--preload-file", "a", "--preload-file", "/b", "--", "sh", "-c"];
+    let output = run(&folder, &[&words[..], &["echo $THRUWAY_PRELOAD_FILES"]].concat());
+    let text = stdout(&output);
+    let (first, second) = text.trim_end().split_once(':').unwrap();
+    assert!(first.starts_with('/') && first.ends_with("/a"), "{first}");
+    assert_eq!(second, "/b");
+}
