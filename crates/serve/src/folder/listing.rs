@@ -1,8 +1,13 @@
 //! The page that shows a folder's entries.
 
+mod order;
+
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use thruway_resolve::{DenyList, Entry, FileKind, Name, OpenFile};
+
+use order::Order;
 
 /// Entries on one page; a folder with more is not shown.
 const ENTRIES_MAX: usize = 10_000;
@@ -10,16 +15,23 @@ const ENTRIES_MAX: usize = 10_000;
 /// What stands before the rows. It loads nothing, and follows the browser's colour scheme.
 const STYLE: &str = "\
 :root{color-scheme:light dark}
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.25rem;overflow-wrap:anywhere}
+body{font:16px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.25rem;overflow-wrap:anywhere;margin-left:.5rem}
+p{color:GrayText;margin:0 .5rem 1rem}
+h1 a,td a{text-decoration:none}
+h1 a:hover,td a:hover{text-decoration:underline}
 table{border-collapse:collapse;width:100%}
 th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid #8884}
 th{font-weight:600}
+th a{color:inherit;text-decoration:none}
+th[aria-sort=ascending] a::after{content:' \\2191'}
+th[aria-sort=descending] a::after{content:' \\2193'}
 td:first-child{overflow-wrap:anywhere}
-th:nth-child(n+2),td:nth-child(n+2){text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-a{text-decoration:none}
-a:hover{text-decoration:underline}
+td:nth-child(2){color:GrayText}
+th:nth-child(n+3),td:nth-child(n+3){text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+.d a{font-weight:600}
 tr:hover td{background:#8881}
+@media(max-width:40rem){th:nth-child(2),td:nth-child(2){display:none}time span{display:none}}
 ";
 
 /// An entry as its row shows it.
@@ -30,35 +42,63 @@ struct Row {
     modified_seconds: Option<i64>,
 }
 
-/// The page for the open folder `name`: its parent, its folders, its files, each by name. Denied names are
-/// left out.
+/// The page for the open folder `name`: its parent, its folders, its files, each in the order that the query names.
+/// Denied names are left out.
 pub(super) fn page(
     folder: &OpenFile,
     name: &Name,
+    query: Option<&[u8]>,
     deny: &DenyList,
 ) -> Result<Vec<u8>, thruway_resolve::Error> {
     let entries = folder.listing(ENTRIES_MAX)?;
     let shown = entries.into_iter().filter(|entry| !deny.denies_component(&entry.name));
     let mut rows: Vec<_> = shown.map(|entry| Row::of(folder, entry)).collect();
-    // Those of one kind are in order already.
-    rows.sort_by_key(|row| !row.is_folder);
+    let order = Order::of_query(query);
+    order.sort(&mut rows);
     let parts: Vec<_> = name.components().map(String::from_utf8_lossy).collect();
     let slash = if parts.is_empty() { "" } else { "/" };
     let title = escape(&format!("/{}{slash}", parts.join("/")));
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n<h1>{title}</h1>\n<table>\n\
-         <thead><tr><th>Name<th>Size<th>Modified (UTC)\n<tbody>\n"
+         <style>\n{STYLE}</style>\n<h1>{}</h1>\n<p>{}</p>\n<table>\n<thead><tr>",
+        path(&parts),
+        sum(&rows)
     );
+    order.write_titles(&mut page);
+    page.push_str("\n<tbody>\n");
     if !parts.is_empty() {
-        page.push_str("<tr><td><a href=\"../\">../</a><td><td>\n");
+        page.push_str("<tr class=\"d\"><td><a href=\"../\">../</a><td><td><td>\n");
     }
     for row in &rows {
         row.write(&mut page);
     }
     page.push_str("</table>\n");
     Ok(page.into_bytes())
+}
+
+/// The folder's path, of which each part above it is a link.
+fn path(parts: &[Cow<'_, str>]) -> String {
+    let Some((own, above)) = parts.split_last() else { return "/".into() };
+    let mut path = format!("<a href=\"{}\">/</a>", "../".repeat(parts.len()));
+    for (index, part) in above.iter().enumerate() {
+        let up = "../".repeat(above.len() - index);
+        // Writing to a String does not fail.
+        let _ = write!(path, "<a href=\"{up}\">{}/</a>", escape(part));
+    }
+    path + &escape(own) + "/"
+}
+
+/// How many rows there are of each kind, and what the files hold together.
+fn sum(rows: &[Row]) -> String {
+    let counted = |count: usize, what: &str| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    };
+    let folders = rows.iter().filter(|row| row.is_folder).count();
+    let bytes = rows.iter().filter_map(|row| row.size_bytes).sum();
+    let files = counted(rows.len() - folders, "file");
+    format!("{}, {files}, {}", counted(folders, "folder"), size(bytes))
 }
 
 impl Row {
@@ -73,16 +113,43 @@ impl Row {
         }
     }
 
+    /// A word for what it is, by the end of its name.
+    fn kind(&self) -> &'static str {
+        if self.is_folder {
+            return "folder";
+        }
+        let name = String::from_utf8_lossy(&self.name);
+        let media = mime_guess::from_path(&*name).first_raw().unwrap_or_default();
+        let (kind, rest) = media.split_once('/').unwrap_or_default();
+        let is_archive = |part: &&str| ["zip", "tar", "gz", "xz", "7z", "zst"].contains(part);
+        match kind {
+            "text" => "text",
+            "image" => "image",
+            "audio" => "audio",
+            "video" => "video",
+            "font" => "font",
+            _ if rest == "pdf" => "PDF",
+            _ if name.rsplit('.').take(1).any(|end| is_archive(&end)) => "archive",
+            _ => "file",
+        }
+    }
+
     fn write(&self, page: &mut String) {
         let slash = if self.is_folder { "/" } else { "" };
         let name = escape(&String::from_utf8_lossy(&self.name));
         let link = percent_encode(&self.name);
         let size = self.size_bytes.map(size).unwrap_or_default();
+        let class = if self.is_folder { " class=\"d\"" } else { "" };
+        let kind = self.kind();
         // Writing to a String does not fail.
-        let _ = write!(page, "<tr><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{size}<td>");
+        let _ = write!(
+            page,
+            "<tr{class}><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{kind}<td>{size}<td>"
+        );
         if let Some(seconds) = self.modified_seconds {
             let (day, time) = (day(seconds), time(seconds));
-            let _ = write!(page, "<time datetime=\"{day}T{time}Z\">{day} {time}</time>");
+            let _ =
+                write!(page, "<time datetime=\"{day}T{time}Z\">{day}<span> {time}</span></time>");
         }
         page.push('\n');
     }
@@ -199,15 +266,15 @@ mod tests {
         }
         let boundary = Boundary::new(folder.path(), DenyList::new()).unwrap();
         let root = Name::from_url_path(b"/").unwrap();
-        let page = page(&boundary.open(&root).unwrap(), &root, &DenyList::new()).unwrap();
+        let page = page(&boundary.open(&root).unwrap(), &root, None, &DenyList::new()).unwrap();
         let page = String::from_utf8(page).unwrap();
         let names: Vec<_> =
             page.split("href=\"./").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
         assert_eq!(names, ["c/", "to_c/", "z/", "a_out", "b.txt", "to_b"]);
-        let cells = "<td>1.5 KiB<td><time datetime=\"2026-11-22T08:43Z\">2026-11-22 08:43</time>\n";
+        let cells = "<td>text<td>1.5 KiB<td><time datetime=\"2026-11-22T08:43Z\">2026-11-22<span> 08:43</span></time>\n";
         assert!(page.contains(&format!("b.txt</a>{cells}")), "{page}");
-        assert!(page.contains(&format!("to_b</a>{cells}")), "{page}");
-        assert!(page.contains("a_out</a><td><td>\n"), "{page}");
+        assert!(page.contains(&format!("to_b</a>{}", cells.replace("text", "file"))), "{page}");
+        assert!(page.contains("a_out</a><td>file<td><td>\n"), "{page}");
         assert!(!page.contains("../"), "the root has no parent");
     }
 
@@ -222,8 +289,9 @@ mod tests {
         let boundary = Boundary::new(folder.path(), deny.clone()).unwrap();
         let open = boundary.open(&Name::from_url_path(b"/").unwrap()).unwrap();
         let name = Name::from_url_path(b"/x%3Cy/").unwrap();
-        let page = String::from_utf8(page(&open, &name, &deny).unwrap()).unwrap();
-        assert!(page.contains("<h1>/x&lt;y/</h1>"));
+        let page = String::from_utf8(page(&open, &name, None, &deny).unwrap()).unwrap();
+        assert!(page.contains("<h1><a href=\"../\">/</a>x&lt;y/</h1>"));
+        assert!(page.contains("<p>1 folder, 3 files, 0 B</p>"), "{page}");
         assert!(
             page.contains("<a href=\"./a%3Cb%3E%26%22%27.txt\">a&lt;b&gt;&amp;&quot;&#39;.txt</a>")
         );
