@@ -117,7 +117,27 @@ fn is_accepted(expression: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use super::super::crates;
     use super::*;
+
+    #[test]
+    fn every_crate_of_the_programs_may_be_used_and_is_in_the_bill() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let builder = Builder::new(root).unwrap();
+        let crates = crates::of_programs(&builder).unwrap();
+        let terms = licences(&crates).unwrap();
+        let bill: Value = serde_json::from_str(&materials(&builder, &crates).unwrap()).unwrap();
+        for name in ["clap", "rustix", "rb-sys"] {
+            assert!(terms.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
+        }
+        let components = bill["components"].as_array().unwrap();
+        assert_eq!(components.len(), crates.len());
+        let foreign = crates.iter().filter(|own| own.is_foreign).count();
+        let hashed = components.iter().filter(|component| !component["hashes"].is_null()).count();
+        assert_eq!(hashed, foreign, "Cargo.lock has a checksum of each");
+    }
 
     #[test]
     fn one_choice_is_enough_and_all_parts_count() {

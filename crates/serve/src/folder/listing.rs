@@ -271,7 +271,8 @@ mod tests {
         let names: Vec<_> =
             page.split("href=\"./").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
         assert_eq!(names, ["c/", "to_c/", "z/", "a_out", "b.txt", "to_b"]);
-        let cells = "<td>text<td>1.5 KiB<td><time datetime=\"2026-11-22T08:43Z\">2026-11-22<span> 08:43</span></time>\n";
+        let cells = "<td>text<td>1.5 KiB<td>\
+                     <time datetime=\"2026-11-22T08:43Z\">2026-11-22<span> 08:43</span></time>\n";
         assert!(page.contains(&format!("b.txt</a>{cells}")), "{page}");
         assert!(page.contains(&format!("to_b</a>{}", cells.replace("text", "file"))), "{page}");
         assert!(page.contains("a_out</a><td>file<td><td>\n"), "{page}");
