@@ -18,6 +18,7 @@ use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
 use crate::waits::Waits;
@@ -44,6 +45,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
+    pub(crate) tls: TlsListeners,
     pub(crate) is_draining: bool,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
@@ -54,7 +56,12 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
+    pub(crate) fn new(
+        poller: Poller,
+        settings: Settings,
+        client_turns: Arc<ClientTurns>,
+        tls: TlsListeners,
+    ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
         let clients = by_client.then(|| ClientQueues::new(client_turns));
@@ -68,6 +75,7 @@ impl Connections {
             clock,
             settings,
             warnings: Warnings::default(),
+            tls,
             is_draining: false,
             held_bytes: 0,
             scratch: Vec::new(),
@@ -119,7 +127,10 @@ impl Connections {
     }
 
     /// Registers a new connection.
-    pub(crate) fn open(&mut self, connection: Connection) -> Result<ConnectionId, Errno> {
+    pub(crate) fn open(&mut self, mut connection: Connection) -> Result<ConnectionId, Errno> {
+        if self.tls.is_spoken_at(connection.listener) {
+            connection.phase = Phase::Handshaking;
+        }
         let share = connection.share;
         let id = self.slab.insert(connection);
         if let Some(connection) = self.slab.get(id) {
@@ -260,6 +271,7 @@ impl Connections {
     fn hang_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         if connection.input.is_empty() && !connection.is_readable {
+            connection.say_end();
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);

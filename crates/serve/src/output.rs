@@ -1,5 +1,7 @@
 //! Bytes that a client has yet to take.
 
+mod sealed;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,6 +11,8 @@ use std::sync::Arc;
 use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+
+pub(crate) use sealed::send as send_sealed;
 
 use crate::pace::Pace;
 use crate::spool_file::SpoolFile;

@@ -1,6 +1,7 @@
 mod admission;
 mod draining;
 mod fairness;
+mod handshakes;
 
 use super::*;
 use crate::{
@@ -42,6 +43,17 @@ impl Rig {
     fn with(act: Act, settings: Settings) -> Self {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
         let listener = Listener::new(&address.into()).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let engine = Engine::new(settings, vec![listener], None).unwrap();
+        Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+    }
+
+    /// An engine that speaks TLS.
+    fn with_tls(act: Act, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let pair = thruway_testing::certificate::localhost(folder.path());
+        let bind = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+        let listener = Listener::new(&bind.parse().unwrap()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
