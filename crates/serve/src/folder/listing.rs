@@ -1,13 +1,18 @@
 //! The page that shows a folder's entries.
 
 mod order;
+mod row;
+mod text;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use thruway_resolve::{DenyList, Entry, FileKind, Name, OpenFile};
+use thruway_resolve::{DenyList, Name, OpenFile};
 
 use order::Order;
+use row::Row;
+pub(super) use text::percent_encode;
+use text::{escape, size};
 
 /// Entries on one page; a folder with more is not shown.
 const ENTRIES_MAX: usize = 10_000;
@@ -33,14 +38,6 @@ th:nth-child(n+3),td:nth-child(n+3){text-align:right;white-space:nowrap;font-var
 tr:hover td{background:#8881}
 @media(max-width:40rem){th:nth-child(2),td:nth-child(2){display:none}time span{display:none}}
 ";
-
-/// An entry as its row shows it.
-struct Row {
-    is_folder: bool,
-    name: Vec<u8>,
-    size_bytes: Option<u64>,
-    modified_seconds: Option<i64>,
-}
 
 /// The page for the open folder `name`: its parent, its folders, its files, each in the order that the query names.
 /// Denied names are left out.
@@ -101,157 +98,11 @@ fn sum(rows: &[Row]) -> String {
     format!("{}, {files}, {}", counted(folders, "folder"), size(bytes))
 }
 
-impl Row {
-    fn of(folder: &OpenFile, entry: Entry) -> Self {
-        let seen = folder.look_at(&entry);
-        let is_folder = seen.map_or(entry.is_directory, |(kind, ..)| kind == FileKind::Directory);
-        Self {
-            is_folder,
-            name: entry.name,
-            size_bytes: seen.filter(|_| !is_folder).map(|(_, size_bytes, _)| size_bytes),
-            modified_seconds: seen.map(|(.., modified)| modified),
-        }
-    }
-
-    /// A word for what it is, by the end of its name.
-    fn kind(&self) -> &'static str {
-        if self.is_folder {
-            return "folder";
-        }
-        let name = String::from_utf8_lossy(&self.name);
-        let media = mime_guess::from_path(&*name).first_raw().unwrap_or_default();
-        let (kind, rest) = media.split_once('/').unwrap_or_default();
-        let is_archive = |part: &&str| ["zip", "tar", "gz", "xz", "7z", "zst"].contains(part);
-        match kind {
-            "text" => "text",
-            "image" => "image",
-            "audio" => "audio",
-            "video" => "video",
-            "font" => "font",
-            _ if rest == "pdf" => "PDF",
-            _ if name.rsplit('.').take(1).any(|end| is_archive(&end)) => "archive",
-            _ => "file",
-        }
-    }
-
-    fn write(&self, page: &mut String) {
-        let slash = if self.is_folder { "/" } else { "" };
-        let name = escape(&String::from_utf8_lossy(&self.name));
-        let link = percent_encode(&self.name);
-        let size = self.size_bytes.map(size).unwrap_or_default();
-        let class = if self.is_folder { " class=\"d\"" } else { "" };
-        let kind = self.kind();
-        // Writing to a String does not fail.
-        let _ = write!(
-            page,
-            "<tr{class}><td><a href=\"./{link}{slash}\">{name}{slash}</a><td>{kind}<td>{size}<td>"
-        );
-        if let Some(seconds) = self.modified_seconds {
-            let (day, time) = (day(seconds), time(seconds));
-            let _ =
-                write!(page, "<time datetime=\"{day}T{time}Z\">{day}<span> {time}</span></time>");
-        }
-        page.push('\n');
-    }
-}
-
-/// A length as people read it, in units of 1024.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    // A thousandth of a unit is exact enough.
-    let mut tenths = u128::from(bytes) * 10 / 1024;
-    let mut unit = 0;
-    while tenths >= 10_240 {
-        tenths /= 1024;
-        unit += 1;
-    }
-    if tenths < 100 {
-        format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
-    } else {
-        format!("{} {}", tenths / 10, UNITS[unit])
-    }
-}
-
-const DAY_SECONDS: i64 = 86_400;
-
-/// `HH:MM`
-fn time(seconds: i64) -> String {
-    let minutes = seconds.rem_euclid(DAY_SECONDS) / 60;
-    format!("{:02}:{:02}", minutes / 60, minutes % 60)
-}
-
-/// `YYYY-MM-DD` in the Gregorian calendar, whose years begin in March here, so that a leap day comes last.
-fn day(seconds: i64) -> String {
-    let days = seconds.div_euclid(DAY_SECONDS) + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let leaps = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
-    let year_of_era = (day_of_era - leaps) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// Text with HTML's special characters escaped, for use between tags and in attributes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
-/// One component of a URL's path: only unreserved characters stay as they are.
-pub(super) fn percent_encode(component: &[u8]) -> String {
-    let mut encoded = String::with_capacity(component.len());
-    for byte in component {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(*byte));
-            }
-            other => encoded.push_str(&format!("%{other:02X}")),
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::{Duration, UNIX_EPOCH};
     use thruway_resolve::Boundary;
-
-    #[test]
-    fn sizes_are_short() {
-        let shown = [0, 1023, 1024, 1536, 10_239, 10_240, 1 << 20, u64::MAX].map(size);
-        let expected =
-            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "9.9 KiB", "10 KiB", "1.0 MiB", "15 EiB"];
-        assert_eq!(shown, expected);
-    }
-
-    #[test]
-    fn days_and_times_are_those_of_the_calendar() {
-        let shown = |seconds| format!("{} {}", day(seconds), time(seconds));
-        assert_eq!(shown(0), "1970-01-01 00:00");
-        assert_eq!(shown(-1), "1969-12-31 23:59");
-        assert_eq!(shown(951_782_400), "2000-02-29 00:00");
-        assert_eq!(shown(4_107_542_399), "2100-02-28 23:59");
-        assert_eq!(shown(4_107_542_400), "2100-03-01 00:00");
-        assert_eq!(shown(1_795_336_980), "2026-11-22 08:43");
-    }
 
     #[test]
     fn folders_go_first_and_what_leads_elsewhere_has_no_size() {
