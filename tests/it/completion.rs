@@ -67,14 +67,16 @@ fn fish_completes_verbs_options_values_and_commands() {
     offers("fish", &["--no-config"], script);
 }
 
-/// zsh completes in a terminal alone: this gives it one, and shows its line after a tab.
+/// zsh completes in a terminal alone: this gives it one, and shows its line after a tab. What is waited for is quoted
+/// where it is typed, since the terminal echoes that.
 #[test]
 fn zsh_completes_verbs_options_values_and_commands() {
     let script = r#"zmodload zsh/zpty
         zpty terminal "TERM=dumb zsh -f -i"
         zpty -w terminal 'PROMPT=; RPROMPT=; unsetopt zle_bracketed_paste 2>/dev/null'
         zpty -w terminal 'autoload -U compinit; compinit -u -D; eval "$($THRUWAY completions zsh)"'
-        zpty -w terminal 'show() { print -r -- "line: $BUFFER :end"; }; zle -N show; bindkey "^T" show; print begin:now'
+        zpty -w terminal 'zle -N show; bindkey "^T" show'
+        zpty -w terminal 'show() { print -r -- "line: $BUFFER :"end; }; print begin":"now'
         zpty -r terminal said '*begin:now*'
         zpty -n -w terminal "$LINE"$'\t'$'\x14'
         zpty -r terminal said '*:end*'

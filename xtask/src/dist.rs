@@ -2,7 +2,10 @@
 //!
 //! Start with [`Dist::run`]; a module a kind of thing. [`build`] compiles, once for each kind of program.
 
+mod archive;
+mod bill;
 mod build;
+mod crates;
 mod debian;
 mod files;
 mod gems;
@@ -44,6 +47,10 @@ enum Kind {
     PlatformGem,
     /// Packages for Debian: thruway, ruby-thruway, thruway-doc
     Deb,
+    /// An archive for Linux on x86-64, with a command that needs no library
+    Tar,
+    /// An archive for Windows
+    Windows,
 }
 
 impl Dist {
@@ -67,6 +74,13 @@ impl Dist {
         if self.wants(Kind::Deb) {
             made.extend(debian::packages(builder, &self.rubies(builder)?)?);
         }
+        if self.wants(Kind::Tar) {
+            made.push(archive::linux(builder, &self.rubies(builder)?)?);
+        }
+        if self.wants(Kind::Windows) {
+            made.extend(archive::windows(builder)?);
+        }
+        made.push(archive::checksums(builder)?);
         Ok(made)
     }
 

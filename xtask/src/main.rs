@@ -16,6 +16,7 @@ mod layers;
 mod packages;
 mod portable;
 mod prove;
+mod release;
 mod rooms;
 mod rubyspec;
 mod soak;
@@ -43,6 +44,7 @@ enum Task {
     Bench(bench::Bench),
     Gem(gem::Gem),
     Dist(dist::Dist),
+    Release(release::Release),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
     Packages(packages::Packages),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
         Task::Dist(dist) => dist.run(&root()),
+        Task::Release(release) => release.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Packages(packages) => packages.run(&root()),

@@ -30,7 +30,7 @@ struct Package {
 /// Builds all three.
 pub(super) fn packages(builder: &Builder, rubies: &[Ruby]) -> Result<Vec<PathBuf>, String> {
     let program = builder.system_program()?;
-    let made = vec![command(builder, &program)?, gem(builder, &program, rubies)?, pages(builder)?];
+    let made = vec![command(builder, &program)?, gem(builder, rubies)?, pages(builder)?];
     lintian(&made)?;
     Ok(made)
 }
@@ -47,11 +47,7 @@ fn command(builder: &Builder, program: &Path) -> Result<PathBuf, String> {
         compress(&path)?;
     }
     link("../man1/thruway-mount.1.gz", &tree.join("usr/share/man/man8/mount.thruway.8.gz"))?;
-    for (shell, place) in [
-        (Shell::Bash, "bash-completion/completions/thruway"),
-        (Shell::Zsh, "zsh/vendor-completions/_thruway"),
-        (Shell::Fish, "fish/vendor_completions.d/thruway.fish"),
-    ] {
+    for (shell, place) in Shell::PLACES {
         write(&tree.join("usr/share").join(place), manual::completions(program, shell)?)?;
     }
     let package = Package {
@@ -71,14 +67,11 @@ fn command(builder: &Builder, program: &Path) -> Result<PathBuf, String> {
     package.build(builder, &tree)
 }
 
-fn gem(builder: &Builder, program: &Path, rubies: &[Ruby]) -> Result<PathBuf, String> {
+fn gem(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
     let tree = new_tree(builder, "ruby-thruway")?;
     let library = tree.join("usr/lib/thruway");
     copy_tree(&builder.root.join("gem/lib"), &library, &|_| true)?;
-    gems::programs(builder, &library, program, rubies)?;
-    // The package of the command has it.
-    let command = library.join("thruway/bin");
-    named(&command, std::fs::remove_dir_all(&command))?;
+    gems::extensions(builder, &library, rubies)?;
     // RubyGems looks for the files of a gem beside its specification.
     let gem = format!("thruway-{}", builder.version);
     link(

@@ -23,7 +23,9 @@ pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, St
     let folder = builder.work("platform-gem");
     files::empty(&folder)?;
     stage::library(builder, &folder)?;
-    programs(builder, &folder.join("gem/lib"), &builder.static_program()?, rubies)?;
+    let library = folder.join("gem/lib");
+    copy(&builder.static_program()?, &library.join("thruway/bin/thruway"), 0o755)?;
+    extensions(builder, &library, rubies)?;
     let versions: Vec<_> = rubies.iter().map(|ruby| ruby.version.as_str()).collect();
     let name = format!("thruway-{}-x86_64-linux.gem", builder.version);
     let versions = versions.join(" ");
@@ -31,14 +33,8 @@ pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, St
     build(builder, &folder, &name, &wanted)
 }
 
-/// Puts the command and an extension for each Ruby where the gem's library finds them.
-pub(super) fn programs(
-    builder: &Builder,
-    library: &Path,
-    command: &Path,
-    rubies: &[Ruby],
-) -> Result<(), String> {
-    copy(command, &library.join("thruway/bin/thruway"), 0o755)?;
+/// Puts an extension for each Ruby where the gem's library finds it.
+pub(super) fn extensions(builder: &Builder, library: &Path, rubies: &[Ruby]) -> Result<(), String> {
     for ruby in rubies {
         let place = library.join("thruway").join(&ruby.version).join("thruway.so");
         copy(&builder.extension(ruby)?, &place, 0o755)?;

@@ -18,6 +18,15 @@ pub(super) enum Shell {
     Fish,
 }
 
+impl Shell {
+    /// Where each looks for the scripts of packages, below `share`.
+    pub(super) const PLACES: [(Self, &'static str); 3] = [
+        (Self::Bash, "bash-completion/completions/thruway"),
+        (Self::Zsh, "zsh/vendor-completions/_thruway"),
+        (Self::Fish, "fish/vendor_completions.d/thruway.fish"),
+    ];
+}
+
 /// The page of the command, and one a verb.
 pub(super) fn pages(program: &Path) -> Result<Vec<Page>, String> {
     let mut pages = vec![Page { name: "thruway.1".into(), text: output(program, &["man"])? }];

@@ -24,19 +24,23 @@ page() {
         sleep 0.1
     done
 }
-# Whether the command and the boot work, however they came.
+# Whether the command works, however it came, and Ruby boots with it.
 works() {
     [ "$(thruway --version)" = "$(cat /trial/version)" ] || fail "$1: thruway --version"
     thruway run --pack /tmp/pack -- ruby -e 'require "json"; puts JSON.generate([1])' >/tmp/said 2>/tmp/error
     [ "$(cat /tmp/said)" = "[1]" ] || fail "$1: thruway run"
     [ ! -s /tmp/error ] || { cat /tmp/error; fail "$1: thruway run says something"; }
-    THRUWAY_PACK=/tmp/own ruby -e 'require "thruway/boot"; exit Thruway::Boot.running?' || fail "$1: thruway/boot"
     thruway doctor | grep -Eq '^ok +boot ' || { thruway doctor; fail "$1: doctor"; }
-    rm -f /tmp/pack /tmp/own
+    rm -f /tmp/pack
+}
+# Whether the gem can be required.
+boots() {
+    THRUWAY_PACK=/tmp/own ruby -e 'require "thruway/boot"; exit Thruway::Boot.running?' || fail "$1: thruway/boot"
+    rm -f /tmp/own
 }
 
 apt-get update -qq
-apt ruby ruby-rails ruby-sqlite3 curl man-db
+apt ruby ruby-rails ruby-sqlite3 curl man-db strace
 ls thruway-*.gem | sed -n 's/^\(thruway\)-\([0-9.]*\)\.gem$/\1 \2/p' >version
 files >/tmp/before
 
@@ -51,6 +55,7 @@ kill "$server"
 wait "$server" || true
 rm -rf rails_app/tmp rails_app/log
 works "the packages"
+boots "the packages"
 gem list thruway | grep -q '^thruway (' || fail "RubyGems does not know it"
 apt ./thruway-doc_*.deb
 man -w thruway-serve >/dev/null
@@ -64,6 +69,7 @@ gem install --silent --local --no-document ./thruway-*-x86_64-linux.gem
 say "installed: $(($(date +%s) - start)) s"
 hash -r
 works "the gem"
+boots "the gem"
 thruway serve rails_app -b tcp://127.0.0.1:19292 >/tmp/server 2>&1 &
 server=$!
 page http://127.0.0.1:19292/
@@ -72,3 +78,13 @@ wait "$server" || true
 gem uninstall --silent --all --executables thruway
 rm -rf rails_app/tmp rails_app/log
 nothing_is_left "the gem"
+
+say "the archive"
+mkdir /opt/thruway
+tar -xzf thruway-*-x86_64-linux.tar.gz -C /opt/thruway --strip-components=1
+PATH="/opt/thruway/bin:$PATH" works "the archive"
+calls=$(strace -f -o /tmp/calls /opt/thruway/bin/thruway --version >/dev/null && grep -c '(' /tmp/calls)
+[ "$calls" -le 40 ] || fail "thruway --version makes $calls calls"
+say "the archive: thruway --version makes $calls calls"
+rm -r /opt/thruway
+nothing_is_left "the archive"
