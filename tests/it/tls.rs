@@ -282,3 +282,41 @@ fn clients_that_vanish_in_a_handshake_leave_nothing() {
     let got = curl(&server, "localhost", &site.pair.certificate, &[]);
     assert_eq!(got.stdout, b"0123456789");
 }
+
+/// What `thruway load` counts at `url`.
+fn load(url: &str, options: &[&str]) -> serde_json::Value {
+    let output = run(&[&["load", url, "--json"], options].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+}
+
+#[test]
+fn load_asks_over_tls_with_clients_of_every_kind() {
+    let site = Site::new();
+    fs::write(site.path("site/long"), vec![7; 20_000]).expect("it is written");
+    let server = site.serve(&site.pair.parameters());
+    let url = format!("https://{}", server.address());
+    let report = load(&format!("{url}/a.txt"), &["-c", "4", "-n", "200"]);
+    let total = &report["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&200.into(), &0.into()));
+    assert_eq!((&total["connects"], &report["connections"][3]["connects"]), (&4.into(), &1.into()));
+    let mix = ["--mix", "greedy=1,pipelined=1,slow-read=1,trickle=1", "-n", "60"];
+    let total = &load(&format!("{url}/long"), &mix)["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&60.into(), &0.into()));
+}
+
+#[test]
+fn load_asks_a_server_of_openssl_that_ends_each_connection() {
+    let site = Site::new();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("one is free");
+    let mut command = Command::new("openssl");
+    command.args(["s_server", "-www", "-quiet", "-accept", &port.to_string(), "-cert"]);
+    command.arg(&site.pair.certificate).arg("-key").arg(&site.pair.key);
+    let mut server = command.stdin(Stdio::null()).spawn().expect("openssl starts");
+    eventually(|| TcpStream::connect(port).is_ok());
+    let report = load(&format!("https://{port}/"), &["-c", "1", "-n", "10"]);
+    let _ = server.kill();
+    let _ = server.wait();
+    let total = &report["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&10.into(), &0.into()));
+    assert_eq!(total["connects"], 10);
+}
