@@ -306,7 +306,8 @@ impl Connection {
 
     /// Bytes that wait in memory for the client to take them.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.output.as_ref().map_or(0, |output| output.memory_bytes())
+        let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes());
+        sealed + self.output.as_ref().map_or(0, |output| output.memory_bytes())
     }
 
     /// Bytes that wait for the client to take them.
