@@ -80,6 +80,6 @@ fn further_files_are_named_to_the_boot() {
     let folder = folder();
     let words = ["run", "--preload-file", "a", "--preload-file", "/b", "--", "sh", "-c"];
     let output = run(&folder, &[&words[..], &["echo $THRUWAY_PRELOAD_FILES"]].concat());
-    let here = folder.path().canonicalize().unwrap();
-    assert_eq!(stdout(&output), format!("{}:/b\n", here.join("a").display()));
+    let (said, here) = (stdout(&output), folder.path().file_name().unwrap().to_string_lossy());
+    assert!(said.starts_with('/') && said.ends_with(&format!("/{here}/a:/b\n")), "{said}");
 }
