@@ -7,6 +7,7 @@ use crate::closing;
 use crate::connection::Phase;
 use crate::connections::Connections;
 use crate::exchange::Handler;
+use crate::handshake;
 use crate::listener::Listener;
 use crate::migration::Migration;
 use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
@@ -15,8 +16,9 @@ use crate::response::ResponseWriter;
 use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns};
+use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -65,7 +67,7 @@ impl Engine {
     /// An engine for connections from `listeners`, and from the siblings of `worker`.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// The system has no descriptors left, or a certificate cannot be used.
     pub fn new(
         settings: Settings,
         listeners: Vec<Listener>,
@@ -80,12 +82,13 @@ impl Engine {
                 .add_mailbox(worker.mailbox(), Token::Mailbox.to_word())
                 .map_err(|errno| Error::system("watch a mailbox", errno))?;
         }
-        let client_turns = match &worker {
-            Some(worker) => worker.client_turns(),
-            None => new_client_turns()?,
+        let (client_turns, ticket_keys) = match &worker {
+            Some(worker) => (worker.client_turns(), worker.ticket_keys()),
+            None => (new_client_turns()?, new_ticket_keys()?),
         };
+        let tls = TlsListeners::new(&listeners, &ticket_keys)?;
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns),
+            connections: Connections::new(poller, settings, client_turns, tls),
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
@@ -287,6 +290,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
+            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {

@@ -13,7 +13,8 @@
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them.
-//! 5. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -33,6 +34,7 @@ mod exchange;
 mod fair_by;
 mod fairness;
 mod folder;
+mod handshake;
 mod listener;
 mod migration;
 mod output;
@@ -48,10 +50,14 @@ mod spool_file;
 mod stop;
 mod ticket;
 mod timer_wheel;
+pub mod tls;
+mod tls_listeners;
 mod token;
+mod tunnel;
 mod turns;
 mod unchunk;
 mod upload;
+mod waits;
 mod warnings;
 pub mod workers;
 
@@ -72,6 +78,7 @@ pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stop::StopSignals;
+pub use thruway_tls::Options as TlsOptions;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

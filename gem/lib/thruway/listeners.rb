@@ -18,13 +18,19 @@ module Thruway
     LOOK_SECONDS = 0.002
 
     # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :descriptors, :addresses
+    attr_reader :addresses
 
     def initialize(uris)
       @owner = Process.pid
       @descriptors = []
       @addresses = []
+      @uris = {}
       uris.each { |uri| open(uri) }
+    end
+
+    # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
+    def descriptors
+      @descriptors.map { |number| @uris.key?(number) ? [number, @uris[number]] : number }
     end
 
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
@@ -70,6 +76,7 @@ module Thruway
       listening.each_slice(2) do |number, address|
         @descriptors << number
         @addresses << address
+        @uris[number] = uri if address.start_with?("https://")
       end
     end
   end

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use thruway_tls::TicketKeys;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
@@ -24,6 +25,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    ticket_keys: Arc<TicketKeys>,
     mailbox: Mailbox,
     senders: Vec<MailboxSender>,
     service: Service,
@@ -31,6 +33,13 @@ pub struct WorkerHandle {
     loads: Vec<Load>,
     /// Room for all views.
     views: Vec<WorkerView>,
+}
+
+/// What all workers of a group have.
+pub(super) struct Shared {
+    pub(super) table: Arc<LoadTable>,
+    pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) ticket_keys: Arc<TicketKeys>,
 }
 
 /// What this worker has done lately.
@@ -48,17 +57,18 @@ struct Service {
 impl WorkerHandle {
     pub(super) fn new(
         index: usize,
-        table: Arc<LoadTable>,
-        client_turns: Arc<ClientTurns>,
+        shared: Shared,
         mailbox: Mailbox,
         senders: Vec<MailboxSender>,
     ) -> Self {
+        let Shared { table, client_turns, ticket_keys } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
             index,
             table,
             client_turns,
+            ticket_keys,
             mailbox,
             senders,
             service,
@@ -71,6 +81,10 @@ impl WorkerHandle {
         Arc::clone(&self.client_turns)
     }
 
+    pub(crate) fn ticket_keys(&self) -> Arc<TicketKeys> {
+        Arc::clone(&self.ticket_keys)
+    }
+
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
         &self.mailbox
     }
@@ -79,8 +93,8 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.mailbox.receive(now_ms)
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        self.mailbox.receive(inbox, now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.

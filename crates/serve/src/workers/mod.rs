@@ -18,8 +18,11 @@ use std::sync::Arc;
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
+use handle::Shared;
 pub use handle::WorkerHandle;
 pub(crate) use mailbox::Message;
+
+use thruway_tls::TicketKeys;
 
 use crate::Error;
 use crate::queue::client_turns::ClientTurns;
@@ -32,6 +35,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     mailboxes: Vec<(Mailbox, MailboxSender)>,
     client_turns: Arc<ClientTurns>,
+    ticket_keys: Arc<TicketKeys>,
 }
 
 impl WorkerGroup {
@@ -43,7 +47,8 @@ impl WorkerGroup {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        Ok(Self { table: Arc::new(table), mailboxes, client_turns: new_client_turns()? })
+        let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
+        Ok(Self { table: Arc::new(table), mailboxes, client_turns, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -56,14 +61,24 @@ impl WorkerGroup {
         let mailbox = mailbox.try_clone().map_err(failed)?;
         let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
         let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
-        let (table, client_turns) = (Arc::clone(&self.table), Arc::clone(&self.client_turns));
-        Ok(WorkerHandle::new(index, table, client_turns, mailbox, senders))
+        let shared = Shared {
+            table: Arc::clone(&self.table),
+            client_turns: Arc::clone(&self.client_turns),
+            ticket_keys: Arc::clone(&self.ticket_keys),
+        };
+        Ok(WorkerHandle::new(index, shared, mailbox, senders))
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
     }
+}
+
+/// The keys of session tickets, for an engine alone or for a group.
+pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
+    let keys = TicketKeys::new();
+    keys.map(Arc::new).map_err(|error| Error::system("make keys that workers share", error))
 }
 
 /// A table of clients' turns, for an engine alone or for a group.
