@@ -127,8 +127,13 @@ impl Place {
     pub fn write(&self, key: u128, part: Part, content: &[u8]) -> io::Result<()> {
         let path = self.file(key, part);
         let partial = path.with_extension(format!("{}.{}", part.end(), std::process::id()));
-        std::fs::write(&partial, content)?;
-        std::fs::rename(partial, path)
+        let written = std::fs::write(&partial, content);
+        let done = written.and_then(|()| std::fs::rename(&partial, path));
+        if done.is_err() {
+            // It would take the room that is missing.
+            let _ = std::fs::remove_file(partial);
+        }
+        done
     }
 
     /// Reads a part of a key; `None` if it is not there.

@@ -38,8 +38,10 @@ class RandomWorld < Preloading::Application
 
   attr_reader :variables
 
-  def initialize(random)
+  # `skipped` is a folder that templates do not compare.
+  def initialize(random, skipped: nil)
     @random = random
+    @skipped = skipped
     @variables = {}
     @options = []
     super()
@@ -78,8 +80,17 @@ class RandomWorld < Preloading::Application
     write("config.ru", "")
     write("main.rb", "require_relative 'config/environment'\nputs TOLD, ARGV, ENV['SAID']\n")
     8.times { edit }
-    write("config/environment.rb", ENVIRONMENT + Array.new(3 + @random.rand(20)) { question }.join)
+    questions = Array.new(3 + @random.rand(20)) { question }
+    write("config/environment.rb", [ENVIRONMENT, skip, *questions].join)
   end
+
+  def skip
+    return unless @skipped
+
+    "require #{HOOKS.dump}\nThruway::Preload.exclude(#{path(@skipped).dump})\n"
+  end
+
+  HOOKS = File.expand_path("../../lib/thruway/preload", __dir__)
 
   def question
     asked = ASKED[@random.rand(ASKED.size)]
