@@ -13,6 +13,7 @@ use thruway_http1::ResponseFraming;
 
 use crate::activity::Share;
 use crate::listener::Peer;
+use crate::observed::Observed;
 use crate::output::{Flushed, Output, Part, gather};
 use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
@@ -72,6 +73,8 @@ pub(crate) struct Connection {
     /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
     pub(crate) share: Share,
+    /// Its request, if requests are counted.
+    pub(crate) observed: Option<Box<Observed>>,
 }
 
 /// The state of a connection.
@@ -155,6 +158,7 @@ impl Connection {
             held_bytes: 0,
             unchunk: None,
             share: Share::default(),
+            observed: None,
         }
     }
 
@@ -202,6 +206,11 @@ impl Connection {
     /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
     pub(crate) fn is_movable(&self) -> bool {
         self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
+    }
+
+    /// Whether it has a request that is counted when it ends.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.begun_us > 0)
     }
 
     /// Whether something has come in, or the client has closed.

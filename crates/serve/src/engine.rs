@@ -8,6 +8,7 @@ use crate::connection::Phase;
 use crate::connections::Connections;
 use crate::exchange::Handler;
 use crate::listener::Listener;
+use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
 use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::reading::RequestReader;
@@ -16,7 +17,7 @@ use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns};
+use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -50,6 +51,8 @@ pub struct EngineHandle {
     pub waker: Waker,
     /// Calls the standby.
     pub bell: Bell,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<WorkerMetrics>,
 }
 
 /// When the engine polled last, and what it did since.
@@ -84,13 +87,21 @@ impl Engine {
             Some(worker) => worker.client_turns(),
             None => new_client_turns()?,
         };
+        let metrics = match &worker {
+            _ if !settings.counts => None,
+            Some(worker) => Some(worker.metrics()),
+            None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
+        };
+        let mut connections = Connections::new(poller, settings, client_turns);
+        connections.metrics.clone_from(&metrics);
+        connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns),
+            connections,
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
             reader: RequestReader::new(),
-            handle: EngineHandle { waiter, waker, bell },
+            handle: EngineHandle { waiter, waker, bell, metrics },
             polls: Polls::default(),
         };
         engine.acceptor.listen(&engine.connections)?;

@@ -13,7 +13,8 @@
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them.
-//! 5. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 5. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
+//! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -26,6 +27,7 @@ mod clock;
 mod closing;
 mod connection;
 mod connections;
+mod counting;
 mod deadlines;
 mod engine;
 mod error;
@@ -34,17 +36,22 @@ mod fair_by;
 mod fairness;
 mod folder;
 mod listener;
+mod metrics;
 mod migration;
+mod observed;
+mod observer;
 mod output;
 mod pace;
 mod poller;
 mod queue;
 mod reading;
+mod request_start;
 mod response;
 mod server;
 mod settings;
 mod slab;
 mod spool_file;
+mod stats;
 mod stop;
 mod ticket;
 mod timer_wheel;
@@ -66,11 +73,13 @@ pub use exchange::{Exchange, Handler};
 pub use fair_by::FairBy;
 pub use folder::Folder;
 pub use listener::{Listener, Peer};
+pub use metrics::{Time, WorkerMetrics};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
 pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use stats::stats;
 pub use stop::StopSignals;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use upload::Body;

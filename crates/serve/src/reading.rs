@@ -9,8 +9,10 @@ use crate::admission::{self, LATE};
 use crate::closing;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::connections::Connections;
+use crate::counting;
 use crate::exchange::{Exchange, Handler};
 use crate::fairness;
+use crate::observer;
 use crate::output::QUANTUM_BYTES;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
@@ -63,6 +65,10 @@ impl RequestReader {
             Err(error) => closing::refuse(connections, id, error),
             Ok(true) => {
                 let request = self.head.request(&bytes[..self.head.length_bytes()]);
+                if observer::is_observer(connections, id) {
+                    let rest = &bytes[self.head.length_bytes()..];
+                    return observer::respond(connections, id, &request, rest);
+                }
                 if admission::is_health_check(connections, &request) {
                     let rest = &bytes[self.head.length_bytes()..];
                     return admission::tell_health(connections, id, &request, rest);
@@ -235,6 +241,7 @@ fn hand_over(
     let now_ms = connections.clock.now_ms;
     let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };
+    counting::begin(connections, id, request);
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.since_ms = now_ms;
     let (peer, listener) = (connection.peer, connection.listener);

@@ -8,6 +8,7 @@ use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 
 use crate::connection::{Connection, Payload, Phase, Stream};
 use crate::connections::Connections;
+use crate::counting;
 use crate::output::{Part, QUANTUM_BYTES};
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
@@ -115,6 +116,7 @@ impl<'a> ResponseWriter<'a> {
             return Written::Gone;
         }
         connection.is_persistent = plan.is_persistent && !is_draining;
+        counting::note_status(connection, head);
         let left = match plan.framing {
             ResponseFraming::Length(bytes) => bytes,
             _ => 0,
@@ -166,6 +168,7 @@ impl<'a> ResponseWriter<'a> {
         if framing == ResponseFraming::Chunked {
             connection.hold(CHUNKS_END);
         }
+        counting::end(self.connections, self.ticket.connection);
         self.connections.flush(self.ticket.connection);
         self.connections.settle(self.ticket.connection);
         0
@@ -184,6 +187,7 @@ impl<'a> ResponseWriter<'a> {
         if self.connections.connection_of(self.ticket)?.output.is_some() {
             return None;
         }
+        counting::give_away(self.connections, self.ticket.connection);
         let Connection { socket, input, .. } = self.connections.close(self.ticket.connection)?;
         self.connections.poller.remove(&socket);
         Some((socket, input))
@@ -212,6 +216,10 @@ impl<'a> ResponseWriter<'a> {
         if !matches!(connection.phase, Phase::Handling) {
             return;
         }
+        // Before it is sent: what a client has seen is counted.
+        counting::note_status(connection, response.head);
+        counting::end(self.connections, self.ticket.connection);
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
         connection.phase = Phase::Responding;
         connection.is_persistent = response.plan.is_persistent && !is_draining;
         let payload = match response.plan.framing {

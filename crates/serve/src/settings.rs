@@ -60,6 +60,12 @@ pub struct Settings {
     pub queue_ms: Option<u64>,
     /// A path at which the server itself tells whether it responds.
     pub health_path: Option<Vec<u8>>,
+    /// Whether requests are counted for metrics.
+    pub counts: bool,
+    /// The first listener that is for metrics, as all after it.
+    pub metrics_listener: Option<usize>,
+    /// Whether there is a live page for people beside the metrics.
+    pub has_status_page: bool,
 }
 
 impl Default for Settings {
@@ -78,6 +84,9 @@ impl Default for Settings {
             fair_by: FairBy::default(),
             queue_ms: None,
             health_path: None,
+            counts: false,
+            metrics_listener: None,
+            has_status_page: false,
         }
     }
 }

@@ -48,7 +48,7 @@ module Thruway
       preload_app!: :preload, log_requests: :log_requests, fiber_per_request: :fiber_per_request,
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
-      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output
+      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page
     }.freeze
 
     # What Puma calls our options, where `get` asks for them.
@@ -64,6 +64,7 @@ module Thruway
       @fixed = configuration.options.keys
       @said = {}
       @binds = []
+      @metrics = []
       @blocks = { single: [], cluster: [] }
     end
 
@@ -117,6 +118,11 @@ module Thruway
 
     def bind(address)
       @binds << address.to_s
+    end
+
+    # Where the metrics are read, and the live page.
+    def metrics(address)
+      @metrics << address.to_s
     end
 
     def clear_binds!
@@ -233,6 +239,7 @@ module Thruway
       take_options
       run_blocks
       take_options
+      @configuration.metrics.concat(@metrics) if @configuration.metrics.empty?
       return if @configuration.binds.any? || @configuration.options.key?(:port)
 
       @configuration.binds.concat(@binds.map { |bind| address_of(bind) })

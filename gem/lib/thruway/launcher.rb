@@ -22,7 +22,8 @@ module Thruway
       @redirection = Redirection.new(@configuration)
       Signals.trap_others { @redirection.renew }
       prepare
-      @listeners = Listeners.new(@configuration.addresses)
+      @listeners = Listeners.new(@configuration.addresses, metrics: @configuration.metrics)
+      @configuration.offer(:metrics_listener, @listeners.metrics_from)
       write_pidfile
       name_process
       serve
@@ -60,6 +61,8 @@ module Thruway
       milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
       addresses = @listeners.addresses.join(", ")
       $stdout.write("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
+      metrics = @listeners.metrics_addresses
+      $stdout.write("metrics on #{metrics.join(", ")}\n") unless metrics.empty?
       $stdout.flush
       @configuration.run_hooks(:after_booted)
     end

@@ -18,14 +18,21 @@ module Thruway
     LOOK_SECONDS = 0.002
 
     # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :descriptors, :addresses
+    attr_reader :descriptors, :addresses, :metrics_addresses
 
-    def initialize(uris)
+    # Those for metrics come last.
+    def initialize(uris, metrics: [])
       @owner = Process.pid
       @descriptors = []
       @addresses = []
-      uris.each { |uri| open(uri) }
+      @metrics_addresses = []
+      uris.each { |uri| open(uri, @addresses) }
+      @metrics_from = @descriptors.size unless metrics.empty?
+      metrics.each { |uri| open(uri, @metrics_addresses) }
     end
+
+    # Which of the descriptors is the first for metrics; nil without any.
+    attr_reader :metrics_from
 
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
     # process that made them. It may be called from a trap.
@@ -34,7 +41,8 @@ module Thruway
       return if sockets.empty?
 
       sockets.each(&:close)
-      paths = @addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
+      addresses = @addresses + @metrics_addresses
+      paths = addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
       File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
     end
 
@@ -62,14 +70,14 @@ module Thruway
       nil
     end
 
-    def open(uri)
+    def open(uri, addresses)
       descriptor, message, kind = *listening = Engine.listen(uri)
       raise Failure.new(message, hint: HINTS[kind]) unless descriptor
 
       # `localhost` is several.
       listening.each_slice(2) do |number, address|
         @descriptors << number
-        @addresses << address
+        addresses << address
       end
     end
   end

@@ -8,7 +8,9 @@ use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::{Mailbox, MailboxSender, Message};
+use super::shared::Shared;
 use crate::connection::Connection;
+use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
 
@@ -24,6 +26,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
     mailbox: Mailbox,
     senders: Vec<MailboxSender>,
     service: Service,
@@ -48,17 +51,18 @@ struct Service {
 impl WorkerHandle {
     pub(super) fn new(
         index: usize,
-        table: Arc<LoadTable>,
-        client_turns: Arc<ClientTurns>,
+        shared: Shared,
         mailbox: Mailbox,
         senders: Vec<MailboxSender>,
     ) -> Self {
+        let Shared { table, client_turns, metrics } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
             index,
             table,
             client_turns,
+            metrics,
             mailbox,
             senders,
             service,
@@ -69,6 +73,11 @@ impl WorkerHandle {
 
     pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
         Arc::clone(&self.client_turns)
+    }
+
+    /// Where this worker counts its requests.
+    pub(crate) fn metrics(&self) -> WorkerMetrics {
+        WorkerMetrics::enter(Arc::clone(&self.metrics), self.index)
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {

@@ -23,6 +23,7 @@ const BELL: [u8; 1] = [0];
 
 /// What came.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart as soon as it comes")]
 pub(crate) enum Message {
     /// A connection that another worker has sent.
     Connection(Connection),

@@ -13,6 +13,8 @@ mod board;
 mod handle;
 mod load_table;
 mod mailbox;
+mod shared;
+mod siblings;
 
 use std::sync::Arc;
 
@@ -20,11 +22,15 @@ pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
 pub use handle::WorkerHandle;
 pub(crate) use mailbox::Message;
+pub(crate) use siblings::Siblings;
 
 use crate::Error;
+use crate::clock::monotonic_us;
+use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use load_table::LoadTable;
 use mailbox::{Mailbox, MailboxSender};
+use shared::Shared;
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
@@ -32,6 +38,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     mailboxes: Vec<(Mailbox, MailboxSender)>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
 }
 
 impl WorkerGroup {
@@ -43,7 +50,12 @@ impl WorkerGroup {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        Ok(Self { table: Arc::new(table), mailboxes, client_turns: new_client_turns()? })
+        Ok(Self {
+            table: Arc::new(table),
+            mailboxes,
+            client_turns: new_client_turns()?,
+            metrics: new_metrics(workers)?,
+        })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -56,14 +68,34 @@ impl WorkerGroup {
         let mailbox = mailbox.try_clone().map_err(failed)?;
         let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
         let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
-        let (table, client_turns) = (Arc::clone(&self.table), Arc::clone(&self.client_turns));
-        Ok(WorkerHandle::new(index, table, client_turns, mailbox, senders))
+        let shared = Shared {
+            table: Arc::clone(&self.table),
+            client_turns: Arc::clone(&self.client_turns),
+            metrics: Arc::clone(&self.metrics),
+        };
+        Ok(WorkerHandle::new(index, shared, mailbox, senders))
+    }
+
+    /// What all workers have counted, as JSON.
+    #[must_use]
+    pub fn stats(&self) -> String {
+        let siblings = Siblings::new(None, Arc::clone(&self.table));
+        Snapshot::read(&self.metrics, monotonic_us(), |index| {
+            siblings.present(index).unwrap_or_default()
+        })
+        .json()
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
     }
+}
+
+/// A table of what workers count, for an engine alone or for a group.
+pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
+    let table = MetricsTable::new(workers);
+    table.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }
 
 /// A table of clients' turns, for an engine alone or for a group.

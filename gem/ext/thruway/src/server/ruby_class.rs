@@ -28,6 +28,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
+    define::method(gvl, class, c"stats", Method::of_0(stats));
     define::method(gvl, class, c"take_connection", Method::of_1(take_connection));
     define::method(gvl, class, c"write", Method::of_2(write));
     define::method(gvl, class, c"finish", Method::of_1(finish));
@@ -120,6 +121,12 @@ fn connections(ruby: Protected, this: VALUE) -> VALUE {
 /// `engine.requests`: how many the application has been called for.
 fn requests(ruby: Protected, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
+}
+
+/// `engine.stats`: what all workers have counted, as JSON.
+fn stats(ruby: Protected, this: VALUE) -> VALUE {
+    let stats = thruway_serve::stats(&TYPE.get(ruby, &this).engine.lock());
+    RString::new(ruby.gvl(), stats.as_bytes()).value()
 }
 
 /// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the
