@@ -138,7 +138,7 @@ class MetricsTest < Minitest::Test
     assert_equal 200, busy.response.status
   end
 
-  def test_a_collection_and_a_proxys_time_are_counted
+  def test_a_collection_and_a_proxy_time_are_counted
     start_with_metrics("-w", "0", "-t", "1")
     before = total("thruway_gc_pause_seconds_count")
     get("/gc")
