@@ -34,6 +34,10 @@ pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// Whether its other end is believed as a proxy.
+    pub(crate) is_trusted: bool,
+    /// It begins with a PROXY head.
+    pub(crate) awaits_proxy_head: bool,
     /// The index of the listener that it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
@@ -137,6 +141,8 @@ impl Connection {
         Self {
             socket,
             peer,
+            is_trusted: false,
+            awaits_proxy_head: false,
             listener,
             phase: Phase::Waiting,
             request: 0,

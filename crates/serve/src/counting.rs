@@ -20,7 +20,8 @@ pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &R
     let Some(connection) = connections.slab.get_mut(id) else { return };
     let now_us = monotonic_us();
     let waited_us = now_us.saturating_sub(connection.ready_us);
-    let peer = connection.peer;
+    let settings = &connections.settings;
+    let peer = settings.client_of(request, connection.peer, connection.is_trusted);
     let observed = connection.observed.get_or_insert_default();
     (observed.begun_us, observed.waited_us, observed.status) = (now_us, waited_us, 0);
     observed.target.clear();
@@ -28,8 +29,9 @@ pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &R
         let room = TARGET_BYTES_MAX.saturating_sub(observed.target.len());
         observed.target.extend_from_slice(&part[..part.len().min(room)]);
     }
-    let fair_by = &connections.settings.fair_by;
-    if observed.client == 0 || matches!(fair_by, FairBy::Header(_)) {
+    let fair_by = &settings.fair_by;
+    let is_fixed = !matches!(fair_by, FairBy::Header(_)) && !settings.client_source.is_of_request();
+    if observed.client == 0 || !is_fixed {
         observed.name.clear();
         observed.name.extend_from_slice(&name_of(fair_by, request, peer, id));
         observed.client = metrics.hash(&observed.name) | 1;

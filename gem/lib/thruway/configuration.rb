@@ -33,6 +33,7 @@ module Thruway
       # What a client is, in the engine's words; zero and empty are none.
       fair_by: "connection", queue_seconds_max: 0, health_check: "",
       # What is counted, and where it is shown.
+      client_source: "socket", trusted_proxies: "",
       counts: false, metrics_listener: nil, status_page: false
     }.freeze
 
@@ -138,7 +139,7 @@ module Thruway
         head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
         fair_by: fair_by, health_path: health_check.to_s,
         counts: counts || @metrics.any?, metrics_listener: metrics_listener,
-        has_status_page: status_page
+        has_status_page: status_page, client_source: client_source, trusted_proxies: trusted_proxies
       }
     end
 

@@ -51,6 +51,9 @@ module Thruway
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page
     }.freeze
 
+    # Fields in which trusted proxies name their clients.
+    FORWARDED = { forwarded: "forwarded", x_forwarded_for: "x_forwarded_for" }.freeze
+
     # What Puma calls our options, where `get` asks for them.
     PUMA_OPTIONS = {
       max_threads: :threads, min_threads: :threads, preload_app: :preload,
@@ -171,14 +174,21 @@ module Thruway
       @said[:methods] = methods == :any ? nil : methods
     end
 
+    # Where a request's client is learned from.
     def set_remote_address(source = :socket)
+      @said[:client_source] = client_source_of(source)
       @said[:remote_address] =
         case source
-        when :socket then nil
+        when :socket, *FORWARDED.keys, { proxy_protocol: :v1 }, { proxy_protocol: :v2 } then nil
         when :localhost then "127.0.0.1"
         when String then source
         else header_of(source)
         end
+    end
+
+    # Addresses and networks that are believed as proxies.
+    def trusted_proxies(*addresses)
+      @said[:trusted_proxies] = addresses.flatten.join(",")
     end
 
     # What takes turns: `:connection`, `:address`, or clients that a proxy names in `header`.
@@ -273,12 +283,18 @@ module Thruway
       raise ArgumentError, "it takes a block, or what can be called"
     end
 
+    def client_source_of(source)
+      version = source[:proxy_protocol] if source.is_a?(Hash)
+      version ? "proxy_#{version}" : FORWARDED.fetch(source, "socket")
+    end
+
     def header_of(source)
       header = source.is_a?(Hash) && source[:header]
       return ["HTTP_#{header.upcase.tr("-", "_")}"] if header
 
-      refuse("set_remote_address", "it takes :socket, :localhost, a String or a header:, " \
-                                   "and not #{source.inspect}")
+      refuse("set_remote_address", "it takes :socket, :localhost, :forwarded, " \
+                                   ":x_forwarded_for, a String, a header: or " \
+                                   "proxy_protocol:, and not #{source.inspect}")
     end
 
     # A word that Puma does not know either.

@@ -10,8 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rb_sys::VALUE;
-use thruway_http1::field::members;
-use thruway_http1::{KnownField, Request, Version};
+use thruway_http1::{Request, Version};
 use thruway_serve::Peer;
 
 use super::roots::{Root, Roots};
@@ -104,7 +103,13 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
-    pub(super) fn make(&mut self, gvl: Gvl, request: &Request<'_>, peer: Peer) -> NewHash {
+    pub(super) fn make(
+        &mut self,
+        gvl: Gvl,
+        request: &Request<'_>,
+        peer: Peer,
+        is_https: bool,
+    ) -> NewHash {
         let mut env = self.with_fields(gvl, request);
         let own = Own {
             method: request.method(),
@@ -116,7 +121,7 @@ impl Environments {
         if request.version() == Version::Http10 {
             env.set(gvl, self.keys.protocol.get(), self.keys.http_10.get().value());
         }
-        if peer.is_trusted() && is_https(request) {
+        if is_https {
             self.set_https(gvl, &mut env, request);
         }
         if let Peer::Tcp(address) = peer {
@@ -330,13 +335,6 @@ impl Keys {
             self.hijack.get(),
         ]
     }
-}
-
-/// Whether a proxy says that the client speaks TLS.
-fn is_https(request: &Request<'_>) -> bool {
-    let proto = request.known(KnownField::ForwardedProto);
-    let first = proto.and_then(|proto| members(proto).next());
-    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }
 
 /// The port of a host, such as that of `[::1]:80`.

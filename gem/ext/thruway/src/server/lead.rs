@@ -26,7 +26,7 @@ impl Handler for Receive<'_> {
     fn handle(&mut self, request: &Head<'_>, exchange: &mut Exchange<'_>) {
         let gvl = self.gvl;
         let mut environments = self.engine.environments.borrow_mut();
-        let mut env = environments.make(gvl, request, exchange.peer());
+        let mut env = environments.make(gvl, request, exchange.peer(), exchange.is_https());
         let body = exchange.take_body();
         if request.framing() == RequestFraming::Chunked {
             environments.set_length(gvl, &mut env, body.length_bytes());

@@ -43,6 +43,8 @@ pub(super) struct Options {
     threads: usize,
     /// Strings.
     fair_by: RString,
+    client_source: RString,
+    trusted_proxies: RString,
     health_path: RString,
     counts: bool,
     /// The index of the first listener that is for metrics, if there is one.
@@ -95,6 +97,8 @@ impl Options {
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
             fair_by: RString::convert(ruby, at(c"fair_by")),
+            client_source: RString::convert(ruby, at(c"client_source")),
+            trusted_proxies: RString::convert(ruby, at(c"trusted_proxies")),
             health_path: RString::convert(ruby, at(c"health_path")),
             counts: is_true(at(c"counts")),
             metrics_listener: number::small(at(c"metrics_listener"))
@@ -158,6 +162,12 @@ impl Options {
         // SAFETY: the options hold the String; no Ruby code runs meanwhile.
         let fair_by = unsafe { self.fair_by.bytes() };
         settings.fair_by = String::from_utf8_lossy(fair_by).parse()?;
+        // SAFETY: as above.
+        let source = unsafe { self.client_source.bytes() };
+        settings.client_source = String::from_utf8_lossy(source).parse()?;
+        // SAFETY: as above.
+        let trusted = unsafe { self.trusted_proxies.bytes() };
+        settings.trust = String::from_utf8_lossy(trusted).parse()?;
         // SAFETY: as above.
         let path = unsafe { self.health_path.bytes() }.to_vec();
         settings.health_path = Some(path).filter(|path| !path.is_empty());
