@@ -1,5 +1,8 @@
 # frozen_string_literal: true
 
+require "securerandom"
+require "tmpdir"
+
 require_relative "configuration"
 require_relative "other_words"
 
@@ -27,7 +30,8 @@ module Thruway
     # Words with one value, and the option that it is.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
-      rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check
+      rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
+      state_permission: :state_permission
     }.freeze
 
     # Words whose value is a number, and the option that it is.
@@ -45,7 +49,7 @@ module Thruway
 
     # Words that are true unless they say otherwise, and the option that they are.
     SWITCHES = {
-      preload_app!: :preload, log_requests: :log_requests, fiber_per_request: :fiber_per_request,
+      preload_app!: :preload, fiber_per_request: :fiber_per_request,
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page
@@ -98,6 +102,29 @@ module Thruway
 
         @configuration.hooks.fetch(hook) << block
       end
+    end
+
+    # Lines as Puma writes them, or `:json`.
+    def log_requests(answer = true)
+      raise ArgumentError, "log_requests takes true, false or :json" unless
+        [true, false, nil, :json].include?(answer)
+
+      @said[:log_requests] = answer
+    end
+
+    # What becomes of each line of `log_requests`.
+    def log_formatter(&block)
+      @said[:log_formatter] = callable(block)
+    end
+
+    # Where `thruway ctl` and pumactl ask: an address, and the token that they have to know.
+    def activate_control_app(url = "auto", auth_token: nil, no_token: false, **)
+      raise ArgumentError, "there is no TLS here: #{url}" if url.to_s.start_with?("ssl:")
+
+      token = auth_token&.to_s || SecureRandom.hex(16) unless no_token
+      url = default_control_url if url.to_s == "auto"
+      @said[:control] = [url.to_s, token]
+      @said[:counts] = true
     end
 
     def quiet(answer = true)
@@ -281,6 +308,12 @@ module Thruway
       return object if object.respond_to?(:call)
 
       raise ArgumentError, "it takes a block, or what can be called"
+    end
+
+    # For this user alone.
+    def default_control_url
+      name = "thruway-#{Process.pid}-#{SecureRandom.hex(4)}.sock"
+      "unix://#{File.join(Dir.tmpdir, name)}?mode=0600"
     end
 
     def client_source_of(source)

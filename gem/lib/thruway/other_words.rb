@@ -20,7 +20,6 @@ module Thruway
       fork_worker: "workers are forked from the supervisor",
       idle_timeout: "the server stays when it is idle",
       io_selector_backend: "it is epoll",
-      log_formatter: "the server's own lines stay as they are",
       max_fast_inline: "connections are kept, and take their turns",
       max_io_threads: "all threads are alike",
       max_keep_alive: "connections are kept, and take their turns",
@@ -30,8 +29,6 @@ module Thruway
       prune_bundler: "the server runs in the bundle",
       queue_requests: "a request is read before a thread has it",
       restart_command: "there is no restart",
-      state_path: "pumactl finds no state; use the pidfile and signals",
-      state_permission: "pumactl finds no state; use the pidfile and signals",
       wait_for_less_busy_worker: "a connection goes to the worker with the least to do",
       worker_check_interval: "workers do not report",
       worker_culling_strategy: "the number of workers stays",
@@ -49,8 +46,6 @@ module Thruway
 
     # Words that keep the server from starting, and why.
     REFUSED = {
-      activate_control_app: ["there is no control server",
-                             "take it out; signals and the pidfile control the server"],
       ssl_bind: ["TLS is not there", "let a proxy such as nginx speak TLS, and use bind"]
     }.freeze
 

@@ -96,7 +96,6 @@ class ConfigurationTest < Minitest::Test
     write("config.ru", HELLO)
     { "ssl_bind '127.0.0.1', 0, cert: 'c', key: 'k'" => "has ssl_bind, but TLS is not there",
       "bind 'ssl://127.0.0.1:0?key=k&cert=c'" => "asks for TLS, which is not there",
-      "activate_control_app 'auto', auth_token: 't'" => "there is no control server",
       "plugin :solid_queue" => "has plugin :solid_queue, but plugins of Puma do not run here" }
       .each do |text, reason|
         write("config/puma.rb", text)

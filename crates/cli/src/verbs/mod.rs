@@ -1,5 +1,7 @@
 //! The verbs, one file each. On Windows there are those that find names.
 
+#[cfg(target_os = "linux")]
+mod ctl;
 mod expand;
 #[cfg(target_os = "linux")]
 mod load;
@@ -42,6 +44,8 @@ enum Verb {
     Unmount(mount::Unmount),
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
+    #[cfg(target_os = "linux")]
+    Ctl(ctl::Ctl),
     Expand(expand::Expand),
     #[cfg(target_os = "linux")]
     Trace(trace::Trace),
@@ -70,6 +74,8 @@ impl Thruway {
             Verb::Unmount(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Serve(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Ctl(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Trace(verb) => verb.run(),
