@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod command;
 mod debian;
+mod dist;
 mod ebpf;
 mod fuzz;
 mod gem;
@@ -41,6 +42,7 @@ enum Task {
     Check(check::Check),
     Bench(bench::Bench),
     Gem(gem::Gem),
+    Dist(dist::Dist),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
     Packages(packages::Packages),
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Task::Check(check) => check.run(&root()),
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
+        Task::Dist(dist) => dist.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Packages(packages) => packages.run(&root()),

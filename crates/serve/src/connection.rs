@@ -11,10 +11,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
 
+use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
+
 use crate::activity::Share;
 use crate::listener::Peer;
 use crate::observed::Observed;
-use crate::output::{Flushed, Output, Part, gather};
+use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
@@ -26,8 +28,8 @@ const LINGER_BYTES_MAX: u32 = 1 << 20;
 /// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
-/// Bytes of a request that may move to another worker with its connection.
-pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
+pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -65,8 +67,10 @@ pub(crate) struct Connection {
     pub(crate) asked_us: u64,
     /// When its last response was sent.
     pub(crate) responded_us: u64,
-    /// Since when it has waited for a turn in this worker.
+    /// Since when it has waited for a turn.
     pub(crate) ready_us: u64,
+    /// Since when it has done so in this worker.
+    pub(crate) here_us: u64,
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
     /// Where its request stands among those of its client.
@@ -76,6 +80,8 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
+    /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
+    pub(crate) tls: Option<Box<Session>>,
     pub(crate) share: Share,
     /// Its request, if requests are counted.
     pub(crate) observed: Option<Box<Observed>>,
@@ -84,6 +90,8 @@ pub(crate) struct Connection {
 /// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
+    /// Its handshake is not over.
+    Handshaking,
     /// It waits for a head, or for the rest of one.
     Waiting,
     /// The head is there, the body is not.
@@ -158,11 +166,13 @@ impl Connection {
             asked_us: 0,
             responded_us: 0,
             ready_us: 0,
+            here_us: 0,
             key_us: 0,
             standing: Standing::default(),
             output: None,
             held_bytes: 0,
             unchunk: None,
+            tls: None,
             share: Share::default(),
             observed: None,
         }
@@ -184,7 +194,7 @@ impl Connection {
             Phase::Receiving(upload) => {
                 upload.is_whole || self.is_readable || !self.input.is_empty()
             }
-            Phase::Lingering { .. } => self.is_readable,
+            Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
         }
     }
@@ -209,9 +219,27 @@ impl Connection {
         self.awaits_request() && self.input.is_empty()
     }
 
-    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
+    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes. A session of
+    /// TLS stays where its keys are.
     pub(crate) fn is_movable(&self) -> bool {
-        self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
+        let read_bytes = match &self.phase {
+            Phase::Waiting => Some(0),
+            Phase::Receiving(upload) => upload.bytes_in_memory(),
+            _ => None,
+        };
+        let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
+        is_small && self.output.is_none() && !self.is_ended && self.tls.is_none()
+    }
+
+    /// Takes a request that is whole back into the input. The worker that goes on with it reads it
+    /// anew.
+    pub(crate) fn unread_request(&mut self) {
+        if let Phase::Receiving(upload) = &self.phase
+            && upload.bytes_in_memory().is_some()
+        {
+            self.input = [upload.to_bytes(), std::mem::take(&mut self.input)].concat();
+            (self.phase, self.seen) = (Phase::Waiting, 0);
+        }
     }
 
     /// Whether it has a request that is counted when it ends.
@@ -229,6 +257,9 @@ impl Connection {
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
         if !self.is_readable {
             return Received::Later;
+        }
+        if self.tls.is_some() {
+            return receive_sealed(self, inbox);
         }
         match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
@@ -263,6 +294,9 @@ impl Connection {
         payload: Payload<'_>,
         turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
+        if self.tls.is_some() {
+            return deliver_sealed(self, head, payload, turn_bytes);
+        }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
             Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
@@ -300,7 +334,8 @@ impl Connection {
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
         let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
-        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued)
+        let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes()) as u64;
+        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued + sealed)
     }
 
     /// Sends what waits, `turn_bytes` at most.
@@ -309,7 +344,10 @@ impl Connection {
     /// The connection's.
     pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
-        let flushed = output.flush(self.socket.as_fd(), &mut turn_bytes)?;
+        let flushed = match &mut self.tls {
+            None => output.flush(self.socket.as_fd(), &mut turn_bytes)?,
+            Some(session) => output.flush_sealed(session, self.socket.as_fd(), &mut turn_bytes)?,
+        };
         match flushed {
             Flushed::Done => self.output = None,
             Flushed::Blocked => self.is_writable = false,
@@ -390,6 +428,7 @@ impl Connection {
 
     /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
+        self.say_end();
         // It fails only if the client is gone, which the next read will tell.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         self.input = Vec::new();
@@ -397,4 +436,94 @@ impl Connection {
         self.since_ms = now_ms;
         self.phase = Phase::Lingering { bytes_left: LINGER_BYTES_MAX };
     }
+
+    /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
+    pub(crate) fn say_end(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.close();
+            // A client that takes nothing now is not waited for.
+            let _ = send_sealed(session, self.socket.as_fd());
+        }
+    }
+}
+
+/// Reads what is there, and opens it in `inbox`.
+fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
+    let Some(session) = &mut connection.tls else { return Received::Later };
+    if session.is_over() {
+        return Received::Ended;
+    }
+    let length = match recv(&connection.socket, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty())
+    {
+        Ok((0, _)) => return Received::Ended,
+        Ok((length, _)) => length,
+        Err(Errno::AGAIN) => {
+            connection.is_readable = false;
+            return Received::Later;
+        }
+        Err(Errno::INTR) => return Received::Later,
+        Err(_) => return Received::Ended,
+    };
+    connection.is_readable = length == inbox.len() - RECORD_BYTES_MAX || connection.is_ended;
+    let opened = session.open(inbox, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
+    if opened == Err(OpenError::Plain) {
+        return Received::Ended;
+    }
+    let is_over = session.is_over();
+    // A part of the handshake, or why the client is refused.
+    let is_broken = send_records(connection).is_err() || opened.is_err();
+    match opened {
+        _ if is_broken => Received::Ended,
+        Ok(0) | Err(_) if is_over => Received::Ended,
+        Ok(0) | Err(_) => Received::Later,
+        Ok(length) => {
+            connection.is_readable |= is_over;
+            Received::Bytes(length)
+        }
+    }
+}
+
+/// Sends what TLS itself has to say. What the client does not take now waits like output.
+fn send_records(connection: &mut Connection) -> Result<(), Errno> {
+    let Some(session) = &mut connection.tls else { return Ok(()) };
+    if !session.has_unsent() {
+        return Ok(());
+    }
+    match send_sealed(session, connection.socket.as_fd()) {
+        Err(Errno::AGAIN) => {
+            connection.is_writable = false;
+            connection.output.get_or_insert_default();
+            Ok(())
+        }
+        sent => sent,
+    }
+}
+
+/// Seals a head and a body, and sends them as far as the client takes them now.
+fn deliver_sealed(
+    connection: &mut Connection,
+    head: &[u8],
+    payload: Payload<'_>,
+    turn_bytes: usize,
+) -> Result<Flushed, Errno> {
+    let is_first = connection.output.is_none();
+    let mut output = connection.output.take().unwrap_or_default();
+    match payload {
+        Payload::Empty | Payload::Slices(_) => {
+            let body = if let Payload::Slices(slices) = payload { slices } else { &[] };
+            let slices = [head].into_iter().chain(body.iter().copied());
+            let session = connection.tls.as_mut().filter(|_| is_first);
+            output.seal_slices(session.map(|session| &mut **session), slices);
+        }
+        Payload::File { file, offset, length } => {
+            output.push(Part::Bytes(head.to_vec()));
+            output.push(Part::File { file: Arc::new(file), offset, length });
+        }
+        Payload::Parts(parts) => {
+            output.push(Part::Bytes(head.to_vec()));
+            parts.into_iter().for_each(|part| output.push(part));
+        }
+    }
+    connection.output = Some(output);
+    connection.flush(turn_bytes)
 }

@@ -19,8 +19,10 @@ use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::ticket::Ticket;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
+use crate::waits::Waits;
 use crate::warnings::Warnings;
 use crate::workers::Siblings;
 
@@ -45,6 +47,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
+    pub(crate) tls: TlsListeners,
     pub(crate) is_draining: bool,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
@@ -59,19 +62,26 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
+    pub(crate) fn new(
+        poller: Poller,
+        settings: Settings,
+        client_turns: Arc<ClientTurns>,
+        tls: TlsListeners,
+    ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
         let clients = by_client.then(|| ClientQueues::new(client_turns));
+        let waits = settings.queue_ms.map(|_| Waits::default());
         Self {
             poller,
             slab: Slab::new(),
-            turns: Turns::new(clients),
+            turns: Turns::new(clients, waits),
             deadlines: Deadlines::new(&settings, clock.now_ms),
             activity: Activity::default(),
             clock,
             settings,
             warnings: Warnings::default(),
+            tls,
             is_draining: false,
             held_bytes: 0,
             metrics: None,
@@ -105,15 +115,15 @@ impl Connections {
     /// Enqueues a connection that another worker has sent, with the key that it had there.
     pub(crate) fn enqueue_moved(&mut self, id: ConnectionId) {
         if let Some(connection) = self.slab.get_mut(id) {
-            connection.ready_us = self.clock.now_us;
-            self.turns.requeue(id.slot(), connection.key_us);
+            connection.here_us = self.clock.now_us;
+            self.turns.enqueue_moved(id.slot(), connection);
         }
     }
 
-    /// The lowest key in the run queue, and since when its connection is ready.
+    /// The lowest key in the run queue, and since when its connection has waited here.
     pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
         let (slot, key_us) = self.turns.find_oldest(|_| true)?;
-        self.in_slot(slot).map(|connection| (key_us, connection.ready_us))
+        self.in_slot(slot).map(|connection| (key_us, connection.here_us))
     }
 
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
@@ -125,7 +135,10 @@ impl Connections {
     }
 
     /// Registers a new connection.
-    pub(crate) fn open(&mut self, connection: Connection) -> Result<ConnectionId, Errno> {
+    pub(crate) fn open(&mut self, mut connection: Connection) -> Result<ConnectionId, Errno> {
+        if self.tls.is_spoken_at(connection.listener) {
+            connection.phase = Phase::Handshaking;
+        }
         let share = connection.share;
         let id = self.slab.insert(connection);
         if let Some(connection) = self.slab.get(id) {
@@ -269,10 +282,20 @@ impl Connections {
     fn hang_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         if connection.input.is_empty() && !connection.is_readable {
+            connection.say_end();
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);
         }
+    }
+
+    /// Takes a request out of the queues, also from behind its client's others: it is not served.
+    pub(crate) fn take_out(&mut self, slot: u32) {
+        self.turns.remove(slot);
+        let connection = self.slab.id_at(slot).and_then(|id| self.slab.get_mut(id));
+        let Some(connection) = connection else { return };
+        let standing = std::mem::replace(&mut connection.standing, Standing::TakenOut);
+        self.leave_client(standing);
     }
 
     /// A request waits no more. If it was its client's first, the next one of the client takes its place.

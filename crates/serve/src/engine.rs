@@ -7,6 +7,7 @@ use crate::closing;
 use crate::connection::Phase;
 use crate::connections::Connections;
 use crate::exchange::Handler;
+use crate::handshake;
 use crate::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
@@ -16,8 +17,9 @@ use crate::response::ResponseWriter;
 use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
-use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics};
+use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -68,7 +70,7 @@ impl Engine {
     /// An engine for connections from `listeners`, and from the siblings of `worker`.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// The system has no descriptors left, or a certificate cannot be used.
     pub fn new(
         settings: Settings,
         listeners: Vec<Listener>,
@@ -83,16 +85,17 @@ impl Engine {
                 .add_mailbox(worker.mailbox(), Token::Mailbox.to_word())
                 .map_err(|errno| Error::system("watch a mailbox", errno))?;
         }
-        let client_turns = match &worker {
-            Some(worker) => worker.client_turns(),
-            None => new_client_turns()?,
+        let (client_turns, ticket_keys) = match &worker {
+            Some(worker) => worker.tables(),
+            None => (new_client_turns()?, new_ticket_keys()?),
         };
         let metrics = match &worker {
             _ if !settings.counts => None,
             Some(worker) => Some(worker.metrics()),
             None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
         };
-        let mut connections = Connections::new(poller, settings, client_turns);
+        let tls = TlsListeners::new(&listeners, &ticket_keys)?;
+        let mut connections = Connections::new(poller, settings, client_turns, tls);
         connections.metrics.clone_from(&metrics);
         connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
@@ -298,6 +301,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
+            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {

@@ -13,7 +13,8 @@
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them.
-//! 5. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
+//! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 6. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
 //! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
@@ -36,6 +37,7 @@ mod exchange;
 mod fair_by;
 mod fairness;
 mod folder;
+mod handshake;
 mod listener;
 mod metrics;
 mod migration;
@@ -56,11 +58,15 @@ mod stats;
 mod stop;
 mod ticket;
 mod timer_wheel;
+pub mod tls;
+mod tls_listeners;
 mod token;
 mod trust;
+mod tunnel;
 mod turns;
 mod unchunk;
 mod upload;
+mod waits;
 mod warnings;
 pub mod workers;
 
@@ -84,6 +90,7 @@ pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stats::stats;
 pub use stop::StopSignals;
+pub use thruway_tls::Options as TlsOptions;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use trust::Trust;
 pub use upload::Body;

@@ -1,11 +1,13 @@
 //! Addresses that a server listens on.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -14,6 +16,8 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
+
+use thruway_tls::{Options as TlsOptions, ServerContext, TicketKeys};
 
 use crate::address::Address;
 use crate::bind::Bind;
@@ -37,6 +41,7 @@ pub enum Peer {
 pub struct Listener {
     socket: OwnedFd,
     address: Address,
+    tls: Option<Arc<TlsOptions>>,
 }
 
 impl Listener {
@@ -95,7 +100,18 @@ impl Listener {
             Ok(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
             Err(_) => unix_address(bound).ok_or_else(|| failed(Errno::AFNOSUPPORT))?,
         };
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, tls: None })
+    }
+
+    /// The same listener, whose connections speak TLS if `tls` is some.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<TlsOptions>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// What its connections are to know of TLS, if they speak it.
+    pub(crate) fn tls(&self) -> Option<&Arc<TlsOptions>> {
+        self.tls.as_ref()
     }
 
     /// The address, with the port that the system chose.
@@ -109,9 +125,8 @@ impl Listener {
     /// # Errors
     /// No descriptor is left.
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let socket =
-            self.socket.try_clone().map_err(|error| Error::listen(&self.address, error))?;
-        Ok(Self { socket, address: self.address.clone() })
+        let socket = self.socket.try_clone().map_err(|error| Error::listen(self, error))?;
+        Ok(Self { socket, address: self.address.clone(), tls: self.tls.clone() })
     }
 
     /// The next connection that waits, with its peer; none if there is none.
@@ -139,7 +154,11 @@ impl Listener {
     }
 
     fn tcp(options: &Bind, host: &str, port: u16) -> Result<Self, Error> {
-        let failed = |errno: Errno| Error::listen(&options.address, errno);
+        if let Some(tls) = &options.tls {
+            check_certificates(tls)?;
+        }
+        let failed =
+            |errno: Errno| Error::listen(shown(&options.address, options.tls.is_some()), errno);
         let mut found =
             (host, port).to_socket_addrs().map_err(|error| Error::resolve(host, error))?;
         let first = found.next().ok_or_else(|| failed(Errno::ADDRNOTAVAIL))?;
@@ -156,7 +175,8 @@ impl Listener {
         listen(&socket, options.backlog).map_err(failed)?;
         let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
         let port = bound.map_or(port, |bound| bound.port());
-        Ok(Self { socket, address: Address::Tcp { host: host.to_owned(), port } })
+        let address = Address::Tcp { host: host.to_owned(), port };
+        Ok(Self { socket, address, tls: options.tls.clone() })
     }
 
     fn unix(options: &Bind, path: &Path) -> Result<Self, Error> {
@@ -182,7 +202,22 @@ impl Listener {
                 .map_err(|error| Error::listen(address, error))?;
         }
         listen(&socket, options.backlog).map_err(failed)?;
-        Ok(Self { socket, address: address.clone() })
+        Ok(Self { socket, address: address.clone(), tls: None })
+    }
+}
+
+/// As clients write the address.
+impl fmt::Display for Listener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&shown(&self.address, self.tls.is_some()))
+    }
+}
+
+fn shown(address: &Address, has_tls: bool) -> String {
+    let text = address.to_string();
+    match text.strip_prefix("http://") {
+        Some(rest) if has_tls => format!("https://{rest}"),
+        _ => text,
     }
 }
 
@@ -196,6 +231,12 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
+fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
+    let keys = TicketKeys::new().map_err(|error| Error::system("make keys", error))?;
+    ServerContext::new(options.clone(), Arc::new(keys)).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {

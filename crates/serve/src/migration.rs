@@ -1,7 +1,7 @@
 //! How connections and requests move between this worker and its siblings.
 
 use crate::clock::monotonic_us;
-use crate::connection::Connection;
+use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::connections::Connections;
 use crate::queue::policy::MOVE_AFTER_US;
 use crate::slab::ConnectionId;
@@ -27,11 +27,13 @@ pub(crate) struct Migration {
     asked: Option<usize>,
     /// When it was last checked whether a sibling should be asked.
     asked_us: u64,
+    /// Where a moved request's bytes come in.
+    inbox: Vec<u8>,
 }
 
 impl Migration {
     pub(crate) fn new(worker: WorkerHandle) -> Self {
-        Self { worker, asked: None, asked_us: 0 }
+        Self { worker, asked: None, asked_us: 0, inbox: vec![0; MOVED_BYTES_MAX] }
     }
 
     /// Keeps a new connection, or sends it to the worker with the least to do.
@@ -46,8 +48,9 @@ impl Migration {
     /// Takes what other workers have sent.
     pub(crate) fn take_messages(&mut self, connections: &mut Connections) {
         for _ in 0..MESSAGES_MAX {
-            let connection = match self.worker.receive(connections.clock.now_ms) {
-                Ok(Some(Message::Connection(connection))) => connection,
+            let now_ms = connections.clock.now_ms;
+            let connection = match self.worker.receive(&mut self.inbox, now_ms) {
+                Ok(Some(Message::Connection(connection))) => *connection,
                 // What it is about stands in the workers' rows.
                 Ok(Some(Message::Bell)) => continue,
                 Ok(None) => return,
@@ -167,10 +170,13 @@ impl Migration {
         target: usize,
     ) -> bool {
         let Some(id) = id else { return false };
-        let Some(connection) = connections.slab.get(id) else { return false };
+        if !self.worker.has_room(target, connections.settings.connections_max) {
+            return false;
+        }
+        let Some(connection) = connections.slab.get_mut(id) else { return false };
+        connection.unread_request();
         let is_active = connections.activity.is_active(connection.share);
-        let is_sent = self.worker.has_room(target, connections.settings.connections_max)
-            && self.worker.send(connection, is_active, target).is_ok();
+        let is_sent = self.worker.send(connection, is_active, target).is_ok();
         if is_sent {
             connections.poller.remove(&connection.socket);
             connections.close(id);

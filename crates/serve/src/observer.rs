@@ -71,7 +71,7 @@ pub(crate) fn respond(
     writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
 }
 
-fn tell(connections: &Connections, path: &[u8]) -> Told {
+fn tell(connections: &mut Connections, path: &[u8]) -> Told {
     let has_page = connections.settings.has_status_page;
     match path {
         b"/metrics" => {
@@ -90,7 +90,7 @@ fn tell(connections: &Connections, path: &[u8]) -> Told {
     }
 }
 
-fn readiness(connections: &Connections) -> (u16, &'static str) {
+fn readiness(connections: &mut Connections) -> (u16, &'static str) {
     match admission::health(connections) {
         (200, _) if snapshot(connections).booted() == 0 => (503, "no worker serves"),
         health => health,

@@ -48,7 +48,7 @@ impl RequestReader {
         let Some(connection) = connections.slab.get_mut(id) else { return };
         let mut own = std::mem::take(&mut connection.input);
         connection.has_head = false;
-        let seen = connection.seen;
+        let (seen, since_ms) = (connection.seen, connection.since_ms);
         if own.is_empty() {
             connection.since_ms = connections.clock.now_ms;
         }
@@ -61,7 +61,11 @@ impl RequestReader {
                     own.extend_from_slice(&self.inbox[..length]);
                     &own[..]
                 }
-                Received::Later => return connection.input = own,
+                Received::Later => {
+                    // A piece of a record is not yet a byte of a head, which alone begins another time.
+                    (connection.since_ms, connection.input) = (since_ms, own);
+                    return;
+                }
                 Received::Ended => return drop(connections.close(id)),
             }
         };

@@ -1,5 +1,6 @@
 //! Responses: whole ones, and those whose body is written piece by piece.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use thruway_http1::date::DATE_BYTES;
@@ -188,9 +189,17 @@ impl<'a> ResponseWriter<'a> {
             return None;
         }
         counting::give_away(self.connections, self.ticket.connection);
-        let Connection { socket, input, .. } = self.connections.close(self.ticket.connection)?;
-        self.connections.poller.remove(&socket);
-        Some((socket, input))
+        let connections = &mut *self.connections;
+        let Connection { socket, input, tls, .. } = connections.close(self.ticket.connection)?;
+        connections.poller.remove(&socket);
+        let Some(session) = tls else { return Some((socket, input)) };
+        match connections.tls.tunnel(socket, session) {
+            Ok(socket) => Some((socket, input)),
+            Err(error) => {
+                connections.warn("hand over a connection", io::Error::other(error));
+                None
+            }
+        }
     }
 
     /// What may wait of a response before the writer has to wait, in bytes.

@@ -32,9 +32,10 @@ module Thruway
     # The common log format, and how long it took in seconds.
     def plain(env, (status, headers), seconds)
       time = Time.now.strftime("%d/%b/%Y:%H:%M:%S %z")
-      format("%s - %s [%s] \"%s %s %s\" %d %s %.4f", escape(client(env)), env["REMOTE_USER"] || "-", time,
-             env["REQUEST_METHOD"], escape(env["REQUEST_URI"]), env["SERVER_PROTOCOL"],
-             status.to_i, length(headers) || "-", seconds)
+      request = "#{env["REQUEST_METHOD"]} #{escape(env["REQUEST_URI"])} #{env["SERVER_PROTOCOL"]}"
+      format("%s - %s [%s] \"%s\" %d %s %.4f", escape(client(env)),
+             escape(env["REMOTE_USER"] || "-"), time, request, status.to_i,
+             length(headers) || "-", seconds)
     end
 
     def json(env, (status, headers), error, seconds)

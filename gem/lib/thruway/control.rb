@@ -30,7 +30,7 @@ module Thruway
 
     attr_reader :address, :token
 
-    # The one that `configuration` asks for; nil if it asks for none.
+    # As `configuration` has it; nil if it has none.
     def self.open(configuration)
       uri, token = configuration.control
       new(configuration, uri, token) if uri

@@ -18,7 +18,7 @@ module Thruway
     LOOK_SECONDS = 0.002
 
     # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :descriptors, :addresses, :metrics_addresses
+    attr_reader :addresses, :metrics_addresses
 
     # Those for metrics come last.
     def initialize(uris, metrics: [])
@@ -26,6 +26,7 @@ module Thruway
       @descriptors = []
       @addresses = []
       @metrics_addresses = []
+      @uris = {}
       uris.each { |uri| open(uri, @addresses) }
       @metrics_from = @descriptors.size unless metrics.empty?
       metrics.each { |uri| open(uri, @metrics_addresses) }
@@ -33,6 +34,11 @@ module Thruway
 
     # Which of the descriptors is the first for metrics; nil without any.
     attr_reader :metrics_from
+
+    # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
+    def descriptors
+      @descriptors.map { |number| @uris.key?(number) ? [number, @uris[number]] : number }
+    end
 
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
     # process that made them. It may be called from a trap.
@@ -78,6 +84,7 @@ module Thruway
       listening.each_slice(2) do |number, address|
         @descriptors << number
         addresses << address
+        @uris[number] = uri if address.start_with?("https://")
       end
     end
   end

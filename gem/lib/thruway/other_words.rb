@@ -44,11 +44,6 @@ module Thruway
       idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
     }.freeze
 
-    # Words that keep the server from starting, and why.
-    REFUSED = {
-      ssl_bind: ["TLS is not there", "let a proxy such as nginx speak TLS, and use bind"]
-    }.freeze
-
     PASSED_OVER.each_key do |word|
       define_method(word) do |*answer, **, &_block|
         asks = answer.empty? || !IDLE_ANSWERS.fetch(word, []).include?(answer.first)
@@ -57,10 +52,6 @@ module Thruway
     end
 
     IDLE.each { |word| define_method(word) { nil } }
-
-    REFUSED.each do |word, (reason, hint)|
-      define_method(word) { |*, **| refuse(word, reason, hint) }
-    end
 
     # Lines about what was passed over, in the order of the file.
     def passed_over

@@ -59,7 +59,7 @@ enum Command {
     Restart,
     /// Replace one worker after the other
     PhasedRestart,
-    /// Fork the workers from one that is warm
+    /// Fork all workers from a warm worker
     Refork,
     /// Collect garbage in the process that responds
     Gc,

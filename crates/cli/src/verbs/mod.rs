@@ -2,7 +2,11 @@
 
 #[cfg(target_os = "linux")]
 mod ctl;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod expand;
+#[cfg(target_os = "linux")]
+mod init;
 #[cfg(target_os = "linux")]
 mod load;
 mod manual;
@@ -58,6 +62,10 @@ enum Verb {
     Pack(pack::Pack),
     #[cfg(target_os = "linux")]
     Preload(preload::Preload),
+    #[cfg(target_os = "linux")]
+    Init(init::Init),
+    #[cfg(target_os = "linux")]
+    Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Man),
     #[cfg(target_os = "linux")]
@@ -88,6 +96,10 @@ impl Thruway {
             Verb::Pack(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Preload(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Init(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Doctor(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(offered()),
             Verb::Man(verb) => verb.run(Thruway::command()),
             #[cfg(target_os = "linux")]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use thruway_tls::TicketKeys;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::{Mailbox, MailboxSender, Message};
-use super::shared::Shared;
 use crate::connection::Connection;
 use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
@@ -27,6 +27,7 @@ pub struct WorkerHandle {
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
     metrics: Arc<MetricsTable>,
+    ticket_keys: Arc<TicketKeys>,
     mailbox: Mailbox,
     senders: Vec<MailboxSender>,
     service: Service,
@@ -34,6 +35,14 @@ pub struct WorkerHandle {
     loads: Vec<Load>,
     /// Room for all views.
     views: Vec<WorkerView>,
+}
+
+/// What all workers of a group have.
+pub(super) struct Shared {
+    pub(super) table: Arc<LoadTable>,
+    pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) metrics: Arc<MetricsTable>,
+    pub(super) ticket_keys: Arc<TicketKeys>,
 }
 
 /// What this worker has done lately.
@@ -55,7 +64,7 @@ impl WorkerHandle {
         mailbox: Mailbox,
         senders: Vec<MailboxSender>,
     ) -> Self {
-        let Shared { table, client_turns, metrics } = shared;
+        let Shared { table, client_turns, metrics, ticket_keys } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
@@ -63,6 +72,7 @@ impl WorkerHandle {
             table,
             client_turns,
             metrics,
+            ticket_keys,
             mailbox,
             senders,
             service,
@@ -71,8 +81,9 @@ impl WorkerHandle {
         }
     }
 
-    pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
-        Arc::clone(&self.client_turns)
+    /// Clients' turns, and the keys of session tickets.
+    pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
+        (Arc::clone(&self.client_turns), Arc::clone(&self.ticket_keys))
     }
 
     /// Where this worker counts its requests.
@@ -88,8 +99,8 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.mailbox.receive(now_ms)
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        self.mailbox.receive(inbox, now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.

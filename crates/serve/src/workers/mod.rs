@@ -13,16 +13,18 @@ mod board;
 mod handle;
 mod load_table;
 mod mailbox;
-mod shared;
 mod siblings;
 
 use std::sync::Arc;
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
+use handle::Shared;
 pub use handle::WorkerHandle;
 pub(crate) use mailbox::Message;
 pub(crate) use siblings::Siblings;
+
+use thruway_tls::TicketKeys;
 
 use crate::Error;
 use crate::clock::monotonic_us;
@@ -30,7 +32,6 @@ use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use load_table::LoadTable;
 use mailbox::{Mailbox, MailboxSender};
-use shared::Shared;
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub struct WorkerGroup {
     mailboxes: Vec<(Mailbox, MailboxSender)>,
     client_turns: Arc<ClientTurns>,
     metrics: Arc<MetricsTable>,
+    ticket_keys: Arc<TicketKeys>,
 }
 
 impl WorkerGroup {
@@ -50,12 +52,9 @@ impl WorkerGroup {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        Ok(Self {
-            table: Arc::new(table),
-            mailboxes,
-            client_turns: new_client_turns()?,
-            metrics: new_metrics(workers)?,
-        })
+        let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
+        let metrics = new_metrics(workers)?;
+        Ok(Self { table: Arc::new(table), mailboxes, client_turns, metrics, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -72,6 +71,7 @@ impl WorkerGroup {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
             metrics: Arc::clone(&self.metrics),
+            ticket_keys: Arc::clone(&self.ticket_keys),
         };
         Ok(WorkerHandle::new(index, shared, mailbox, senders))
     }
@@ -96,6 +96,12 @@ impl WorkerGroup {
 pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
     let table = MetricsTable::new(workers);
     table.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
+}
+
+/// The keys of session tickets, for an engine alone or for a group.
+pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
+    let keys = TicketKeys::new();
+    keys.map(Arc::new).map_err(|error| Error::system("make keys that workers share", error))
 }
 
 /// A table of clients' turns, for an engine alone or for a group.

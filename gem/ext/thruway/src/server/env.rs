@@ -57,6 +57,8 @@ struct Keys {
     scheme: Root<RString>,
     https: Root<RString>,
     https_port: Root<RString>,
+    is_https: Root<RString>,
+    on: Root<RString>,
 }
 
 /// What is kept for some field lines.
@@ -103,12 +105,13 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
+    /// Whether the client speaks TLS with this server is `is_tls`, and with a proxy in front `is_https`.
     pub(super) fn make(
         &mut self,
         gvl: Gvl,
         request: &Request<'_>,
         peer: Peer,
-        is_https: bool,
+        [is_tls, is_https]: [bool; 2],
     ) -> NewHash {
         let mut env = self.with_fields(gvl, request);
         let own = Own {
@@ -121,7 +124,10 @@ impl Environments {
         if request.version() == Version::Http10 {
             env.set(gvl, self.keys.protocol.get(), self.keys.http_10.get().value());
         }
-        if is_https {
+        if is_tls {
+            env.set(gvl, self.keys.is_https.get(), self.keys.on.get().value());
+        }
+        if is_tls || is_https {
             self.set_https(gvl, &mut env, request);
         }
         if let Peer::Tcp(address) = peer {
@@ -152,7 +158,8 @@ impl Environments {
             .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
     }
 
-    /// Notes that a proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
+    /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if
+    /// the host has none.
     fn set_https(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
         env.set(gvl, self.keys.scheme.get(), self.keys.https.get().value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
@@ -319,6 +326,8 @@ impl Keys {
             scheme: keep("rack.url_scheme"),
             https: keep("https"),
             https_port: keep("443"),
+            is_https: keep("HTTPS"),
+            on: keep("on"),
         }
     }
 

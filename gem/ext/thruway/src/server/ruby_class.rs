@@ -3,7 +3,7 @@
 use std::os::fd::IntoRawFd;
 
 use rb_sys::VALUE;
-use thruway_serve::{Bind, Listener, Ticket, Written};
+use thruway_serve::{Bind, Listener, Ticket, Written, tls};
 
 use super::context::Stage;
 use super::options::Options;
@@ -26,6 +26,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"serve", Method::of_1(serve));
     define::method(gvl, class, c"drain", Method::of_1(drain));
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
+    define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
     define::method(gvl, class, c"stats", Method::of_0(stats));
@@ -64,7 +65,7 @@ fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
     let result = RArray::with_room(gvl, 3);
     match listeners {
         Ok(listeners) => listeners.into_iter().for_each(|listener| {
-            let address = listener.address().to_string();
+            let address = listener.to_string();
             result.push(gvl, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
             result.push(gvl, RString::new(gvl, address.as_bytes()).value());
         }),
@@ -110,6 +111,15 @@ fn give_up(ruby: Protected, this: VALUE) -> VALUE {
     engine.engine.lock().give_up();
     engine.wake_all();
     NIL
+}
+
+/// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.
+fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
+    let reloaded = tls::reload_certificates(&mut TYPE.get(ruby, &this).engine.lock());
+    let text = |error: thruway_serve::Error| {
+        RString::new(ruby.gvl(), error.to_string().as_bytes()).value()
+    };
+    reloaded.map_or_else(text, |()| NIL)
 }
 
 /// `engine.connections`: how many are open.
