@@ -67,9 +67,11 @@ module Thruway
     def announce
       milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
       addresses = @listeners.addresses.join(", ")
-      $stdout.write("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
+      text = "serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n"
       metrics = @listeners.metrics_addresses
-      $stdout.write("metrics on #{metrics.join(", ")}\n") unless metrics.empty?
+      text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
+      # At once: its reader may close after the first line.
+      $stdout.write(text)
       $stdout.flush
       @configuration.run_hooks(:after_booted)
     end
