@@ -85,6 +85,16 @@ impl<'a> ResponseWriter<'a> {
         self.finish();
     }
 
+    /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
+    pub fn inform(&mut self, head: &[u8]) {
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
+        if matches!(connection.phase, Phase::Handling) {
+            let flushed = connection.deliver(head, Payload::Empty, QUANTUM_BYTES);
+            self.connections.after_flush(self.ticket.connection, flushed);
+            self.connections.settle(self.ticket.connection);
+        }
+    }
+
     /// Sends a short response of plain text.
     pub(crate) fn respond_text(
         &mut self,

@@ -28,7 +28,7 @@ module Thruway
       write_bytes_per_second_min: 256,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
-      log_formatter: nil, control: nil, state_path: nil, state_permission: nil,
+      log_formatter: nil, early_hints: false, control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
       # What a client is, in the engine's words; zero and empty are none.

@@ -52,7 +52,8 @@ module Thruway
       preload_app!: :preload, fiber_per_request: :fiber_per_request,
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
-      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page
+      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page,
+      early_hints: :early_hints
     }.freeze
 
     # Fields in which trusted proxies name their clients.

@@ -14,7 +14,6 @@ module Thruway
       before_restart: "there is no restart",
       custom_logger: "the server's own lines go to stderr",
       debug: "the server says what goes wrong without it",
-      early_hints: "rack.early_hints is not in the environment",
       enable_keep_alives: "connections are kept, and take their turns",
       extra_runtime_dependencies: "the gems of the bundle are loaded, and no others",
       fork_worker: "workers are forked from the supervisor",
@@ -40,7 +39,7 @@ module Thruway
 
     # Answers that ask for what holds anyway.
     IDLE_ANSWERS = {
-      allow_underscore_headers: [false], early_hints: [false, nil], enable_keep_alives: [true],
+      allow_underscore_headers: [false], enable_keep_alives: [true],
       idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
     }.freeze
 

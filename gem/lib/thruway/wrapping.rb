@@ -12,6 +12,7 @@ module Thruway
       app = log(app, configuration) if configuration.log_requests
       app = limit(app, configuration.methods) if configuration.methods
       app = name_client(app, configuration.remote_address) if configuration.remote_address
+      app = hint(app) if configuration.early_hints
       app = isolate(app) if configuration.fiber_per_request
       app
     end
@@ -40,6 +41,15 @@ module Thruway
       lambda do |env|
         address = key ? env[key]&.split(/[\s,]/)&.first : source
         env["REMOTE_ADDR"] = address if address
+        app.call(env)
+      end
+    end
+
+    # `rack.early_hints`, as Rails calls it.
+    def hint(app)
+      lambda do |env|
+        hijack = env["rack.hijack"]
+        env["rack.early_hints"] = ->(headers) { hijack.hint(headers) }
         app.call(env)
       end
     end
