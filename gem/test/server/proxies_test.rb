@@ -113,6 +113,46 @@ class ProxiesTest < Minitest::Test
     assert_includes error.message, '"somewhere" is neither an address nor a network'
   end
 
+  HAPROXY = <<~TEXT
+    defaults
+      mode http
+      timeout connect 20s
+      timeout client 20s
+      timeout server 20s
+    frontend front
+      bind %<front>s
+      default_backend back
+    backend back
+      option httpchk GET /up
+      server one %<back>s %<option>s check inter 100ms
+  TEXT
+
+  # What a client at 127.0.0.9 gets through a HAProxy in front of the last server.
+  def through_haproxy(option)
+    port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
+    text = format(HAPROXY, front: "127.0.0.1:#{port}", option: option,
+                           back: @address.delete_prefix("http://"))
+    @pids << spawn("haproxy", "-db", "-f", write("#{option}.cfg", text),
+                   out: File::NULL, err: File::NULL)
+    response = nil
+    eventually do
+      response = Client.new(TCPSocket.new("127.0.0.1", port, "127.0.0.9")).request
+      response.status == 200
+    rescue Errno::ECONNREFUSED
+      false
+    end
+    response.body
+  end
+
+  # Its health check has a head, too.
+  def test_haproxy_names_its_client_in_both_versions
+    skip "haproxy is not installed" unless system("haproxy", "-v", out: File::NULL)
+    { "send-proxy" => ":v1", "send-proxy-v2" => ":v2" }.each do |option, version|
+      serve_with("set_remote_address proxy_protocol: #{version}\nhealth_check '/up'")
+      assert_equal "127.0.0.9 http ", through_haproxy(option), option
+    end
+  end
+
   # OpenTelemetry's context is the application's: nothing is added, and nothing taken away.
   def test_a_trace_context_goes_through
     keys = %w[HTTP_TRACEPARENT HTTP_TRACESTATE HTTP_BAGGAGE]
