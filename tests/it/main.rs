@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod browser;
+#[cfg(target_os = "linux")]
 mod completion;
 #[cfg(target_os = "linux")]
 mod doctor;
@@ -32,6 +34,8 @@ mod serve;
 mod setup;
 #[cfg(target_os = "linux")]
 mod soak;
+#[cfg(target_os = "linux")]
+mod status_page;
 #[cfg(target_os = "linux")]
 mod tls;
 #[cfg(target_os = "linux")]

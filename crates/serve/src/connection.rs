@@ -15,6 +15,7 @@ use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
 
 use crate::activity::Share;
 use crate::listener::Peer;
+use crate::observed::Observed;
 use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
@@ -35,6 +36,10 @@ pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// Whether its other end is believed as a proxy.
+    pub(crate) is_trusted: bool,
+    /// It begins with a PROXY head.
+    pub(crate) awaits_proxy_head: bool,
     /// The index of the listener that it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
@@ -78,6 +83,8 @@ pub(crate) struct Connection {
     /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
     pub(crate) tls: Option<Box<Session>>,
     pub(crate) share: Share,
+    /// Its request, if requests are counted.
+    pub(crate) observed: Option<Box<Observed>>,
 }
 
 /// The state of a connection.
@@ -142,6 +149,8 @@ impl Connection {
         Self {
             socket,
             peer,
+            is_trusted: false,
+            awaits_proxy_head: false,
             listener,
             phase: Phase::Waiting,
             request: 0,
@@ -165,6 +174,7 @@ impl Connection {
             unchunk: None,
             tls: None,
             share: Share::default(),
+            observed: None,
         }
     }
 
@@ -230,6 +240,11 @@ impl Connection {
             self.input = [upload.to_bytes(), std::mem::take(&mut self.input)].concat();
             (self.phase, self.seen) = (Phase::Waiting, 0);
         }
+    }
+
+    /// Whether it has a request that is counted when it ends.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.begun_us > 0)
     }
 
     /// Whether something has come in, or the client has closed.

@@ -10,6 +10,7 @@ use crate::clock::{Clock, monotonic_us};
 use crate::connection::{Connection, Phase};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
+use crate::metrics::WorkerMetrics;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
 use crate::queue::client_queue::ClientQueues;
@@ -23,6 +24,7 @@ use crate::token::Token;
 use crate::turns::Turns;
 use crate::waits::Waits;
 use crate::warnings::Warnings;
+use crate::workers::Siblings;
 
 /// Quanta of one body in a turn, while no shorter work waits: a call costs more than its bytes do. A connection that
 /// becomes ready meanwhile waits for less than a millisecond.
@@ -49,6 +51,10 @@ pub(crate) struct Connections {
     pub(crate) is_draining: bool,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
+    /// Where requests are counted, if they are.
+    pub(crate) metrics: Option<WorkerMetrics>,
+    /// What the other workers have to do.
+    pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
     pub(crate) scratch: Vec<u8>,
     /// Requests so far: the number of the last one.
@@ -78,6 +84,8 @@ impl Connections {
             tls,
             is_draining: false,
             held_bytes: 0,
+            metrics: None,
+            siblings: None,
             scratch: Vec::new(),
             requests: 0,
         }
@@ -152,6 +160,9 @@ impl Connections {
         let closed = self.slab.remove(id)?;
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
+            metrics.abort();
+        }
         self.leave_client(closed.standing);
         Some(closed)
     }

@@ -9,6 +9,7 @@ use crate::connections::Connections;
 use crate::exchange::Handler;
 use crate::handshake;
 use crate::listener::Listener;
+use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
 use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::reading::RequestReader;
@@ -18,7 +19,7 @@ use crate::slab::ConnectionId;
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
+use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -52,6 +53,8 @@ pub struct EngineHandle {
     pub waker: Waker,
     /// Calls the standby.
     pub bell: Bell,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<WorkerMetrics>,
 }
 
 /// When the engine polled last, and what it did since.
@@ -83,17 +86,25 @@ impl Engine {
                 .map_err(|errno| Error::system("watch a mailbox", errno))?;
         }
         let (client_turns, ticket_keys) = match &worker {
-            Some(worker) => (worker.client_turns(), worker.ticket_keys()),
+            Some(worker) => worker.tables(),
             None => (new_client_turns()?, new_ticket_keys()?),
         };
+        let metrics = match &worker {
+            _ if !settings.counts => None,
+            Some(worker) => Some(worker.metrics()),
+            None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
+        };
         let tls = TlsListeners::new(&listeners, &ticket_keys)?;
+        let mut connections = Connections::new(poller, settings, client_turns, tls);
+        connections.metrics.clone_from(&metrics);
+        connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns, tls),
+            connections,
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
             reader: RequestReader::new(),
-            handle: EngineHandle { waiter, waker, bell },
+            handle: EngineHandle { waiter, waker, bell, metrics },
             polls: Polls::default(),
         };
         engine.acceptor.listen(&engine.connections)?;

@@ -46,6 +46,7 @@ pub struct Exchange<'a> {
     pub(crate) writer: ResponseWriter<'a>,
     pub(crate) constraints: ResponseConstraints,
     pub(crate) peer: Peer,
+    pub(crate) is_https: bool,
     pub(crate) listener: u16,
     pub(crate) body: Body,
     pub(crate) is_taken: bool,
@@ -56,6 +57,12 @@ impl Exchange<'_> {
     #[must_use]
     pub fn constraints(&self) -> ResponseConstraints {
         self.constraints
+    }
+
+    /// Whether a trusted proxy says that the client speaks TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.is_https
     }
 
     /// The client's address.

@@ -51,6 +51,11 @@ module Thruway
       wake
     end
 
+    # What all workers have counted, as JSON.
+    def stats
+      @fleet.stats
+    end
+
     private
 
     def trap_signals

@@ -2,6 +2,7 @@
 
 require_relative "application"
 require_relative "cluster"
+require_relative "control"
 require_relative "listeners"
 require_relative "redirection"
 require_relative "server"
@@ -22,13 +23,17 @@ module Thruway
       @redirection = Redirection.new(@configuration)
       Signals.trap_others { @redirection.renew }
       prepare
-      @listeners = Listeners.new(@configuration.addresses)
+      @listeners = Listeners.new(@configuration.addresses, metrics: @configuration.metrics)
+      @configuration.offer(:metrics_listener, @listeners.metrics_from)
+      @control = Control.open(@configuration)
       write_pidfile
+      write_state
       name_process
       serve
       @configuration.run_hooks(:after_stopped)
     ensure
       @listeners&.close
+      @control&.close
       remove_pidfile
     end
 
@@ -53,13 +58,20 @@ module Thruway
     def serve
       kind = @configuration.workers.zero? ? Single : Cluster
       @runner = kind.new(@configuration, @application, @listeners)
-      @runner.run { announce }
+      @runner.run do
+        @control&.start { @runner.stats }
+        announce
+      end
     end
 
     def announce
       milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
       addresses = @listeners.addresses.join(", ")
-      $stdout.write("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
+      text = "serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n"
+      metrics = @listeners.metrics_addresses
+      text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
+      # At once: its reader may close after the first line.
+      $stdout.write(text)
       $stdout.flush
       @configuration.run_hooks(:after_booted)
     end
@@ -80,8 +92,20 @@ module Thruway
       raise Failure, "cannot write the pidfile: #{e.message}"
     end
 
+    # By which `thruway ctl -S` and pumactl find the control application.
+    def write_state
+      path = @configuration.state_path or return
+      state = @control&.state || { "pid" => Process.pid, "running_from" => Dir.pwd }
+      text = state.map { |name, value| "#{name}: #{value.is_a?(String) ? value.dump : value}\n" }
+      # The token is in it.
+      File.write(path, "---\n#{text.join}", perm: @configuration.state_permission || 0o600)
+      @state = File.expand_path(path)
+    rescue SystemCallError => e
+      raise Failure, "cannot write the state: #{e.message}"
+    end
+
     def remove_pidfile
-      File.delete(@pidfile) if @pidfile && File.exist?(@pidfile)
+      [@pidfile, @state].each { |path| File.delete(path) if path && File.exist?(path) }
     end
   end
 
@@ -99,6 +123,11 @@ module Thruway
       Signals.trap_stop { stop }
       yield
       @server.run
+    end
+
+    # What is counted, as JSON.
+    def stats
+      @server.engine.stats
     end
 
     # It may be called from a trap.

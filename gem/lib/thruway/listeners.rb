@@ -18,15 +18,22 @@ module Thruway
     LOOK_SECONDS = 0.002
 
     # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :addresses
+    attr_reader :addresses, :metrics_addresses
 
-    def initialize(uris)
+    # Those for metrics come last.
+    def initialize(uris, metrics: [])
       @owner = Process.pid
       @descriptors = []
       @addresses = []
+      @metrics_addresses = []
       @uris = {}
-      uris.each { |uri| open(uri) }
+      uris.each { |uri| open(uri, @addresses) }
+      @metrics_from = @descriptors.size unless metrics.empty?
+      metrics.each { |uri| open(uri, @metrics_addresses) }
     end
+
+    # Which of the descriptors is the first for metrics; nil without any.
+    attr_reader :metrics_from
 
     # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
     def descriptors
@@ -40,7 +47,8 @@ module Thruway
       return if sockets.empty?
 
       sockets.each(&:close)
-      paths = @addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
+      addresses = @addresses + @metrics_addresses
+      paths = addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
       File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
     end
 
@@ -68,14 +76,14 @@ module Thruway
       nil
     end
 
-    def open(uri)
+    def open(uri, addresses)
       descriptor, message, kind = *listening = Engine.listen(uri)
       raise Failure.new(message, hint: HINTS[kind]) unless descriptor
 
       # `localhost` is several.
       listening.each_slice(2) do |number, address|
         @descriptors << number
-        @addresses << address
+        addresses << address
         @uris[number] = uri if address.start_with?("https://")
       end
     end

@@ -1,6 +1,8 @@
 //! The verbs, one file each. On Windows there are those that find names.
 
 #[cfg(target_os = "linux")]
+mod ctl;
+#[cfg(target_os = "linux")]
 mod doctor;
 mod expand;
 #[cfg(target_os = "linux")]
@@ -46,6 +48,8 @@ enum Verb {
     Unmount(mount::Unmount),
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
+    #[cfg(target_os = "linux")]
+    Ctl(ctl::Ctl),
     Expand(expand::Expand),
     #[cfg(target_os = "linux")]
     Trace(trace::Trace),
@@ -78,6 +82,8 @@ impl Thruway {
             Verb::Unmount(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Serve(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Ctl(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Trace(verb) => verb.run(),

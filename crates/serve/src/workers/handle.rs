@@ -10,6 +10,7 @@ use super::board::{Board, UNSURE};
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::{Mailbox, MailboxSender, Message};
 use crate::connection::Connection;
+use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
 
@@ -25,6 +26,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
     mailbox: Mailbox,
     senders: Vec<MailboxSender>,
@@ -39,6 +41,7 @@ pub struct WorkerHandle {
 pub(super) struct Shared {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) metrics: Arc<MetricsTable>,
     pub(super) ticket_keys: Arc<TicketKeys>,
 }
 
@@ -61,13 +64,14 @@ impl WorkerHandle {
         mailbox: Mailbox,
         senders: Vec<MailboxSender>,
     ) -> Self {
-        let Shared { table, client_turns, ticket_keys } = shared;
+        let Shared { table, client_turns, metrics, ticket_keys } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
             index,
             table,
             client_turns,
+            metrics,
             ticket_keys,
             mailbox,
             senders,
@@ -77,12 +81,14 @@ impl WorkerHandle {
         }
     }
 
-    pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
-        Arc::clone(&self.client_turns)
+    /// Clients' turns, and the keys of session tickets.
+    pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
+        (Arc::clone(&self.client_turns), Arc::clone(&self.ticket_keys))
     }
 
-    pub(crate) fn ticket_keys(&self) -> Arc<TicketKeys> {
-        Arc::clone(&self.ticket_keys)
+    /// Where this worker counts its requests.
+    pub(crate) fn metrics(&self) -> WorkerMetrics {
+        WorkerMetrics::enter(Arc::clone(&self.metrics), self.index)
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {

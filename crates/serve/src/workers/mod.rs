@@ -13,6 +13,7 @@ mod board;
 mod handle;
 mod load_table;
 mod mailbox;
+mod siblings;
 
 use std::sync::Arc;
 
@@ -21,10 +22,13 @@ pub use board::{Board, UNSURE};
 use handle::Shared;
 pub use handle::WorkerHandle;
 pub(crate) use mailbox::Message;
+pub(crate) use siblings::Siblings;
 
 use thruway_tls::TicketKeys;
 
 use crate::Error;
+use crate::clock::monotonic_us;
+use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use load_table::LoadTable;
 use mailbox::{Mailbox, MailboxSender};
@@ -35,6 +39,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     mailboxes: Vec<(Mailbox, MailboxSender)>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
 }
 
@@ -48,7 +53,8 @@ impl WorkerGroup {
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
         let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
-        Ok(Self { table: Arc::new(table), mailboxes, client_turns, ticket_keys })
+        let metrics = new_metrics(workers)?;
+        Ok(Self { table: Arc::new(table), mailboxes, client_turns, metrics, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -64,15 +70,32 @@ impl WorkerGroup {
         let shared = Shared {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
+            metrics: Arc::clone(&self.metrics),
             ticket_keys: Arc::clone(&self.ticket_keys),
         };
         Ok(WorkerHandle::new(index, shared, mailbox, senders))
+    }
+
+    /// What all workers have counted, as JSON.
+    #[must_use]
+    pub fn stats(&self) -> String {
+        let siblings = Siblings::new(None, Arc::clone(&self.table));
+        Snapshot::read(&self.metrics, monotonic_us(), |index| {
+            siblings.present(index).unwrap_or_default()
+        })
+        .json()
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
     }
+}
+
+/// A table of what workers count, for an engine alone or for a group.
+pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
+    let table = MetricsTable::new(workers);
+    table.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }
 
 /// The keys of session tickets, for an engine alone or for a group.

@@ -95,8 +95,14 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     for (option, path) in paths.into_iter().filter_map(|(o, path)| Some((o, path.as_ref()?))) {
         say(option, path.into());
     }
+    if let Some(uri) = &serve.metrics {
+        say("--metrics", uri.into());
+    }
     serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
     serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
+    if serve.status {
+        arguments.push("--status".into());
+    }
     arguments.extend(["--".into(), serve.target.clone().into_os_string()]);
     arguments
 }

@@ -26,7 +26,8 @@ impl Handler for Receive<'_> {
     fn handle(&mut self, request: &Head<'_>, exchange: &mut Exchange<'_>) {
         let gvl = self.gvl;
         let mut environments = self.engine.environments.borrow_mut();
-        let mut env = environments.make(gvl, request, exchange.peer(), exchange.is_tls());
+        let tls = [exchange.is_tls(), exchange.is_https()];
+        let mut env = environments.make(gvl, request, exchange.peer(), tls);
         let certificate = exchange.peer_certificate().map(|der| RString::binary(gvl, der));
         let body = exchange.take_body();
         if request.framing() == RequestFraming::Chunked {

@@ -26,6 +26,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_1(create));
     define::method(gvl, class, c"bury", Method::of_1(bury));
+    define::method(gvl, class, c"stats", Method::of_0(stats));
 }
 
 /// The part of worker `index` in the group behind an object; none if that is nil.
@@ -59,4 +60,10 @@ fn make(gvl: Gvl, class: VALUE, workers: usize) -> Result<VALUE, RString> {
 fn bury(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
+}
+
+/// `fleet.stats`: what all workers have counted, as JSON.
+fn stats(ruby: Protected, this: VALUE) -> VALUE {
+    let stats = TYPE.get(ruby, &this).0.stats();
+    RString::new(ruby.gvl(), stats.as_bytes()).value()
 }
