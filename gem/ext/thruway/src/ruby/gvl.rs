@@ -7,8 +7,6 @@ use rb_sys::{VALUE, ruby_value_type};
 use thruway_sys::process::send_signal;
 
 use super::immediate::{NIL, TRUE};
-use super::number::small;
-use super::symbol::Symbol;
 
 /// Proof that this thread holds the interpreter lock.
 #[derive(Debug, Clone, Copy)]
@@ -54,12 +52,14 @@ impl Gvl {
         let class = unsafe { rb_sys::rb_eSignal };
         // SAFETY: an object has a class; to ask for it calls no method.
         if is_object && unsafe { rb_sys::rb_obj_is_kind_of(error, class) } == TRUE {
-            let name = Symbol::new(self, c"signo");
+            // SAFETY: the text ends in a NUL.
+            let name = unsafe { rb_sys::rb_intern(c"signo".as_ptr()) };
             // SAFETY: Ruby keeps the signal's number there.
-            let number = unsafe { rb_sys::rb_ivar_get(error, name.id()) };
-            let number = small(number).and_then(|number| i32::try_from(number).ok());
+            let number = unsafe { rb_sys::rb_ivar_get(error, name) };
+            // It is a small integer: its lowest bit says so, and is no part of it.
+            let number = i32::try_from(number >> 1).unwrap_or(0);
             // It fails for no signal of this process's own.
-            let _ = number.map(|number| send_signal(std::process::id().cast_signed(), number));
+            let _ = send_signal(std::process::id().cast_signed(), number);
         }
     }
 
