@@ -195,7 +195,7 @@ mod tests {
             steps in prop::collection::vec((0..3, 0_usize..2, 0_usize..5, 1_u64..300), 0..400),
         ) {
             let turns = Arc::new(ClientTurns::new().unwrap());
-            let clients: Vec<_> = (0..5).map(|number| turns.client(&[number])).collect();
+            let clients = turns.clients_apart(5);
             let mut workers = [(); 2].map(|()| Worker {
                 queues: ClientQueues::new(Arc::clone(&turns)),
                 queue: RunQueue::default(),

@@ -32,6 +32,22 @@ impl ClientTurns {
         Client(self.seed.hash_one(name))
     }
 
+    /// So many clients, of which no two share an entry.
+    #[cfg(test)]
+    pub(crate) fn clients_apart(&self, count: usize) -> Vec<Client> {
+        let mut clients: Vec<Client> = Vec::new();
+        for number in 0_u32.. {
+            let next = self.client(&number.to_le_bytes());
+            if clients.len() == count {
+                break;
+            }
+            if clients.iter().all(|client| entry(*client) != entry(next)) {
+                clients.push(next);
+            }
+        }
+        clients
+    }
+
     /// When the client had its last turn.
     pub(crate) fn last_us(&self, client: Client) -> u64 {
         self.turns_us[entry(client)].load(Ordering::Relaxed)
