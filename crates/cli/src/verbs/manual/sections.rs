@@ -29,7 +29,7 @@ pub(super) fn of(verb: &str) -> &'static Sections {
     ALL.iter().find(|sections| sections.verb == verb).unwrap_or(&ALL[0])
 }
 
-pub(super) const ALL: [Sections; 15] = [
+pub(super) const ALL: [Sections; 16] = [
     Sections {
         verb: "",
         statuses: &[
@@ -220,6 +220,23 @@ pub(super) const ALL: [Sections; 15] = [
         examples: &[
             ("thruway init", "lets the application of this folder boot from a pack"),
             ("thruway init --undo", "takes that back"),
+        ],
+    },
+    Sections {
+        verb: "ctl",
+        statuses: &[
+            DONE,
+            ("1", "the server does not run, or cannot be reached"),
+            ("2", "it refuses, or the arguments make no sense"),
+        ],
+        environment: &[],
+        files: &[
+            ("tmp/state", "what state_path may name: process number, address and token"),
+            ("tmp/pids/server.pid", "what pidfile may name: the process number"),
+        ],
+        examples: &[
+            ("thruway ctl -S tmp/state stats", "what the server has counted"),
+            ("thruway ctl -P tmp/pids/server.pid restart", "the same listeners, new code"),
         ],
     },
     Sections {
