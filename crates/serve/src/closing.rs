@@ -6,6 +6,7 @@ use crate::connection::{Connection, Phase, Received};
 use crate::connections::Connections;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
+use crate::stage::Stage;
 
 /// Reads the clock, and ends what has taken too long.
 pub(crate) fn tick(connections: &mut Connections) {
@@ -86,7 +87,7 @@ pub(crate) fn drain_input(connections: &mut Connections, id: ConnectionId, inbox
 
 /// Begins a drain: connections without a request yet get less time for one.
 pub(crate) fn begin_drain(connections: &mut Connections) {
-    connections.is_draining = true;
+    connections.stage = Stage::Draining;
     connections.deadlines.drain();
     let ids: Vec<_> = connections.slab.ids().collect();
     for id in ids {

@@ -17,6 +17,7 @@ use crate::queue::client_turns::ClientTurns;
 use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
+use crate::stage::Stage;
 use crate::ticket::Ticket;
 use crate::token::Token;
 use crate::turns::Turns;
@@ -43,7 +44,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
-    pub(crate) is_draining: bool,
+    pub(crate) stage: Stage,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
     /// Where short responses are written; empty between two of them.
@@ -66,7 +67,7 @@ impl Connections {
             clock,
             settings,
             warnings: Warnings::default(),
-            is_draining: false,
+            stage: Stage::Serving,
             held_bytes: 0,
             scratch: Vec::new(),
             requests: 0,
@@ -111,7 +112,10 @@ impl Connections {
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<ConnectionId> {
         let id = self.slab.id_at(slot)?;
-        let connection = self.slab.get_mut(id).filter(|connection| connection.has_work())?;
+        let keeps_back = self.stage == Stage::Holding;
+        let connection = self.slab.get_mut(id).filter(|connection| {
+            connection.has_work() && !(keeps_back && connection.awaits_request())
+        })?;
         self.activity.note_turn(&mut connection.share);
         Some(id)
     }

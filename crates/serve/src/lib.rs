@@ -12,7 +12,8 @@
 //! 1. [`engine`](Engine): events and turns; `acceptor`, `turns`, `deadlines` and `queue` are its parts.
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
-//! 4. [`workers`], `migration`: several engines, and how requests move between them.
+//! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
+//!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
@@ -27,12 +28,14 @@ mod closing;
 mod connection;
 mod connections;
 mod deadlines;
+mod ending;
 mod engine;
 mod error;
 mod exchange;
 mod fair_by;
 mod fairness;
 mod folder;
+pub mod inheritance;
 mod listener;
 mod migration;
 mod output;
@@ -45,6 +48,7 @@ mod server;
 mod settings;
 mod slab;
 mod spool_file;
+mod stage;
 mod stop;
 mod ticket;
 mod timer_wheel;
@@ -71,6 +75,7 @@ pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use stage::Ending;
 pub use stop::StopSignals;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use upload::Body;

@@ -17,31 +17,49 @@ module Thruway
     MOMENT_SECONDS = 0.1
     LOOK_SECONDS = 0.002
 
-    # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :descriptors, :addresses
+    # Of each address as it was asked for: descriptors, each with the address as it is shown.
+    attr_reader :sockets
 
-    def initialize(uris)
+    # Some may be open already: `inherited` from the server before this one, in the form of
+    # `sockets`, or `activated` by systemd.
+    def initialize(uris, inherited: {}, activated: nil)
       @owner = Process.pid
-      @descriptors = []
-      @addresses = []
-      uris.each { |uri| open(uri) }
+      @inherited = inherited.dup
+      @activated = activated
+      @foreign = []
+      @sockets = {}
+      uris.each { |uri| @sockets[uri] ||= open(uri) }
+      @inherited.each_value { |left| shut_down(left) }
     end
+
+    # Whether systemd goes on with some of them.
+    def shared? = @foreign.any?
+
+    # What a program that this process becomes finds open: its own, and those of systemd.
+    def inheritance
+      own = @sockets.reject { |_, sockets| @foreign.intersect?(sockets) }
+      [own, @foreign]
+    end
+
+    def descriptors = @sockets.values.flatten.grep(Integer)
+
+    # Addresses as they are shown: with the ports that the system chose.
+    def addresses = @shown ||= @sockets.values.flatten.grep(String)
 
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
     # process that made them. It may be called from a trap.
     def close
-      sockets, @descriptors = @descriptors.map { |descriptor| IO.for_fd(descriptor) }, []
-      return if sockets.empty?
-
-      sockets.each(&:close)
-      paths = @addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
-      File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
+      addresses
+      left, @sockets = @sockets, {}
+      left.each_value { |sockets| shut_down(sockets) }
     end
 
     # Closes them for all processes that have them: the system refuses connections from now on.
-    # Those that wait already are left to the workers for a moment.
+    # Before that, workers have a moment to take those that wait. Sockets of systemd stay open: it
+    # goes on with them.
     def close_for_all
-      sockets = @descriptors.map { |descriptor| Socket.for_fd(descriptor) }
+      own = @sockets.values.flatten.grep(Integer) - @foreign
+      sockets = own.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }
       limit = now + MOMENT_SECONDS
       sleep LOOK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
@@ -62,15 +80,35 @@ module Thruway
       nil
     end
 
+    def shut_down(sockets)
+      sockets.each_slice(2) do |descriptor, address|
+        IO.for_fd(descriptor).close
+        path = address[%r{\Aunix://([^@].*)}, 1]
+        is_own = Process.pid == @owner && !@foreign.include?(descriptor)
+        File.delete(path) if path && is_own && File.socket?(path)
+      end
+    end
+
+    # Descriptors and addresses: `localhost` is several.
     def open(uri)
+      activated(uri) || @inherited.delete(uri) || listen(uri)
+    end
+
+    def listen(uri)
+      raise Failure, "systemd has given no socket #{uri}" if uri.start_with?("systemd://")
+
       descriptor, message, kind = *listening = Engine.listen(uri)
       raise Failure.new(message, hint: HINTS[kind]) unless descriptor
 
-      # `localhost` is several.
-      listening.each_slice(2) do |number, address|
-        @descriptors << number
-        @addresses << address
-      end
+      listening
+    end
+
+    def activated(uri)
+      found = @activated ? @activated.at(uri) : []
+      return if found.empty?
+
+      @foreign.concat(found.map(&:descriptor))
+      found.flat_map { |socket| [socket.descriptor, socket.address.sub(/\Atcp:/, "http:")] }
     end
   end
 end

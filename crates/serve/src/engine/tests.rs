@@ -1,6 +1,7 @@
 use super::*;
 use crate::{
-    Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts, Written,
+    Address, Body, Ending, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts,
+    Written,
 };
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -488,7 +489,7 @@ fn draining_serves_what_was_asked_and_hangs_up() {
     let (mut idle, mut busy) = (rig.connect(), rig.connect());
     busy.write_all(GET).unwrap();
     rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
-    rig.engine.drain(true);
+    rig.engine.end(Ending::Drained { closes_for_all: true });
     // It has just come, and has a moment for its request.
     assert_eq!(rig.engine.connection_count(), 2);
     rig.run_until(|rig| rig.engine.connection_count() == 1);
@@ -510,7 +511,7 @@ fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
     let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
     waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
     let mut coming = rig.connect();
-    rig.engine.drain(true);
+    rig.engine.end(Ending::Drained { closes_for_all: true });
     let refused = TcpStream::connect(("127.0.0.1", rig.port)).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "though {other:?} is open");
     coming.write_all(GET).unwrap();
@@ -524,7 +525,7 @@ fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
 fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
     let mut rig = Rig::new(hello);
     let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
-    rig.engine.drain(false);
+    rig.engine.end(Ending::Drained { closes_for_all: false });
     let _client = rig.connect();
     assert!(other.accept().unwrap().is_some());
 }
@@ -534,7 +535,7 @@ fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
     let mut first = Rig::new(hello);
     let other = first.engine.acceptor.listeners()[0].try_clone().unwrap();
     let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
-    first.engine.drain(true);
+    first.engine.end(Ending::Drained { closes_for_all: true });
     let mut events = Events::new();
     second.poll(&mut events, Some(10_000));
     assert!(second.warning().is_none());
@@ -552,8 +553,8 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     // More than one read takes, and it is never read.
     unread.write_all(GET).unwrap();
     unread.write_all(&[b'x'; 100_000]).unwrap();
-    rig.engine.drain(true);
-    rig.engine.give_up();
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.end(Ending::GivenUp);
     assert_eq!(rig.engine.connection_count(), 0);
     for client in [&mut called, &mut half, &mut unread] {
         let mut got = String::new();

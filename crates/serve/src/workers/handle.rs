@@ -1,13 +1,16 @@
 //! One worker's part in a group.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
+use super::ends::Ends;
+use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
-use super::mailbox::{Mailbox, MailboxSender, Message};
+use super::mailbox::Message;
 use crate::connection::Connection;
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
@@ -24,8 +27,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
-    mailbox: Mailbox,
-    senders: Vec<MailboxSender>,
+    ends: Arc<Ends>,
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
@@ -50,21 +52,11 @@ impl WorkerHandle {
         index: usize,
         table: Arc<LoadTable>,
         client_turns: Arc<ClientTurns>,
-        mailbox: Mailbox,
-        senders: Vec<MailboxSender>,
+        ends: Arc<Ends>,
     ) -> Self {
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
-        Self {
-            index,
-            table,
-            client_turns,
-            mailbox,
-            senders,
-            service,
-            loads: Vec::new(),
-            views: Vec::new(),
-        }
+        Self { index, table, client_turns, ends, service, loads: Vec::new(), views: Vec::new() }
     }
 
     pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
@@ -72,7 +64,12 @@ impl WorkerHandle {
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
-        &self.mailbox
+        &self.ends.mailboxes[self.index].0
+    }
+
+    /// Where connections of workers that retire come from, and where this one's go when it does.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.ends.handover
     }
 
     /// What another worker has sent next.
@@ -80,7 +77,7 @@ impl WorkerHandle {
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
     pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.mailbox.receive(now_ms)
+        self.ends.mailboxes[self.index].0.receive(now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
@@ -138,7 +135,7 @@ impl WorkerHandle {
 
     /// Tells a sibling that it gets nothing.
     pub(crate) fn refuse(&self, asker: usize) {
-        if let Some(sender) = self.senders.get(asker) {
+        if let Some((_, sender)) = self.ends.mailboxes.get(asker) {
             sender.ring();
         }
     }
@@ -161,7 +158,7 @@ impl WorkerHandle {
         if !self.table.row(giver).ask(self.index) {
             return None;
         }
-        self.senders[giver].ring();
+        self.ends.mailboxes[giver].1.ring();
         Some(giver)
     }
 
@@ -180,7 +177,7 @@ impl WorkerHandle {
             {
                 has_some = true;
                 if view.computing == UNSURE {
-                    self.senders[index].ring();
+                    self.ends.mailboxes[index].1.ring();
                 }
             }
         }
@@ -199,6 +196,7 @@ impl WorkerHandle {
 
     pub(crate) fn drain(&self) {
         self.row().drain();
+        fence(Ordering::SeqCst);
     }
 
     /// What to do about the load, once every period.
@@ -235,8 +233,14 @@ impl WorkerHandle {
         is_active: bool,
         target: usize,
     ) -> Result<(), Errno> {
-        self.senders[target].send(connection)?;
-        self.table.row(target).expect_connection(is_active);
+        self.ends.mailboxes[target].1.send(connection)?;
+        let row = self.table.row(target);
+        row.expect_connection(is_active);
+        // A worker that retires says so, and looks into its mailbox once more after that.
+        fence(Ordering::SeqCst);
+        if !row.load().is_serving {
+            self.ends.forward(target);
+        }
         Ok(())
     }
 
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn a_worker_that_is_full_takes_a_few_more_and_then_none() {
         let group = WorkerGroup::new(2).unwrap();
-        let (me, sibling) = (group.handle(0).unwrap(), group.handle(1).unwrap());
+        let (me, sibling) = (group.handle(0), group.handle(1));
         for (open, has_room) in [(0, true), (16, true), (17, true), (18, false), (99, false)] {
             sibling.note_connections(open, 0);
             assert_eq!(me.has_room(1, 16), has_room, "{open} are open");

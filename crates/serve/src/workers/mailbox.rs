@@ -1,6 +1,6 @@
 //! How a connection moves from one worker to another: its socket and its state.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::{Error, Peer};
 
 /// Bytes of a message with a connection, without what was read of it.
-const MESSAGE_BYTES: usize = 64;
+pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// A message that only wakes.
 const BELL: [u8; 1] = [0];
@@ -47,10 +47,6 @@ pub(super) fn pair() -> Result<(Mailbox, MailboxSender), Error> {
 }
 
 impl MailboxSender {
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
-    }
-
     /// Sends a connection, of which the sender keeps its own socket until it drops it.
     ///
     /// # Errors
@@ -73,10 +69,6 @@ impl MailboxSender {
 }
 
 impl Mailbox {
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
-    }
-
     /// The next message, if there is one.
     ///
     /// # Errors
@@ -103,6 +95,24 @@ impl Mailbox {
     }
 }
 
+impl From<OwnedFd> for Mailbox {
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
+impl From<OwnedFd> for MailboxSender {
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
+impl AsFd for MailboxSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -114,7 +124,7 @@ impl AsFd for Mailbox {
 /// microseconds: when its last request was ready 8, its key 8, when its last response was sent 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
-fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
+pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
         Peer::Tcp(peer) => match peer.ip() {
@@ -139,7 +149,11 @@ fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_ms: u64) -> Connection {
+pub(crate) fn read_message(
+    message: &[u8; MESSAGE_BYTES],
+    socket: OwnedFd,
+    now_ms: u64,
+) -> Connection {
     let word = |at: usize| {
         let bytes = [message[at], message[at + 1], message[at + 2], message[at + 3]];
         u32::from_le_bytes(bytes)

@@ -5,12 +5,14 @@
 //! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
 //!
 //! Reading order: `load_table` (what workers know of each other), `board` (what a worker's threads tell). `balance`
-//! (what follows for new connections and short turns), `mailbox` (how a connection moves), `handle` (one worker's
-//! part).
+//! (what follows for new connections and short turns), `mailbox` (how a connection moves), `handover` (how one leaves a
+//! worker that retires), `handle` (one worker's part).
 
 mod balance;
 mod board;
+mod ends;
 mod handle;
+mod handover;
 mod load_table;
 mod mailbox;
 
@@ -19,18 +21,19 @@ use std::sync::Arc;
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
 pub use handle::WorkerHandle;
-pub(crate) use mailbox::Message;
+pub use handover::{Handover, VERSION};
+pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
 
 use crate::Error;
 use crate::queue::client_turns::ClientTurns;
+use ends::Ends;
 use load_table::LoadTable;
-use mailbox::{Mailbox, MailboxSender};
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
 pub struct WorkerGroup {
     table: Arc<LoadTable>,
-    mailboxes: Vec<(Mailbox, MailboxSender)>,
+    ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
 }
 
@@ -40,29 +43,47 @@ impl WorkerGroup {
     /// # Errors
     /// The system has no memory or no descriptors left.
     pub fn new(workers: usize) -> Result<Self, Error> {
+        Self::with(workers, Handover::new()?)
+    }
+
+    /// A group of so many workers, to which an older one hands its connections over.
+    ///
+    /// # Errors
+    /// The system has no memory or no descriptors left.
+    pub fn with(workers: usize, handover: Handover) -> Result<Self, Error> {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        Ok(Self { table: Arc::new(table), mailboxes, client_turns: new_client_turns()? })
+        let client_turns = new_client_turns()?;
+        let ends = Arc::new(Ends { mailboxes, handover });
+        Ok(Self { table: Arc::new(table), ends, client_turns })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn handle(&self, index: usize) -> Result<WorkerHandle, Error> {
-        let failed = |error| Error::system("join the other workers", error);
-        let (mailbox, _) = &self.mailboxes[index];
-        let mailbox = mailbox.try_clone().map_err(failed)?;
-        let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
-        let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
+    #[must_use]
+    pub fn handle(&self, index: usize) -> WorkerHandle {
         let (table, client_turns) = (Arc::clone(&self.table), Arc::clone(&self.client_turns));
-        Ok(WorkerHandle::new(index, table, client_turns, mailbox, senders))
+        WorkerHandle::new(index, table, client_turns, Arc::clone(&self.ends))
+    }
+
+    /// What this group leaves to the next one.
+    #[must_use]
+    pub fn handover(&self) -> &Handover {
+        &self.ends.handover
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
+        self.sweep();
+    }
+
+    /// Hands over what dead workers have in their mailboxes. A sibling may put something in until a moment after a
+    /// death, so call it again a little later.
+    pub fn sweep(&self) {
+        for index in (0..self.table.len()).filter(|index| self.table.row(*index).is_vacant()) {
+            self.ends.forward(index);
+        }
     }
 }
 

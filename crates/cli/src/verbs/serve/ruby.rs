@@ -91,6 +91,8 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     for (option, path) in paths.into_iter().filter_map(|(o, path)| Some((o, path.as_ref()?))) {
         say(option, path.into());
     }
+    // As it was typed: a hot restart runs it again.
+    std::env::args_os().for_each(|word| say("--command", word));
     serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
     serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
     arguments.extend(["--".into(), serve.target.clone().into_os_string()]);

@@ -8,7 +8,8 @@
 //!    `signal`, `load` and `gvl_events`: what is done while none is at the engine.
 //! 3. `env` (the environment of a request), `request` (a call of the application), `response`, `head_fields`, `body`
 //!    and `sender` (from what it returns to what the client gets).
-//! 4. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
+//! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
+//!    `roots`: objects that Rust keeps alive.
 
 mod body;
 mod callbacks;
@@ -22,6 +23,7 @@ mod lead;
 mod leadership;
 mod load;
 mod options;
+mod process;
 mod rack_engine;
 mod request;
 mod response;
