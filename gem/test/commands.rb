@@ -38,11 +38,12 @@ module Commands
     path
   end
 
-  # Starts the server, waits until it serves, and answers with its process number.
-  def start(*arguments, target: @folder, port: %w[-p 0])
+  # Starts the server, by the command `by` if there is one, waits until it serves, and answers with
+  # its process number.
+  def start(*arguments, target: @folder, port: %w[-p 0], by: [])
     @log = File.join(@folder, "log")
     out, said = IO.pipe
-    pid = spawn(BINARY, "serve", target, *port, *arguments, out: said, err: @log)
+    pid = spawn(*by, BINARY, "serve", target, *port, *arguments, out: said, err: @log)
     said.close
     @pids << pid
     line = Timeout.timeout(PATIENCE_SECONDS) { out.gets } or flunk(File.read(@log))

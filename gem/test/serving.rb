@@ -47,7 +47,7 @@ module Serving
     def read_head
       line = @io.gets("\r\n") or raise EOFError, "the connection ended"
       fields = []
-      while (field = @io.gets("\r\n", chomp: true)) && !field.empty?
+      while (field = @io.gets("\r\n")&.chomp("\r\n")) && !field.empty?
         fields << field.split(": ", 2).then { |name, value| [name.downcase, value] }
       end
       [line[9, 3].to_i, fields]

@@ -29,7 +29,7 @@ impl Server {
 
     /// `127.0.0.1:PORT`
     pub(crate) fn address(&self) -> &str {
-        let after = self.line.split("http://").nth(1).expect("it names its address");
+        let after = self.line.split("://").nth(1).expect("it names its address");
         after.split([' ', ',']).next().expect("the address ends")
     }
 

@@ -27,6 +27,8 @@ mod setup;
 #[cfg(target_os = "linux")]
 mod soak;
 #[cfg(target_os = "linux")]
+mod tls;
+#[cfg(target_os = "linux")]
 mod trace;
 mod which;
 

@@ -340,8 +340,8 @@ fn an_address_of_another_kind_is_named() {
     let (folder, _server) = site();
     let site = folder.path().join("site");
     for (bind, text) in [
-        ("foo://bar", "foo://bar is neither tcp://HOST:PORT nor unix://PATH"),
-        ("ssl://127.0.0.1:0", "ssl://127.0.0.1:0 asks for TLS, which is not there"),
+        ("foo://bar", "foo://bar is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH"),
+        ("ssl://127.0.0.1:0", "ssl://127.0.0.1:0 names no certificate: add ?cert=FILE&key=FILE"),
     ] {
         let output = run(&["serve", site.to_str().unwrap(), "-b", bind]);
         assert_eq!(output.status.code(), Some(2));

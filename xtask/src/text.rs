@@ -1,10 +1,11 @@
-//! What the project's own text keeps to: links that lead somewhere, lines that fit, things that are called *it*,
-//! and figures that are those of the tables.
+//! What the project's own text keeps to: links that lead somewhere, lines that fit, and sentences of 25 words at
+//! most. Things are called *it*, and figures are those of the tables.
 
 mod figures;
 mod language;
 mod links;
 mod page;
+mod sentences;
 mod widths;
 
 use std::path::Path;
@@ -13,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use page::{Breach, pages};
 
-/// Look at the project's own text: links, widths of lines, words for persons, figures from tables
+/// Look at the project's own text: links, lines, sentences, words for persons, figures from tables
 #[derive(Debug, Args)]
 pub(crate) struct Text {
     /// What to look for [default: all]
@@ -31,6 +32,8 @@ pub(crate) enum Look {
     Links,
     /// Lines that are too long
     Widths,
+    /// Sentences in Markdown of more than 25 words
+    Sentences,
     /// Words for persons
     Language,
     /// Figures that are not those of the tables
@@ -57,6 +60,7 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
     match look {
         Look::Links => links::breaches(root, &pages),
         Look::Widths => widths::breaches(&pages),
+        Look::Sentences => sentences::breaches(&pages),
         Look::Language => language::breaches(&pages),
         Look::Figures => figures::breaches(root, &pages),
         Look::Summary => summary(root),

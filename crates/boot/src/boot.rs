@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
-use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place};
+use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place, now_ns};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::code::{CodeFlags, Reason, Warnings};
 use crate::files::{Files, FoundFile, cleaned};
-use crate::folders::now_ns;
 use crate::frozen;
 use crate::kind;
 use crate::learned::{self, Compiled, Learned};
@@ -24,7 +23,7 @@ use crate::path;
 use crate::report::Counts;
 use crate::rights;
 
-/// How much of the pack's code stays in memory after it was loaded: a call for each feature would cost
+/// How much of the pack's code stays in memory after it was loaded. A call for each feature would cost
 /// more than a page that is read twice.
 const LOADED_BYTES_MAX: usize = 256 << 10;
 
@@ -247,9 +246,9 @@ impl Boot {
         learned::split_at_nul(entry.data()?).map(|(_, document)| document)
     }
 
-    /// Keeps what a JSON text says as long as the file at a path is as it is now, if that may be where
-    /// the text came from: it is a regular file of that size. The file is not opened. One text for each
-    /// file and way of parsing is kept.
+    /// Keeps what a JSON text says as long as the file at a path is as it is now. That file may be
+    /// where the text came from only if it is a regular file of that size. The file is not opened. One
+    /// text for each file and way of parsing is kept.
     pub fn learn_json(&self, path: &[u8], text: &[u8], variant: &[u8], document: &[u8]) {
         let Some(path) = cleaned(path) else { return };
         let Some(stamp) = self.files.stamp_of_target(&path) else { return };

@@ -47,9 +47,10 @@ impl Environment {
     /// The pack of the application in `folder`, for a program of that identity.
     ///
     /// It is kept in `tmp/cache/thruway` if the application has a `tmp` folder, as Rails applications
-    /// do, and is not open to all users (`/tmp`, of an application in `/`); else in the user's cache,
-    /// if that is this user's. The identity is part of the name, so that two versions of Ruby
-    /// do not take turns at replacing one file. `None` without a folder to keep it in.
+    /// do. That folder must not be open to all users, as `/tmp` is, of an application in `/`.
+    /// Otherwise it is kept in the user's cache, if that is this user's. The identity is part of the
+    /// name, so that two versions of Ruby do not take turns at replacing one file. `None` without a
+    /// folder to keep it in.
     #[must_use]
     pub fn cache_path(&self, folder: &Path, identity: &[u8]) -> Option<PathBuf> {
         let program = xxh3_64(identity);

@@ -3,7 +3,7 @@
 /// What Ruby would say while it compiles, as far as it can be switched off.
 ///
 /// Code that was compiled without a warning is used only where no more warnings are wanted now than
-/// were then: otherwise `ruby -w` would be silent about a file that was compiled without it.
+/// were then. Otherwise `ruby -w` would be silent about a file that was compiled without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Warnings {
     /// `$VERBOSE`: nil is 0, false 1, true 2.

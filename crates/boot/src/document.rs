@@ -2,8 +2,8 @@
 //!
 //! One byte says what comes; lengths and numbers follow in LEB128, seven bits a byte. A list is its
 //! length and then its elements, a map its length and then keys and values in turn. An object that
-//! stands in two places is written once, and [`Token::Again`] names it the second time: texts, lists,
-//! maps and dates are counted from 0 in the order in which they begin.
+//! stands in two places is written once, and [`Token::Again`] names it the second time. For that,
+//! texts, lists, maps and dates are counted from 0 in the order in which they begin.
 
 /// One piece of a document.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,14 +31,14 @@ pub enum Token<'a> {
         /// Where the calendar changes.
         start: f64,
     },
-    /// So many elements follow.
+    /// A list: its elements follow.
     List {
         /// How many.
         length: usize,
         /// Whether the list may not be changed.
         is_frozen: bool,
     },
-    /// So many keys with their values follow.
+    /// A map: its keys follow, each with its value.
     Map {
         /// How many pairs.
         length: usize,

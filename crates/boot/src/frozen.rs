@@ -14,9 +14,9 @@ use crate::learned::{after_nul, is_current};
 use crate::listing::{Listing, NameKind};
 use crate::path;
 
-/// The first thing that is not as the pack says; `None` if every folder is as it was (it has its stamp, or
-/// the same names and in them features with their stamps), every document has its stamp, and every path
-/// that ran through links still leads to the same place.
+/// The first thing that is not as the pack says; `None` if all is as it was. A folder has its stamp, or
+/// the same names and in them features with their stamps. A document has its stamp. A path that ran
+/// through links still leads to the same place.
 ///
 /// Names are read where a folder's stamp differs, because a pack that is put into a folder changes that
 /// one's. A stamp has a change time, which no program sets, and an inode: what was unpacked over a

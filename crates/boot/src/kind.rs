@@ -14,7 +14,7 @@ pub const SCRIPT: u32 = 5;
 /// What a YAML file says: named by how it is read, a NUL, and its path; its data is a
 /// [document](crate::document), or empty if what it says cannot be kept.
 pub const YAML: u32 = 8;
-/// What a JSON text says: named by how it is read, a NUL, and its digest; its data is the path of the
+/// What a JSON text says: named by how it is read, a NUL, and its digest. Its data is the path of the
 /// file that it was seen in, a NUL, and a document. The stamp is that file's.
 pub const JSON: u32 = 9;
 

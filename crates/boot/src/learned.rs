@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use rustix::fs::{self, AtFlags, CWD, FileType};
-use thruway_pack::{Builder, Entry, Item, Pack, Stamp};
+use thruway_pack::{Builder, Entry, Item, Pack, Stamp, now_ns};
 
 use crate::code::CodeFlags;
-use crate::folders::{Folders, now_ns};
+use crate::folders::Folders;
 use crate::kind;
 use crate::{path, rights};
 

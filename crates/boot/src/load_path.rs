@@ -26,7 +26,8 @@ impl LoadPath {
     /// The load path with these entries; `None` for an entry that is not a plain string.
     ///
     /// Ruby takes the real path of an entry when it expands its load path, and keeps that until the load
-    /// path is changed: an entry that is a link still means the same folder when the link leads elsewhere.
+    /// path is changed. So an entry that is a link still means the same folder when the link leads
+    /// elsewhere.
     pub fn new<'a>(
         folders: &mut Folders,
         entries: impl IntoIterator<Item = Option<&'a [u8]>>,
@@ -40,8 +41,8 @@ impl LoadPath {
         Self { bases: entries.into_iter().map(base).collect() }
     }
 
-    /// Finds the feature as Ruby does: the first base that has it with `.rb`, and if there is none,
-    /// the first that has it with `.so`. A name that has a suffix is tried as it is first.
+    /// Finds the feature as Ruby does: the first base that has it with `.rb`. If there is none, it
+    /// is the first that has it with `.so`. A name that has a suffix is tried as it is first.
     pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
         let Some(suffixes) = suffixes(name) else { return Resolution::Unknown };
         let stems = stems(name);

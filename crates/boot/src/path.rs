@@ -41,7 +41,7 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// 128 bits that stand for the path: two paths that differ have the same ones never in practice.
+/// A hash of the path, of 128 bits: in practice no other path has the same one.
 #[must_use]
 pub fn mark(path: &[u8]) -> u128 {
     xxh3_128(path)

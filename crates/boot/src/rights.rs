@@ -1,7 +1,7 @@
 //! Whether this process may read a file, so that code is run only where Ruby could have read it.
 //!
-//! The mode of a file says so in most cases, without a call. Where it does not (another user's file
-//! that is not readable for all, an access list), the kernel is asked, which knows of groups and capabilities.
+//! The mode of a file says so in most cases, without a call. Where it does not (another user's file that is
+//! not readable for all, an access list), the kernel is asked. It knows of groups and capabilities.
 
 use rustix::fs::{self, Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;

@@ -63,8 +63,8 @@ impl Gem {
 
     /// The command in an environment in which Ruby loads the gem before anything else.
     ///
-    /// `RUBYLIB` has the folder in which Ruby finds ours for RubyGems; that says why `run.rb` is required
-    /// twice. `RUBYOPT` ends a path at white space; from `RUBYLIB` it can be had by a name without.
+    /// `RUBYLIB` names the folder with our `rubygems.rb`, which also says why `run.rb` is required twice. `RUBYOPT`
+    /// ends a path at white space. Then the file is required by its name, and `RUBYLIB` has its folder.
     pub(crate) fn preload(&self, command: Command) -> Command {
         let mut library = self.library.join("thruway/first").into_os_string();
         let mut file = self.library.join("thruway/run.rb").into_os_string();
@@ -83,7 +83,7 @@ impl Gem {
 }
 
 impl Gem {
-    /// A variable without what `thruway run` has put there around this one.
+    /// A variable without what an outer `thruway run` has put there.
     fn without_own(&self, variable: &str, separator: u8) -> Option<OsString> {
         let value = std::env::var_os(variable)?;
         let words = value.as_encoded_bytes().split(|byte| *byte == separator);

@@ -45,7 +45,7 @@ impl Progress<'_> {
 /// Runs the plan in this thread and reports on it. It ends as the plan says, when `stop` becomes
 /// readable, or when no connection at all can be made. `watch` is told of progress ten times a second.
 ///
-/// The process's soft limit of descriptors is raised if it has to be, and this thread's timer slack
+/// The process's soft limit of descriptors is raised if it has to be. This thread's timer slack is
 /// lowered, so that requests of an open loop leave on time.
 ///
 /// # Errors

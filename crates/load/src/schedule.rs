@@ -28,8 +28,8 @@ pub(crate) enum Schedule {
 impl Schedule {
     /// When the next request is due, given how many were asked and when the last response came.
     ///
-    /// In an open loop it may lie in the past: latency counts from there, not from when the client got
-    /// round to it, so a server that stalls cannot hide how long others would have waited
+    /// In an open loop it may lie in the past. Latency counts from there, not from when the client got
+    /// round to it. So a server that stalls cannot hide how long others would have waited
     /// ("coordinated omission").
     pub(crate) fn due_ns(&self, asked: u64, last_response_ns: u64, now_ns: u64) -> Option<u64> {
         match *self {

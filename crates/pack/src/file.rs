@@ -14,8 +14,8 @@ use crate::layout::MAGIC;
 use crate::pack::Layout;
 use crate::{Builder, Error, Pack};
 
-/// How much of a pack is written at a time. The page cache keeps what one call wrote together, and brings
-/// all of it into the memory of a process that reads a byte of it: up to two megabytes.
+/// How much of a pack is written at a time. The page cache keeps what one call wrote together. A process
+/// that reads a byte of it gets all of it into its memory: up to two megabytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The rights of a folder that is made for a pack, as of a user's cache (XDG Base Directory).
@@ -46,7 +46,7 @@ impl PackFile {
     /// Maps the pack at `path`.
     ///
     /// The file is trusted if it belongs to this user or to root, and no group or other user may
-    /// write it; this is asked of the opened file, not of its name.
+    /// write it. The opened file is asked, not its name.
     ///
     /// # Errors
     /// It is missing, may not be trusted, or is not a pack of this format.
@@ -123,10 +123,10 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
 /// pack is made for this user alone: a pack tells what files say that others may not read.
 ///
 /// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename: a reader
-/// finds the old pack or the new one, whole. The partial file is locked while it is written, so
-/// that of many processes one writes at a time and the others are told [`Written::Busy`]; whatever
-/// a killed process left of it is overwritten by the next. The new file has the mode 0444, so that
-/// nothing edits it in place while others have it mapped.
+/// finds the old pack or the new one, whole. The partial file is locked while it is written: of many
+/// processes one writes at a time, and the others get [`Written::Busy`]. What a killed process left
+/// of it is overwritten by the next. The new file has the mode 0444, so that nothing edits it in
+/// place while others have it mapped.
 ///
 /// # Errors
 /// What is there is no pack ([`check_place`]), the folder may not be written, the disk is full, or a

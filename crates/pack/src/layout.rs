@@ -14,8 +14,9 @@
 //! low bits of its hash name, and on to the next until an empty one.
 //!
 //! Checksums are XXH3, 64 bits: a flipped bit or a torn write is found with certainty or missed once
-//! in 2⁶⁴, at more than 10 GB/s, so that the 11 MB of a Rails application cost one millisecond. They
-//! keep accidents out, not attackers; against those a pack is trusted by its owner and mode only.
+//! in 2⁶⁴. They run at more than 10 GB/s, so the 11 MB of a Rails application cost one millisecond.
+//! They keep accidents out, not attackers; against those a pack is trusted by its owner and mode
+//! only.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 

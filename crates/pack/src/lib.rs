@@ -4,10 +4,10 @@
 //! name, flags, the [`Stamp`] of the file it was made from, and data. What kinds there are, and what
 //! their data says, is not known here: nothing in this crate knows of Ruby.
 //!
-//! A pack is never changed: a new one is written beside it and renamed over it, so that a reader sees
-//! a whole file or none, and goes on reading the old one as long as it has it mapped. Nothing in
-//! a file is believed before it is checked: the header, every entry and all data carry a checksum, and
-//! every offset is held against the file's length. A damaged or foreign file is an error or a miss.
+//! A pack is never changed: a new one is written beside it and renamed over it. So a reader sees a
+//! whole file or none, and goes on reading the old one as long as it has it mapped. Nothing in a file
+//! is believed before it is checked: the header, every entry and all data carry a checksum, and every
+//! offset is held against the file's length. A damaged or foreign file is an error or a miss.
 //!
 //! Reading order: [`layout`] (where everything is), [`pack`] (look up, verify), [`build`](mod@build)
 //! (make one), [`file`](mod@file) (which files are trusted, and how they are replaced).
@@ -18,10 +18,9 @@ mod error;
 pub mod file;
 pub mod layout;
 pub mod pack;
-pub mod stamp;
 
 pub use build::{Builder, Item};
 pub use error::Error;
 pub use file::{PackFile, Written, check_place, remove_partial, replace};
 pub use pack::{Entry, Pack};
-pub use stamp::Stamp;
+pub use thruway_resolve::stamp::{Stamp, now_ns};

@@ -1,8 +1,8 @@
 //! What a boot asked the disk, and whether it would be told the same now.
 //!
 //! Each question is noted before it is asked, so that what is kept is never younger than what the boot was told.
-//! What only asks whether something is there is compared by type and rights; what asks for times, sizes or content
-//! by the whole stamp; what lists a folder by its names.
+//! What only asks whether something is there is compared by type and rights. What asks for times, sizes or content
+//! is compared by the whole stamp, and what lists a folder by its names.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;

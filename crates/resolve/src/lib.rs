@@ -17,6 +17,7 @@ pub mod fold;
 pub mod name;
 pub mod native;
 pub mod search;
+pub mod stamp;
 mod which;
 pub mod wtf8;
 
@@ -25,6 +26,7 @@ pub use disk::{Boundary, Entry, FileKind, Found, OpenFile};
 pub use error::{Error, SystemError};
 pub use expand::{Flavour, expand};
 pub use name::{DenyList, Name, Refusal};
+pub use stamp::Stamp;
 pub use which::{which, which_in};
 
 /// The examples of the README are compiled and run.

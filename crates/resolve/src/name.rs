@@ -1,8 +1,8 @@
 //! A URL path becomes a name that cannot leave its base.
 //!
-//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than
-//! it spells, on this host or on another one, is refused before any file system is asked,
-//! and the same on every host: a rule that holds only where it was tested is not a rule.
+//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than it
+//! spells, on this host or on another one, is refused before any file system is asked. Every host
+//! refuses the same: a rule that holds only where it was tested is not a rule.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ impl Name {
     /// The name of `path` as seen from `base`, both absolute and in this host's own spelling.
     ///
     /// It is for paths that a program chose (`X-Sendfile`, `to_path`), so names that are merely odd
-    /// are taken as they are; only what lies outside `base` is refused, by whole components.
+    /// are taken as they are. Only what lies outside `base` is refused, by whole components.
     ///
     /// # Errors
     /// [`Refusal::OutsideBase`] and [`Refusal::Nul`].

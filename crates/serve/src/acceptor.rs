@@ -41,7 +41,7 @@ impl Acceptor {
             connections
                 .poller
                 .add_listener(listener.as_fd(), Token::Listener(index).to_word())
-                .map_err(|errno| Error::listen(listener.address(), errno))?;
+                .map_err(|errno| Error::listen(listener, errno))?;
         }
         self.is_listening = true;
         Ok(())

@@ -6,9 +6,12 @@ use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, RequestFraming};
 
 use crate::clock::monotonic_us;
+use crate::connection::Connection;
 use crate::connections::Connections;
+use crate::queue::standing::Standing;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
+use crate::waits::Wait;
 
 /// Requests that wait for so long are told of in the log.
 const WARN_AFTER_US: u64 = 5_000_000;
@@ -41,34 +44,34 @@ pub(crate) fn tell_health(
     }
     let (status, text) = health(connections);
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.stage.parts();
+    constraints.is_persistent &= !connections.parts_with(id);
     if let Some(ticket) = connections.begin_request(id) {
         ResponseWriter::new(connections, ticket).respond_text(constraints, status, text);
     }
 }
 
-fn health(connections: &Connections) -> (u16, &'static str) {
+fn health(connections: &mut Connections) -> (u16, &'static str) {
     if connections.stage.parts() {
         (503, "the server is stopping")
     } else if connections.slab.len() >= connections.settings.connections_max {
         (503, "as many connections are open as may be")
-    } else if has_late(connections) {
+    } else if find_late(connections).is_some() {
         (503, "requests have waited too long")
     } else {
         (200, "the server responds")
     }
 }
 
-/// Whether the request that waits first has waited for longer than one may.
-pub(crate) fn has_late(connections: &Connections) -> bool {
-    let Some(queue_ms) = connections.settings.queue_ms else { return false };
-    oldest_ready_us(connections)
-        .is_some_and(|ready_us| monotonic_us().saturating_sub(ready_us) > queue_ms * 1000)
+/// The slot of the request that has waited longest, if that is longer than one may.
+pub(crate) fn find_late(connections: &mut Connections) -> Option<u32> {
+    let max_us = connections.settings.queue_ms? * 1000;
+    let oldest = oldest(connections)?;
+    (monotonic_us().saturating_sub(oldest.since_us) > max_us).then_some(oldest.slot)
 }
 
-/// Microseconds until the request that waits first has waited for too long.
-pub(crate) fn late_in_us(connections: &Connections) -> Option<u64> {
-    let late_us = oldest_ready_us(connections)? + connections.settings.queue_ms? * 1000;
+/// Microseconds until a request has waited for too long.
+pub(crate) fn late_in_us(connections: &mut Connections) -> Option<u64> {
+    let late_us = connections.settings.queue_ms? * 1000 + oldest(connections)?.since_us;
     Some((late_us + 1).saturating_sub(monotonic_us()))
 }
 
@@ -88,21 +91,39 @@ pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Req
 
 /// Tells in the log of requests that wait for long.
 pub(crate) fn warn_of_a_long_queue(connections: &mut Connections) {
-    let Some(ready_us) = oldest_ready_us(connections) else { return };
+    let Some(ready_us) = next_ready_us(connections) else { return };
     let age_us = monotonic_us().saturating_sub(ready_us);
     if age_us > WARN_AFTER_US {
         let (count, seconds) = (connections.turns.len(), age_us / 1_000_000);
-        let text = format!("{count} wait, the oldest for {seconds} s");
+        let text = format!("{count} wait, the next one for {seconds} s");
         connections.warn("serve requests in time", std::io::Error::other(text));
     }
 }
 
-fn oldest_ready_us(connections: &Connections) -> Option<u64> {
+/// Since when the request with the next turn is ready, if it needs a handler.
+fn next_ready_us(connections: &Connections) -> Option<u64> {
     let (slot, _) = connections.turns.find_oldest(|_| true)?;
-    connections
-        .in_slot(slot)
-        .filter(|waiting| waiting.needs_handler())
-        .map(|waiting| waiting.ready_us)
+    let next = connections.in_slot(slot).filter(|connection| connection.needs_handler());
+    next.map(|connection| connection.ready_us)
+}
+
+/// The request that has waited longest, of all that wait for a handler.
+pub(crate) fn oldest(connections: &mut Connections) -> Option<Wait> {
+    let mut waits = connections.turns.waits.take()?;
+    waits.trim(|wait| is_waiting(connections, wait).is_some());
+    let oldest = waits
+        .iter()
+        .find(|wait| is_waiting(connections, *wait).is_some_and(Connection::needs_handler));
+    connections.turns.waits = Some(waits);
+    oldest
+}
+
+/// The connection that waits, unless the wait has ended.
+fn is_waiting(connections: &Connections, wait: Wait) -> Option<&Connection> {
+    let connection = connections.in_slot(wait.slot)?;
+    let is_parked = matches!(connection.standing, Standing::Parked(_));
+    let waits = connection.ready_us == wait.since_us;
+    (waits && (is_parked || connections.turns.contains(wait.slot))).then_some(connection)
 }
 
 /// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,

@@ -31,7 +31,7 @@ pub struct Attention {
 }
 
 /// The handler of the standby.
-struct Absent;
+pub(crate) struct Absent;
 
 impl Handler for Absent {
     fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}
@@ -96,10 +96,8 @@ impl Engine {
     /// Responds with 503 to what has waited too long.
     fn refuse_late(&mut self) {
         for _ in 0..TURNS_MAX {
-            if !admission::has_late(&self.connections) {
-                return;
-            }
-            let Some(slot) = self.connections.turns.next() else { return };
+            let Some(slot) = admission::find_late(&mut self.connections) else { return };
+            self.connections.take_out(slot);
             if let Some(id) = self.connections.begin_turn(slot) {
                 self.serve(id, &mut Late);
                 self.connections.settle(id);
@@ -113,9 +111,9 @@ impl Engine {
         if !self.has_waiting() {
             return deadline;
         }
-        let connections = &self.connections;
-        let late = admission::late_in_us(connections).map(Duration::from_micros);
+        let late = admission::late_in_us(&mut self.connections).map(Duration::from_micros);
         let deadline = [deadline, late].into_iter().flatten().min();
+        let connections = &self.connections;
         let due_us = self.migration.as_mut().and_then(|migration| migration.due_in_us(connections));
         let Some(due_us) = due_us else { return deadline };
         let look = Duration::from_micros(if due_us > 0 { due_us } else { LOOK_US });

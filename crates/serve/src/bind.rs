@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use thruway_tls::Options as TlsOptions;
 
 use crate::address::Address;
 
@@ -24,11 +27,13 @@ pub struct Bind {
     pub umask: u32,
     /// Permissions in place of the umask's, such as `0o660` (`?mode=`, unix sockets only).
     pub mode: Option<u32>,
+    /// Certificates, and what else `ssl://` says; none for `tcp://` and `unix://`.
+    pub tls: Option<Arc<TlsOptions>>,
 }
 
 impl From<Address> for Bind {
     fn from(address: Address) -> Self {
-        Self { address, backlog: BACKLOG, low_latency: true, umask: 0, mode: None }
+        Self { address, backlog: BACKLOG, low_latency: true, umask: 0, mode: None, tls: None }
     }
 }
 
@@ -39,7 +44,7 @@ impl Bind {
     }
 }
 
-/// Reads `tcp://HOST:PORT` and `unix://PATH` with their parameters, as Puma writes them.
+/// Reads `tcp://HOST:PORT`, `ssl://HOST:PORT` and `unix://PATH` with their parameters, as Puma writes them.
 impl FromStr for Bind {
     type Err = String;
 
@@ -47,10 +52,16 @@ impl FromStr for Bind {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let address = address(place)?;
         let is_unix = matches!(address, Address::Unix { .. });
+        let mut tls = place.starts_with("ssl://").then(TlsOptions::default);
         let mut bind = Self::from(address);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let wrong = || format!("{parameter:?} is not understood in {text}");
+            if let Some(tls) = &mut tls
+                && tls.take(name, value).map_err(|wrong| format!("{place}: {wrong}"))?
+            {
+                continue;
+            }
             match name {
                 "backlog" => bind.backlog = value.parse().map_err(|_| wrong())?,
                 "low_latency" if !is_unix => bind.low_latency = value != "false",
@@ -61,6 +72,8 @@ impl FromStr for Bind {
                 _ => return Err(wrong()),
             }
         }
+        let tls = tls.map(TlsOptions::finish).transpose();
+        bind.tls = tls.map_err(|wrong| format!("{place} {wrong}"))?.map(Arc::new);
         Ok(bind)
     }
 }
@@ -69,10 +82,9 @@ fn address(text: &str) -> Result<Address, String> {
     if let Some(path) = text.strip_prefix("unix://").filter(|path| !path.is_empty()) {
         return Ok(Address::Unix { path: PathBuf::from(path.replace("%20", " ")) });
     }
-    let wrong = || format!("{text} is neither tcp://HOST:PORT nor unix://PATH");
+    let wrong = || format!("{text} is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH");
     let rest = match text.split_once("://") {
-        Some(("tcp", rest)) => rest,
-        Some(("ssl", _)) => return Err(format!("{text} asks for TLS, which is not there")),
+        Some(("tcp" | "ssl", rest)) => rest,
         Some(_) => return Err(wrong()),
         None => text,
     };
@@ -136,6 +148,13 @@ mod tests {
     }
 
     #[test]
+    fn an_address_of_tls_names_its_certificates() {
+        let bind: Bind = "ssl://[::1]:443?cert=a.pem&key=a.key&backlog=5".parse().unwrap();
+        assert_eq!((bind.address, bind.backlog), (tcp("::1", 443).address, 5));
+        assert_eq!(bind.tls.unwrap().certificates, [("a.pem".into(), "a.key".into())]);
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         for wrong in [
             "80",
@@ -148,12 +167,19 @@ mod tests {
             "tcp://a:1?umask=0",
             "tcp://a:1?backlog=many",
             "tcp://a:1?reuse=1",
+            "tcp://a:1?cert=a",
+            "ssl://a:1?cert=a&umask=0",
+            "ssl://a:1?backlog=5",
         ] {
             assert!(wrong.parse::<Bind>().is_err(), "{wrong}");
         }
         let error = |text: &str| text.parse::<Bind>().unwrap_err();
-        assert_eq!(error("foo://bar"), "foo://bar is neither tcp://HOST:PORT nor unix://PATH");
-        assert_eq!(error("foo://a:80"), "foo://a:80 is neither tcp://HOST:PORT nor unix://PATH");
-        assert_eq!(error("ssl://a:80"), "ssl://a:80 asks for TLS, which is not there");
+        assert_eq!(
+            error("foo://bar"),
+            "foo://bar is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH"
+        );
+        let missing = "ssl://a:80 names no certificate: add ?cert=FILE&key=FILE";
+        assert_eq!(error("ssl://a:80"), missing);
+        assert_eq!(error("ssl://a:80?key=b"), "ssl://a:80: key= follows its cert=");
     }
 }

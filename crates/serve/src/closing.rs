@@ -38,8 +38,16 @@ fn expire(connections: &mut Connections, id: ConnectionId) {
         }
         Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
         Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
-        _ => drop(connections.close(id)),
+        _ => end(connections, id),
     }
+}
+
+/// Closes a connection between two requests.
+fn end(connections: &mut Connections, id: ConnectionId) {
+    if let Some(connection) = connections.slab.get_mut(id) {
+        connection.say_end();
+    }
+    connections.close(id);
 }
 
 /// Cuts off a client that takes too little of its response.
@@ -97,17 +105,19 @@ pub(crate) fn begin_drain(connections: &mut Connections) {
     }
 }
 
-/// Closes connections between two requests. A fresh one has a moment for its first request.
+/// Closes connections between two requests, if no other process goes on with them. A fresh one has a moment for its
+/// first request.
 pub(crate) fn close_idle(connections: &mut Connections) {
     let is_idle = |id: &ConnectionId| {
         let connection = connections.slab.get(*id);
         connection.is_some_and(|connection| {
-            connection.is_idle() && !connection.is_readable && !connection.is_fresh
+            let goes_on = connections.stage.passes_on() && connection.tls.is_none();
+            connection.is_idle() && !connection.is_readable && !connection.is_fresh && !goes_on
         })
     };
     let idle: Vec<_> = connections.slab.ids().filter(is_idle).collect();
     for id in idle {
-        connections.close(id);
+        end(connections, id);
     }
 }
 
@@ -124,7 +134,9 @@ fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]
     let has_asked = match connection.phase {
         Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
         Phase::Receiving(_) | Phase::Handling => true,
-        Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => false,
+        Phase::Handshaking | Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => {
+            false
+        }
     };
     if has_asked && connection.output.is_none() {
         // Unread bytes would take the response back from the client.

@@ -2,6 +2,8 @@
 //!
 //! While it is idle it owns no buffer, so that ten thousand of them cost little.
 
+mod sealed;
+
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
+
+use thruway_tls::Session;
 
 use crate::activity::Share;
 use crate::listener::Peer;
@@ -25,8 +29,8 @@ const LINGER_BYTES_MAX: u32 = 1 << 20;
 /// Slices of one response that are sent without being copied.
 const SLICES_MAX: usize = 16;
 
-/// Bytes of a request that may move to another worker with its connection.
-pub(crate) const MOVED_BYTES_MAX: usize = 8 << 10;
+/// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
+pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -60,8 +64,10 @@ pub(crate) struct Connection {
     pub(crate) asked_us: u64,
     /// When its last response was sent.
     pub(crate) responded_us: u64,
-    /// Since when it has waited for a turn in this worker.
+    /// Since when it has waited for a turn.
     pub(crate) ready_us: u64,
+    /// Since when it has done so in this worker.
+    pub(crate) here_us: u64,
     /// Its key in the run queue, while it is there.
     pub(crate) key_us: u64,
     /// Where its request stands among those of its client.
@@ -71,12 +77,16 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// Decodes a response in chunks for a client that must not be sent any.
     pub(crate) unchunk: Option<Box<Unchunk>>,
+    /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
+    pub(crate) tls: Option<Box<Session>>,
     pub(crate) share: Share,
 }
 
 /// The state of a connection.
 #[derive(Debug)]
 pub(crate) enum Phase {
+    /// Its handshake is not over.
+    Handshaking,
     /// It waits for a head, or for the rest of one.
     Waiting,
     /// The head is there, the body is not.
@@ -149,11 +159,13 @@ impl Connection {
             asked_us: 0,
             responded_us: 0,
             ready_us: 0,
+            here_us: 0,
             key_us: 0,
             standing: Standing::default(),
             output: None,
             held_bytes: 0,
             unchunk: None,
+            tls: None,
             share: Share::default(),
         }
     }
@@ -174,7 +186,7 @@ impl Connection {
             Phase::Receiving(upload) => {
                 upload.is_whole || self.is_readable || !self.input.is_empty()
             }
-            Phase::Lingering { .. } => self.is_readable,
+            Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
         }
     }
@@ -199,9 +211,27 @@ impl Connection {
         self.awaits_request() && self.input.is_empty()
     }
 
-    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes.
+    /// Whether it could go on in another process: nothing of it is here but its socket and a few bytes. A session of
+    /// TLS stays where its keys are.
     pub(crate) fn is_movable(&self) -> bool {
-        self.awaits_request() && self.input.len() <= MOVED_BYTES_MAX && !self.is_ended
+        let read_bytes = match &self.phase {
+            Phase::Waiting => Some(0),
+            Phase::Receiving(upload) => upload.bytes_in_memory(),
+            _ => None,
+        };
+        let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
+        is_small && self.output.is_none() && !self.is_ended && self.tls.is_none()
+    }
+
+    /// Takes a request that is whole back into the input. The worker that goes on with it reads it
+    /// anew.
+    pub(crate) fn unread_request(&mut self) {
+        if let Phase::Receiving(upload) = &self.phase
+            && upload.bytes_in_memory().is_some()
+        {
+            self.input = [upload.to_bytes(), std::mem::take(&mut self.input)].concat();
+            (self.phase, self.seen) = (Phase::Waiting, 0);
+        }
     }
 
     /// Whether something has come in, or the client has closed.
@@ -214,6 +244,9 @@ impl Connection {
     pub(crate) fn receive(&mut self, inbox: &mut [u8]) -> Received {
         if !self.is_readable {
             return Received::Later;
+        }
+        if self.tls.is_some() {
+            return self.receive_sealed(inbox);
         }
         match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
@@ -248,6 +281,9 @@ impl Connection {
         payload: Payload<'_>,
         turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
+        if self.tls.is_some() {
+            return self.deliver_sealed(head, payload, turn_bytes);
+        }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
             Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
@@ -285,7 +321,8 @@ impl Connection {
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
         let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
-        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued)
+        let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes()) as u64;
+        i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued + sealed)
     }
 
     /// Sends what waits, `turn_bytes` at most.
@@ -294,7 +331,10 @@ impl Connection {
     /// The connection's.
     pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
-        let flushed = output.flush(self.socket.as_fd(), &mut turn_bytes)?;
+        let flushed = match &mut self.tls {
+            None => output.flush(self.socket.as_fd(), &mut turn_bytes)?,
+            Some(session) => output.flush_sealed(session, self.socket.as_fd(), &mut turn_bytes)?,
+        };
         match flushed {
             Flushed::Done => self.output = None,
             Flushed::Blocked => self.is_writable = false,
@@ -375,6 +415,7 @@ impl Connection {
 
     /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
+        self.say_end();
         // It fails only if the client is gone, which the next read will tell.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
         self.input = Vec::new();

@@ -19,8 +19,10 @@ use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::stage::Stage;
 use crate::ticket::Ticket;
+use crate::tls::Tls;
 use crate::token::Token;
 use crate::turns::Turns;
+use crate::waits::Waits;
 use crate::warnings::Warnings;
 
 /// Quanta of one body in a turn, while no shorter work waits: a call costs more than its bytes do. A connection that
@@ -44,6 +46,7 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
+    pub(crate) tls: Tls,
     pub(crate) stage: Stage,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
@@ -54,19 +57,26 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(poller: Poller, settings: Settings, client_turns: Arc<ClientTurns>) -> Self {
+    pub(crate) fn new(
+        poller: Poller,
+        settings: Settings,
+        client_turns: Arc<ClientTurns>,
+        tls: Tls,
+    ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
         let clients = by_client.then(|| ClientQueues::new(client_turns));
+        let waits = settings.queue_ms.map(|_| Waits::default());
         Self {
             poller,
             slab: Slab::new(),
-            turns: Turns::new(clients),
+            turns: Turns::new(clients, waits),
             deadlines: Deadlines::new(&settings, clock.now_ms),
             activity: Activity::default(),
             clock,
             settings,
             warnings: Warnings::default(),
+            tls,
             stage: Stage::Serving,
             held_bytes: 0,
             scratch: Vec::new(),
@@ -77,6 +87,13 @@ impl Connections {
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
     pub(crate) fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.warnings.note(self.clock.now_ms, doing, source);
+    }
+
+    /// Whether a connection ends after its response: all do, or others go on with them, and this one speaks TLS, whose
+    /// keys are here.
+    pub(crate) fn parts_with(&self, id: ConnectionId) -> bool {
+        let is_bound = || self.slab.get(id).is_some_and(|connection| connection.tls.is_some());
+        self.stage.parts() || self.stage.passes_on() && is_bound()
     }
 
     /// The connection in a slot.
@@ -98,15 +115,20 @@ impl Connections {
     /// Enqueues a connection that another worker has sent, with the key that it had there.
     pub(crate) fn enqueue_moved(&mut self, id: ConnectionId) {
         if let Some(connection) = self.slab.get_mut(id) {
-            connection.ready_us = self.clock.now_us;
-            self.turns.requeue(id.slot(), connection.key_us);
+            connection.here_us = self.clock.now_us;
+            self.turns.enqueue_moved(id.slot(), connection);
         }
     }
 
-    /// The lowest key in the run queue, and since when its connection is ready.
+    /// The lowest key in the run queue, and since when its connection has waited here.
     pub(crate) fn oldest(&self) -> Option<(u64, u64)> {
         let (slot, key_us) = self.turns.find_oldest(|_| true)?;
-        self.in_slot(slot).map(|connection| (key_us, connection.ready_us))
+        self.in_slot(slot).map(|connection| (key_us, connection.here_us))
+    }
+
+    /// The slot with the lowest key in the run queue.
+    pub(crate) fn oldest_slot(&self) -> Option<u32> {
+        self.turns.find_oldest(|_| true).map(|(slot, _)| slot)
     }
 
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
@@ -121,7 +143,10 @@ impl Connections {
     }
 
     /// Registers a new connection.
-    pub(crate) fn open(&mut self, connection: Connection) -> Result<ConnectionId, Errno> {
+    pub(crate) fn open(&mut self, mut connection: Connection) -> Result<ConnectionId, Errno> {
+        if self.tls.is_spoken_at(connection.listener) {
+            connection.phase = Phase::Handshaking;
+        }
         let share = connection.share;
         let id = self.slab.insert(connection);
         if let Some(connection) = self.slab.get(id) {
@@ -262,10 +287,20 @@ impl Connections {
     fn hang_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         if connection.input.is_empty() && !connection.is_readable {
+            connection.say_end();
             self.close(id);
         } else {
             connection.linger(self.clock.now_ms);
         }
+    }
+
+    /// Takes a request out of the queues, also from behind its client's others: it is not served.
+    pub(crate) fn take_out(&mut self, slot: u32) {
+        self.turns.remove(slot);
+        let connection = self.slab.id_at(slot).and_then(|id| self.slab.get_mut(id));
+        let Some(connection) = connection else { return };
+        let standing = std::mem::replace(&mut connection.standing, Standing::TakenOut);
+        self.leave_client(standing);
     }
 
     /// A request waits no more. If it was its client's first, the next one of the client takes its place.

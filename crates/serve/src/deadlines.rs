@@ -90,6 +90,10 @@ impl Deadlines {
             return output.pace.as_ref().map(Pace::next_ms);
         }
         match connection.phase {
+            Phase::Handshaking if self.is_draining => {
+                Some(since + timeouts.handshake_ms.min(DRAIN_FIRST_BYTE_MS))
+            }
+            Phase::Handshaking => Some(since + timeouts.handshake_ms),
             Phase::Waiting if !connection.input.is_empty() => Some(since + timeouts.head_ms),
             Phase::Waiting if connection.is_fresh && self.is_draining => {
                 Some(since + timeouts.first_byte_ms.min(DRAIN_FIRST_BYTE_MS))

@@ -58,6 +58,7 @@ pub(crate) fn hand_over_ms(
         return None;
     }
     let is_full = migration?.hand_over(connections);
+    closing::close_idle(connections);
     *is_woken |= connections.slab.len() == 0;
     if *is_woken { Some(0) } else { is_full.then_some(HAND_OVER_AGAIN_MS) }
 }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::acceptor::Acceptor;
+use crate::attention::Absent;
 use crate::clock::monotonic_us;
 use crate::closing;
 use crate::connection::{Connection, Phase};
@@ -17,8 +18,9 @@ use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::stage::{Ending, Stage};
 use crate::ticket::Ticket;
+use crate::tls::{self, Tls};
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns};
+use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -67,7 +69,7 @@ impl Engine {
     /// An engine for connections from `listeners`, and from the siblings of `worker`.
     ///
     /// # Errors
-    /// The system has no descriptors left.
+    /// The system has no descriptors left, or a certificate cannot be used.
     pub fn new(
         settings: Settings,
         listeners: Vec<Listener>,
@@ -82,12 +84,13 @@ impl Engine {
             poller.add_mailbox(worker.mailbox(), Token::Mailbox.to_word()).map_err(failed)?;
             poller.add_listener(worker.handover(), Token::Handover.to_word()).map_err(failed)?;
         }
-        let client_turns = match &worker {
-            Some(worker) => worker.client_turns(),
-            None => new_client_turns()?,
+        let (client_turns, ticket_keys) = match &worker {
+            Some(worker) => worker.of_clients(),
+            None => (new_client_turns()?, new_ticket_keys()?),
         };
+        let tls = Tls::new(&listeners, &ticket_keys)?;
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns),
+            connections: Connections::new(poller, settings, client_turns, tls),
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
@@ -252,6 +255,32 @@ impl Engine {
         slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
     }
 
+    /// Reads all certificates anew. Where one cannot be used, what was read before stays in use.
+    ///
+    /// # Errors
+    /// A certificate or a key cannot be used.
+    pub fn reload_certificates(&mut self) -> Result<(), Error> {
+        self.connections.tls.reload()
+    }
+
+    /// Whether the next turn is a handshake's, which computes for long and needs no handler.
+    #[must_use]
+    pub fn is_handshake_next(&self) -> bool {
+        let connections = &self.connections;
+        connections.tls.is_used()
+            && connections.oldest_slot().is_some_and(|slot| {
+                let connection = connections.in_slot(slot);
+                connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
+            })
+    }
+
+    /// Gives a handshake its turn, if the next one is its.
+    pub fn handshake_turn(&mut self) {
+        if self.is_handshake_next() {
+            self.turn(&mut Absent);
+        }
+    }
+
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
     /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
@@ -309,6 +338,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
+            Phase::Handshaking => tls::handshake(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {

@@ -5,8 +5,6 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::address::Address;
-
 /// What a server could not do, and the system's reason.
 #[derive(Debug)]
 pub struct Error {
@@ -16,14 +14,20 @@ pub struct Error {
 
 #[derive(Debug)]
 enum Kind {
-    Listen(Address),
+    Listen(String),
+    Tls,
     Resolve(String),
     System(&'static str),
 }
 
 impl Error {
-    pub(crate) fn listen(address: &Address, source: impl Into<io::Error>) -> Self {
-        Self { kind: Kind::Listen(address.clone()), source: source.into() }
+    pub(crate) fn listen(address: impl fmt::Display, source: impl Into<io::Error>) -> Self {
+        Self { kind: Kind::Listen(address.to_string()), source: source.into() }
+    }
+
+    /// A certificate or a key cannot be used.
+    pub(crate) fn tls(source: thruway_tls::Error) -> Self {
+        Self { kind: Kind::Tls, source: io::Error::other(source) }
     }
 
     pub(crate) fn resolve(host: &str, source: io::Error) -> Self {
@@ -60,6 +64,7 @@ impl fmt::Display for Error {
             Kind::Listen(address) => write!(formatter, "cannot listen on {address}")?,
             Kind::Resolve(host) => write!(formatter, "cannot find the host {host}")?,
             Kind::System(doing) => write!(formatter, "cannot {doing}")?,
+            Kind::Tls => return write!(formatter, "{}", self.source),
         }
         write!(formatter, ": {}", self.source)
     }

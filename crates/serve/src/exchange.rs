@@ -6,6 +6,7 @@ use thruway_http1::Request;
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::ResponseConstraints;
 
+use crate::connection::Connection;
 use crate::listener::Peer;
 use crate::response::{Response, ResponseWriter};
 use crate::ticket::Ticket;
@@ -50,6 +51,22 @@ impl Exchange<'_> {
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// Whether the client speaks TLS with this server.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.connection().is_some_and(|connection| connection.tls.is_some())
+    }
+
+    /// The certificate that the client has shown, in DER.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        self.connection().and_then(Connection::peer_certificate)
+    }
+
+    fn connection(&self) -> Option<&Connection> {
+        self.writer.connections.slab.get(self.writer.ticket.connection)
     }
 
     /// The index of the listener that the connection came from.

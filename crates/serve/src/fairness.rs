@@ -34,7 +34,7 @@ pub(crate) fn has_turn(connections: &mut Connections, id: ConnectionId) -> bool 
     let client = match connection.standing {
         Standing::First(client) => client,
         Standing::Parked(_) => return false,
-        Standing::Unknown | Standing::Known(_) => return true,
+        Standing::Unknown | Standing::Known(_) | Standing::TakenOut => return true,
     };
     // Another worker may have served the client meanwhile.
     let key_us = clients.key_us(client, connection.key_us, ready_us);

@@ -14,7 +14,8 @@
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
 //!    [`inheritance`]: how service ends, and what the next server takes over.
-//! 5. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 5. `tls`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -52,10 +53,13 @@ mod stage;
 mod stop;
 mod ticket;
 mod timer_wheel;
+mod tls;
 mod token;
+mod tunnel;
 mod turns;
 mod unchunk;
 mod upload;
+mod waits;
 mod warnings;
 pub mod workers;
 
@@ -77,6 +81,7 @@ pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stage::Ending;
 pub use stop::StopSignals;
+pub use thruway_tls::Options as TlsOptions;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

@@ -1,11 +1,13 @@
 //! Addresses that a server listens on.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -15,9 +17,12 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
+use thruway_tls::{Options as TlsOptions, ServerContext};
+
 use crate::address::Address;
 use crate::bind::Bind;
 use crate::error::Error;
+use crate::workers::new_ticket_keys;
 
 /// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
 /// as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -37,6 +42,7 @@ pub enum Peer {
 pub struct Listener {
     socket: OwnedFd,
     address: Address,
+    tls: Option<Arc<TlsOptions>>,
 }
 
 impl Listener {
@@ -95,7 +101,18 @@ impl Listener {
             Ok(address) => Address::Tcp { host: address.ip().to_string(), port: address.port() },
             Err(_) => unix_address(bound).ok_or_else(|| failed(Errno::AFNOSUPPORT))?,
         };
-        Ok(Self { socket, address })
+        Ok(Self { socket, address, tls: None })
+    }
+
+    /// The same listener, whose connections speak TLS if `tls` is some.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<Arc<TlsOptions>>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// What its connections are to know of TLS, if they speak it.
+    pub(crate) fn tls(&self) -> Option<&Arc<TlsOptions>> {
+        self.tls.as_ref()
     }
 
     /// The address, with the port that the system chose.
@@ -109,9 +126,8 @@ impl Listener {
     /// # Errors
     /// No descriptor is left.
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let socket =
-            self.socket.try_clone().map_err(|error| Error::listen(&self.address, error))?;
-        Ok(Self { socket, address: self.address.clone() })
+        let socket = self.socket.try_clone().map_err(|error| Error::listen(self, error))?;
+        Ok(Self { socket, address: self.address.clone(), tls: self.tls.clone() })
     }
 
     /// The next connection that waits, with its peer; none if there is none.
@@ -139,7 +155,11 @@ impl Listener {
     }
 
     fn tcp(options: &Bind, host: &str, port: u16) -> Result<Self, Error> {
-        let failed = |errno: Errno| Error::listen(&options.address, errno);
+        if let Some(tls) = &options.tls {
+            check_certificates(tls)?;
+        }
+        let failed =
+            |errno: Errno| Error::listen(shown(&options.address, options.tls.is_some()), errno);
         let mut found =
             (host, port).to_socket_addrs().map_err(|error| Error::resolve(host, error))?;
         let first = found.next().ok_or_else(|| failed(Errno::ADDRNOTAVAIL))?;
@@ -156,7 +176,8 @@ impl Listener {
         listen(&socket, options.backlog).map_err(failed)?;
         let bound = getsockname(&socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
         let port = bound.map_or(port, |bound| bound.port());
-        Ok(Self { socket, address: Address::Tcp { host: host.to_owned(), port } })
+        let address = Address::Tcp { host: host.to_owned(), port };
+        Ok(Self { socket, address, tls: options.tls.clone() })
     }
 
     fn unix(options: &Bind, path: &Path) -> Result<Self, Error> {
@@ -182,7 +203,7 @@ impl Listener {
                 .map_err(|error| Error::listen(address, error))?;
         }
         listen(&socket, options.backlog).map_err(failed)?;
-        Ok(Self { socket, address: address.clone() })
+        Ok(Self { socket, address: address.clone(), tls: None })
     }
 }
 
@@ -201,6 +222,21 @@ impl Peer {
     }
 }
 
+/// As clients write the address.
+impl fmt::Display for Listener {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&shown(&self.address, self.tls.is_some()))
+    }
+}
+
+fn shown(address: &Address, has_tls: bool) -> String {
+    let text = address.to_string();
+    match text.strip_prefix("http://") {
+        Some(rest) if has_tls => format!("https://{rest}"),
+        _ => text,
+    }
+}
+
 impl IntoRawFd for Listener {
     fn into_raw_fd(self) -> RawFd {
         self.socket.into_raw_fd()
@@ -211,6 +247,12 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
+fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
+    let keys = new_ticket_keys()?;
+    ServerContext::new(options.clone(), keys).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {

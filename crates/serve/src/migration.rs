@@ -1,7 +1,7 @@
 //! How connections and requests move between this worker and its siblings.
 
 use crate::clock::monotonic_us;
-use crate::connection::Connection;
+use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::connections::Connections;
 use crate::queue::policy::MOVE_AFTER_US;
 use crate::slab::ConnectionId;
@@ -28,11 +28,13 @@ pub(crate) struct Migration {
     asked: Option<usize>,
     /// When it was last checked whether a sibling should be asked.
     asked_us: u64,
+    /// Where a moved request's bytes come in.
+    inbox: Vec<u8>,
 }
 
 impl Migration {
     pub(crate) fn new(worker: WorkerHandle) -> Self {
-        Self { worker, asked: None, asked_us: 0 }
+        Self { worker, asked: None, asked_us: 0, inbox: vec![0; MOVED_BYTES_MAX] }
     }
 
     /// Keeps a new connection, or sends it to the worker with the least to do.
@@ -59,8 +61,8 @@ impl Migration {
 
     /// Takes a message; false if there is none.
     fn take_message(&mut self, connections: &mut Connections) -> bool {
-        match self.worker.receive(connections.clock.now_ms) {
-            Ok(Some(Message::Connection(connection))) => keep(connection, connections),
+        match self.worker.receive(&mut self.inbox, connections.clock.now_ms) {
+            Ok(Some(Message::Connection(connection))) => keep(*connection, connections),
             // What it is about stands in the workers' rows.
             Ok(Some(Message::Bell)) => {}
             Ok(None) => return false,
@@ -78,7 +80,8 @@ impl Migration {
             if connections.slab.len() >= connections.settings.connections_max {
                 return;
             }
-            match self.worker.handover().receive(connections.clock.now_ms) {
+            let now_ms = connections.clock.now_ms;
+            match self.worker.handover().receive(&mut self.inbox, now_ms) {
                 Ok(Some(connection)) => self.place(connection, connections),
                 Ok(None) => return,
                 Err(errno) => connections.warn("take over a connection", errno),
@@ -89,7 +92,8 @@ impl Migration {
     /// Takes all of that, and keeps it here: the other workers end as well.
     pub(crate) fn take_last(&mut self, connections: &mut Connections) {
         while connections.slab.len() < connections.settings.connections_max {
-            match self.worker.handover().receive(connections.clock.now_ms) {
+            let now_ms = connections.clock.now_ms;
+            match self.worker.handover().receive(&mut self.inbox, now_ms) {
                 Ok(Some(connection)) => keep(connection, connections),
                 _ => return,
             }
@@ -102,8 +106,10 @@ impl Migration {
             |id: &ConnectionId| connections.slab.get(*id).is_some_and(Connection::is_movable);
         let ids: Vec<_> = connections.slab.ids().filter(is_movable).collect();
         for id in ids {
-            let Some(connection) = connections.slab.get(id) else { continue };
+            let Some(connection) = connections.slab.get_mut(id) else { continue };
+            connection.unread_request();
             if self.worker.handover().send(connection).is_err() {
+                connections.settle(id);
                 return true;
             }
             connections.poller.remove(&connection.socket);
@@ -214,10 +220,13 @@ impl Migration {
         target: usize,
     ) -> bool {
         let Some(id) = id else { return false };
-        let Some(connection) = connections.slab.get(id) else { return false };
+        if !self.worker.has_room(target, connections.settings.connections_max) {
+            return false;
+        }
+        let Some(connection) = connections.slab.get_mut(id) else { return false };
+        connection.unread_request();
         let is_active = connections.activity.is_active(connection.share);
-        let is_sent = self.worker.has_room(target, connections.settings.connections_max)
-            && self.worker.send(connection, is_active, target).is_ok();
+        let is_sent = self.worker.send(connection, is_active, target).is_ok();
         if is_sent {
             connections.poller.remove(&connection.socket);
             connections.close(id);

@@ -1,5 +1,7 @@
 //! Bytes that a client has yet to take.
 
+mod sealed;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -10,6 +12,8 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
+pub(crate) use sealed::send as send_sealed;
+
 use crate::pace::Pace;
 use crate::spool_file::SpoolFile;
 
@@ -19,7 +23,7 @@ pub const QUANTUM_BYTES: usize = 256 << 10;
 /// Pieces of one gathered write.
 const SLICES_MAX: usize = 16;
 
-/// A part up to here takes in the next one: many short ones would cost more than their bytes.
+/// A part that is no longer than this is joined with the next one: many short parts cost more than a copy.
 const MERGED_BYTES_MAX: usize = 16 << 10;
 
 /// Bytes that another owner keeps until they are sent.
@@ -131,17 +135,17 @@ impl Output {
         self.left_bytes
     }
 
-    /// Moves bytes from memory into a file, the last ones first, until so many are left there or fewer.
+    /// Moves bytes from memory into a file, the last ones first, until at most `memory_bytes_max` are left in memory.
     ///
     /// # Errors
-    /// The file cannot be made or written. What waits is not whole any more.
+    /// The file cannot be made or written. Some of the bytes that waited are lost then.
     pub(crate) fn spool(&mut self, memory_bytes_max: usize) -> io::Result<()> {
         let mut moved = Vec::new();
         while self.memory_bytes() > memory_bytes_max
             && let Some(part) = self.parts.pop_back()
         {
             self.memory_bytes -= part.bytes().map_or(0, <[u8]>::len);
-            // What is left is the first part, if that was it.
+            // Only the first part can be sent in part.
             let sent = if self.parts.is_empty() { std::mem::take(&mut self.sent) } else { 0 };
             moved.push((part, sent));
         }
@@ -169,7 +173,7 @@ impl Output {
         Ok(())
     }
 
-    /// Sends what the client takes, up to `quantum` bytes, which it lessens.
+    /// Sends what the client takes, up to `quantum` bytes, and subtracts that from `quantum`.
     ///
     /// # Errors
     /// The connection's; `EPIPE` too for a file that has become shorter than was promised.

@@ -41,7 +41,7 @@ impl RequestReader {
         let Some(connection) = connections.slab.get_mut(id) else { return };
         let mut own = std::mem::take(&mut connection.input);
         connection.has_head = false;
-        let seen = connection.seen;
+        let (seen, since_ms) = (connection.seen, connection.since_ms);
         if own.is_empty() {
             connection.since_ms = connections.clock.now_ms;
         }
@@ -54,7 +54,11 @@ impl RequestReader {
                     own.extend_from_slice(&self.inbox[..length]);
                     &own[..]
                 }
-                Received::Later => return connection.input = own,
+                Received::Later => {
+                    // A piece of a record is not yet a byte of a head, which alone begins another time.
+                    (connection.since_ms, connection.input) = (since_ms, own);
+                    return;
+                }
                 Received::Ended => return drop(connections.close(id)),
             }
         };
@@ -231,7 +235,7 @@ fn hand_over(
     handler: &mut impl Handler,
 ) {
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.stage.parts();
+    constraints.is_persistent &= !connections.parts_with(id);
     let now_ms = connections.clock.now_ms;
     let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };

@@ -1,5 +1,6 @@
 //! Responses: whole ones, and those whose body is written piece by piece.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use thruway_http1::date::DATE_BYTES;
@@ -107,7 +108,7 @@ impl<'a> ResponseWriter<'a> {
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> Written {
-        let parts = self.connections.stage.parts();
+        let parts = self.connections.parts_with(self.ticket.connection);
         let Some(connection) = self.connections.connection_of(self.ticket) else {
             return Written::Gone;
         };
@@ -184,9 +185,17 @@ impl<'a> ResponseWriter<'a> {
         if self.connections.connection_of(self.ticket)?.output.is_some() {
             return None;
         }
-        let Connection { socket, input, .. } = self.connections.close(self.ticket.connection)?;
-        self.connections.poller.remove(&socket);
-        Some((socket, input))
+        let connections = &mut *self.connections;
+        let Connection { socket, input, tls, .. } = connections.close(self.ticket.connection)?;
+        connections.poller.remove(&socket);
+        let Some(session) = tls else { return Some((socket, input)) };
+        match connections.tls.tunnel(socket, session) {
+            Ok(socket) => Some((socket, input)),
+            Err(error) => {
+                connections.warn("hand over a connection", io::Error::other(error));
+                None
+            }
+        }
     }
 
     /// What may wait of a response before the writer has to wait, in bytes.
@@ -207,7 +216,7 @@ impl<'a> ResponseWriter<'a> {
             Payload::File { .. } | Payload::Parts(_) => self.connections.turn_bytes(),
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
-        let parts = self.connections.stage.parts();
+        let parts = self.connections.parts_with(self.ticket.connection);
         let Some(connection) = self.connections.connection_of(self.ticket) else { return };
         if !matches!(connection.phase, Phase::Handling) {
             return;

@@ -7,7 +7,9 @@ use crate::fair_by::FairBy;
 /// How long the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection to its first byte.
+    /// From the connection to the end of its handshake, where TLS is spoken.
+    pub handshake_ms: u64,
+    /// From the connection, or its handshake, to its first byte.
     pub first_byte_ms: u64,
     /// From a head's first byte to its last, however many bytes come in between.
     pub head_ms: u64,
@@ -22,9 +24,10 @@ pub struct Timeouts {
 }
 
 impl Default for Timeouts {
-    /// Puma's first byte and head; nginx's body, keep-alive and write.
+    /// Puma's first byte and head; nginx's body, keep-alive and write. A handshake takes two round trips.
     fn default() -> Self {
         Self {
+            handshake_ms: 10_000,
             first_byte_ms: 30_000,
             head_ms: 30_000,
             body_ms: 60_000,
@@ -44,6 +47,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Open connections; the next ones wait in the listener's queue.
     pub connections_max: usize,
+    /// Handshakes that wait for their clients; for the next one, the oldest ends.
+    pub handshakes_max: usize,
     /// Up to so many bytes a request's body stays in memory; beyond, it goes to a file.
     pub body_memory_bytes_max: usize,
     /// Up to so many bytes of a response that is written piece by piece wait in memory; beyond, they go to a file.
@@ -70,6 +75,7 @@ impl Default for Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             connections_max: connections_max(),
+            handshakes_max: HANDSHAKES_MAX,
             body_memory_bytes_max: 112 << 10,
             response_memory_bytes_max: 4 << 20,
             worker_memory_bytes_max: 64 << 20,
@@ -81,6 +87,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// Each handshake may hold 64 KiB of what its client has sent.
+const HANDSHAKES_MAX: usize = 1024;
 
 /// Descriptors for all else at least: listeners, mailboxes, files that are being sent.
 const OTHER_DESCRIPTORS_MIN: usize = 32;

@@ -41,6 +41,11 @@ impl Stage {
         matches!(self, Self::Serving | Self::Leaving)
     }
 
+    /// Whether others go on with its connections.
+    pub(crate) fn passes_on(self) -> bool {
+        matches!(self, Self::Retiring | Self::Holding)
+    }
+
     /// Whether a connection ends after its response.
     pub(crate) fn parts(self) -> bool {
         matches!(self, Self::Leaving | Self::Draining)

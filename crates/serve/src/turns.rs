@@ -6,6 +6,7 @@ use crate::queue::mean_interval::MeanInterval;
 use crate::queue::policy;
 use crate::queue::run_queue::RunQueue;
 use crate::queue::standing::Standing;
+use crate::waits::{Wait, Waits};
 
 /// The run queue, and what its keys are computed from.
 #[derive(Debug, Default)]
@@ -17,12 +18,14 @@ pub(crate) struct Turns {
     rests: MeanInterval,
     /// Where clients take turns, and not connections.
     pub(crate) clients: Option<ClientQueues>,
+    /// Where requests may wait for so long and no longer.
+    pub(crate) waits: Option<Waits>,
 }
 
 impl Turns {
-    /// With `clients`, these take turns, and not connections.
-    pub(crate) fn new(clients: Option<ClientQueues>) -> Self {
-        Self { clients, ..Self::default() }
+    /// With `clients`, these take turns, and not connections. With `waits`, these are kept.
+    pub(crate) fn new(clients: Option<ClientQueues>, waits: Option<Waits>) -> Self {
+        Self { clients, waits, ..Self::default() }
     }
 
     /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
@@ -41,13 +44,26 @@ impl Turns {
                 self.rests.note(rest_us.max(policy::REST_US_MIN));
             }
         }
-        connection.ready_us = ready_us;
+        (connection.ready_us, connection.here_us) = (ready_us, ready_us);
         connection.key_us =
             policy::key_us(ready_us, interval_us, rest_us, &self.round, &self.rests);
         self.queue.enqueue(slot, connection.key_us);
+        self.begin_wait(slot, ready_us);
     }
 
-    /// Enqueues a connection with the key that it has: from another worker, or back from a turn that did not begin.
+    /// Enqueues a connection from another worker, with the key that it had there.
+    pub(crate) fn enqueue_moved(&mut self, slot: u32, connection: &Connection) {
+        self.queue.enqueue(slot, connection.key_us);
+        self.begin_wait(slot, connection.ready_us);
+    }
+
+    fn begin_wait(&mut self, slot: u32, since_us: u64) {
+        if let Some(waits) = &mut self.waits {
+            waits.begin(Wait { since_us, slot });
+        }
+    }
+
+    /// Enqueues a connection with the key that it has: its turn did not begin.
     pub(crate) fn requeue(&mut self, slot: u32, key_us: u64) {
         self.queue.enqueue(slot, key_us);
     }
@@ -59,6 +75,10 @@ impl Turns {
 
     pub(crate) fn remove(&mut self, slot: u32) {
         self.queue.remove(slot);
+    }
+
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.queue.contains(slot)
     }
 
     /// How many connections wait.

@@ -3,9 +3,12 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use thruway_http1::{BodyDecoder, Head};
+use thruway_http1::{BodyDecoder, Head, RequestFraming};
 
 use crate::spool_file::unnamed_file;
+
+/// What a chunk may have beside its bytes.
+const CHUNK_BYTES: usize = 32;
 
 /// A request's body without its framing.
 #[derive(Debug)]
@@ -47,6 +50,35 @@ pub(crate) struct Upload {
     pub(crate) spool: Spool,
     /// All of the body is here.
     pub(crate) is_whole: bool,
+}
+
+impl Upload {
+    /// How many bytes the request has if all of it is in memory.
+    pub(crate) fn bytes_in_memory(&self) -> Option<usize> {
+        match &self.spool {
+            Spool::Keep { body: Body::Memory(body), .. } if self.is_whole => {
+                Some(self.head_bytes.len() + CHUNK_BYTES + body.len())
+            }
+            _ => None,
+        }
+    }
+
+    /// The request that is in memory, as a client could have sent it: chunks become one, and trailers are left out.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let Spool::Keep { body: Body::Memory(body), .. } = &self.spool else { return Vec::new() };
+        match self.head.request(&self.head_bytes).framing() {
+            RequestFraming::Chunked if body.is_empty() => {
+                [&self.head_bytes[..], b"0\r\n\r\n"].concat()
+            }
+            RequestFraming::Chunked => {
+                let size = format!("{:x}\r\n", body.len());
+                [&self.head_bytes, size.as_bytes(), body, b"\r\n0\r\n\r\n"].concat()
+            }
+            RequestFraming::None | RequestFraming::Length(_) => {
+                [&self.head_bytes[..], body].concat()
+            }
+        }
+    }
 }
 
 /// Where a body's bytes go.
@@ -106,6 +138,7 @@ impl Spool {
 mod tests {
     use super::*;
     use std::io::Read;
+    use thruway_http1::{Limits, Piece};
 
     #[test]
     fn a_small_body_stays_in_memory_and_a_large_one_goes_to_a_file() {
@@ -124,6 +157,52 @@ mod tests {
         let mut text = String::new();
         file.read_to_string(&mut text).unwrap();
         assert_eq!(text, "abcdef");
+    }
+
+    /// A request that has been read.
+    fn upload(bytes: &str) -> (Upload, usize) {
+        let limits = Limits::default();
+        let mut head = Head::new();
+        assert_eq!(head.parse(bytes.as_bytes(), 0, &limits), Ok(true));
+        let (head_bytes, rest) = bytes.as_bytes().split_at(head.length_bytes());
+        let framing = head.request(head_bytes).framing();
+        let (mut decoder, mut spool) =
+            (BodyDecoder::new(framing, &limits).unwrap(), Spool::keep(1 << 10));
+        let mut at = 0;
+        loop {
+            let (used, piece) = decoder.next(&rest[at..], &limits).unwrap();
+            at += used;
+            match piece {
+                Piece::Data(data) => spool.write(data).unwrap(),
+                Piece::More => panic!("it is not whole"),
+                Piece::End => break,
+            }
+        }
+        let head_bytes = head_bytes.to_vec();
+        (Upload { head, head_bytes, decoder, spool, is_whole: true }, rest.len() - at)
+    }
+
+    #[test]
+    fn a_request_is_written_so_that_it_is_read_again() {
+        let head = "POST / HTTP/1.1\r\nHost: a\r\n";
+        for (request, written) in [
+            ("Content-Length: 4\r\n\r\nbody", "Content-Length: 4\r\n\r\nbody"),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n2\r\nbo\r\n2;a=b\r\ndy\r\n0\r\nDigest: x\r\n\r\n",
+                "Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n",
+            ),
+            (
+                "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            ),
+        ] {
+            let (first, rest) = upload(&format!("{head}{request}GET /next"));
+            let bytes = String::from_utf8(first.to_bytes()).unwrap();
+            assert_eq!((&bytes[head.len()..], rest), (written, "GET /next".len()));
+            let (again, rest) = upload(&bytes);
+            assert_eq!((again.to_bytes(), rest), (bytes.into_bytes(), 0));
+            assert!(again.bytes_in_memory().unwrap() >= again.to_bytes().len());
+        }
     }
 
     #[test]

@@ -73,8 +73,8 @@ impl Error {
         }
     }
 
-    /// The system's error number: of the candidate that was there and could not be started, if any,
-    /// as `execvp` reports it; else of the last one.
+    /// The system's error number, as `execvp` reports it. It is that of the candidate that was
+    /// there and could not be started, or else of the last one.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match &self.kind {

@@ -1,8 +1,8 @@
 //! Starts a command by its name.
 //!
-//! [`Command`] is built as `std::process::Command` is, and differs in what it promises: whose rules
-//! find the program is a value ([`Rules`]), a program that cannot be started makes way for the next
-//! candidate where those rules say so, one new process tries them all, and an error knows every
+//! [`Command`] is built as `std::process::Command` is, and differs in what it promises. Whose rules
+//! find the program is a value ([`Rules`]). A program that cannot be started makes way for the next
+//! candidate where those rules say so. One new process tries them all, and an error knows every
 //! candidate that was tried. Arguments never meet a shell.
 //!
 //! Reading order: `command`, `start`, then `linux` and `windows`, which hand it to the system (the latter with

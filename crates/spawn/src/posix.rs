@@ -1,6 +1,6 @@
 //! Starting programs on a POSIX system other than Linux: by the standard library, a candidate at a time.
 //!
-//! A candidate costs a process there, and what fails before the program runs (streams, group, folder) is told
+//! A candidate costs a process there. What fails before the program runs (streams, group, folder) is told
 //! apart from the candidate's own failure only where the folder is missing.
 
 use std::convert::Infallible;

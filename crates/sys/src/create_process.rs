@@ -93,7 +93,7 @@ impl Create<'_> {
 }
 
 impl Process {
-    /// Its number.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
@@ -142,8 +142,8 @@ fn check(result: i32) -> io::Result<()> {
     if result != 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A copy that a program can inherit: of the handle that is given, or of this process's own, which it
-/// may lack.
+/// A copy that a program can inherit, of `given` or else of this process's own handle. It is `None` where this process
+/// has none.
 fn inheritable(given: Option<BorrowedHandle<'_>>, own: u32) -> io::Result<Option<OwnedHandle>> {
     let handle = match given {
         Some(given) => given.as_raw_handle(),

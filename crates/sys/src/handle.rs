@@ -1,7 +1,7 @@
 //! File handles: a file of a file system by its own number, without a name.
 //!
-//! A handle goes on naming the same file when it is renamed, and never names another one: file
-//! systems put a generation into it, so that a number that is used again makes another handle.
+//! A handle goes on naming the same file when it is renamed, and never names another one. File
+//! systems put a generation into it, so a number that is used again makes another handle.
 
 use std::ffi::CStr;
 use std::io;

@@ -2,8 +2,8 @@
 //!
 //! Every call from a shared library into another one goes through a slot that the dynamic linker
 //! filled with the callee's address. [`Object`] finds those slots by name, and [`Slot::replace`]
-//! points one at another function: only that object's calls change, in this process only, and
-//! nothing is left behind for a child that is started by `exec`.
+//! points one at another function. Only that object's calls change, in this process only. Nothing
+//! is left behind for a child that is started by `exec`.
 //!
 //! Everything here reads the tables that the dynamic linker itself works from, in memory. They are
 //! as trustworthy as the object's own code, so their contents are not checked any further.

@@ -37,7 +37,7 @@ pub enum Wait {
 
 /// Starts a copy of this process that runs `child` and ends with its answer as the exit status.
 ///
-/// The copy holds only the thread that called: a lock that another thread holds stays locked in it,
+/// The copy holds only the thread that called. A lock that another thread holds stays locked in it,
 /// so call this before the first thread is started. A panic in `child` ends it with status 70.
 ///
 /// # Errors
@@ -161,8 +161,8 @@ pub fn stop_here() {
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
-/// Ends this process as `signal` would, without a core file; if the signal does not end it, with
-/// the status that a shell shows for it.
+/// Ends this process as `signal` would, without a core file. If the signal does not end it, it
+/// exits with the status that a shell shows for the signal.
 pub fn die_of(signal: i32) -> ! {
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is read during the call only.

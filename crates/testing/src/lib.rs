@@ -1,6 +1,8 @@
 //! What the tests of all crates share.
 #![forbid(unsafe_code)]
 
+#[cfg(unix)]
+pub mod certificate;
 pub mod http_server;
 mod progress;
 mod random;

@@ -1,5 +1,5 @@
-//! What a test leaves out on this machine: one line for each reason, past the test runner, which keeps to
-//! itself what a test that passes prints. `cargo x check` repeats the lines at its end.
+//! What a test leaves out on this machine: one line for each reason. It goes past the test runner, which
+//! does not show what a passing test prints. `cargo x check` repeats the lines at its end.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

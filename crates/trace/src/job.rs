@@ -127,8 +127,8 @@ impl AsFd for Job {
     }
 }
 
-/// Signals that we hold back: to pass them on, and `SIGXFSZ` because a recording that is as long as a
-/// file may be is an error like any other.
+/// Signals that we hold back, to pass them on. `SIGXFSZ` is one because a recording that is as long
+/// as a file may be is an error like any other.
 const HELD: [i32; 9] = [
     number::SIGCHLD,
     number::SIGHUP,

@@ -1,8 +1,8 @@
 //! What is left to do when the tracer has died: let the programs through.
 //!
-//! Their filter stays, and a stopped call fails without a tracer. Until the recorder has attached
-//! in the tracer's place, which takes it well below a millisecond, calls that the stub does not make
-//! can fail with `ENOSYS`; afterwards the command goes on to its end, unnoted.
+//! Their filter stays, and a stopped call fails without a tracer. The recorder attaches in the
+//! tracer's place, which takes it well below a millisecond. Until then, calls that the stub does not
+//! make can fail with `ENOSYS`. Afterwards the command goes on to its end, unnoted.
 
 use thruway_sys::process::{self, Change, Wait};
 use thruway_sys::ptrace::{self, Resume, event};

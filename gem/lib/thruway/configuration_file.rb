@@ -125,6 +125,16 @@ module Thruway
       @binds << address.to_s
     end
 
+    # Puma's options, which become parameters of the address. `cert` and `key` may be Arrays.
+    def ssl_bind(host, port, options = {})
+      pairs = Array(options[:cert]).zip(Array(options[:key])).flat_map do |cert, key|
+        [[:cert, cert], [:key, key]]
+      end
+      pairs += options.except(:cert, :key).to_a
+      pairs = pairs.filter_map { |name, value| "#{name}=#{escape(value)}" unless value.nil? }
+      bind("ssl://#{host}:#{port}?#{pairs.join("&")}")
+    end
+
     def clear_binds!
       @binds.clear
     end
@@ -267,6 +277,11 @@ module Thruway
       raise
     rescue ScriptError, StandardError => e
       raise Failure, "cannot read the block of #{kind}: #{e.message.lines.first&.chomp}"
+    end
+
+    # Without what has a meaning in an address.
+    def escape(value)
+      value.to_s.gsub(/[%&=?# ]/) { |sign| format("%%%02X", sign.ord) }
     end
 
     def address_of(bind)

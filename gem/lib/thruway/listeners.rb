@@ -41,7 +41,14 @@ module Thruway
       [own, @foreign]
     end
 
-    def descriptors = @sockets.values.flatten.grep(Integer)
+    # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
+    def descriptors
+      @sockets.flat_map do |uri, sockets|
+        sockets.each_slice(2).map do |number, address|
+          address.start_with?("https://") ? [number, uri] : number
+        end
+      end
+    end
 
     # Addresses as they are shown: with the ports that the system chose.
     def addresses = @shown ||= @sockets.values.flatten.grep(String)

@@ -45,8 +45,7 @@ module Thruway
     # Words that keep the server from starting, and why.
     REFUSED = {
       activate_control_app: ["there is no control server",
-                             "take it out; signals and the pidfile control the server"],
-      ssl_bind: ["TLS is not there", "let a proxy such as nginx speak TLS, and use bind"]
+                             "take it out; signals and the pidfile control the server"]
     }.freeze
 
     PASSED_OVER.each_key do |word|

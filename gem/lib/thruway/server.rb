@@ -61,6 +61,13 @@ module Thruway
     # trap.
     def announce_end = @engine.announce_end
 
+    # Reads certificates anew, as is also done when their files have changed. It may be called while
+    # the server serves, and not from a trap.
+    def reload_certificates
+      wrong = @engine.reload_certificates
+      trouble(wrong) if wrong
+    end
+
     private
 
     # Starts the thread of that number. How it ends is always told, whatever ends it.
@@ -124,6 +131,12 @@ module Thruway
     # Gives a request its body, and answers with what is to be closed later.
     def input(env, bytes, file)
       env["rack.input"] = bytes ? StringIO.new(bytes) : file
+    end
+
+    # The certificate of the client, as Puma names it.
+    def certificate(env, der)
+      require "openssl"
+      env["puma.peercert"] = OpenSSL::X509::Certificate.new(der)
     end
 
     # Tells of an exception, and gives the answer that stands for it.

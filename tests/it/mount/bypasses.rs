@@ -6,12 +6,13 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{self as raw, AtFlags, CWD, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::fixture::{Mounted, wait_until};
-use super::policy::{as_user, errno, names, ruled, ruled_with, write};
+use super::policy::{as_user, errno, names, ruled, ruled_in, ruled_with, write};
 use crate::{run, stderr, stdout};
 use thruway_testing::skipped;
 
@@ -373,17 +374,7 @@ fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
     }
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    File::create(at("image")).unwrap().set_len(32 << 20).unwrap();
-    ["disk", "target"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
-    let did = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let options = "loop,resuid=65534";
-    let is_made = did("mkfs.ext4", &["-q", "-m", "40", &at("image")])
-        && did("mount", &["-t", "ext4", "-o", options, &at("image"), &at("disk")]);
-    if !is_made {
-        skipped("no file system in a file can be made and mounted");
+    if !disk_in_a_file(folder.path(), &["-m", "40"], "loop,resuid=65534") {
         return;
     }
     for passthrough in ["on", "off"] {
@@ -398,4 +389,46 @@ fn what_the_source_keeps_back_is_kept_back_from_the_mount() {
         assert!(run(&["unmount", &at("target")]).status.success());
     }
     assert!(did("umount", &["-l", &at("disk")]));
+}
+
+/// Where times are kept in whole seconds, two contents of the same second have the same stamp.
+#[test]
+fn what_was_found_in_a_content_counts_once_the_next_change_would_show() {
+    let folder = tempfile::tempdir().unwrap();
+    // Inodes of 128 bytes have no room for more than seconds.
+    if !disk_in_a_file(folder.path(), &["-I", "128"], "loop") {
+        return;
+    }
+    let disk = folder.path().join("disk");
+    let rules = "[[rule]]\ncontent = { regex = 'EVIL' }\naccess = \"read\"\nverdict = \"deny\"\n";
+    if let Some(mounted) = ruled_in(Some(&disk), rules, |_| {}) {
+        // A second ends within one of them at most.
+        for name in ["a", "b", "c"] {
+            write(&mounted, name, "good");
+            // Longer than two ticks of the clock of file times.
+            thread::sleep(Duration::from_millis(60));
+            assert_eq!(fs::read(mounted.target(name)).unwrap(), b"good");
+            write(&mounted, name, "EVIL");
+            assert_eq!(errno(fs::read(mounted.target(name))), ACCESS, "{name}");
+        }
+    }
+    assert!(did("umount", &["-l", disk.to_str().unwrap()]));
+}
+
+/// Makes an ext4 in a file, mounts it at `disk`, and makes a folder `target` beside it.
+fn disk_in_a_file(folder: &Path, made_with: &[&str], mounted_with: &str) -> bool {
+    let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    File::create(at("image")).unwrap().set_len(32 << 20).unwrap();
+    ["disk", "target"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+    let is_made = did("mkfs.ext4", &[&["-q"], made_with, &[at("image").as_str()]].concat())
+        && did("mount", &["-t", "ext4", "-o", mounted_with, &at("image"), &at("disk")]);
+    if !is_made {
+        skipped("no file system in a file can be made and mounted");
+    }
+    is_made
+}
+
+fn did(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
 }

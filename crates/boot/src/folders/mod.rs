@@ -1,8 +1,8 @@
 //! What is known of folders: whether a path leads through links, and which names are there.
 //!
-//! A folder is asked about once (one `lstat`), and then again only after [`Folders::invalidate`]: when this
-//! process may have been told of a change, and some seconds later in any case. Its names come from the pack
-//! where its stamp is still the one in the pack; else they are read, once.
+//! A folder is asked about once (one `lstat`), and then again only after [`Folders::invalidate`]. That
+//! happens when this process may have been told of a change, and some seconds later in any case. Its names
+//! come from the pack where its stamp is still the one in the pack; else they are read, once.
 //!
 //! Reading order: [`table`] (what is kept), [`validity`] (for how long), [`pack_view`] and [`changes`] (when a
 //! frozen pack is believed), [`walk`] (where a path leads), then this file.
@@ -16,7 +16,7 @@ mod table;
 mod validity;
 mod walk;
 
-use thruway_pack::{Pack, Stamp};
+use thruway_pack::{Pack, Stamp, now_ns};
 
 use crate::kind;
 use crate::listing::{self, Listing, NameKind, Stem};
@@ -24,7 +24,6 @@ use crate::path;
 
 pub(crate) use known::KnownFolder;
 pub use observer::{Asked, Observer};
-pub use read::now_ns;
 pub(crate) use read::read_folder;
 pub use table::FolderId;
 

@@ -1,7 +1,5 @@
 //! Reading a folder's names.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rustix::fs::{self, CWD, Dir, FileType, Mode, OFlags};
 use thruway_pack::Stamp;
 
@@ -40,11 +38,4 @@ fn kind_of(file_type: FileType) -> NameKind {
         FileType::Symlink => NameKind::Link,
         _ => NameKind::Other,
     }
-}
-
-/// Nanoseconds since 1970.
-#[must_use]
-pub fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// After so long a pause nothing counts any more: this process may have been told of a change in a way that is
-/// not seen (a file, a library of C). A boot makes no such pause.
+/// After a pause of this length nothing counts any more. This process may have been told of a change in a way that
+/// is not seen (a file, a library of C). A boot makes no such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Without a pause, what was seen counts for so long.
+/// Without a pause, what was seen counts for this long.
 const AGE_MAX: Duration = Duration::from_secs(30);
 
 /// A clock that ticks when something may have changed.
@@ -13,9 +13,9 @@ const AGE_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Validity {
     /// Counts the invalidations.
     now: u32,
-    /// What was checked before counts no more.
+    /// What was checked at a smaller number is not valid any more.
     valid_since: u32,
-    /// When that was set.
+    /// When `valid_since` was set.
     invalidated: Instant,
     /// When anything was asked last.
     asked: Instant,
@@ -57,7 +57,7 @@ impl Validity {
         }
     }
 
-    /// What was checked counts again as it did before an [`invalidate`](Self::invalidate).
+    /// Undoes an [`invalidate`](Self::invalidate): what was checked before it is valid again.
     pub(super) fn restore(&mut self, before: (u32, Instant)) {
         (self.valid_since, self.invalidated) = before;
     }

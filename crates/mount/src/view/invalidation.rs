@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use thruway_fuse::Notification;
+use thruway_resolve::stamp::{Stamp, now_ns};
 use thruway_sys::fanotify::What;
 use thruway_sys::handle::FileHandle;
 
@@ -15,7 +16,7 @@ use super::files::Files;
 use super::folders::Folders;
 use super::merging::Merging;
 use super::stat::{TICK_MAX, now, open_handle, stat_fd};
-use super::timeouts::{OPEN_TIMEOUT, change_time, fingerprint};
+use super::timeouts::{OPEN_TIMEOUT, fingerprint};
 use crate::branches::Branches;
 use crate::inodes::InodeId;
 use crate::memory::{Count, Memory};
@@ -221,7 +222,7 @@ impl Invalidation {
         let stat = opened.and_then(stat_fd)?;
         let Some(id) = self.files.known(&stat) else { return Ok(()) };
         // With daemon I/O the kernel caches data, too, and of two changes within a tick it would miss one.
-        let is_settled = self.passes_through || now() > change_time(&stat) + TICK_MAX;
+        let is_settled = self.passes_through || !Stamp::of_statx(&stat).is_racy(now_ns());
         if is_settled && self.files.inodes.cached_fingerprint(id) == fingerprint(&stat) {
             return Ok(());
         }

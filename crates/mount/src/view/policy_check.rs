@@ -10,10 +10,11 @@ use rustix::fs::{self, CWD, FileType, Mode, OFlags, Statx};
 use rustix::io::Errno;
 use rustix::process::Gid;
 use thruway_fuse::Caller;
+use thruway_resolve::stamp::{Stamp, now_ns};
 
 use super::files::Files;
 use super::folders::Folders;
-use super::stat::{TICK_MAX, now, open_name, stat_fd};
+use super::stat::{open_name, stat_fd};
 use super::target::Target;
 use crate::Log;
 use crate::actor::{errno, groups_of};
@@ -36,19 +37,11 @@ pub(crate) struct PolicyEnforcer {
 /// What was found in a file while it had this stamp.
 #[derive(Debug)]
 struct ContentFindings {
-    stamp: ContentStamp,
+    stamp: Stamp,
     /// A bit for each condition that was tested.
     looked: u64,
     /// A bit for each condition that held.
     found: u64,
-}
-
-/// Attributes that change whenever a file's content does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ContentStamp {
-    size: u64,
-    mtime: (i64, u32),
-    ctime: (i64, u32),
 }
 
 impl PolicyEnforcer {
@@ -172,12 +165,12 @@ impl Facts for LazyFileFacts<'_> {
         let Some((fd, stat)) = self.file()? else { return Ok(false) };
         // Writes through a map change no time until the page is written back. So nothing is cached about such a file.
         let id = self.files.known(stat).filter(|&id| !self.files.inodes.flags(id).is_mappable());
-        let stamp = ContentStamp::new(stat);
+        let stamp = Stamp::of_statx(stat);
         if let Some(found) = id.and_then(|id| self.enforcer.recall(id, stamp, content.bit)) {
             return Ok(found);
         }
         let found = content.is_in(&Self::start(fd, content.within)?);
-        if let Some(id) = id.filter(|_| stamp.is_settled()) {
+        if let Some(id) = id.filter(|_| !stamp.is_racy(now_ns())) {
             self.enforcer.remember(id, stamp, content.bit, found);
         }
         Ok(found)
@@ -186,13 +179,13 @@ impl Facts for LazyFileFacts<'_> {
 
 impl PolicyEnforcer {
     /// Whether the condition held, if it was tested on the file as it is now.
-    fn recall(&self, id: InodeId, stamp: ContentStamp, bit: u64) -> Option<bool> {
+    fn recall(&self, id: InodeId, stamp: Stamp, bit: u64) -> Option<bool> {
         let known = lock(&self.known);
         let known = known.get(&id.0).filter(|known| known.stamp == stamp)?;
         (known.looked & bit != 0).then_some(known.found & bit != 0)
     }
 
-    fn remember(&self, id: InodeId, stamp: ContentStamp, bit: u64, found: bool) {
+    fn remember(&self, id: InodeId, stamp: Stamp, bit: u64, found: bool) {
         let mut all = lock(&self.known);
         if all.len() >= KNOWN_MAX {
             all.clear();
@@ -207,24 +200,5 @@ impl PolicyEnforcer {
 
     pub(super) fn forget(&self, id: InodeId) {
         lock(&self.known).remove(&id.0);
-    }
-}
-
-impl ContentStamp {
-    fn new(stat: &Statx) -> Self {
-        let (mtime, ctime) = (&stat.stx_mtime, &stat.stx_ctime);
-        Self {
-            size: stat.stx_size,
-            mtime: (mtime.tv_sec, mtime.tv_nsec),
-            ctime: (ctime.tv_sec, ctime.tv_nsec),
-        }
-    }
-
-    /// Whether the next change will get another stamp.
-    fn is_settled(&self) -> bool {
-        let (seconds, nanoseconds) = self.ctime;
-        let seconds = u64::try_from(seconds).unwrap_or(0);
-        let changed = seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds));
-        now() > changed.saturating_add(TICK_MAX)
     }
 }

@@ -46,8 +46,8 @@ impl Flavour {
 /// end, except for the root itself.
 ///
 /// With [`Flavour::Windows`] it is what [`windows::Place::full_path`] says, by the device rules of
-/// Windows 11, with two exceptions: the empty name is the base, and a name that begins with `\\?\`
-/// or `\\.\` is left as it is, because to the system it is final already. Both are WTF-8.
+/// Windows 11, with two exceptions. The empty name is the base. A name that begins with `\\?\` or
+/// `\\.\` is left as it is, because to the system it is final already. Both are WTF-8.
 #[must_use]
 pub fn expand(flavour: Flavour, name: &[u8], base: &[u8]) -> Vec<u8> {
     match flavour {

@@ -1,9 +1,9 @@
 //! Changes of folders on Linux, as inotify tells them.
 //!
-//! inotify watches folders and not paths, so each folder that a path leads through is watched for the
-//! one entry that the path goes on with; a symbolic link is followed step by step, and the folders on
-//! its way are watched too. A mount hides a folder without a word of inotify's; the table of mounts
-//! tells it, and is asked in the same call.
+//! inotify watches folders and not paths. So each folder that a path leads through is watched for the
+//! one entry that the path goes on with. A symbolic link is followed step by step, and the folders on
+//! its way are watched too. inotify says nothing of a mount over a folder. The table of mounts does,
+//! and is asked in the same call.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,10 +1,10 @@
 //! Folders that are listed once, and asked for their stamp from then on: one question a folder.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
 
 use super::{Hits, Lister, Trouble, Wanted};
 use crate::fold::fold;
+use crate::stamp::{Stamp, now_ns};
 
 /// Entries of one folder that are kept; a folder of more is searched each time.
 pub const ENTRIES_MAX: usize = 100_000;
@@ -12,52 +12,32 @@ pub const ENTRIES_MAX: usize = 100_000;
 /// Folders that are kept; further ones are searched each time.
 pub const FOLDERS_MAX: usize = 4096;
 
-/// How long after a folder's last change a second one may leave the stamp as it is. File systems take
-/// their time from a clock that ticks: every 10 ms at most on Linux, every 16 on Windows.
-const TICK: Duration = Duration::from_millis(50);
-
 /// When a folder's entries changed last. Two equal stamps, taken apart, mean that nothing changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Times, and on POSIX also the device and the inode: whatever the system has.
-    parts: [i64; 4],
-    /// The later of the last changes, as time since the epoch.
-    modified: Duration,
+pub struct FolderStamp {
+    /// The device, where the system tells it: a mount over the folder is another one.
+    device: u64,
+    stamp: Stamp,
 }
 
-impl Stamp {
+impl FolderStamp {
     /// From creation, last write and last change, in units of 100 ns since 1601.
     #[must_use]
     pub fn of_nt([created, written, changed]: [i64; 3]) -> Self {
-        const UNITS_A_SECOND: i64 = 10_000_000;
-        const SECONDS_1601_TO_1970: i64 = 11_644_473_600;
-        let last = written.max(changed);
-        let seconds = last / UNITS_A_SECOND - SECONDS_1601_TO_1970;
-        let nanoseconds = last % UNITS_A_SECOND * 100;
-        Self { parts: [created, written, changed, 0], modified: duration(seconds, nanoseconds) }
+        const UNITS_1601_TO_1970: i64 = 116_444_736_000_000_000;
+        let nanoseconds = |units: i64| units.saturating_sub(UNITS_1601_TO_1970).saturating_mul(100);
+        let (mtime_ns, ctime_ns) = (nanoseconds(written), nanoseconds(changed));
+        // A folder in the place of another one differs by its creation, as by an inode.
+        let stamp = Stamp { size: 0, mtime_ns, ctime_ns, inode: created.cast_unsigned() };
+        Self { device: 0, stamp }
     }
 
-    /// From device, inode, and the last changes of entries and inode.
+    /// From what was stat'ed.
+    #[cfg(target_os = "linux")]
     #[must_use]
-    pub fn of_posix(identity: (u64, u64), modified: (i64, i64), changed: (i64, i64)) -> Self {
-        const NANOSECONDS: i64 = 1_000_000_000;
-        let nanoseconds = |(seconds, rest): (i64, i64)| seconds.wrapping_mul(NANOSECONDS) + rest;
-        let (device, inode) = (identity.0.cast_signed(), identity.1.cast_signed());
-        Self {
-            parts: [device, inode, nanoseconds(modified), nanoseconds(changed)],
-            modified: duration(modified.0, modified.1).max(duration(changed.0, changed.1)),
-        }
+    pub fn of(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev, stamp: Stamp::of(stat) }
     }
-
-    /// Whether a change after `now` would show: the last one is older than a tick of the clock.
-    fn is_settled(&self, now: Duration) -> bool {
-        now.checked_sub(self.modified).is_some_and(|age| age > TICK)
-    }
-}
-
-fn duration(seconds: i64, nanoseconds: i64) -> Duration {
-    let seconds = u64::try_from(seconds).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0))
 }
 
 /// A file system whose folders can be listed and stamped.
@@ -66,7 +46,7 @@ pub trait Folders: Lister {
     ///
     /// # Errors
     /// What kept it from an answer.
-    fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble>;
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble>;
 
     /// Whether the file system changes the stamp with every entry. FAT does not, and a network
     /// file system may tell late.
@@ -97,7 +77,7 @@ pub(super) type Entries = Vec<(Vec<u8>, bool)>;
 #[derive(Debug)]
 enum Listing {
     /// Its entries when it had this stamp. Unsettled ones are listed again.
-    Known { stamp: Stamp, settled: bool, entries: Entries },
+    Known { stamp: FolderStamp, settled: bool, entries: Entries },
     /// Its file system keeps no stamps, or it holds too much.
     Unkept,
 }
@@ -124,12 +104,17 @@ impl<F: Folders> Listings<F> {
         }
     }
 
-    fn look_afresh(&mut self, base: &[u8], stamp: Stamp, wanted: &Wanted) -> Result<Hits, Trouble> {
+    fn look_afresh(
+        &mut self,
+        base: &[u8],
+        stamp: FolderStamp,
+        wanted: &Wanted,
+    ) -> Result<Hits, Trouble> {
         let is_new = !self.listings.contains_key(base);
         if is_new && (self.listings.len() == FOLDERS_MAX || !self.folders.keeps_stamps(base)) {
             return self.look_unkept(base, wanted);
         }
-        let settled = stamp.is_settled(now());
+        let settled = !stamp.stamp.is_racy(now_ns());
         // A folder that may not be read may be searched all the same.
         let entries = match listed(&mut self.folders, base) {
             Ok(Some(entries)) => entries,
@@ -179,11 +164,6 @@ impl<F: Folders> Lister for Listings<F> {
     fn lookups(&self) -> u64 {
         self.folders.lookups()
     }
-}
-
-/// Time since the epoch.
-fn now() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The entries of a folder; none, if there are more than are kept.
@@ -238,8 +218,8 @@ mod tests {
     }
 
     impl Folders for Unreadable {
-        fn stamp(&mut self, _: &[u8]) -> Result<Stamp, Trouble> {
-            Ok(Stamp::of_nt([0; 3]))
+        fn stamp(&mut self, _: &[u8]) -> Result<FolderStamp, Trouble> {
+            Ok(FolderStamp::of_nt([0; 3]))
         }
 
         fn keeps_stamps(&mut self, _: &[u8]) -> bool {

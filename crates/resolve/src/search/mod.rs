@@ -1,8 +1,8 @@
 //! The search for a command: its candidates, in the order that a system's rules give them.
 //!
 //! A name has candidates: each base (an entry of the `PATH`) × each suffix. [`Rules`] say which and in
-//! which order; a [`Plan`] is the candidates of one name, before any question is asked; a [`Search`]
-//! asks a [`Lister`] as few questions as it can and yields the candidates that are there, one at a
+//! which order. A [`Plan`] is the candidates of one name, before any question is asked. A [`Search`]
+//! asks a [`Lister`] as few questions as it can. It yields the candidates that are there one at a
 //! time, because a start may have to go on to the next.
 //!
 //! Reading order: `rules`, `plan`, then this file, `lister`, and the listers: `posix`, [`nt`], `tree`, and
@@ -32,7 +32,7 @@ pub use bases::Bases;
 #[cfg(target_os = "linux")]
 pub use inotify::Inotify;
 pub use lister::{Hits, Lister, Trouble};
-pub use listings::{ENTRIES_MAX, FOLDERS_MAX, Folders, Listings, Stamp};
+pub use listings::{ENTRIES_MAX, FOLDERS_MAX, FolderStamp, Folders, Listings};
 pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
 #[cfg(unix)]

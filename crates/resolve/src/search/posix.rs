@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::interpreter::{self, Programs};
 #[cfg(target_os = "linux")]
-use super::{Folders, Stamp};
+use super::{FolderStamp, Folders};
 use super::{Hits, Lister, Trouble, Wanted};
 
 /// Looks candidates up one by one, as `execvp` does. On Linux each look-up is an open that reads nothing
@@ -92,15 +92,13 @@ impl Programs for Host {
 
 #[cfg(target_os = "linux")]
 impl Folders for Posix {
-    fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble> {
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble> {
         self.lookups += 1;
         let stat = fs::stat(base).map_err(trouble)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
             return Err(Trouble::Missing);
         }
-        let modified = (stat.st_mtime, stat.st_mtime_nsec.cast_signed());
-        let changed = (stat.st_ctime, stat.st_ctime_nsec.cast_signed());
-        Ok(Stamp::of_posix((stat.st_dev, stat.st_ino), modified, changed))
+        Ok(FolderStamp::of(&stat))
     }
 
     fn keeps_stamps(&mut self, base: &[u8]) -> bool {

@@ -57,7 +57,7 @@ enum Kind {
 impl Rules {
     /// `execvp` of POSIX, as the GNU C library has it.
     ///
-    /// One candidate a base, the name as it is; an empty entry is the current folder; what may not be
+    /// One candidate a base, the name as it is. An empty entry is the current folder. What may not be
     /// run is passed over, and any other failure than "not there" ends the search.
     #[must_use]
     pub fn exec() -> Self {

@@ -1,3 +1,8 @@
+mod admission;
+mod draining;
+mod fairness;
+mod handshakes;
+
 use super::*;
 use crate::{
     Address, Body, Ending, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts,
@@ -39,6 +44,17 @@ impl Rig {
     fn with(act: Act, settings: Settings) -> Self {
         let address = Address::Tcp { host: "127.0.0.1".into(), port: 0 };
         let listener = Listener::new(&address.into()).unwrap();
+        let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
+        let engine = Engine::new(settings, vec![listener], None).unwrap();
+        Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+    }
+
+    /// An engine that speaks TLS.
+    fn with_tls(act: Act, settings: Settings) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let pair = thruway_testing::certificate::localhost(folder.path());
+        let bind = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+        let listener = Listener::new(&bind.parse().unwrap()).unwrap();
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
@@ -115,6 +131,16 @@ fn head_of(length: Option<u64>) -> (Vec<u8>, BodyPlan) {
     };
     let plan = ResponseHead::new(&mut head, 200).finish(constraints, length, &[b'-'; 29]);
     (head, plan)
+}
+
+/// What came in so far.
+fn received(client: &mut TcpStream) -> usize {
+    client.set_nonblocking(true).unwrap();
+    let (mut count, mut buffer) = (0, vec![0; 1 << 20]);
+    while let Ok(bytes) = client.read(&mut buffer) {
+        count += bytes;
+    }
+    count
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -481,330 +507,4 @@ fn a_connection_can_be_taken_away_with_what_it_has_said() {
     socket.write_all(b"mine").unwrap();
     drop(socket);
     assert_eq!(rig.receive(&mut client, usize::MAX), "mine");
-}
-
-#[test]
-fn draining_serves_what_was_asked_and_hangs_up() {
-    let mut rig = Rig::new(later);
-    let (mut idle, mut busy) = (rig.connect(), rig.connect());
-    busy.write_all(GET).unwrap();
-    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
-    rig.engine.end(Ending::Drained { closes_for_all: true });
-    // It has just come, and has a moment for its request.
-    assert_eq!(rig.engine.connection_count(), 2);
-    rig.run_until(|rig| rig.engine.connection_count() == 1);
-    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
-    let (head, plan) = head_of(Some(0));
-    let ticket = rig.handler.tickets[0];
-    rig.engine.response(ticket).respond(Response { head: &head, plan, payload: Payload::Empty });
-    rig.run_until(|rig| rig.engine.connection_count() == 0);
-    let mut got = Vec::new();
-    busy.read_to_end(&mut got).unwrap();
-    assert_eq!(got, head);
-    drop(rig);
-}
-
-#[test]
-fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
-    let mut rig = Rig::new(hello);
-    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
-    let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
-    waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
-    let mut coming = rig.connect();
-    rig.engine.end(Ending::Drained { closes_for_all: true });
-    let refused = TcpStream::connect(("127.0.0.1", rig.port)).unwrap_err();
-    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "though {other:?} is open");
-    coming.write_all(GET).unwrap();
-    for client in waiting.iter_mut().chain([&mut coming]) {
-        assert!(rig.receive(client, 500).contains("hello"));
-    }
-    assert_eq!(rig.engine.connection_count(), 0);
-}
-
-#[test]
-fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
-    let mut rig = Rig::new(hello);
-    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
-    rig.engine.end(Ending::Drained { closes_for_all: false });
-    let _client = rig.connect();
-    assert!(other.accept().unwrap().is_some());
-}
-
-#[test]
-fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
-    let mut first = Rig::new(hello);
-    let other = first.engine.acceptor.listeners()[0].try_clone().unwrap();
-    let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
-    first.engine.end(Ending::Drained { closes_for_all: true });
-    let mut events = Events::new();
-    second.poll(&mut events, Some(10_000));
-    assert!(second.warning().is_none());
-    // Nothing more comes of it.
-    assert!(!second.handle().waiter.wait(&mut events, Some(0)));
-}
-
-#[test]
-fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
-    let mut rig = Rig::new(later);
-    let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
-    called.write_all(GET).unwrap();
-    half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
-    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
-    // More than one read takes, and it is never read.
-    unread.write_all(GET).unwrap();
-    unread.write_all(&[b'x'; 100_000]).unwrap();
-    rig.engine.end(Ending::Drained { closes_for_all: true });
-    rig.engine.end(Ending::GivenUp);
-    assert_eq!(rig.engine.connection_count(), 0);
-    for client in [&mut called, &mut half, &mut unread] {
-        let mut got = String::new();
-        client.read_to_string(&mut got).unwrap();
-        assert!(got.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{got:?}");
-        assert!(got.ends_with("the server is stopping\n"), "{got:?}");
-    }
-    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
-}
-
-#[test]
-fn connections_beyond_the_limit_wait_their_time() {
-    let mut rig = Rig::with(hello, Settings { connections_max: 2, ..Settings::default() });
-    let mut clients: Vec<_> = (0..4).map(|_| rig.connect()).collect();
-    clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
-    let mut last = clients.pop().unwrap();
-    rig.run_until(|rig| rig.engine.connection_count() == 2);
-    let said = rig.engine.warning().map(|trouble| trouble.to_string());
-    let expected =
-        "cannot accept a connection: 2 are open, as many as may be, and the next ones wait";
-    assert_eq!(said.as_deref(), Some(expected));
-    drop(clients);
-    assert!(rig.receive(&mut last, 100).contains("hello"));
-}
-
-#[test]
-fn all_clients_get_the_same_number_of_turns() {
-    let mut rig = Rig::new(hello);
-    let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
-    rig.run_until(|rig| rig.engine.connection_count() == 5);
-    // One sends a hundred requests at once, the others one each.
-    clients[0].write_all(&GET.repeat(100)).unwrap();
-    clients[1..].iter_mut().for_each(|client| client.write_all(GET).unwrap());
-    std::thread::sleep(Duration::from_millis(50));
-    rig.engine.poll(&mut Events::new(), Some(0));
-    for _ in 0..5 {
-        assert!(rig.engine.turn(&mut rig.handler));
-    }
-    for client in &mut clients {
-        client.set_nonblocking(true).unwrap();
-        let length = client.read(&mut [0; 4096]).unwrap();
-        assert!(length < 200, "one response and not more: {length} bytes");
-    }
-}
-
-/// Responds with a file of 32 quanta; on the path `/short` with a word.
-fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
-    if request.path() == b"/short" {
-        return exchange.respond_text(200, "short");
-    }
-    let file = tempfile::tempfile().unwrap();
-    let length = 32 * QUANTUM_BYTES as u64;
-    file.set_len(length).unwrap();
-    let (head, plan) = head_of(Some(length));
-    let payload = Payload::File { file: file.into(), offset: 0, length };
-    exchange.respond(Response { head: &head, plan, payload });
-}
-
-/// What came in so far.
-fn received(client: &mut TcpStream) -> usize {
-    client.set_nonblocking(true).unwrap();
-    let (mut count, mut buffer) = (0, vec![0; 1 << 20]);
-    while let Ok(bytes) = client.read(&mut buffer) {
-        count += bytes;
-    }
-    count
-}
-
-#[test]
-fn a_long_body_leaves_in_one_quantum_while_another_waits_for_something_short() {
-    for (other, is_alone) in [(&b""[..], true), (b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n", false)]
-    {
-        let mut rig = Rig::new(long);
-        let (mut first, mut second) = (rig.connect(), rig.connect());
-        rig.run_until(|rig| rig.engine.connection_count() == 2);
-        first.write_all(GET).unwrap();
-        second.write_all(other).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        rig.engine.poll(&mut Events::new(), Some(0));
-        assert!(rig.engine.turn(&mut rig.handler));
-        std::thread::sleep(Duration::from_millis(50));
-        let bytes = received(&mut first);
-        let got_more = bytes > QUANTUM_BYTES + 1000;
-        assert_eq!(got_more, is_alone, "{bytes} bytes in the first turn");
-    }
-}
-
-thread_local! {
-    /// What `fair_by` calls the clients of requests, in the order of their turns.
-    static SERVED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
-}
-
-fn note_client(request: &Request<'_>, exchange: &mut Exchange<'_>, _: &mut Vec<Ticket>) {
-    let client = request.fields().find(|(name, _)| *name == b"X-Client");
-    let name = client.map_or('-', |(_, value)| char::from(value[0]));
-    SERVED.with_borrow_mut(|served| served.push(name));
-    exchange.respond_text(200, "served");
-}
-
-fn fair_rig() -> Rig {
-    SERVED.with_borrow_mut(String::clear);
-    let fair_by = crate::FairBy::Header("x-client".into());
-    Rig::with(note_client, Settings { fair_by, ..Settings::default() })
-}
-
-/// Has connections of these clients each send a request, with `text` after the fields; their responses, and the order
-/// of the turns.
-fn serve_clients(rig: &mut Rig, names: &str, text: &str) -> (Vec<TcpStream>, String) {
-    let mut clients: Vec<_> = names.chars().map(|_| rig.connect()).collect();
-    for (client, name) in clients.iter_mut().zip(names.chars()) {
-        let named = if name == '-' { String::new() } else { format!("X-Client: {name}\r\n") };
-        client
-            .write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{named}{text}").as_bytes())
-            .unwrap();
-    }
-    rig.run_until(|_| SERVED.with_borrow(String::len) == names.len());
-    (clients, SERVED.take())
-}
-
-#[test]
-fn clients_behind_a_proxy_take_turns_whatever_their_connections() {
-    let mut rig = fair_rig();
-    let (_clients, order) = serve_clients(&mut rig, "gggggott", "\r\n");
-    assert_eq!(order, "gotgtggg");
-}
-
-#[test]
-fn requests_with_bodies_take_turns_too() {
-    let mut rig = fair_rig();
-    let body = format!("Content-Length: 100\r\n\r\n{}", "x".repeat(100));
-    let (_clients, order) = serve_clients(&mut rig, "gggo", &body);
-    assert_eq!(order, "gogg");
-}
-
-#[test]
-fn a_request_without_a_client_is_its_connections_own() {
-    let mut rig = fair_rig();
-    let (_clients, order) = serve_clients(&mut rig, "gg---", "\r\n");
-    assert_eq!(order, "g---g");
-}
-
-#[test]
-fn requests_of_clients_that_leave_hold_nothing_up() {
-    let mut rig = fair_rig();
-    for round in 0..20 {
-        let mut clients: Vec<_> = (0..30).map(|_| rig.connect()).collect();
-        for (number, client) in clients.iter_mut().enumerate() {
-            let name = ["a", "b", "c"][number % 3];
-            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Client: {name}\r\n\r\n");
-            client.write_all(text.as_bytes()).unwrap();
-        }
-        rig.run_until(|rig| rig.engine.connection_count() >= 10);
-        let mut number = 0;
-        clients.retain(|_| {
-            number += 1;
-            (number + round) % 4 > 0
-        });
-        for client in &mut clients {
-            assert!(rig.receive(client, 1).starts_with("HTTP/1.1 200"));
-        }
-        drop(clients);
-        rig.run_until(|rig| rig.engine.connection_count() == 0);
-    }
-}
-
-#[test]
-fn the_server_itself_responds_to_health_checks() {
-    let health_path = Some(b"/up".to_vec());
-    let mut rig = Rig::with(
-        |_, _, _| panic!("it is for the server"),
-        Settings { health_path, ..Settings::default() },
-    );
-    let mut client = rig.connect();
-    client
-        .write_all(b"GET /up HTTP/1.1\r\nHost: a\r\n\r\nHEAD /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let text = rig.receive(&mut client, usize::MAX);
-    assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
-    assert_eq!(text.matches("the server responds").count(), 1, "{text}");
-}
-
-#[test]
-fn a_health_check_passes_requests_that_wait_for_a_handler() {
-    let settings = Settings { health_path: Some(b"/up".to_vec()), ..Settings::default() };
-    let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
-    let (mut waits, mut checks) = (rig.connect(), rig.connect());
-    waits.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    checks.write_all(b"GET /up HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    assert!(attend(&mut rig, &mut checks).starts_with("HTTP/1.1 200"));
-}
-
-/// Has the engine go on without a handler until `client` gets a response.
-fn attend(rig: &mut Rig, client: &mut TcpStream) -> String {
-    client.set_nonblocking(true).unwrap();
-    let (mut events, mut bytes) = (Events::new(), [0; 4096]);
-    for _ in 0..1000 {
-        let timeout = rig.engine.attend(&mut events).rest.unwrap_or(Duration::from_millis(10));
-        if let Ok(length) = client.read(&mut bytes) {
-            return String::from_utf8_lossy(&bytes[..length]).into_owned();
-        }
-        rig.engine
-            .handle()
-            .waiter
-            .wait_for(&mut events, Some(timeout.min(Duration::from_millis(10))));
-    }
-    panic!("there is no response");
-}
-
-#[test]
-fn what_has_waited_too_long_gets_503_while_no_thread_can_serve_it() {
-    let settings = Settings { queue_ms: Some(20), ..Settings::default() };
-    let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
-    let mut clients = [rig.connect(), rig.connect()];
-    clients[0].write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    clients[1].write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab").unwrap();
-    for client in &mut clients {
-        let text = attend(&mut rig, client);
-        assert!(text.starts_with("HTTP/1.1 503") && text.contains("retry-after: 1\r\n"), "{text}");
-    }
-    assert_eq!(rig.engine.connection_count(), 2, "they may ask again");
-}
-
-#[test]
-fn a_client_that_sends_slowly_is_not_late() {
-    let settings = Settings { queue_ms: Some(50), ..Settings::default() };
-    let mut rig = Rig::with(|_, exchange, _| exchange.respond_text(200, "served"), settings);
-    for (first, rest) in [
-        ("GET / HTTP/1.1\r\nHo", "st: a\r\n\r\n"),
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab", "cd"),
-    ] {
-        let mut client = rig.connect();
-        client.write_all(first.as_bytes()).unwrap();
-        let sent = std::time::Instant::now();
-        rig.run_until(|_| sent.elapsed() > Duration::from_millis(200));
-        client.write_all(rest.as_bytes()).unwrap();
-        assert!(rig.receive(&mut client, 1).starts_with("HTTP/1.1 200"), "{first}");
-    }
-}
-
-#[test]
-fn the_wait_at_a_proxy_counts() {
-    let settings = Settings { queue_ms: Some(60_000), ..Settings::default() };
-    let mut rig = Rig::with(|_, exchange, _| exchange.respond_text(200, "served"), settings);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    for (ago_ms, status) in [(59_000, 200), (61_000, 503), (u128::MAX, 200)] {
-        let mut client = rig.connect();
-        let start = now.as_millis().checked_sub(ago_ms).unwrap_or(1_700_000_000_000);
-        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: t={start}\r\n\r\n");
-        client.write_all(text.as_bytes()).unwrap();
-        let text = rig.receive(&mut client, 1);
-        assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{ago_ms}: {text}");
-    }
 }

@@ -14,4 +14,6 @@ pub(crate) enum Standing {
     First(Client),
     /// It waits behind the first one, outside of the run queue.
     Parked(Client),
+    /// It is not to be served: the server itself responds.
+    TakenOut,
 }

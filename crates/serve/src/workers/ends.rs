@@ -3,6 +3,7 @@
 use super::handover::Handover;
 use super::mailbox::{Mailbox, MailboxSender, Message};
 use crate::clock;
+use crate::connection::MOVED_BYTES_MAX;
 
 /// The mailboxes of a group.
 #[derive(Debug)]
@@ -16,8 +17,8 @@ pub(super) struct Ends {
 impl Ends {
     /// Hands over the connections in the mailbox of worker `index`, which serves no more.
     pub(super) fn forward(&self, index: usize) {
-        let now_ms = clock::monotonic_us() / 1000;
-        while let Ok(Some(message)) = self.mailboxes[index].0.receive(now_ms) {
+        let (now_ms, mut inbox) = (clock::monotonic_us() / 1000, vec![0; MOVED_BYTES_MAX]);
+        while let Ok(Some(message)) = self.mailboxes[index].0.receive(&mut inbox, now_ms) {
             if let Message::Connection(connection) = message {
                 // It is closed if no worker takes anything out.
                 let _ = self.handover.send_patiently(&connection);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
+use thruway_tls::TicketKeys;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
@@ -27,12 +28,21 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    ticket_keys: Arc<TicketKeys>,
     ends: Arc<Ends>,
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
     /// Room for all views.
     views: Vec<WorkerView>,
+}
+
+/// What all workers of a group have.
+pub(super) struct Shared {
+    pub(super) table: Arc<LoadTable>,
+    pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) ticket_keys: Arc<TicketKeys>,
+    pub(super) ends: Arc<Ends>,
 }
 
 /// What this worker has done lately.
@@ -48,19 +58,25 @@ struct Service {
 }
 
 impl WorkerHandle {
-    pub(super) fn new(
-        index: usize,
-        table: Arc<LoadTable>,
-        client_turns: Arc<ClientTurns>,
-        ends: Arc<Ends>,
-    ) -> Self {
+    pub(super) fn new(index: usize, shared: Shared) -> Self {
+        let Shared { table, client_turns, ticket_keys, ends } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
-        Self { index, table, client_turns, ends, service, loads: Vec::new(), views: Vec::new() }
+        Self {
+            index,
+            table,
+            client_turns,
+            ticket_keys,
+            ends,
+            service,
+            loads: Vec::new(),
+            views: Vec::new(),
+        }
     }
 
-    pub(crate) fn client_turns(&self) -> Arc<ClientTurns> {
-        Arc::clone(&self.client_turns)
+    /// What the whole group knows of its clients: their turns, and the keys of their tickets.
+    pub(crate) fn of_clients(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
+        (Arc::clone(&self.client_turns), Arc::clone(&self.ticket_keys))
     }
 
     pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
@@ -76,8 +92,8 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.ends.mailboxes[self.index].0.receive(now_ms)
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        self.ends.mailboxes[self.index].0.receive(inbox, now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.

@@ -72,9 +72,13 @@ impl Handover {
     ///
     /// # Errors
     /// `EMFILE` if there was one, and no descriptor is left for it.
-    pub(crate) fn receive(&self, now_ms: u64) -> Result<Option<Connection>, Errno> {
-        match self.mailbox.receive(now_ms)? {
-            Some(Message::Connection(connection)) => Ok(Some(connection)),
+    pub(crate) fn receive(
+        &self,
+        inbox: &mut [u8],
+        now_ms: u64,
+    ) -> Result<Option<Connection>, Errno> {
+        match self.mailbox.receive(inbox, now_ms)? {
+            Some(Message::Connection(connection)) => Ok(Some(*connection)),
             Some(Message::Bell) | None => Ok(None),
         }
     }

@@ -12,11 +12,11 @@ use rustix::net::{
 };
 
 use crate::activity::Share;
-use crate::connection::{Connection, MOVED_BYTES_MAX};
+use crate::connection::Connection;
 use crate::{Error, Peer};
 
 /// Bytes of a message with a connection, without what was read of it.
-pub(crate) const MESSAGE_BYTES: usize = 64;
+pub(crate) const MESSAGE_BYTES: usize = 72;
 
 /// A message that only wakes.
 const BELL: [u8; 1] = [0];
@@ -25,7 +25,7 @@ const BELL: [u8; 1] = [0];
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection that another worker has sent.
-    Connection(Connection),
+    Connection(Box<Connection>),
     /// Another worker has written into this one's row.
     Bell,
 }
@@ -69,15 +69,16 @@ impl MailboxSender {
 }
 
 impl Mailbox {
-    /// The next message, if there is one.
+    /// The next message, if there is one. What was read of its request comes through `inbox`, which has room for
+    /// [`MOVED_BYTES_MAX`](crate::connection::MOVED_BYTES_MAX).
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, now_ms: u64) -> Result<Option<Message>, Errno> {
-        let (mut message, mut input) = ([0; MESSAGE_BYTES], [0; MOVED_BYTES_MAX]);
+    pub(super) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+        let mut message = [0; MESSAGE_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
-        let mut slices = [IoSliceMut::new(&mut message), IoSliceMut::new(&mut input)];
+        let mut slices = [IoSliceMut::new(&mut message), IoSliceMut::new(inbox)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let bytes = match recvmsg(&self.0, &mut slices, &mut attached, flags) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
@@ -90,8 +91,8 @@ impl Mailbox {
         });
         let socket = socket.ok_or(Errno::MFILE)?;
         let mut connection = read_message(&message, socket, now_ms);
-        connection.keep(&input[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
-        Ok(Some(Message::Connection(connection)))
+        connection.keep(&inbox[..bytes.saturating_sub(MESSAGE_BYTES)], 0);
+        Ok(Some(Message::Connection(Box::new(connection))))
     }
 }
 
@@ -121,7 +122,8 @@ impl AsFd for Mailbox {
 
 /// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
 /// whether it is readable 1, padding 1, turns 4, their epoch 4. Since when it waits, in milliseconds, 8. Then in
-/// microseconds: when its last request was ready 8, its key 8, when its last response was sent 8.
+/// microseconds: when its last request was ready 8, its key 8, when its last response was sent 8, since
+/// when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
 pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
@@ -141,8 +143,13 @@ pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message[22] = u8::from(connection.is_readable);
     message[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     message[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
-    let times =
-        [connection.since_ms, connection.asked_us, connection.key_us, connection.responded_us];
+    let times = [
+        connection.since_ms,
+        connection.asked_us,
+        connection.key_us,
+        connection.responded_us,
+        connection.ready_us,
+    ];
     for (at, time) in (32..).step_by(8).zip(times) {
         message[at..at + 8].copy_from_slice(&time.to_le_bytes());
     }
@@ -179,6 +186,7 @@ pub(crate) fn read_message(
         asked_us: time(40),
         key_us: time(48),
         responded_us: time(56),
+        ready_us: time(64),
         ..Connection::new(socket, peer, half(0), now_ms)
     }
 }
@@ -191,8 +199,8 @@ mod tests {
 
     /// The next connection.
     fn receive(mailbox: &Mailbox, now_ms: u64) -> Option<Connection> {
-        match mailbox.receive(now_ms).unwrap()? {
-            Message::Connection(connection) => Some(connection),
+        match mailbox.receive(&mut [0; 64], now_ms).unwrap()? {
+            Message::Connection(connection) => Some(*connection),
             Message::Bell => panic!("a bell"),
         }
     }
@@ -201,14 +209,14 @@ mod tests {
     fn a_bell_is_no_connection() {
         let (mailbox, sender) = pair().unwrap();
         sender.ring();
-        assert!(matches!(mailbox.receive(0), Ok(Some(Message::Bell))));
-        assert!(mailbox.receive(0).unwrap().is_none());
+        assert!(matches!(mailbox.receive(&mut [], 0), Ok(Some(Message::Bell))));
+        assert!(mailbox.receive(&mut [], 0).unwrap().is_none());
     }
 
     #[test]
     fn a_connection_arrives_as_it_was_sent() {
         let (mailbox, sender) = pair().unwrap();
-        assert!(mailbox.receive(9).unwrap().is_none());
+        assert!(mailbox.receive(&mut [], 9).unwrap().is_none());
         let (near, mut far) = UnixStream::pair().unwrap();
         let peer = Peer::Tcp("[2001:db8::1]:443".parse().unwrap());
         let mut connection = Connection::new(near.into(), peer, 3, 7);
@@ -217,12 +225,13 @@ mod tests {
         connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
         (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
+        connection.ready_us = 1 << 41;
         sender.send(&connection).unwrap();
         drop(connection);
         let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
         assert_eq!((got.share.turns, got.share.epoch, got.is_readable), (70_000, 80_000, true));
-        assert_eq!((got.asked_us, got.key_us), (1 << 40, 1 << 42));
+        assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
         assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
         UnixStream::from(got.socket).write_all(b"same socket").unwrap();
         let mut text = String::new();

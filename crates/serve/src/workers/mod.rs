@@ -5,8 +5,8 @@
 //! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
 //!
 //! Reading order: `load_table` (what workers know of each other), `board` (what a worker's threads tell). `balance`
-//! (what follows for new connections and short turns), `mailbox` (how a connection moves), `handover` (how one leaves a
-//! worker that retires), `handle` (one worker's part).
+//! (what follows for new connections and short turns), `mailbox` and `ends` (how a connection moves), `handover`
+//! (how it leaves a worker that retires), `handle` (one worker's part).
 
 mod balance;
 mod board;
@@ -20,9 +20,12 @@ use std::sync::Arc;
 
 pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
+use handle::Shared;
 pub use handle::WorkerHandle;
 pub use handover::{Handover, VERSION};
 pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
+
+use thruway_tls::TicketKeys;
 
 use crate::Error;
 use crate::queue::client_turns::ClientTurns;
@@ -35,6 +38,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
+    ticket_keys: Arc<TicketKeys>,
 }
 
 impl WorkerGroup {
@@ -54,16 +58,21 @@ impl WorkerGroup {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        let client_turns = new_client_turns()?;
+        let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
         let ends = Arc::new(Ends { mailboxes, handover });
-        Ok(Self { table: Arc::new(table), ends, client_turns })
+        Ok(Self { table: Arc::new(table), ends, client_turns, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
     #[must_use]
     pub fn handle(&self, index: usize) -> WorkerHandle {
-        let (table, client_turns) = (Arc::clone(&self.table), Arc::clone(&self.client_turns));
-        WorkerHandle::new(index, table, client_turns, Arc::clone(&self.ends))
+        let shared = Shared {
+            table: Arc::clone(&self.table),
+            client_turns: Arc::clone(&self.client_turns),
+            ticket_keys: Arc::clone(&self.ticket_keys),
+            ends: Arc::clone(&self.ends),
+        };
+        WorkerHandle::new(index, shared)
     }
 
     /// What this group leaves to the next one.
@@ -85,6 +94,12 @@ impl WorkerGroup {
             self.ends.forward(index);
         }
     }
+}
+
+/// The keys of session tickets, for an engine alone or for a group.
+pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
+    let keys = TicketKeys::new();
+    keys.map(Arc::new).map_err(|error| Error::system("make keys that workers share", error))
 }
 
 /// A table of clients' turns, for an engine alone or for a group.

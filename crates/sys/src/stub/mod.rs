@@ -1,11 +1,11 @@
 //! The machine code that notes a program's file calls from inside it, and the memory that it shares
 //! with the recorder.
 //!
-//! The *area* is one file mapped into every traced program, in this order: the stub and the
-//! trampolines (private to the program, not writable), then, shared by all: the state, a table from
-//! thread to slot, the slots and their rings. A slot belongs to one thread at a time; its ring is
-//! written by that thread alone and read by the recorder alone. Positions in a ring only grow;
-//! a record never crosses the ring's end: where the longest would, the next one begins at its start.
+//! The *area* is one file mapped into every traced program. First come the stub and the trampolines,
+//! private to the program and not writable. Then comes what all share: the state, a table from thread
+//! to slot, the slots and their rings. A slot belongs to one thread at a time; its ring is written
+//! by that thread alone and read by the recorder alone. Positions in a ring only grow; a record
+//! never crosses the ring's end: where the longest would, the next one begins at its start.
 //!
 //! What the pieces do stands in `x86_64.s`; other architectures have the area alone.
 

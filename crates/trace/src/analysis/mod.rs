@@ -1,4 +1,4 @@
-//! What was asked, what of it was wasted, and why: counted as events come, so that a recording of
+//! What was asked, what of it was wasted, and why. It is counted as events come, so a recording of
 //! any length takes as much memory as it has different names.
 //!
 //! Reading order: [`names`] (what was asked of each name), `search` and `kind` (which folders were

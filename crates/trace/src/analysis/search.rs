@@ -1,7 +1,7 @@
 //! Finds out which folders are searched: one name is asked for in folder after folder, until it is
 //! there or there are no more.
 //!
-//! A folder is known by what its candidates have in common: of `/a/lib/x/y.rb` and `/b/x/y.rb` the
+//! A folder is known by what its candidates have in common. Of `/a/lib/x/y.rb` and `/b/x/y.rb` the
 //! longest common end is `x/y`, so the bases are `/a/lib` and `/b`. Two candidates alone may have
 //! more in common than the name, so their bases count only where longer searches say nothing.
 

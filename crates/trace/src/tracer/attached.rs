@@ -1,7 +1,7 @@
 //! Attaching to a process that runs already. It has no filter and no stub, and gets none: each system call of its
 //! threads, and of all that come from it, stops twice.
 //!
-//! Nothing may be left behind in it: where this process ends, in whatever way, the kernel lets all threads go on
+//! Nothing may be left behind in it. When this process ends, in whatever way, the kernel lets all threads go on
 //! as if they had not been traced.
 
 use std::collections::{HashMap, HashSet};
@@ -180,8 +180,8 @@ fn tasks(process: i32) -> io::Result<Vec<i32>> {
     Ok(entries.filter_map(id).collect())
 }
 
-/// Some calls that wait fail with `EINTR` when their thread is stopped, although no signal came: makes those
-/// again, so that the program does not notice.
+/// Some calls that wait fail with `EINTR` when their thread is stopped, although no signal came. They are
+/// made again, so that the program does not notice.
 fn repeat_interrupted(id: i32) -> io::Result<()> {
     #[cfg(target_arch = "x86_64")]
     {

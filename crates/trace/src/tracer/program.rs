@@ -193,8 +193,8 @@ impl Injector {
         ptrace::set_registers(id, &registers)
     }
 
-    /// Patches all sites that are to be found in the program, because it is about to have a second thread,
-    /// and nothing can be patched under a thread that runs.
+    /// Patches all sites that are to be found in the program, because it is about to have a second thread.
+    /// Nothing can be patched under a thread that runs.
     pub(super) fn patch_ahead(&mut self, id: i32, program: &mut Program) {
         if program.known_base().is_none() || program.is_patched_ahead(id) {
             return;
@@ -392,8 +392,8 @@ fn is_restart(registers: &Registers) -> bool {
     (-516..=-512).contains(&registers.result())
 }
 
-/// Where the rings should lie for a program without a loader, whose sites are all in itself: within
-/// reach of a jump, and out of the way of its heap, which grows upwards.
+/// Where the rings should lie for a program without a loader, whose sites are all in itself. That
+/// is within reach of a jump, and out of the way of its heap, which grows upwards.
 fn within_reach(entry: u64) -> u64 {
     const LOW: u64 = 0x7000_0000;
     if entry < LOW { LOW } else { (entry - layout::AREA_BYTES as u64 - (1 << 28)) & !0xfff }

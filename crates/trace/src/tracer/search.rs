@@ -1,9 +1,8 @@
 //! Finds call sites in code: those that are seen to make calls, and those that have not run yet.
 //!
 //! Where instructions begin is told only by the ones before. So the bytes are read from many places some way
-//! before a site, and a site counts only where nearly all of these readings come to the same instructions. Of
-//! a site that has not run it is not known either whether it is code at all; it counts only with a sign that
-//! it makes calls of interest.
+//! before a site. The site counts only where nearly all of these readings come to the same instructions. A
+//! site that has not run may not be code at all. It counts only with a sign that it makes calls of interest.
 
 use std::ops::Range;
 
@@ -23,7 +22,7 @@ struct Candidate {
     inner: Vec<usize>,
 }
 
-/// The function that makes nearly all of a Go program's calls, since Go 1.19: the arguments' registers are
+/// The function that makes nearly all of a Go program's calls, since Go 1.19. The arguments' registers are
 /// those of Go, so the number cannot be told.
 const GO_BEFORE: [u8; 12] =
     [0x49, 0x89, 0xf2, 0x48, 0x89, 0xfa, 0x48, 0x89, 0xce, 0x48, 0x89, 0xdf];
@@ -302,8 +301,8 @@ fn is_noted(shapes: &[u8; layout::SHAPES_MAX], number: u32) -> bool {
     shapes.get(number as usize).is_some_and(|shape| *shape != 0)
 }
 
-/// Whether a jump that takes its target from a register or a table is so near that it may belong to the same
-/// function: then every place may be a target.
+/// Whether a jump that takes its target from a register or a table is near enough to belong to the same function.
+/// Then every place may be a target.
 fn has_table_jump_nearby(code: &[u8], at: usize) -> bool {
     const FUNCTION: usize = 512;
     let nearby = &code[at.saturating_sub(FUNCTION)..(at + FUNCTION).min(code.len())];

@@ -1,8 +1,8 @@
 //! Call sites: where a program makes system calls, and how one is led to the stub.
 //!
-//! A jump takes the place of the instructions before `syscall`, at least five bytes, and a trampoline makes up
-//! for them; so they have to mean the same anywhere. The instruction `syscall` stays, so a jump to it, or a
-//! thread that is in it, finds what it expects; calls that are not recorded go back to it.
+//! A jump takes the place of the instructions before `syscall`, at least five bytes. A trampoline makes up for
+//! them, so they have to mean the same anywhere. The instruction `syscall` stays, so a jump to it, or a thread
+//! that is in it, finds what it expects. Calls that are not recorded go back to it.
 
 use thruway_sys::stub::layout;
 

@@ -37,9 +37,9 @@ pub(super) struct Thread {
     pub(super) awaits_gs: bool,
     /// The call that was sent through the stub last: where it ended, and the slot's next position.
     pub(super) attempt: Option<(u64, u64)>,
-    /// It counts process ids differently, so the stub cannot tell which thread it runs in.
+    /// It is in another namespace of process ids, so the stub cannot tell which thread it runs in.
     pub(super) is_foreign: bool,
-    /// Its children will.
+    /// Its children will be in another namespace of process ids.
     pub(super) makes_foreigners: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Pending {
 }
 
 impl Thread {
-    /// What a child begins with.
+    /// The state of a child that was made with these flags of `clone`.
     pub(super) fn child(&self, flags: u32) -> Self {
         let program = if flags & flag::SHARES_MEMORY != 0 {
             Rc::clone(&self.program)
@@ -101,13 +101,13 @@ impl Thread {
         Self { program, is_foreign, ..Self::default() }
     }
 
-    /// It has new memory now.
+    /// It has executed a program, so its memory is new.
     pub(super) fn becomes_program(&mut self) {
         self.program = Rc::default();
         self.is_suspended = false;
     }
 
-    /// A call of it has ended.
+    /// Notes what a call that has ended changes for its children.
     pub(super) fn settle(&mut self, pending: &Pending, result: i64) {
         let [first, second, ..] = pending.arguments;
         let changes_ids = match pending.call.name {
@@ -121,7 +121,7 @@ impl Thread {
 }
 
 impl Program {
-    /// Where the rings lie in it; asks for that, and for where it lies near, until it is known.
+    /// Where the rings lie in it. Until that is known, `ask` is called for it, and for [`near`](Self::near).
     pub(super) fn base(&mut self, ask: impl FnOnce() -> (Option<u64>, Option<u64>)) -> Option<u64> {
         if self.base.is_none() {
             (self.base, self.near) = ask();

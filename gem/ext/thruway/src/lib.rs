@@ -1,8 +1,8 @@
 //! The gem's extension. Ruby loads it as `thruway/thruway.so` and calls [`Init_thruway`].
 //!
-//! Each module joins one part of the workspace to Ruby. Two rules hold everywhere: no value with a
-//! destructor lives across a call that can raise (Ruby unwinds by `longjmp`), and Ruby objects are
-//! reached only with the interpreter lock held. [`ruby`] has a proof for each.
+//! Each module joins one part of the workspace to Ruby. Two rules hold everywhere. No value with a
+//! destructor lives across a call that can raise, as Ruby unwinds by `longjmp`. And Ruby objects
+//! are reached only with the interpreter lock held. [`ruby`] has a proof for each.
 #![expect(unsafe_code, reason = "Ruby's C API: see ARCHITECTURE.md")]
 
 mod boot;

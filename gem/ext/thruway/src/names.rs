@@ -1,7 +1,7 @@
 //! `Thruway.expand_path`: lexical expansion for Ruby, as `File.expand_path` has it.
 //!
-//! The rules are `thruway_resolve`'s. What they are applied to is Ruby's own business and left to Ruby:
-//! what counts as a path, where homes and the current folder are, and which encodings go together.
+//! The rules are `thruway_resolve`'s. What they are applied to is left to Ruby. That is what counts as
+//! a path, where homes and the current folder are, and which encodings go together.
 
 use std::os::unix::ffi::OsStrExt;
 

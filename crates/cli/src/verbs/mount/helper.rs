@@ -11,8 +11,8 @@ use std::process::Command;
 /// that the kernel shows.
 const NAMES: [&str; 2] = ["mount.thruway", "mount.fuse.thruway"];
 
-/// Options that are for mount(8) and fstab alone, or say what holds anyway. `suid` and `dev` hold unless the
-/// opposite is said.
+/// Options that are for mount(8) and fstab alone, or are the default. `suid` and `dev` are on unless `nosuid` and
+/// `nodev` are given.
 const FOR_OTHERS: [&str; 20] = [
     "defaults",
     "rw",
@@ -36,8 +36,8 @@ const FOR_OTHERS: [&str; 20] = [
     "default_permissions",
 ];
 
-/// Options with values that are for others. The kernel shows those of numbers, and mount(8) then has them, too,
-/// for what is mounted already.
+/// Options with values that are ignored here. The kernel shows some of them for a mount, and mount(8) passes these on
+/// when the mount is changed.
 const VALUES_FOR_OTHERS: [&str; 5] = ["comment", "user", "uhelper", "user_id", "group_id"];
 
 /// Options that the kernel alone sees to when a mount is made read-only or writable again.
@@ -151,7 +151,7 @@ impl<'a> Words<'a> {
     }
 
     fn translate_options(&self, translated: &mut Vec<OsString>) -> Result<(), String> {
-        // In fstab they hold unless the opposite is said, and mount(8) does not pass them on.
+        // In fstab they are the default, and mount(8) does not pass them on.
         for (held, unless) in [("--suid", "nosuid"), ("--dev", "nodev")] {
             if !self.options.contains(&unless) {
                 translated.push(held.into());

@@ -82,7 +82,7 @@ fn processors() -> usize {
 }
 
 fn announce(target: &Path, listeners: &[Listener], started_us: u64) -> Result<(), Failure> {
-    let addresses: Vec<_> = listeners.iter().map(|l| l.address().to_string()).collect();
+    let addresses: Vec<_> = listeners.iter().map(|l| l.to_string()).collect();
     let ms = monotonic_us().saturating_sub(started_us) / 1000;
     let (target, addresses) = (target.display(), addresses.join(", "));
     print(format!("serving {target} on {addresses} (ready in {ms} ms)\n").as_bytes())

@@ -1,5 +1,5 @@
-//! A file system of NT to test against, with the habits of FAT: entries in the order of their making,
-//! short names that match too, a pattern that sticks to its handle, folders without stamps.
+//! A file system of NT to test against, with the habits of FAT. Entries come in the order of their
+//! making, and short names match too. A pattern sticks to its handle, and folders have no stamps.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,8 @@ impl Calls for Fake {
         let path = fold(&wtf8::from_wide(path)).into_owned();
         let keeps_stamps = self.file_system == "NTFS";
         if let Some((_, time)) = self.folders.get(&path) {
-            let time = if keeps_stamps { *time } else { 0 };
+            // Some time after the beginning of 1970.
+            let time = if keeps_stamps { 116_444_736_000_000_000 + *time } else { 0 };
             return Ok(Attributes { times: [0, time, time], is_directory: true, is_link: false });
         }
         let separator = path.iter().rposition(|byte| *byte == b'\\').ok_or(NOT_FOUND)?;

@@ -4,9 +4,9 @@ use super::{Calls, Nt, SEPARATOR};
 use crate::wtf8;
 
 impl<C: Calls> Nt<C> {
-    /// `path` with its last component as the disk spells it, if that may be a short (8.3) name; as it
-    /// is, if it cannot be one, or if nothing of that name is there. Ruby's `File.expand_path` adds this
-    /// to the lexical rules on Windows.
+    /// `path` with its last component as the disk spells it, if that may be a short (8.3) name. It stays
+    /// as it is if it cannot be one, or if nothing of that name is there. Ruby's `File.expand_path` adds
+    /// this to the lexical rules on Windows.
     ///
     /// A name that cannot be a short one costs no look-up; another one three or four.
     pub fn long_name(&mut self, path: &[u8]) -> Vec<u8> {

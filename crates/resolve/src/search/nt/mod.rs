@@ -1,9 +1,9 @@
 //! The lister of Windows: one wildcard query a folder, whatever the number of suffixes.
 //!
-//! A folder is opened, asked for `name*` until it has no more, and closed: three calls for a folder
-//! without a match, where a look-up for each suffix would be five or more. What comes back is in no
-//! particular order (NTFS sorts, FAT does not) and may match by its short name only, so every match is
-//! compared in full before it counts.
+//! A folder is opened, asked for `name*` until it has no more, and closed. That is three calls for a
+//! folder without a match. A look-up for each suffix would be five or more. What comes back is in no
+//! particular order (NTFS sorts, FAT does not), and may match by its short name only. So every match
+//! is compared in full before it counts.
 
 mod calls;
 #[cfg(windows)]
@@ -18,7 +18,7 @@ pub use calls::{Attributes, Calls};
 #[cfg(windows)]
 pub use directory_changes::DirectoryChanges;
 
-use super::{Folders, Hits, Lister, Stamp, Trouble, Wanted};
+use super::{FolderStamp, Folders, Hits, Lister, Trouble, Wanted};
 use crate::expand::windows::{Form, Place};
 #[cfg(windows)]
 use crate::native;
@@ -132,10 +132,10 @@ impl<C: Calls> Lister for Nt<C> {
 }
 
 impl<C: Calls> Folders for Nt<C> {
-    fn stamp(&mut self, base: &[u8]) -> Result<Stamp, Trouble> {
+    fn stamp(&mut self, base: &[u8]) -> Result<FolderStamp, Trouble> {
         self.lookups += 1;
         let path = self.path(base);
-        self.calls.attributes(&path).map(|found| Stamp::of_nt(found.times)).map_err(trouble)
+        self.calls.attributes(&path).map(|found| FolderStamp::of_nt(found.times)).map_err(trouble)
     }
 
     fn keeps_stamps(&mut self, base: &[u8]) -> bool {

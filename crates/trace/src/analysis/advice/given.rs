@@ -1,5 +1,5 @@
-//! Lists of folders that were given by a variable, by options or by a program's `RUNPATH`: without
-//! those that gave nothing, every name that was found is found as the same file.
+//! Lists of folders that were given by a variable, by options or by a program's `RUNPATH`. Without
+//! the folders that gave nothing, every name that was found is found as the same file.
 
 use super::super::names::Name;
 use super::context::{Context, SAVES_MIN, search};

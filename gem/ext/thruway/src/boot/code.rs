@@ -2,7 +2,7 @@
 //! one.
 //!
 //! Ruby asks for a feature's compiled code before it reads the source. Where there is none, it
-//! compiles, and says so (`script_compiled`): the code that it made is what goes into the pack, so
+//! compiles, and says so (`script_compiled`). The code that it made is what goes into the pack, so
 //! labels, line numbers and everything else are those of a plain `require`.
 
 use std::cell::Cell;

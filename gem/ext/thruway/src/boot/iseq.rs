@@ -81,7 +81,7 @@ pub(super) fn supply_code(gvl: Gvl, load: Method) {
     }
 }
 
-/// Whether Ruby compiles what our supplier does not have: what a program has put in its place, or in front
+/// Whether Ruby compiles what our supplier does not have. What a program has put in its place, or in front
 /// of it, may compile something else.
 pub(super) fn is_sole_supplier(gvl: Gvl) -> bool {
     let now = originals::own_method(gvl, instruction_sequence(gvl).value(), c"load_iseq");
@@ -124,8 +124,8 @@ pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
     compiles
 }
 
-/// Whether code uses `self`, or may use a local variable of where it is evaluated: a name that is not
-/// known when it is compiled becomes a call of `self`'s method.
+/// Whether code uses `self`, or may use a local variable of where it is evaluated. A name that is not
+/// known at compile time becomes a call of `self`'s method.
 pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
     let text = send(gvl, code, c"disasm", &[]).and_then(|text| RString::of(gvl, text));
     // SAFETY: the String is on this stack, and no Ruby code runs while the slice lives.

@@ -1,7 +1,7 @@
 //! A library some of whose methods ours stand for, to answer from the pack.
 //!
 //! Ours are in the place of the library's, and call those. A method in front (a prepended module) would be
-//! simpler, but a program that gives `load_file` another name and then defines its own would call itself
+//! simpler. But a program that gives `load_file` another name, and then defines its own, would call itself
 //! for ever.
 
 use std::ffi::CStr;

@@ -86,8 +86,9 @@ impl Built {
         Some(Self { array, copy, load_path: LoadPath::default() })
     }
 
-    /// Ruby expands its load path again when this array was changed, if only to what it was: when it no
-    /// longer shares its memory with a copy. So does this, or a link would lead elsewhere for one of them.
+    /// Ruby expands its load path again when this array was changed, if only to what it was. The sign is
+    /// that it no longer shares its memory with a copy. So does this, or a link would lead elsewhere for
+    /// one of them.
     fn refresh(&mut self, gvl: Gvl, boot: &Boot) {
         if self.copy.shares_memory_with(gvl, self.array) {
             return;

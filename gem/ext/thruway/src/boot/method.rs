@@ -22,8 +22,8 @@ pub(super) fn replace_kernel_function(gvl: Gvl, name: &'static CStr, method: Met
 /// Puts `method` in the place of Ruby's own `require`, wherever that has gone.
 ///
 /// RubyGems keeps it under another name and calls it from a `require` of its own. An alias answers
-/// to the name of the method that it was made from, in backtraces too; so ours is `require` for
-/// a moment, and RubyGems' method is put back.
+/// to the name of the method that it was made from, in backtraces too. So ours is `require` for a
+/// moment, and RubyGems' method is put back.
 pub(super) fn replace_require(gvl: Gvl, method: Method) {
     replace_kernel_function(gvl, c"require", method);
     let kernel = RModule::kernel().value();

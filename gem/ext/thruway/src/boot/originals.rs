@@ -1,6 +1,6 @@
 //! Whether the methods between a call and its result are those that Ruby and its library came with.
 //!
-//! What a program has put in their place may answer anything; so nothing is learned, and nothing is
+//! What a program has put in their place may answer anything. So nothing is learned, and nothing is
 //! answered, while one of them is another method. All of them are compared at each call: a program may
 //! change a method at any time, and Ruby has no hook for it.
 //!

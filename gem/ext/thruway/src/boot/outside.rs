@@ -131,7 +131,7 @@ unsafe extern "C" fn timed_wait(
 }
 
 /// Another thread of this process has woken this one, or it has slept. What that thread has heard, it has
-/// said itself; so only time tells anything, such as that of a program that sleeps until a file is there.
+/// noted itself. So only time tells anything, as for a program that sleeps until a file is there.
 fn waited_since(before: Instant) {
     if before.elapsed() >= WAITED_MIN {
         may_have_changed();

@@ -48,8 +48,8 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     is_first
 }
 
-/// A report is wanted of the Ruby that was started, not of those that it starts: the process that gives
-/// one puts its number down, under which programs that take its place go on.
+/// A report is wanted of the Ruby that was started, not of those that it starts. So the process that
+/// gives one puts its id down. A program that takes its place keeps that id.
 fn keep_report(gvl: Gvl, options: &mut Options) {
     let process = std::process::id();
     if options.explain && *options.explained_process.get_or_insert(process) == process {

@@ -12,6 +12,7 @@ use crate::ruby::{Gvl, Protected, RString, Symbol, is_true};
 pub(super) struct Callbacks {
     server: Root<VALUE>,
     input: Symbol,
+    certificate: Symbol,
     failed: Symbol,
     trouble: Symbol,
     finished: Symbol,
@@ -38,6 +39,7 @@ impl Callbacks {
         Self {
             server: roots.keep(gvl, server),
             input: symbol(c"input"),
+            certificate: symbol(c"certificate"),
             failed: symbol(c"failed"),
             trouble: symbol(c"trouble"),
             finished: symbol(c"finished"),
@@ -56,6 +58,11 @@ impl Callbacks {
     /// The `rack.input` of a request: a String or nil, or a File or nil.
     pub(super) fn input(&self, ruby: Protected, env: VALUE, bytes: VALUE, file: VALUE) -> VALUE {
         call(ruby, self.server(), self.input, &[env, bytes, file])
+    }
+
+    /// Gives a request the certificate that its client has shown.
+    pub(super) fn certificate(&self, ruby: Protected, env: VALUE, certificate: RString) {
+        call(ruby, self.server(), self.certificate, &[env, certificate.value()]);
     }
 
     /// Logs what the application raised; the response for it.

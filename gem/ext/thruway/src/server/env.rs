@@ -58,6 +58,8 @@ struct Keys {
     scheme: Root<RString>,
     https: Root<RString>,
     https_port: Root<RString>,
+    is_https: Root<RString>,
+    on: Root<RString>,
 }
 
 /// What is kept for some field lines.
@@ -104,7 +106,14 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
-    pub(super) fn make(&mut self, gvl: Gvl, request: &Request<'_>, peer: Peer) -> NewHash {
+    /// Whether the client speaks TLS with this server is `is_tls`.
+    pub(super) fn make(
+        &mut self,
+        gvl: Gvl,
+        request: &Request<'_>,
+        peer: Peer,
+        is_tls: bool,
+    ) -> NewHash {
         let mut env = self.with_fields(gvl, request);
         let own = Own {
             method: request.method(),
@@ -116,7 +125,10 @@ impl Environments {
         if request.version() == Version::Http10 {
             env.set(gvl, self.keys.protocol.get(), self.keys.http_10.get().value());
         }
-        if peer.is_trusted() && is_https(request) {
+        if is_tls {
+            env.set(gvl, self.keys.is_https.get(), self.keys.on.get().value());
+        }
+        if is_tls || peer.is_trusted() && is_https(request) {
             self.set_https(gvl, &mut env, request);
         }
         if let Peer::Tcp(address) = peer {
@@ -147,7 +159,8 @@ impl Environments {
             .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
     }
 
-    /// Notes that a proxy speaks TLS with the client. The port is the one of its scheme, if the host has none.
+    /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if
+    /// the host has none.
     fn set_https(&self, gvl: Gvl, env: &mut NewHash, request: &Request<'_>) {
         env.set(gvl, self.keys.scheme.get(), self.keys.https.get().value());
         if port_of(request.host().unwrap_or_default()).is_empty() {
@@ -314,6 +327,8 @@ impl Keys {
             scheme: keep("rack.url_scheme"),
             https: keep("https"),
             https_port: keep("443"),
+            is_https: keep("HTTPS"),
+            on: keep("on"),
         }
     }
 

@@ -26,7 +26,8 @@ impl Handler for Receive<'_> {
     fn handle(&mut self, request: &Head<'_>, exchange: &mut Exchange<'_>) {
         let gvl = self.gvl;
         let mut environments = self.engine.environments.borrow_mut();
-        let mut env = environments.make(gvl, request, exchange.peer());
+        let mut env = environments.make(gvl, request, exchange.peer(), exchange.is_tls());
+        let certificate = exchange.peer_certificate().map(|der| RString::binary(gvl, der));
         let body = exchange.take_body();
         if request.framing() == RequestFraming::Chunked {
             environments.set_length(gvl, &mut env, body.length_bytes());
@@ -35,7 +36,7 @@ impl Handler for Receive<'_> {
         let (ticket, constraints) = (exchange.defer(), exchange.constraints());
         environments.set_hijack(gvl, &mut env, self.engine.new_hijack(gvl, ticket));
         let env = env.into_hash().value();
-        self.request = Some(ReadyRequest { env, ticket, constraints, input });
+        self.request = Some(ReadyRequest { env, ticket, constraints, input, certificate });
     }
 }
 
@@ -138,7 +139,16 @@ impl RackEngine {
 
     fn turn(&self, gvl: Gvl) -> Turn {
         let mut receive = Receive { engine: self, gvl, request: None };
-        let worked = self.engine.lock().turn(&mut receive);
+        let mut engine = self.engine.lock();
+        if engine.is_handshake_next() {
+            drop(engine);
+            // It computes for long, and other threads may run Ruby code meanwhile.
+            let engine = &*self.engine;
+            gvl.release(|| engine.lock().handshake_turn(), || ());
+            return Turn::Work;
+        }
+        let worked = engine.turn(&mut receive);
+        drop(engine);
         match receive.request {
             Some(request) => Turn::Request(request),
             None if worked => Turn::Work,
@@ -168,12 +178,12 @@ impl RackEngine {
     /// Calls the application and sends its response.
     fn call_application(&self, gvl: Gvl, me: usize, request: ReadyRequest) -> Result<(), Raised> {
         let context = &self.contexts[me];
-        let ReadyRequest { env, ticket, constraints, input } = request;
+        let ReadyRequest { env, ticket, constraints, input, certificate } = request;
         context.begin(env, ticket, constraints);
         self.requests.set(self.requests.get() + 1);
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);
-        let ended = Request::new(self, context, gvl).run(input);
+        let ended = Request::new(self, context, gvl).run(input, certificate);
         self.leadership.leave_application(me, entered_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
             // The leader may be waiting for events, and this request came without one.

@@ -7,7 +7,7 @@
 //!
 //! The standby (see `standby`) notices that the leader blocks while requests wait, and calls a follower. Where
 //! applications block all the time, that would delay each request. So the leader then calls a follower *before* it
-//! enters the application: the follower queues for the lock, and has it as soon as the leader releases it.
+//! enters the application. The follower queues for the lock, and has it as soon as the leader releases it.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_serve::workers::WorkerHandle;
-use thruway_serve::{Engine, Listener, Settings};
+use thruway_serve::{Bind, Engine, Listener, Settings, TlsOptions};
 
 use super::callbacks::Callbacks;
 use super::context::Context;
@@ -21,7 +21,7 @@ use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 use super::{standby, worker_group};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, Protected, RArray, RHash, RString, Symbol, number, raise};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, number, raise};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
@@ -33,7 +33,7 @@ pub(super) struct Options {
     env: RHash,
     /// The class whose objects take a request's connection.
     hijack: VALUE,
-    /// Descriptors.
+    /// Descriptors, each in a pair with its URI where TLS is spoken.
     listeners: Option<RArray>,
     /// Pairs of a path's prefix and the folder that it stands for.
     sendfile: Option<RArray>,
@@ -153,12 +153,17 @@ impl Options {
 
     fn listeners(&self, gvl: Gvl) -> Result<Vec<Listener>, String> {
         let take = |value| {
+            let (value, tls) = match RArray::of(gvl, value) {
+                Some(pair) => (pair.get(gvl, 0).unwrap_or(NIL), tls_of(gvl, pair)?),
+                None => (value, None),
+            };
             let raw = number::small(value).and_then(|number| RawFd::try_from(number).ok());
             let raw = raw.filter(|raw| *raw >= 0).ok_or("a listener is no descriptor")?;
             // SAFETY: `Thruway::Server` gives the numbers of its open listeners; it is duplicated at once.
             let listener = unsafe { BorrowedFd::borrow_raw(raw) };
             let listener = listener.try_clone_to_owned().map_err(|error| error.to_string())?;
-            Listener::from_socket(listener).map_err(|error| error.to_string())
+            let listener = Listener::from_socket(listener).map_err(|error| error.to_string())?;
+            Ok(listener.with_tls(tls))
         };
         elements(gvl, self.listeners).map(take).collect()
     }
@@ -179,6 +184,15 @@ impl Options {
         }
         Ok(folders)
     }
+}
+
+/// What the URI in a pair says of TLS.
+fn tls_of(gvl: Gvl, pair: RArray) -> Result<Option<Arc<TlsOptions>>, String> {
+    let uri = pair.get(gvl, 1).and_then(|uri| RString::of(gvl, uri));
+    let uri = uri.ok_or("a listener has no URI")?;
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let uri = String::from_utf8_lossy(unsafe { uri.bytes() });
+    uri.parse::<Bind>().map(|bind| bind.tls)
 }
 
 fn elements(gvl: Gvl, array: Option<RArray>) -> impl Iterator<Item = VALUE> {

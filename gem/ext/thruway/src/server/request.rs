@@ -21,6 +21,8 @@ pub(super) struct ReadyRequest {
     pub(super) ticket: Ticket,
     pub(super) constraints: ResponseConstraints,
     pub(super) input: Input,
+    /// The certificate that the client has shown, in DER.
+    pub(super) certificate: Option<RString>,
 }
 
 /// A request's body as Ruby takes it.
@@ -58,9 +60,13 @@ impl<'a> Request<'a> {
 
     /// Calls the application and sends its response. What ends the thread is given back: nothing of Ruby's is called
     /// after that.
-    pub(super) fn run(self, input: Input) -> Result<(), Raised> {
+    pub(super) fn run(self, input: Input, certificate: Option<RString>) -> Result<(), Raised> {
         let responded = self.gvl.catch(|ruby| {
             self.set_input(ruby, input);
+            if let Some(certificate) = certificate {
+                let env = self.context.env.get();
+                self.engine.callbacks.certificate(ruby, env, certificate);
+            }
             let (app, names) = (self.engine.app.get(), &self.engine.names);
             let returned = call(ruby, app, names.call, &[self.context.env.get()]);
             if self.context.stage.get() == Stage::Unsent {

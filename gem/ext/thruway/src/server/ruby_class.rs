@@ -31,6 +31,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"retire", Method::of_0(retire));
     define::method(gvl, class, c"export", Method::of_0(export));
     define::method(gvl, class, c"import", Method::of_1(import));
+    define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
     define::method(gvl, class, c"take_connection", Method::of_1(take_connection));
@@ -68,7 +69,7 @@ fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
     let result = RArray::with_room(gvl, 3);
     match listeners {
         Ok(listeners) => listeners.into_iter().for_each(|listener| {
-            let address = listener.address().to_string();
+            let address = listener.to_string();
             result.push(gvl, rb_sys::LONG2NUM(listener.into_raw_fd().into()));
             result.push(gvl, RString::new(gvl, address.as_bytes()).value());
         }),
@@ -143,6 +144,15 @@ fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
     let take = |number| unsafe { OwnedFd::from_raw_fd(number) };
     let engine = TYPE.get(ruby, &this);
     boolean(inheritance::import(&mut engine.engine.lock(), take(number), take).is_ok())
+}
+
+/// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.
+fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
+    let reloaded = TYPE.get(ruby, &this).engine.lock().reload_certificates();
+    let text = |error: thruway_serve::Error| {
+        RString::new(ruby.gvl(), error.to_string().as_bytes()).value()
+    };
+    reloaded.map_or_else(text, |()| NIL)
 }
 
 /// `engine.connections`: how many are open.

@@ -16,15 +16,15 @@ use super::gvl_events;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 
-/// How long a leader may be without the lock: several times as long as a hand-off takes, so that short waits cause
-/// none.
+/// How long a leader may be without the lock before a follower is called. It is several times the length of a
+/// hand-off, so a short wait causes none.
 const PATIENCE_US: u64 = 300;
 
 /// From the first look at a leader to the second, where Ruby does not tell whether it waits.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two looks at a leader that computes in one call, at most. Its wait is noticed as late as that. The time
-/// between two looks doubles each time.
+/// The longest time between two looks at a leader that computes in one call; it doubles from look to look. The
+/// leader's wait is noticed that late at most.
 const LOOK_MAX: Duration = Duration::from_millis(8);
 
 struct Standby {

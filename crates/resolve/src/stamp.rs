@@ -1,8 +1,13 @@
-//! A file's stamp: what changes when the file does.
+//! A file's or a folder's stamp: what changes when it does.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+#[cfg(unix)]
 use rustix::fs::Stat;
+#[cfg(target_os = "linux")]
+use rustix::fs::Statx;
 
-/// Size, times and inode of a file when an entry was made from it.
+/// Size, times and inode of a file when it was looked at.
 ///
 /// Two equal stamps mean an unchanged file: a change of bytes, or another file in its
 /// place, changes the change time, and programs cannot set that one back.
@@ -20,6 +25,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// The stamp of what was stat'ed.
+    #[cfg(unix)]
     #[must_use]
     pub fn of(stat: &Stat) -> Self {
         Self {
@@ -30,14 +36,26 @@ impl Stamp {
         }
     }
 
+    /// The stamp of what was stat'ed by `statx`.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn of_statx(stat: &Statx) -> Self {
+        Self {
+            size: stat.stx_size,
+            mtime_ns: nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            ctime_ns: nanoseconds(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+            inode: stat.stx_ino,
+        }
+    }
+
     /// Whether the content could change at `now_ns` or later without the stamp showing it.
     ///
-    /// The kernel's clock for file times advances in ticks, of 10 ms at most. A stamp that is younger
-    /// than two of them may be shared by another content: git calls such files "racily clean". A change
+    /// The kernel's clock for file times advances in ticks: 10 ms at most on Linux, 16 on Windows. A stamp that is
+    /// younger than two of them may be shared by another content: git calls such files "racily clean". A change
     /// time of whole seconds is that of a file system that keeps no more; FAT's seconds are two.
     #[must_use]
     pub fn is_racy(&self, now_ns: i64) -> bool {
-        const TICKS_NS: i64 = 20_000_000;
+        const TICKS_NS: i64 = if cfg!(windows) { 50_000_000 } else { 20_000_000 };
         const SECOND_NS: i64 = 1_000_000_000;
         let resolution_ns =
             if self.ctime_ns % SECOND_NS == 0 { 2 * SECOND_NS + TICKS_NS } else { TICKS_NS };
@@ -45,6 +63,14 @@ impl Stamp {
     }
 }
 
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(unix)]
 fn nanoseconds(seconds: i64, fraction: impl TryInto<i64>) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(fraction.try_into().unwrap_or(0))
 }
@@ -53,6 +79,7 @@ fn nanoseconds(seconds: i64, fraction: impl TryInto<i64>) -> i64 {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn every_field_of_the_stat_is_kept() {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -62,13 +89,16 @@ mod tests {
         assert_eq!((stamp.size, stamp.inode), (5, stat.st_ino));
         assert_eq!(stamp.mtime_ns / 1_000_000_000, stat.st_mtime);
         assert!(stamp.ctime_ns >= stamp.mtime_ns);
+        let (flags, mask) = (rustix::fs::AtFlags::empty(), rustix::fs::StatxFlags::BASIC_STATS);
+        let stat = rustix::fs::statx(rustix::fs::CWD, file.path(), flags, mask).unwrap();
+        assert_eq!(Stamp::of_statx(&stat), stamp);
     }
 
     #[test]
     fn a_file_that_was_just_written_is_racy() {
         let stamp = Stamp { mtime_ns: 1_000_000_001, ctime_ns: 1_000_000_001, ..Stamp::default() };
         assert!(stamp.is_racy(1_010_000_001));
-        assert!(!stamp.is_racy(1_020_000_001));
+        assert!(!stamp.is_racy(1_050_000_001));
         let future = Stamp { mtime_ns: i64::MAX, ..stamp };
         assert!(future.is_racy(1_020_000_001));
     }

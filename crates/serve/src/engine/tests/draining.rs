@@ -1,0 +1,85 @@
+//! A server that stops: what was asked is served, and what was not is told so.
+
+use super::*;
+
+#[test]
+fn draining_serves_what_was_asked_and_hangs_up() {
+    let mut rig = Rig::new(later);
+    let (mut idle, mut busy) = (rig.connect(), rig.connect());
+    busy.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 2);
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    // It has just come, and has a moment for its request.
+    assert_eq!(rig.engine.connection_count(), 2);
+    rig.run_until(|rig| rig.engine.connection_count() == 1);
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
+    let (head, plan) = head_of(Some(0));
+    let ticket = rig.handler.tickets[0];
+    rig.engine.response(ticket).respond(Response { head: &head, plan, payload: Payload::Empty });
+    rig.run_until(|rig| rig.engine.connection_count() == 0);
+    let mut got = Vec::new();
+    busy.read_to_end(&mut got).unwrap();
+    assert_eq!(got, head);
+    drop(rig);
+}
+
+#[test]
+fn a_drain_serves_waiting_clients_and_lets_the_system_refuse_the_others() {
+    let mut rig = Rig::new(hello);
+    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
+    let mut waiting: Vec<_> = (0..3).map(|_| rig.connect()).collect();
+    waiting.iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    let mut coming = rig.connect();
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    let refused = TcpStream::connect(("127.0.0.1", rig.port)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "though {other:?} is open");
+    coming.write_all(GET).unwrap();
+    for client in waiting.iter_mut().chain([&mut coming]) {
+        assert!(rig.receive(client, 500).contains("hello"));
+    }
+    assert_eq!(rig.engine.connection_count(), 0);
+}
+
+#[test]
+fn a_drain_of_one_worker_leaves_the_listeners_to_the_others() {
+    let mut rig = Rig::new(hello);
+    let other = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
+    rig.engine.end(Ending::Drained { closes_for_all: false });
+    let _client = rig.connect();
+    assert!(other.accept().unwrap().is_some());
+}
+
+#[test]
+fn a_listener_that_another_worker_has_closed_for_all_is_left_in_silence() {
+    let mut first = Rig::new(hello);
+    let other = first.engine.acceptor.listeners()[0].try_clone().unwrap();
+    let mut second = Engine::new(Settings::default(), vec![other], None).unwrap();
+    first.engine.end(Ending::Drained { closes_for_all: true });
+    let mut events = Events::new();
+    second.poll(&mut events, Some(10_000));
+    assert!(second.warning().is_none());
+    // Nothing more comes of it.
+    assert!(!second.handle().waiter.wait(&mut events, Some(0)));
+}
+
+#[test]
+fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
+    let mut rig = Rig::new(later);
+    let [mut called, mut half, mut unread, mut idle] = [(); 4].map(|()| rig.connect());
+    called.write_all(GET).unwrap();
+    half.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1 && rig.engine.connection_count() == 4);
+    // More than one read takes, and it is never read.
+    unread.write_all(GET).unwrap();
+    unread.write_all(&[b'x'; 100_000]).unwrap();
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.engine.end(Ending::GivenUp);
+    assert_eq!(rig.engine.connection_count(), 0);
+    for client in [&mut called, &mut half, &mut unread] {
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert!(got.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{got:?}");
+        assert!(got.ends_with("the server is stopping\n"), "{got:?}");
+    }
+    assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
+}

@@ -1,0 +1,134 @@
+//! Turns: of connections, of bodies and of clients.
+
+use super::*;
+use crate::FairBy;
+
+#[test]
+fn all_clients_get_the_same_number_of_turns() {
+    let mut rig = Rig::new(hello);
+    let mut clients: Vec<_> = (0..5).map(|_| rig.connect()).collect();
+    rig.run_until(|rig| rig.engine.connection_count() == 5);
+    // One sends a hundred requests at once, the others one each.
+    clients[0].write_all(&GET.repeat(100)).unwrap();
+    clients[1..].iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    rig.engine.poll(&mut Events::new(), Some(0));
+    for _ in 0..5 {
+        assert!(rig.engine.turn(&mut rig.handler));
+    }
+    for client in &mut clients {
+        client.set_nonblocking(true).unwrap();
+        let length = client.read(&mut [0; 4096]).unwrap();
+        assert!(length < 200, "one response and not more: {length} bytes");
+    }
+}
+
+/// Responds with a file of 32 quanta; on the path `/short` with a word.
+fn long(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    if request.path() == b"/short" {
+        return exchange.respond_text(200, "short");
+    }
+    let file = tempfile::tempfile().unwrap();
+    let length = 32 * QUANTUM_BYTES as u64;
+    file.set_len(length).unwrap();
+    let (head, plan) = head_of(Some(length));
+    let payload = Payload::File { file: file.into(), offset: 0, length };
+    exchange.respond(Response { head: &head, plan, payload });
+}
+
+#[test]
+fn a_long_body_leaves_in_one_quantum_while_another_waits_for_something_short() {
+    for (other, is_alone) in [(&b""[..], true), (b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n", false)]
+    {
+        let mut rig = Rig::new(long);
+        let (mut first, mut second) = (rig.connect(), rig.connect());
+        rig.run_until(|rig| rig.engine.connection_count() == 2);
+        first.write_all(GET).unwrap();
+        second.write_all(other).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        rig.engine.poll(&mut Events::new(), Some(0));
+        assert!(rig.engine.turn(&mut rig.handler));
+        std::thread::sleep(Duration::from_millis(50));
+        let bytes = received(&mut first);
+        let got_more = bytes > QUANTUM_BYTES + 1000;
+        assert_eq!(got_more, is_alone, "{bytes} bytes in the first turn");
+    }
+}
+
+thread_local! {
+    /// What `fair_by` calls the clients of requests, in the order of their turns.
+    static SERVED: std::cell::RefCell<String> = const { std::cell::RefCell::new(String::new()) };
+}
+
+fn note_client(request: &Request<'_>, exchange: &mut Exchange<'_>, _: &mut Vec<Ticket>) {
+    let client = request.fields().find(|(name, _)| *name == b"X-Client");
+    let name = client.map_or('-', |(_, value)| char::from(value[0]));
+    SERVED.with_borrow_mut(|served| served.push(name));
+    exchange.respond_text(200, "served");
+}
+
+fn fair_rig() -> Rig {
+    SERVED.with_borrow_mut(String::clear);
+    let fair_by = FairBy::Header("x-client".into());
+    Rig::with(note_client, Settings { fair_by, ..Settings::default() })
+}
+
+/// Has connections of these clients each send a request, with `text` after the fields; their responses, and the order
+/// of the turns.
+fn serve_clients(rig: &mut Rig, names: &str, text: &str) -> (Vec<TcpStream>, String) {
+    let mut clients: Vec<_> = names.chars().map(|_| rig.connect()).collect();
+    for (client, name) in clients.iter_mut().zip(names.chars()) {
+        let named = if name == '-' { String::new() } else { format!("X-Client: {name}\r\n") };
+        client
+            .write_all(format!("POST / HTTP/1.1\r\nHost: a\r\n{named}{text}").as_bytes())
+            .unwrap();
+    }
+    rig.run_until(|_| SERVED.with_borrow(String::len) == names.len());
+    (clients, SERVED.take())
+}
+
+#[test]
+fn clients_behind_a_proxy_take_turns_whatever_their_connections() {
+    let mut rig = fair_rig();
+    let (_clients, order) = serve_clients(&mut rig, "gggggott", "\r\n");
+    assert_eq!(order, "gotgtggg");
+}
+
+#[test]
+fn requests_with_bodies_take_turns_too() {
+    let mut rig = fair_rig();
+    let body = format!("Content-Length: 100\r\n\r\n{}", "x".repeat(100));
+    let (_clients, order) = serve_clients(&mut rig, "gggo", &body);
+    assert_eq!(order, "gogg");
+}
+
+#[test]
+fn a_request_without_a_client_is_its_connections_own() {
+    let mut rig = fair_rig();
+    let (_clients, order) = serve_clients(&mut rig, "gg---", "\r\n");
+    assert_eq!(order, "g---g");
+}
+
+#[test]
+fn requests_of_clients_that_leave_hold_nothing_up() {
+    let mut rig = fair_rig();
+    for round in 0..20 {
+        let mut clients: Vec<_> = (0..30).map(|_| rig.connect()).collect();
+        for (number, client) in clients.iter_mut().enumerate() {
+            let name = ["a", "b", "c"][number % 3];
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Client: {name}\r\n\r\n");
+            client.write_all(text.as_bytes()).unwrap();
+        }
+        rig.run_until(|rig| rig.engine.connection_count() >= 10);
+        let mut number = 0;
+        clients.retain(|_| {
+            number += 1;
+            (number + round) % 4 > 0
+        });
+        for client in &mut clients {
+            assert!(rig.receive(client, 1).starts_with("HTTP/1.1 200"));
+        }
+        drop(clients);
+        rig.run_until(|rig| rig.engine.connection_count() == 0);
+    }
+}

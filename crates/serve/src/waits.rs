@@ -1,0 +1,56 @@
+//! Since when requests wait, the longest wait first.
+//!
+//! The run queue does not tell: credit and the turns of clients move its keys, and what is parked is not in it.
+
+use std::collections::VecDeque;
+
+/// Waits in the order in which they began. An ended wait stays until it is the first, so there are as many as
+/// begin during the longest wait.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(VecDeque<Wait>);
+
+/// A connection waits, or did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) since_us: u64,
+    pub(crate) slot: u32,
+}
+
+impl Waits {
+    pub(crate) fn begin(&mut self, wait: Wait) {
+        if self.0.back().is_none_or(|last| last.since_us <= wait.since_us) {
+            return self.0.push_back(wait);
+        }
+        // It began in another worker.
+        let at = self.0.partition_point(|other| other.since_us <= wait.since_us);
+        self.0.insert(at, wait);
+    }
+
+    /// Forgets the ended waits at the front.
+    pub(crate) fn trim(&mut self, lasts: impl Fn(Wait) -> bool) {
+        while self.0.front().is_some_and(|first| !lasts(*first)) {
+            self.0.pop_front();
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Wait> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_is_the_first_wherever_it_began() {
+        let mut waits = Waits::default();
+        for (since_us, slot) in [(10, 1), (30, 2), (20, 3), (30, 4), (5, 5)] {
+            waits.begin(Wait { since_us, slot });
+        }
+        let slots = |waits: &Waits| waits.iter().map(|wait| wait.slot).collect::<Vec<_>>();
+        assert_eq!(slots(&waits), [5, 1, 3, 2, 4]);
+        waits.trim(|wait| ![5, 1, 2].contains(&wait.slot));
+        assert_eq!(slots(&waits), [3, 2, 4], "an ended wait stays behind a wait that lasts");
+    }
+}

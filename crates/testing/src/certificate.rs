@@ -1,0 +1,77 @@
+//! Certificates that tests serve with, made by openssl.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A certificate and its key, in files.
+#[derive(Debug)]
+pub struct Pair {
+    /// The certificate, which signs itself.
+    pub certificate: PathBuf,
+    /// The key, which only its owner may read.
+    pub key: PathBuf,
+}
+
+/// A certificate for `localhost` and `*.a.example`.
+///
+/// # Panics
+/// There is no openssl, or the folder cannot be written.
+#[must_use]
+pub fn localhost(folder: &Path) -> Pair {
+    make(folder, "localhost", "DNS:localhost,DNS:*.a.example,IP:127.0.0.1,IP:::1")
+}
+
+/// A certificate for `b.example`.
+///
+/// # Panics
+/// There is no openssl, or the folder cannot be written.
+#[must_use]
+pub fn other(folder: &Path) -> Pair {
+    make(folder, "other", "DNS:b.example")
+}
+
+impl Pair {
+    /// As parameters of a server's address.
+    #[must_use]
+    pub fn parameters(&self) -> String {
+        format!("cert={}&key={}", self.certificate.display(), self.key.display())
+    }
+
+    /// The same pair in another folder.
+    ///
+    /// # Panics
+    /// The folder cannot be written.
+    #[must_use]
+    pub fn copy_to(&self, folder: &Path) -> Self {
+        let copy = Self { certificate: folder.join("cert.pem"), key: folder.join("key.pem") };
+        copy.replace_by(self);
+        copy
+    }
+
+    /// Puts another pair into the files, as an operator does.
+    ///
+    /// # Panics
+    /// They cannot be written.
+    pub fn replace_by(&self, other: &Self) {
+        for (from, to) in [(&other.certificate, &self.certificate), (&other.key, &self.key)] {
+            fs::copy(from, to).expect("it is written");
+        }
+    }
+}
+
+fn make(folder: &Path, name: &str, hosts: &str) -> Pair {
+    let file = |suffix: &str| folder.join(format!("{name}.{suffix}.pem"));
+    let pair = Pair { certificate: file("cert"), key: file("key") };
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "100", "-subj", &format!("/CN={name}")]);
+    openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-addext"]);
+    openssl.arg(format!("subjectAltName={hosts}"));
+    openssl.arg("-keyout").arg(&pair.key).arg("-out").arg(&pair.certificate);
+    let output = openssl.output().expect("openssl is installed");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::set_permissions(&pair.key, PermissionsExt::from_mode(0o600)).expect("it is ours");
+    pair
+}

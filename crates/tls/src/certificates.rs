@@ -1,0 +1,58 @@
+//! Which certificate a client gets.
+
+use std::sync::Arc;
+
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::ServerName;
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::files;
+use crate::{Error, Options};
+
+/// The certificates of a listener, with their keys. A client gets the first certificate that is valid for the name that
+/// it asks for; without such a name, the first of all.
+#[derive(Debug)]
+pub(crate) struct Certificates(Vec<Arc<CertifiedKey>>);
+
+impl Certificates {
+    /// Reads the files that `options` names.
+    ///
+    /// # Errors
+    /// A file cannot be used, or a key is another certificate's.
+    pub(crate) fn read(options: &Options, provider: &CryptoProvider) -> Result<Self, Error> {
+        let pairs = options.certificates.iter().map(|(certificate, key)| {
+            let chain = files::certificates(certificate)?;
+            ParsedCertificate::try_from(&chain[0])
+                .map_err(|error| Error::file(certificate, error))?;
+            let pair = CertifiedKey::from_der(chain, files::key(key)?, provider);
+            pair.map(Arc::new).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    let reason = format!("it is not the key of {}", certificate.display());
+                    Error::file(key, reason)
+                }
+                error => Error::file(key, error),
+            })
+        });
+        pairs.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn for_name(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = ServerName::try_from(name).ok()?;
+        self.0.iter().find(|pair| {
+            let own = pair.end_entity_cert().and_then(ParsedCertificate::try_from);
+            own.is_ok_and(|own| verify_server_name(&own, &name).is_ok())
+        })
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let own = match hello.server_name() {
+            Some(name) if self.0.len() > 1 => self.for_name(name),
+            _ => None,
+        };
+        own.or(self.0.first()).cloned()
+    }
+}

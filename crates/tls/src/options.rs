@@ -1,0 +1,162 @@
+//! What the address of a listener says of TLS.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Certificates of one listener, at most: each handshake may look at all of them.
+pub(crate) const CERTIFICATES_MAX: usize = 256;
+
+/// Whether clients show certificates of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// They are not asked for one.
+    #[default]
+    None,
+    /// A certificate that a client shows has to be right.
+    Peer,
+    /// Each client has to show a certificate.
+    ForcePeer,
+}
+
+/// A listener's certificates, and what is asked of clients. The words are those of Puma.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Pairs of a certificate's file and its key's file; the first one is for clients that name no host.
+    pub certificates: Vec<(PathBuf, PathBuf)>,
+    /// The certificates that clients' certificates descend from.
+    pub ca: Option<PathBuf>,
+    /// Whether clients show certificates.
+    pub verify: Verify,
+    /// Whether TLS 1.2 is refused.
+    pub is_only_tls13: bool,
+}
+
+impl Options {
+    /// Takes one parameter of an address; false if it is none of TLS.
+    ///
+    /// # Errors
+    /// Its value is not understood, or cannot be had.
+    pub fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        match name {
+            "cert" => self.certificates.push((path(value), PathBuf::new())),
+            "key" => {
+                let last = self.certificates.last_mut();
+                let last = last.filter(|(_, key)| key.as_os_str().is_empty());
+                last.ok_or("key= follows its cert=")?.1 = path(value);
+            }
+            "ca" => self.ca = Some(path(value)),
+            "verify_mode" => self.verify = verify(value)?,
+            "no_tlsv1" | "no_tlsv1_1" if matches!(value, "true" | "") => {}
+            "no_tlsv1" | "no_tlsv1_1" => return Err("TLS 1.0 and 1.1 are never spoken".into()),
+            "no_tlsv1_2" => self.is_only_tls13 = value != "false",
+            "ssl_cipher_filter" | "ssl_ciphersuites" => {
+                return Err(format!("{name}= cannot be chosen: only safe suites are spoken"));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Ends the parameters. A certificate without a key of its own has it in its file.
+    ///
+    /// # Errors
+    /// A certificate is missing, or what clients' certificates are held to.
+    pub fn finish(mut self) -> Result<Self, String> {
+        if self.certificates.is_empty() {
+            return Err("names no certificate: add ?cert=FILE&key=FILE".into());
+        }
+        if self.certificates.len() > CERTIFICATES_MAX {
+            return Err(format!("names more than {CERTIFICATES_MAX} certificates"));
+        }
+        if self.verify != Verify::None && self.ca.is_none() {
+            return Err("verifies clients, and names no ca=FILE".into());
+        }
+        for (certificate, key) in &mut self.certificates {
+            if key.as_os_str().is_empty() {
+                key.clone_from(certificate);
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn verify(value: &str) -> Result<Verify, String> {
+    match value {
+        "none" => Ok(Verify::None),
+        "peer" => Ok(Verify::Peer),
+        "force_peer" => Ok(Verify::ForcePeer),
+        _ => Err(format!("verify_mode={value} is neither none, peer nor force_peer")),
+    }
+}
+
+/// A path, in which `%20` stands for a space.
+fn path(value: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (first, code) {
+            (b'%', Some(code)) => {
+                bytes.push(code);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(parameters: &[(&str, &str)]) -> Result<Options, String> {
+        let mut options = Options::default();
+        for (name, value) in parameters {
+            assert!(options.take(name, value)?, "{name} is one of TLS");
+        }
+        options.finish()
+    }
+
+    #[test]
+    fn pairs_are_read_in_their_order_and_a_key_may_be_in_its_certificates_file() {
+        let options =
+            read(&[("cert", "a%20b.pem"), ("key", "a.key"), ("cert", "both.pem")]).unwrap();
+        let pair = |certificate: &str, key: &str| (certificate.into(), key.into());
+        assert_eq!(options.certificates, [pair("a b.pem", "a.key"), pair("both.pem", "both.pem")]);
+        assert!(!Options::default().take("backlog", "5").unwrap());
+    }
+
+    #[test]
+    fn what_puma_says_of_clients_is_understood() {
+        let base = [("cert", "a"), ("ca", "b")];
+        for (word, verify) in
+            [("none", Verify::None), ("peer", Verify::Peer), ("force_peer", Verify::ForcePeer)]
+        {
+            let options = read(&[base[0], base[1], ("verify_mode", word)]).unwrap();
+            assert_eq!(options.verify, verify);
+        }
+        assert!(read(&[("cert", "a"), ("no_tlsv1", "true"), ("no_tlsv1_1", "true")]).is_ok());
+        assert!(read(&[("cert", "a"), ("no_tlsv1_2", "true")]).unwrap().is_only_tls13);
+    }
+
+    #[test]
+    fn what_is_missing_or_cannot_be_had_is_refused() {
+        for wrong in [
+            &[][..],
+            &[("key", "a")],
+            &[("cert", "a"), ("key", "b"), ("key", "c")],
+            &[("cert", "a"), ("verify_mode", "peer")],
+            &[("cert", "a"), ("verify_mode", "maybe")],
+            &[("cert", "a"), ("no_tlsv1", "false")],
+            &[("cert", "a"), ("ssl_cipher_filter", "RC4")],
+        ] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

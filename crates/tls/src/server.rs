@@ -1,0 +1,140 @@
+//! The TLS side of one listener.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ServerConfig, ServerConnection, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+
+use crate::certificates::Certificates;
+use crate::files::{self, Stamp};
+use crate::tickets::Tickets;
+use crate::{Error, Options, Session, TicketKeys, Verify};
+
+/// What clients are offered by ALPN.
+const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+
+/// Tickets after a handshake: browsers open a few connections at once, and use each ticket once.
+const TICKETS_PER_HANDSHAKE: usize = 2;
+
+/// Begins the sessions of one listener.
+#[derive(Debug)]
+pub struct ServerContext {
+    options: Options,
+    keys: Arc<TicketKeys>,
+    provider: Arc<CryptoProvider>,
+    config: Arc<ServerConfig>,
+    stamps: Vec<Option<Stamp>>,
+}
+
+impl ServerContext {
+    /// Reads the files that `options` names.
+    ///
+    /// # Errors
+    /// A file cannot be used.
+    pub fn new(options: Options, keys: Arc<TicketKeys>) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let stamps = stamps(&options);
+        let config = config(&options, &keys, &provider)?;
+        Ok(Self { options, keys, provider, config, stamps })
+    }
+
+    /// A session with a client that has just connected.
+    ///
+    /// # Errors
+    /// Never with the settings that are used here.
+    pub fn begin(&self) -> Result<Session, Error> {
+        ServerConnection::new(Arc::clone(&self.config)).map(Session::new).map_err(Error::setting)
+    }
+
+    /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.
+    ///
+    /// # Errors
+    /// A file cannot be used: what was read before stays in use until one changes again.
+    pub fn reload_if_changed(&mut self) -> Result<bool, Error> {
+        let stamps = stamps(&self.options);
+        if stamps == self.stamps {
+            return Ok(false);
+        }
+        self.stamps = stamps;
+        self.reload().map(|()| true)
+    }
+
+    /// Reads the files anew.
+    ///
+    /// # Errors
+    /// As [`reload_if_changed`](Self::reload_if_changed).
+    pub fn reload(&mut self) -> Result<(), Error> {
+        self.config = config(&self.options, &self.keys, &self.provider)?;
+        Ok(())
+    }
+}
+
+fn stamps(options: &Options) -> Vec<Option<Stamp>> {
+    let pairs = options.certificates.iter().flat_map(|(certificate, key)| [certificate, key]);
+    pairs.chain(&options.ca).map(|path: &PathBuf| files::stamp(path)).collect()
+}
+
+fn config(
+    options: &Options,
+    keys: &Arc<TicketKeys>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<ServerConfig>, Error> {
+    let versions = if options.is_only_tls13 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)
+        .map_err(Error::setting)?;
+    let authorities = match (&options.ca, options.verify) {
+        (Some(ca), Verify::Peer | Verify::ForcePeer) => files::certificates(ca)?,
+        _ => Vec::new(),
+    };
+    let builder = match options.verify {
+        Verify::None => builder.with_no_client_auth(),
+        _ => builder.with_client_cert_verifier(verifier(options, &authorities, provider)?),
+    };
+    let certificates = Certificates::read(options, provider)?;
+    let mut config = builder.with_cert_resolver(Arc::new(certificates));
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
+    config.ticketer = Arc::new(Tickets::new(Arc::clone(keys), rules(options, &authorities)));
+    Ok(Arc::new(config))
+}
+
+fn verifier(
+    options: &Options,
+    authorities: &[CertificateDer<'static>],
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let failed = |reason: &dyn std::fmt::Display| match &options.ca {
+        Some(ca) => Error::file(ca, reason),
+        None => Error::setting(reason),
+    };
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots.add(authority.clone()).map_err(|error| failed(&error))?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match options.verify {
+        Verify::Peer => builder.allow_unauthenticated(),
+        _ => builder,
+    };
+    builder.build().map_err(|error| failed(&error))
+}
+
+/// What this listener asks of clients, as bytes: tickets are bound to it.
+fn rules(options: &Options, authorities: &[CertificateDer<'static>]) -> Vec<u8> {
+    let word = match options.verify {
+        Verify::None => "none",
+        Verify::Peer => "peer",
+        Verify::ForcePeer => "force_peer",
+    };
+    let mut hash = ::ring::digest::Context::new(&::ring::digest::SHA256);
+    hash.update(word.as_bytes());
+    authorities.iter().for_each(|authority| hash.update(authority));
+    hash.finish().as_ref().to_vec()
+}

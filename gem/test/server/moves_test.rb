@@ -1,0 +1,144 @@
+# frozen_string_literal: true
+
+require_relative "../commands"
+
+# Connections that move between workers, whatever becomes of these.
+class MovesTest < Minitest::Test
+  include Commands
+
+  # Answers with its process number and what it was sent; a body of `hold` computes until the file
+  # `gate` is there.
+  ECHO = <<~'RUBY'
+    gate = File.join(__dir__, "gate")
+    run(lambda do |env|
+      body = env["rack.input"].read
+      nil until body != "hold" || File.exist?(gate)
+      # Long enough that a request which waits is worth a move.
+      sleep 0.002 if body.start_with?("slow")
+      [200, {}, ["#{Process.pid} #{body}"]]
+    end)
+  RUBY
+
+  CLIENTS = 40
+  REQUESTS = 60
+
+  def setup
+    super
+    write("config.ru", ECHO)
+  end
+
+  def post(body)
+    "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: #{body.bytesize}\r\n\r\n#{body}"
+  end
+
+  # Sends a request until there is a response: a worker's death may take the connection along.
+  def ask(client, body)
+    client ||= Client.new(TCPSocket.new("127.0.0.1", @address[/\d+\z/].to_i))
+    worker, *rest = client.send(post(body)).response.body.split(" ", 2)
+    assert_equal [body], rest
+    [client, worker.to_i]
+  rescue EOFError, Errno::ECONNRESET, Errno::EPIPE
+    client.io.close
+    retry_of(body)
+  end
+
+  def retry_of(body)
+    ask(nil, body)
+  end
+
+  # Sends a client's requests, and answers with how often its connection changed its worker.
+  def run_client(number)
+    client = last = nil
+    moves = 0
+    REQUESTS.times do |turn|
+      before = client
+      client, worker = ask(client, "slow #{number} #{turn}")
+      moves += 1 if before.equal?(client) && worker != last
+      last = worker
+      @seen[worker] = true
+    end
+    moves
+  ensure
+    client&.io&.close
+  end
+
+  def test_a_killed_worker_takes_no_byte_of_clients_that_move
+    start("-w", "3", "-t", "1")
+    @seen = {}
+    clients = Array.new(CLIENTS) { |number| Thread.new { run_client(number) } }
+    4.times do |killed|
+      eventually { (@seen.keys - (@dead ||= [])).size >= 2 || clients.none?(&:alive?) }
+      pid = (@seen.keys - @dead).last
+      Process.kill("KILL", pid)
+      @dead << pid
+      eventually { File.read(@log).scan("signal KILL").size > killed }
+    end
+    moves = Timeout.timeout(120) { clients.sum(&:value) }
+    assert_operator moves, :>, 0
+  end
+
+  def test_thousands_of_slow_clients_lose_no_byte_when_they_move
+    count = 5_000
+    most = Process.getrlimit(:NOFILE).last
+    skip "the limit of descriptors is #{most}" if most < 2 * count
+    Process.setrlimit(:NOFILE, most)
+    start("-w", "2", "-t", "1")
+    clients = Array.new(count) { connect }
+    requests = clients.each_index.map { |number| post("number #{number}") }
+    worker = hold_a_worker
+    # Each sends byte by byte at first, and all of them at the same time.
+    send_slowly(clients, requests)
+    answers = Timeout.timeout(120) { clients.map { |client| client.response.body } }
+    workers, bodies = answers.map { |answer| answer.split(" ", 2) }.transpose
+    assert_equal clients.each_index.map { |number| "number #{number}" }, bodies
+    refute_includes workers.map(&:to_i), worker
+    write("gate", "")
+    assert_equal worker, @held.response.body.to_i
+  end
+
+  # A container takes all of these away by default, and more may be forbidden.
+  def test_connections_move_without_any_right
+    start("-w", "2", "-t", "1", by: %w[setpriv --no-new-privs --bounding-set=-all --inh-caps=-all])
+    worker = hold_a_worker
+    clients = Array.new(6) { connect.send(post("moved")) }
+    answers = Timeout.timeout(PATIENCE_SECONDS) { clients.map { |client| client.response.body } }
+    answers.each { |answer| assert_match(/\A(?!#{worker} )\d+ moved\z/, answer) }
+    write("gate", "")
+    assert_equal worker, @held.response.body.to_i
+  end
+
+  def test_chunks_and_what_follows_them_move_too
+    start("-w", "2", "-t", "1")
+    clients = Array.new(6) { connect }
+    worker = hold_a_worker
+    chunks = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" \
+             "2\r\nch\r\n4\r\nunks\r\n0\r\n\r\n"
+    clients.each { |client| client.send(chunks + post("next")) }
+    answers = Timeout.timeout(PATIENCE_SECONDS) do
+      clients.map { |client| Array.new(2) { client.response.body } }
+    end
+    answers.each do |chunked, following|
+      assert_match(/\A(?!#{worker} )\d+ chunks\z/, chunked)
+      assert_match(/\A(?!#{worker} )\d+ next\z/, following)
+    end
+    write("gate", "")
+  end
+
+  # Keeps one of the workers in Ruby until `gate` is there; its process number.
+  def hold_a_worker
+    @held = connect
+    worker = @held.send(post("which")).response.body.to_i
+    @held.send(post("hold"))
+    eventually { processor_seconds(worker) > 0.2 }
+    worker
+  end
+
+  def processor_seconds(pid)
+    File.read("/proc/#{pid}/stat").split(") ").last.split[11, 2].sum(&:to_i) / 100.0
+  end
+
+  def send_slowly(clients, requests)
+    3.times { |at| clients.zip(requests) { |client, request| client.send(request[at]) } }
+    clients.zip(requests) { |client, request| client.send(request[3..]) }
+  end
+end
