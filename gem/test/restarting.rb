@@ -92,4 +92,8 @@ module Restarting
   end
 
   def version_and_pid = get.body.split.then { |version, pid| [version, pid.to_i] }
+
+  def worker_pids(pid)
+    File.read("/proc/#{pid}/task/#{pid}/children").split.map(&:to_i)
+  end
 end

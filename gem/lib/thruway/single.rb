@@ -89,8 +89,9 @@ module Thruway
       status = wait_for(pid, limit) if pid
       return true if status&.success?
 
-      say("hot restart stopped: the trial failed; the server stays as it was")
-      @launcher.notify.ready
+      text = "hot restart stopped: the trial failed; the server stays as it was"
+      say(text)
+      @launcher.notify.ready(text)
       false
     end
 

@@ -91,10 +91,6 @@ class RestartTest < Minitest::Test
     end
   end
 
-  def worker_pids(pid)
-    File.read("/proc/#{pid}/task/#{pid}/children").split.map(&:to_i)
-  end
-
   # A server whose next workers wait at their boot until a file is there.
   def start_with_gate(arguments, configuration)
     write("config/puma.rb", configuration + <<~RUBY)
