@@ -28,10 +28,10 @@ module Thruway
 
     # It may be called from a trap.
     def stop
+      @launcher.notify.stopping unless @stopping
       return finish if @stopping || configuration.drain_delay_seconds.zero?
 
       @stopping = true
-      @launcher.notify.stopping
       @server.announce_end
       Thread.new do
         sleep configuration.drain_delay_seconds

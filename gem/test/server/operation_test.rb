@@ -180,7 +180,7 @@ class OperationTest < Minitest::Test
       crowd = Crowd.new(4) { connect }
       eventually { (worker_pids(pid) & first).empty? }
       crowd.end
-      assert_empty crowd.errors.size.times.map { crowd.errors.pop }
+      assert_empty(crowd.errors.size.times.map { crowd.errors.pop })
       assert_match(line, log)
       assert_predicate stop(pid), :success?
     end
