@@ -113,8 +113,8 @@ impl Acceptor {
         self.listeners.clear();
     }
 
-    /// Leaves the connections that wait to other processes.
-    pub(crate) fn retire(&mut self, connections: &Connections) {
+    /// Leaves the connections that wait to another program.
+    pub(crate) fn abandon(&mut self, connections: &Connections) {
         self.unlisten(connections);
         self.listeners.clear();
     }

@@ -18,16 +18,20 @@ pub(crate) fn retire(
     if connections.stage == Stage::Draining {
         return;
     }
-    acceptor.retire(connections);
-    connections.stage = match migration {
-        Some(migration) => {
-            migration.worker.drain();
-            migration.take_all_messages(connections);
-            connections.poller.remove(migration.worker.handover());
-            Stage::Retiring
-        }
-        None => Stage::Holding,
+    let Some(migration) = migration else {
+        // What waits at the listeners is for the next program.
+        acceptor.abandon(connections);
+        connections.stage = Stage::Holding;
+        return;
     };
+    migration.worker.drain();
+    migration.take_all_messages(connections);
+    // The kernel tells one worker of what waits. If it was this one, no other would look: so that is taken, and handed
+    // over with the rest.
+    acceptor.close(connections, false);
+    connections.poller.remove(migration.worker.handover());
+    migration.take_last(connections);
+    connections.stage = Stage::Retiring;
 }
 
 /// Takes what waits and then nothing more, and parts with each connection when it can.

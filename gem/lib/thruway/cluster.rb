@@ -111,7 +111,8 @@ module Thruway
     def announce
       announce, @announce = @announce, nil
       announce.call
-      notify.ready(status)
+      # The end of a restart has been told.
+      notify.ready(status) unless @before
     end
 
     def status = "#{@pool.places.count(&:ready?)} of #{@pool.places.size} workers serve"

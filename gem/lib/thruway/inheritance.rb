@@ -13,7 +13,7 @@ module Thruway
     def self.take
       text = ENV.delete(VARIABLE) or return
       data = Marshal.load(text.unpack1("m0"))
-      new(data) if data.is_a?(Hash) && data[:version] == VERSION
+      new(data).tap(&:close_on_exec) if data.is_a?(Hash) && data[:version] == VERSION
     rescue ArgumentError, TypeError
       nil
     end
@@ -29,7 +29,6 @@ module Thruway
                  *data[:listeners].values.flatten.grep(Integer)]
       numbers.compact.to_h { |number| [number, number] }
     end
-    private_class_method :descriptors
 
     def initialize(data)
       @data = data
@@ -37,6 +36,15 @@ module Thruway
 
     # Of each address as it was asked for: descriptors, each with the address as it is shown.
     def listeners = @data.fetch(:listeners)
+
+    # What this process starts is not to have them.
+    def close_on_exec
+      self.class.descriptors(@data).each_key do |number|
+        io = IO.for_fd(number)
+        io.autoclose = false
+        io.close_on_exec = true
+      end
+    end
 
     # Connections of a server that was one process.
     def connections = @data[:connections]

@@ -233,4 +233,17 @@ class RestartTest < Minitest::Test
       File.symlink("releases/1", current)
     end
   end
+
+  def test_what_the_application_starts_inherits_no_socket_of_the_server
+    write("config.ru", <<~'RUBY')
+      run ->(_) { [200, {}, [IO.popen(%w[ls -l /proc/self/fd], &:read)]] }
+    RUBY
+    write("config/puma.rb", "port 0")
+    pid = start("-w", "1", port: [])
+    2.times do
+      refute_includes get.body, "socket:"
+      restart(pid, "USR2", "hot restart")
+    end
+    assert_predicate stop(pid), :success?
+  end
 end

@@ -83,3 +83,57 @@ fn a_drain_that_runs_out_responds_with_503_and_not_by_a_reset() {
     }
     assert_eq!(idle.read(&mut [0; 1]).unwrap(), 0);
 }
+
+/// Two workers of a group; the first one alone has a listener.
+fn pair() -> (Rig, Rig) {
+    let group = crate::WorkerGroup::new(2).unwrap();
+    let mut first = Rig::new(hello);
+    let listener = first.engine.acceptor.listeners()[0].try_clone().unwrap();
+    let port = first.port;
+    first.engine = Engine::new(Settings::default(), vec![listener], Some(group.handle(0))).unwrap();
+    let engine = Engine::new(Settings::default(), Vec::new(), Some(group.handle(1))).unwrap();
+    engine.migration.as_ref().unwrap().worker.note_connections(1_000, 1_000);
+    (first, Rig { engine, handler: Acting { act: hello, tickets: Vec::new() }, port })
+}
+
+#[test]
+fn a_worker_that_retires_leaves_its_connections_and_those_that_wait_to_the_other() {
+    let (mut first, mut second) = pair();
+    let (mut idle, mut half) = (first.connect(), first.connect());
+    idle.write_all(GET).unwrap();
+    half.write_all(&GET[..9]).unwrap();
+    assert!(first.receive(&mut idle, 50).contains("hello"));
+    first.run_until(|rig| rig.engine.connection_count() == 2);
+    let mut waiting = first.connect();
+    first.engine.end(Ending::Retired);
+    first.run_until(|rig| rig.engine.is_done());
+    second.run_until(|rig| rig.engine.connection_count() == 3);
+    half.write_all(&GET[9..]).unwrap();
+    waiting.write_all(GET).unwrap();
+    idle.write_all(GET).unwrap();
+    for client in [&mut half, &mut waiting, &mut idle] {
+        assert!(second.receive(client, 50).contains("hello"));
+    }
+}
+
+#[test]
+fn an_engine_alone_keeps_its_connections_for_the_next_program() {
+    let mut rig = Rig::new(hello);
+    let mut idle = rig.connect();
+    idle.write_all(GET).unwrap();
+    assert!(rig.receive(&mut idle, 50).contains("hello"));
+    rig.engine.end(Ending::Retired);
+    assert!(rig.engine.is_done());
+    idle.write_all(GET).unwrap();
+    let mut events = Events::new();
+    rig.engine.poll(&mut events, Some(1_000));
+    while rig.engine.turn(&mut rig.handler) {}
+    idle.set_nonblocking(true).unwrap();
+    assert_eq!(idle.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert_eq!(rig.engine.connection_count(), 1);
+    let file = crate::inheritance::export(&mut rig.engine).unwrap();
+    assert_eq!(rig.engine.connection_count(), 0);
+    assert!(rustix::fs::fstat(&file).unwrap().st_size > 0);
+    // It is open for the program that follows.
+    assert_eq!(idle.read(&mut [0; 1]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
