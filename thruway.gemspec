@@ -13,13 +13,26 @@ Gem::Specification.new do |spec|
     A Rack server in which no connection starves. From a name to its bytes with no stops.
   TEXT
   spec.license = "MIT"
+  manifest = File.read("#{__dir__}/Cargo.toml")
+  spec.homepage = manifest[/^homepage = "(.*)"$/, 1]
+  spec.metadata = { "source_code_uri" => manifest[/^repository = "(.*)"$/, 1],
+                    "rubygems_mfa_required" => "true" }
   spec.required_ruby_version = ">= 3.1"
+  # `cargo x dist` says for which platform and Rubies a gem has its programs already.
+  platform = ENV.fetch("THRUWAY_PLATFORM", nil)
+  spec.platform = platform if platform
+  rubies = ENV.fetch("THRUWAY_RUBIES", "").split
+  spec.required_ruby_version = [">= #{rubies.first}", "< #{rubies.last.succ}.dev"] if rubies.any?
   spec.files = Dir.chdir(__dir__) do
-    paths = Dir["{crates/*,xtask,gem/ext/thruway}/{Cargo.toml,README.md,extconf.rb,src/**/*}",
-                "gem/lib/**/*.rb", "Cargo.{toml,lock}", "{README,CHANGELOG}.md", "LICENSE"]
+    crates = "{crates/*,xtask,gem/ext/thruway}"
+    paths = Dir["#{crates}/{Cargo.toml,README.md,build.rs,extconf.rb,src/**/*}", "gem/exe/thruway",
+                "gem/lib/**/*", "Cargo.{toml,lock}", "{README,CHANGELOG}.md", "LICENSE"]
+    paths.reject! { |path| path.start_with?("Cargo") } if platform
     paths.select { |path| File.file?(path) }
   end
-  spec.extensions = ["gem/ext/thruway/extconf.rb"]
+  spec.bindir = "gem/exe"
+  spec.executables = ["thruway"]
+  spec.extensions = ["gem/ext/thruway/extconf.rb"] unless platform
   # For `gem "thruway", path: …`: Bundler builds no extension of a folder, `make build` does.
   built = defined?(Gem::Commands::BuildCommand) ? [] : ["target/release/gem"]
   spec.require_paths = ["gem/lib", *built]

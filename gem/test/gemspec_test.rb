@@ -28,6 +28,7 @@ class GemspecTest < Minitest::Test
     test "$1" = build || exit 0
     mkdir -p "$CARGO_TARGET_DIR/release"
     cp "#{ROOT}/target/debug/libthruway_ext.so" "$CARGO_TARGET_DIR/release/"
+    cp "${THRUWAY_COMMAND:-/bin/true}" "$CARGO_TARGET_DIR/release/thruway"
   SH
 
   def test_an_installed_gem_has_its_extension
@@ -38,6 +39,26 @@ class GemspecTest < Minitest::Test
       assert_equal "true", run_in(folder, environment, "ruby", "-e", script)
       assert_empty Dir["#{folder}/home/gems/*/gem/ext/thruway/target"]
     end
+  end
+
+  def test_an_installed_gem_brings_the_command
+    Dir.mktmpdir do |folder|
+      install folder, "home", "THRUWAY_COMMAND" => "#{ROOT}/target/debug/thruway"
+      environment = { "GEM_HOME" => "#{folder}/home", "HOME" => folder }
+      command = "#{folder}/home/bin/thruway"
+      assert_equal "thruway #{version}\n", run_in(folder, environment, command, "--version")
+      words = [command, "run", "--pack", "pack", "--", "ruby", "-e", "print :up"]
+      assert_equal "up", run_in(folder, environment, *words)
+      assert_path_exists "#{folder}/pack"
+      library = "#{folder}/home/gems/thruway-#{version}/gem/lib"
+      assert_match(/^ok +gem +#{library}$/, run_in(folder, environment, command, "doctor"))
+    end
+  end
+
+  def test_the_command_of_a_gem_that_was_not_built_says_so
+    out, said, status = Open3.capture3("ruby", "#{ROOT}/gem/exe/thruway", "--version")
+    assert_equal ["", 1], [out, status.exitstatus]
+    assert_match(/\Athruway: the gem has no command in .*\n\nhint: gem pristine thruway/, said)
   end
 
   # As after `cargo install` and `gem install`.
@@ -115,10 +136,10 @@ class GemspecTest < Minitest::Test
 
   private
 
-  def install(folder, home)
+  def install(folder, home, environment = {})
     File.write("#{folder}/cargo", CARGO, perm: 0o755)
     run_in ROOT, "gem", "build", "--silent", "thruway.gemspec", "-o", "#{folder}/thruway.gem"
-    path = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}" }
+    path = { "PATH" => "#{folder}:#{ENV.fetch("PATH")}", **environment }
     words = %w[gem install --silent --local --no-document thruway.gem --install-dir]
     run_in folder, path, *words, home
   end

@@ -30,9 +30,7 @@ module Preloading
     def initialize
       @around = Dir.mktmpdir("preload")
       @folder = "#{@around}/app"
-      FileUtils.cp_r(EXAMPLE, folder)
-      FileUtils.rm_rf("#{folder}/tmp")
-      FileUtils.mkdir_p(["#{folder}/config/initializers", "#{folder}/log"])
+      fill
       Dir.mkdir("#{@around}/run", 0o700)
       @environment = OTHERS.to_h { |name| [name, nil] }.merge("XDG_RUNTIME_DIR" => "#{@around}/run")
     end
@@ -50,7 +48,7 @@ module Preloading
     # As a fork where that is right.
     def preloaded(*words, **options)
       said = run([THRUWAY, "run", "--preload", "--explain", "--", *words], **options)
-      said.how = said.err[/^thruway: preload: (.*)/, 1].to_s
+      said.how = said.err.scan(/^thruway: preload: (.*)/).flatten.last.to_s
       said.err.gsub!(/^thruway: .*\n/, "")
       said
     end
@@ -63,11 +61,13 @@ module Preloading
         return said if said.forked?
         raise "no fork: #{said.how}\n#{said}" if now > deadline || said.how.include?("no template:")
 
-        sleep 0.2
+        sleep 0.1
       end
     end
 
-    def templates = JSON.parse(thruway("preload", "status", "--json"))
+    def reports = JSON.parse(thruway("preload", "status", "--json"))
+
+    def templates = reports.select { |report| report["state"] == "waits" }
 
     # Waits until a template listens, or it is said why there is none; answers with the reason.
     def await_template
@@ -94,6 +94,12 @@ module Preloading
     end
 
     private
+
+    def fill
+      FileUtils.cp_r(EXAMPLE, folder)
+      FileUtils.rm_rf("#{folder}/tmp")
+      FileUtils.mkdir_p(["#{folder}/config/initializers", "#{folder}/log"])
+    end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 

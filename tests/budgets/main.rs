@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 mod boot;
 #[cfg(target_os = "linux")]
+mod cli;
+#[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
 #[cfg(test)]

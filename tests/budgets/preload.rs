@@ -37,16 +37,14 @@ fn thruway(around: &Path, words: &[&str]) -> Output {
     command.output().expect("it starts")
 }
 
-/// How many questions the template for such a program asks before a fork.
-fn questions(features: usize) -> i64 {
-    let around = application(features);
+/// The report of a template for that command, which is made.
+fn template(around: &Path, words: &[&str]) -> String {
     let run = || {
-        let run =
-            thruway(around.path(), &["run", "--preload", "--explain", "--", "ruby", "main.rb"]);
-        assert_eq!(String::from_utf8_lossy(&run.stdout), "1\n");
+        let words = [&["run", "--preload", "--explain", "--"], words].concat();
+        let run = thruway(around, &words);
+        assert!(run.status.success());
         String::from_utf8_lossy(&run.stderr).into_owned()
     };
-    // The second one makes the template, since the first has written a pack.
     let began = Instant::now();
     let mut said = run();
     while !said.contains("forked from template") {
@@ -54,15 +52,40 @@ fn questions(features: usize) -> i64 {
         std::thread::sleep(Duration::from_millis(100));
         said = run();
     }
-    let status = thruway(around.path(), &["preload", "status", "--json"]).stdout;
-    assert!(thruway(around.path(), &["preload", "stop", "--all"]).status.success());
-    let status = String::from_utf8_lossy(&status);
-    let (_, rest) = status.split_once("\"questions\": ").expect("a template reports");
+    let status = thruway(around, &["preload", "status", "--json"]).stdout;
+    assert!(thruway(around, &["preload", "stop", "--all"]).status.success());
+    String::from_utf8_lossy(&status).into_owned()
+}
+
+/// A number of a report.
+fn number(report: &str, name: &str) -> i64 {
+    let (_, rest) = report.split_once(&format!("\"{name}\": ")).expect("a template reports it");
     rest.split([',', '\n']).next().expect("it has a value").parse().expect("it is a number")
+}
+
+/// How many questions the template for such a program asks before a fork.
+fn questions(features: usize) -> i64 {
+    let around = application(features);
+    number(&template(around.path(), &["ruby", "main.rb"]), "questions")
 }
 
 #[test]
 fn a_feature_is_one_question_before_a_fork() {
     const MORE: usize = 100;
     assert_eq!(questions(2 * MORE) - questions(MORE), i64::try_from(MORE).unwrap());
+}
+
+#[test]
+fn rails_is_compared_within_its_budget() {
+    let around = tempfile::tempdir().expect("a folder");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rails_app");
+    let copied = Command::new("cp").arg("-R").arg(example).arg(around.path().join("app")).status();
+    assert!(copied.expect("it is copied").success());
+    std::thread::sleep(Duration::from_millis(60));
+    let report = template(around.path(), &["bin/rails", "runner", "0"]);
+    let (questions, features) = (number(&report, "questions"), number(&report, "features"));
+    println!("{questions} questions, {features} features");
+    assert!(features > 800, "{features}");
+    // Rails 6.1 on Ruby 3.1: 1,111 features.
+    assert!(10 * questions <= 19 * features, "{questions} for {features} features");
 }

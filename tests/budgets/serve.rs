@@ -41,6 +41,13 @@ fn a_request_of_a_short_application_is_one_read_and_one_write() {
 }
 
 #[test]
+fn metrics_cost_a_request_no_call() {
+    let application = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rack_hello");
+    let options = ["-w", "0", "-t", "1", "-e", "production", "--metrics", "tcp://127.0.0.1:0"];
+    assert_costs(Path::new(application), &options, "/", &[("recvfrom", 1), ("sendto", 1)]);
+}
+
+#[test]
 fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("a.txt"), [b'x'; 10_240]).expect("it is written");

@@ -27,6 +27,17 @@ impl Server {
         Self { child, line }
     }
 
+    /// The same; and the address of its metrics, which it says next.
+    pub(crate) fn start_with_metrics(command: &mut Command) -> (Self, String) {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+        let stdout = child.stdout.take().expect("its stdout is a pipe");
+        let mut lines = BufReader::new(stdout).lines().map(|line| line.expect("it is text"));
+        let line = lines.next().expect("it prints a line");
+        let metrics = lines.next().expect("it prints another line");
+        let address = metrics.strip_prefix("metrics on ").expect("it names the address");
+        (Self { child, line }, address.to_owned())
+    }
+
     /// `127.0.0.1:PORT`
     pub(crate) fn address(&self) -> &str {
         let after = self.line.split("://").nth(1).expect("it names its address");

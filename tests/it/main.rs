@@ -2,10 +2,18 @@
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+mod browser;
+#[cfg(target_os = "linux")]
+mod completion;
+#[cfg(target_os = "linux")]
+mod doctor;
+#[cfg(target_os = "linux")]
 mod examples;
 mod expand;
 #[cfg(target_os = "linux")]
 mod http;
+#[cfg(target_os = "linux")]
+mod init;
 #[cfg(target_os = "linux")]
 mod load;
 #[cfg(target_os = "linux")]
@@ -26,6 +34,8 @@ mod serve;
 mod setup;
 #[cfg(target_os = "linux")]
 mod soak;
+#[cfg(target_os = "linux")]
+mod status_page;
 #[cfg(target_os = "linux")]
 mod tls;
 #[cfg(target_os = "linux")]

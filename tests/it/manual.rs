@@ -55,6 +55,20 @@ fn every_verb_has_help_and_a_manual_page() {
 }
 
 #[test]
+fn every_page_says_how_it_ends_and_gives_examples() {
+    for verb in verbs() {
+        let page = run(&["man", &verb]);
+        for section in ["EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
+            assert!(stdout(&page).contains(&format!("\n.SH {section:?}\n")), "{verb}: {section}");
+        }
+    }
+    let serve = run(&["man", "serve"]);
+    for section in [".SH \"ENVIRONMENT\"\n", ".SH \"FILES\"\n"] {
+        assert!(stdout(&serve).contains(section), "{section}");
+    }
+}
+
+#[test]
 fn a_wrong_argument_is_told_in_our_name() {
     let output = run(&["load", "127.0.0.1:80", "--connection-count", "3"]);
     assert!(

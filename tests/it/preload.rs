@@ -74,3 +74,12 @@ fn what_forbids_a_template_is_said() {
     }
     assert!(std::fs::metadata(folder.path().join("thruway")).is_err(), "nothing was made");
 }
+
+#[test]
+fn further_files_are_named_to_the_boot() {
+    let folder = folder();
+    let words = ["run", "--preload-file", "a", "--preload-file", "/b", "--", "sh", "-c"];
+    let output = run(&folder, &[&words[..], &["echo $THRUWAY_PRELOAD_FILES"]].concat());
+    let (said, here) = (stdout(&output), folder.path().file_name().unwrap().to_string_lossy());
+    assert!(said.starts_with('/') && said.ends_with(&format!("/{here}/a:/b\n")), "{said}");
+}

@@ -124,6 +124,10 @@ fn a_folder_without_an_index_is_listed_on_request_only() {
     let page = server.get("/bare/", "");
     assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
     assert!(page.text().contains("<a href=\"./%3Cb%3E.txt\">&lt;b&gt;.txt</a>"));
+    let by_size = server.get("/bare/?sort=-size", "");
+    assert!(
+        by_size.text().contains("<th aria-sort=\"descending\"><a href=\"?sort=size\">Size</a>")
+    );
     assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
 }
 

@@ -115,12 +115,15 @@ fn a_client_gets_the_certificate_of_the_name_that_it_asks_for() {
 fn a_session_is_resumed_in_every_worker() {
     let site = Site::new();
     let server = site.serve(&site.pair.parameters());
+    // A connection goes to the worker with the fewest, so each idle one sends the next to another worker.
+    let mut idle = Vec::new();
     for version in ["-tls1_2", "-tls1_3"] {
         let session = site.path(version);
         let session = session.to_str().expect("it is text");
         let first = s_client(&server, &[version, "-sess_out", session]);
         assert!(text(&first).contains("\nNew, "), "{version}: {}", text(&first));
         for _ in 0..12 {
+            idle.push(TcpStream::connect(server.address()).expect("the server accepts"));
             let next = s_client(&server, &[version, "-sess_in", session, "-sess_out", session]);
             assert!(text(&next).contains("\nReused, "), "{version}: {}", text(&next));
         }
@@ -281,4 +284,42 @@ fn clients_that_vanish_in_a_handshake_leave_nothing() {
     eventually(|| open() == before);
     let got = curl(&server, "localhost", &site.pair.certificate, &[]);
     assert_eq!(got.stdout, b"0123456789");
+}
+
+/// What `thruway load` counts at `url`.
+fn load(url: &str, options: &[&str]) -> serde_json::Value {
+    let output = run(&[&["load", url, "--json"], options].concat());
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)))
+}
+
+#[test]
+fn load_asks_over_tls_with_clients_of_every_kind() {
+    let site = Site::new();
+    fs::write(site.path("site/long"), vec![7; 20_000]).expect("it is written");
+    let server = site.serve(&site.pair.parameters());
+    let url = format!("https://{}", server.address());
+    let report = load(&format!("{url}/a.txt"), &["-c", "4", "-n", "200"]);
+    let total = &report["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&200.into(), &0.into()));
+    assert_eq!((&total["connects"], &report["connections"][3]["connects"]), (&4.into(), &1.into()));
+    let mix = ["--mix", "greedy=1,pipelined=1,slow-read=1,trickle=1", "-n", "60"];
+    let total = &load(&format!("{url}/long"), &mix)["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&60.into(), &0.into()));
+}
+
+#[test]
+fn load_asks_a_server_of_openssl_that_ends_each_connection() {
+    let site = Site::new();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("one is free");
+    let mut command = Command::new("openssl");
+    command.args(["s_server", "-www", "-quiet", "-accept", &port.to_string(), "-cert"]);
+    command.arg(&site.pair.certificate).arg("-key").arg(&site.pair.key);
+    let mut server = command.stdin(Stdio::null()).spawn().expect("openssl starts");
+    eventually(|| TcpStream::connect(port).is_ok());
+    let report = load(&format!("https://{port}/"), &["-c", "1", "-n", "10"]);
+    let _ = server.kill();
+    let _ = server.wait();
+    let total = &report["total"];
+    assert_eq!((&total["status"]["2xx"], &total["failed"]), (&10.into(), &0.into()));
+    assert_eq!(total["connects"], 10);
 }

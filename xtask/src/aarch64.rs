@@ -1,7 +1,8 @@
 //! `cargo x aarch64`: lints everything for the other processor that Linux is common on.
 //!
 //! It takes the library of the toolchain at hand, if that has one for the target, and otherwise builds
-//! it from the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed.
+//! it from the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed. Where a
+//! build script calls one, `true` stands in for it.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +22,8 @@ impl Aarch64 {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         if has_library() {
             let mut cargo = Command::new(crate::command::cargo());
-            return crate::command::succeed(cargo.current_dir(root).arg("clippy").args(LINTS));
+            cargo.current_dir(root).arg("clippy").args(LINTS);
+            return crate::command::succeed(without_compiler(&mut cargo));
         }
         if let Some(missing) = debian::missing(&debian::LIBRARY_SOURCES) {
             println!("aarch64: skipped, because this machine lacks {missing}");
@@ -29,8 +31,16 @@ impl Aarch64 {
         }
         let mut cargo = debian::cargo(root);
         cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]).args(LINTS);
-        crate::command::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64")))
+        cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64"));
+        crate::command::succeed(without_compiler(&mut cargo))
     }
+}
+
+/// Lets build scripts succeed that compile C, of which nothing is used.
+fn without_compiler(cargo: &mut Command) -> &mut Command {
+    ["CC", "AR"].iter().fold(cargo, |cargo, tool| {
+        cargo.env(format!("{tool}_{}", TARGET.replace('-', "_")), "true")
+    })
 }
 
 /// Whether the toolchain at hand can compile for the target as it is.

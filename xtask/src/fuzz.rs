@@ -28,6 +28,8 @@ impl Fuzz {
         let heads = ["test", "--release", "--package", "thruway-http1", "--test", "head"];
         self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(heads))?;
         let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
+        let proxy = ["test", "--release", "--package", "thruway-http1", "--test", "proxy"];
+        self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(proxy))?;
         let mut posix = Command::new(crate::command::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
         let reader = ["test", "--release", "--package", "thruway-pack", "--test", "reader"];

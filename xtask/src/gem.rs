@@ -58,7 +58,7 @@ fn install(profile: &Path, version: &str) -> std::io::Result<()> {
 
 /// The version of the Ruby that the extension is built for, as `3.1`. Its headers have to be
 /// there too: without them the build ends in a panic of a build script.
-fn ruby_version(ruby: &OsStr) -> Result<String, String> {
+pub(crate) fn ruby_version(ruby: &OsStr) -> Result<String, String> {
     const CURE: &str =
         "\n\nhint: scripts/setup installs what is missing (Debian's ruby and ruby-dev)";
     let script = "require 'rbconfig'

@@ -7,6 +7,7 @@ mod bench;
 mod check;
 mod command;
 mod debian;
+mod dist;
 mod ebpf;
 mod fuzz;
 mod gem;
@@ -15,6 +16,7 @@ mod layers;
 mod packages;
 mod portable;
 mod prove;
+mod release;
 mod rooms;
 mod rubyspec;
 mod soak;
@@ -41,6 +43,8 @@ enum Task {
     Check(check::Check),
     Bench(bench::Bench),
     Gem(gem::Gem),
+    Dist(dist::Dist),
+    Release(release::Release),
     Windows(windows::Windows),
     Aarch64(aarch64::Aarch64),
     Packages(packages::Packages),
@@ -68,6 +72,8 @@ fn main() -> ExitCode {
         Task::Check(check) => check.run(&root()),
         Task::Bench(bench) => bench.run(&root()),
         Task::Gem(gem) => gem.run(&root()),
+        Task::Dist(dist) => dist.run(&root()),
+        Task::Release(release) => release.run(&root()),
         Task::Windows(windows) => windows.run(&root()),
         Task::Aarch64(aarch64) => aarch64.run(&root()),
         Task::Packages(packages) => packages.run(&root()),

@@ -1,5 +1,5 @@
-//! `cargo x prove`: the random tests of the boot, of a mount and of the server's queue, at length. CI runs a few
-//! cases of each.
+//! `cargo x prove`: the random tests of the boot, of templates, of a mount and of the server's queue, at length. CI
+//! runs a few cases of each.
 
 mod mount_freshness;
 mod policy;
@@ -39,6 +39,8 @@ enum Proof {
     Freshness,
     /// Random YAML and JSON files give the same objects
     Documents,
+    /// Random programs that are edited between runs say the same as forks of a template
+    Preload,
     /// What is changed behind a mount is seen through it
     MountFreshness,
     /// No sequence of operations on a mount gives what its policy refuses
@@ -60,7 +62,10 @@ impl Prove {
         }
         build(root, self.ruby.as_ref())?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
-        let test = format!("gem/test/boot/{}_test.rb", name.unwrap_or_default());
+        let test = match self.what {
+            Proof::Preload => "gem/test/preload/random_test.rb".to_owned(),
+            _ => format!("gem/test/boot/{}_test.rb", name.unwrap_or_default()),
+        };
         let mut ruby = Command::new(&self.ruby);
         ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
         ruby.env("THRUWAY_CASES", self.cases.to_string());

@@ -52,6 +52,14 @@ impl Windows {
     }
 }
 
+/// Builds `thruway.exe` as users run it.
+pub(crate) fn release_program(root: &Path) -> Result<PathBuf, String> {
+    let wine = Wine { root: root.to_owned() };
+    let mut cargo = wine.cargo(["build", "--release", "--quiet", "--package", "thruway-cli"])?;
+    crate::command::succeed(cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false"))?;
+    Ok(root.join("target/windows").join(TARGET).join("release/thruway.exe"))
+}
+
 /// The packages that are not there.
 pub(crate) fn missing() -> Option<String> {
     debian::missing(&NEEDED)

@@ -18,9 +18,33 @@ pub(crate) struct Gem {
 }
 
 impl Gem {
-    /// Beside this program, in the checkout that it was built in, or where `gem install` has put it.
+    /// Where this program is, in the checkout that it was built in, or where `gem install` has put it.
     pub(crate) fn find() -> Option<Self> {
-        Self::beside(&std::env::current_exe().ok()?).or_else(Self::installed)
+        Self::around_this_program().or_else(Self::installed)
+    }
+
+    /// In the checkout, package or gem that this program belongs to.
+    pub(crate) fn around_this_program() -> Option<Self> {
+        Self::beside(&std::env::current_exe().ok()?)
+    }
+
+    /// The folders in which Ruby finds the extension and the library.
+    pub(crate) fn load_path(&self) -> Vec<&Path> {
+        let mut folders: Vec<_> = self.extensions.iter().filter_map(|e| e.parent()).collect();
+        folders.push(&self.library);
+        folders.dedup();
+        folders
+    }
+
+    /// The gem's Ruby files.
+    pub(crate) fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// The extension for a version of Ruby, such as `3.1`.
+    pub(crate) fn extension(&self, version: &str) -> Option<PathBuf> {
+        let found = self.extensions.iter().map(|folder| folder.join(version).join("thruway.so"));
+        found.into_iter().find(|file| fs::metadata(file).is_ok())
     }
 
     fn beside(program: &Path) -> Option<Self> {
@@ -30,13 +54,12 @@ impl Gem {
             Some(folder.join("gem")),
             up(2).map(|checkout| checkout.join("gem/lib")),
             up(1).map(|prefix| prefix.join("lib/thruway")),
+            // `thruway/bin/thruway` of an installed gem.
+            up(2).map(Path::to_owned),
         ];
-        let with = |file: &str| {
-            let has = |place: &&PathBuf| fs::metadata(place.join(file)).is_ok();
-            places.iter().flatten().find(has).cloned()
-        };
-        let extensions = vec![with("thruway/thruway.so")?.join("thruway")];
-        Some(Self { library: with("thruway/run.rb")?, extensions })
+        let find = |has: fn(&Path) -> bool| places.iter().flatten().find(|place| has(place));
+        let extensions = vec![find(has_extension)?.join("thruway")];
+        Some(Self { library: find(has_library)?.clone(), extensions })
     }
 
     /// Where RubyGems installs is a matter of Ruby's build and of the environment. The usual folders are
@@ -48,9 +71,13 @@ impl Gem {
     fn in_homes(homes: &[PathBuf]) -> Option<Self> {
         let name = concat!("thruway-", env!("CARGO_PKG_VERSION"));
         let library = |home: &PathBuf| home.join("gems").join(name).join("gem/lib");
-        let is_installed =
-            |home: &&PathBuf| fs::metadata(library(home).join("thruway/run.rb")).is_ok();
-        let homes: Vec<_> = homes.iter().filter(is_installed).collect();
+        let with_programs =
+            concat!("gems/thruway-", env!("CARGO_PKG_VERSION"), "-x86_64-linux/gem/lib");
+        let with_programs = homes.iter().map(|home| home.join(with_programs));
+        if let Some(library) = with_programs.into_iter().find(|library| has_library(library)) {
+            return Some(Self { extensions: vec![library.join("thruway")], library });
+        }
+        let homes: Vec<_> = homes.iter().filter(|home| has_library(&library(home))).collect();
         // extensions/PLATFORM/VERSION/NAME
         let extensions = homes.iter().map(|home| home.join("extensions"));
         let extensions = extensions.flat_map(|folder| entries(&folder));
@@ -98,6 +125,17 @@ impl Gem {
         let others: Vec<_> = words.filter(|word| !is_own(word)).collect();
         Some(OsStr::from_bytes(&others.join(&separator)).to_owned())
     }
+}
+
+fn has_library(place: &Path) -> bool {
+    fs::metadata(place.join("thruway/run.rb")).is_ok()
+}
+
+/// Whether a folder holds an extension, for one Ruby or for each of several.
+fn has_extension(place: &Path) -> bool {
+    let has = |folder: &Path| fs::metadata(folder.join("thruway.so")).is_ok();
+    let folder = place.join("thruway");
+    has(&folder) || entries(&folder).iter().any(|version| has(version))
 }
 
 /// What the environment names, the user's own, those of the system, and those of the Ruby on `PATH`.

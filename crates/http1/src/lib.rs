@@ -7,7 +7,7 @@
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
 //!
 //! Reading order: [`limits`], [`parse_error`], [`field`] (the fields with rules of their own), [`head`],
-//! [`body`], then [`response`].
+//! [`body`], then [`response`]. [`proxy`] is what may come before a connection's first request.
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -18,6 +18,7 @@ mod host;
 pub mod limits;
 pub mod parse_error;
 mod path;
+pub mod proxy;
 pub mod response;
 mod token;
 

@@ -7,6 +7,8 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ParseError {
+    /// What comes first is no head of the PROXY protocol, where one has to be.
+    ProxyHead,
     /// The first line is not `METHOD target HTTP/x.y`.
     RequestLine,
     /// A method with other characters than capital letters, `-` and `_`.
@@ -85,6 +87,7 @@ impl ParseError {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
+            Self::ProxyHead => "the connection does not begin with a PROXY head",
             Self::RequestLine => "the request line is not METHOD target HTTP/x.y",
             Self::Method => "the method is not made of capital letters",
             Self::ForbiddenMethod => "this method is not served",

@@ -128,7 +128,7 @@ impl Client {
             Socket::Closed { .. } => {}
             Socket::Connecting { .. } => {
                 let now_ns = context.now_ns();
-                match self.socket.open() {
+                match self.socket.open(context) {
                     Ok(()) => self.opened(now_ns, context),
                     Err(errno) => self.refused(errno, now_ns, context),
                 }
@@ -265,11 +265,14 @@ impl Client {
         let bytes_max = bytes_max.min(context.buffer.len());
         // Nothing looks at the bytes of a body that fills the buffer, so they need not be copied.
         let discard = self.reader.body_bytes_left() >= bytes_max as u64;
-        let received = self.socket.receive(&mut context.buffer[..bytes_max], discard);
+        let received = self.socket.receive(&mut context.buffer, bytes_max, discard);
         let now_ns = context.now_ns();
         let digested = match received {
             Ok(Some(0)) => self.closed(now_ns),
-            Ok(Some(bytes)) => self.digest(&context.buffer[..bytes], now_ns),
+            Ok(Some(bytes)) => match self.digest(&context.buffer[..bytes], now_ns) {
+                Ok(true) if self.socket.is_over() => self.closed(now_ns),
+                digested => digested,
+            },
             Ok(None) => return,
             Err(_) => Err(Trouble::Reset),
         };

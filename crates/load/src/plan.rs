@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use thruway_tls::ClientContext;
+
 use crate::schedule::{Arrivals, Schedule, open_loop};
 use crate::{Address, Request};
 
@@ -10,6 +12,8 @@ use crate::{Address, Request};
 pub struct Plan {
     /// Where connections go to.
     pub address: Address,
+    /// With what TLS is spoken, if it is.
+    pub tls: Option<ClientContext>,
     /// What is asked: at least one URL.
     pub urls: Vec<WeightedRequest>,
     /// The clients. Those of a class behave alike and are compared with one another.

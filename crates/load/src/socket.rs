@@ -1,5 +1,7 @@
 //! One connection's socket, from the first attempt to the close.
 
+mod sealed;
+
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
@@ -9,6 +11,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, send,
     socket_with, sockopt,
 };
+
+use thruway_tls::Session;
 
 use crate::Address;
 use crate::run_context::RunContext;
@@ -44,6 +48,8 @@ pub(crate) enum Socket {
         intake: Intake,
         /// Whether epoll tells when there is room to send.
         awaits_room: bool,
+        /// What is sealed and opened, where TLS is spoken.
+        tls: Option<Box<Session>>,
         /// How many responses it brought.
         responses: u64,
     },
@@ -75,7 +81,8 @@ impl Socket {
         match connected {
             Ok(()) => {
                 epoll::add(&context.epoll, &socket, data, intake.flags())?;
-                Ok(Self::Open { socket, intake, awaits_room: false, responses: 0 })
+                let tls = sealed::begin(context)?;
+                Ok(Self::Open { socket, intake, awaits_room: false, tls, responses: 0 })
             }
             Err(Errno::INPROGRESS) => {
                 epoll::add(&context.epoll, &socket, data, intake.flags() | EventFlags::OUT)?;
@@ -87,12 +94,13 @@ impl Socket {
     }
 
     /// The kernel has come to an end with connecting: this one is open, or never will be.
-    pub(crate) fn open(&mut self) -> io::Result<()> {
+    pub(crate) fn open(&mut self, context: &RunContext<'_>) -> io::Result<()> {
         let Self::Connecting { socket, .. } = self else { return Ok(()) };
         sockopt::socket_error(&*socket)??;
         let connecting = std::mem::replace(self, Self::Closed { retry_ns: 0 });
         if let Self::Connecting { socket, intake } = connecting {
-            *self = Self::Open { socket, intake, awaits_room: true, responses: 0 };
+            let tls = sealed::begin(context)?;
+            *self = Self::Open { socket, intake, awaits_room: true, tls, responses: 0 };
         }
         Ok(())
     }
@@ -111,16 +119,18 @@ impl Socket {
         part: Range<usize>,
         context: &RunContext<'_>,
     ) -> io::Result<usize> {
-        let Self::Open { socket, intake, awaits_room, .. } = self else { return Ok(0) };
-        if part.is_empty() && !*awaits_room {
+        let Self::Open { socket, intake, awaits_room, tls, .. } = self else { return Ok(0) };
+        if part.is_empty() && !*awaits_room && tls.is_none() {
             return Ok(0);
         }
-        let sent =
-            match send(&*socket, &context.requests[url].bytes[part.clone()], SendFlags::NOSIGNAL) {
-                Err(Errno::AGAIN | Errno::INTR) => 0,
-                other => other?,
-            };
-        let is_short = sent < part.len();
+        let bytes = &context.requests[url].bytes[part.clone()];
+        let (sent, is_short) = match tls {
+            Some(session) => sealed::send(session, &*socket, bytes)?,
+            None => match send(&*socket, bytes, SendFlags::NOSIGNAL) {
+                Err(Errno::AGAIN | Errno::INTR) => (0, !part.is_empty()),
+                sent => sent.map(|sent| (sent, sent < part.len()))?,
+            },
+        };
         if is_short != *awaits_room {
             let room = if is_short { EventFlags::OUT } else { EventFlags::empty() };
             let flags = intake.flags() | room;
@@ -133,13 +143,28 @@ impl Socket {
     /// What has come: `None` if nothing has, 0 bytes if the server closed. With `discard` the bytes
     /// of a TCP connection are counted and thrown away by the kernel, and `buffer` stays as it was
     /// (tcp(7), `MSG_TRUNC`).
-    pub(crate) fn receive(&self, buffer: &mut [u8], discard: bool) -> io::Result<Option<usize>> {
-        let Self::Open { socket, .. } = self else { return Ok(None) };
+    ///
+    /// At most `most` bytes are read at once.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        most: usize,
+        discard: bool,
+    ) -> io::Result<Option<usize>> {
+        let Self::Open { socket, tls, .. } = self else { return Ok(None) };
+        if let Some(session) = tls {
+            return sealed::receive(session, &*socket, buffer, most);
+        }
         let flags = if discard { RecvFlags::TRUNC } else { RecvFlags::empty() };
-        match recv(socket, buffer, flags) {
+        match recv(&*socket, &mut buffer[..most], flags) {
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             other => other.map(|(_, received)| Some(received)),
         }
+    }
+
+    /// Whether the server has sealed its end: no event may follow that tells of it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Open { tls: Some(session), .. } if session.is_over())
     }
 
     /// Counts a response.

@@ -5,14 +5,17 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 
+use thruway_tls::ClientContext;
+
 use crate::Error;
 
-/// An `http` URL in its parts.
+/// An `http` or `https` URL in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     host: String,
     port: u16,
     path: String,
+    is_tls: bool,
 }
 
 /// Where connections go to.
@@ -25,20 +28,18 @@ pub enum Address {
 }
 
 impl Url {
-    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`; the scheme may be left out.
+    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`; the scheme may be left out.
     ///
     /// # Errors
     /// Any other scheme, user names, an empty host, a port that is none, and bytes that cannot stand
     /// in a request line.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |why| Err(Error::url(text, why));
-        let rest = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return refuse("TLS is not spoken yet, only http");
-            }
-            Some(_) => return refuse("only http is spoken"),
-            None => text,
+        let (is_tls, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some(_) => return refuse("only http and https are spoken"),
+            None => (false, text),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -46,7 +47,7 @@ impl Url {
         if authority.contains('@') {
             return refuse("a URL with a user name is not spoken; give the header with -H");
         }
-        let (host, port) = match split_port(authority) {
+        let (host, port) = match split_port(authority, usual_port(is_tls)) {
             Some((host, port)) if !host.is_empty() => (host, port),
             _ => return refuse("it names no host, or a port that is none"),
         };
@@ -54,7 +55,7 @@ impl Url {
             return refuse("spaces and other than ASCII stand percent-encoded in a URL");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { host: host.to_owned(), port, path })
+        Ok(Self { host: host.to_owned(), port, path, is_tls })
     }
 
     /// The path with its query, as it stands in a request line.
@@ -66,7 +67,31 @@ impl Url {
     /// The value of the `Host` header.
     #[must_use]
     pub fn authority(&self) -> String {
-        if self.port == 80 { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+        if self.port == usual_port(self.is_tls) {
+            self.host.clone()
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+
+    /// With what TLS is spoken; none for `http`.
+    ///
+    /// # Errors
+    /// The host's name is none.
+    pub fn tls(&self) -> Result<Option<ClientContext>, Error> {
+        let context = self.is_tls.then(|| ClientContext::new(self.plain_host()));
+        let failed = |error| Error::system("speak TLS", io::Error::other(error));
+        context.transpose().map_err(failed)
+    }
+
+    /// Whether another URL is of the same server, by the same scheme.
+    #[must_use]
+    pub fn has_same_server(&self, other: &Self) -> bool {
+        (self.is_tls, self.authority()) == (other.is_tls, other.authority())
+    }
+
+    fn plain_host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// Finds the address. Where the host has several, it is the first that accepts a connection.
@@ -74,7 +99,7 @@ impl Url {
     /// # Errors
     /// An unknown host, or another machine without `allow_remote`.
     pub fn address(&self, allow_remote: bool) -> Result<Address, Error> {
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let host = self.plain_host();
         let addresses = addresses(host, self.port)
             .map_err(|error| Error::system(format!("find {host}"), error))?;
         for address in &addresses {
@@ -95,18 +120,23 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "http://{}{}", self.authority(), self.path)
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(formatter, "{scheme}://{}{}", self.authority(), self.path)
     }
 }
 
-fn split_port(authority: &str) -> Option<(&str, u16)> {
+fn usual_port(is_tls: bool) -> u16 {
+    if is_tls { 443 } else { 80 }
+}
+
+fn split_port(authority: &str, usual: u16) -> Option<(&str, u16)> {
     let after_host = authority.rfind(']').unwrap_or(0);
     match authority[after_host..].rfind(':') {
         Some(colon) => {
             let (host, port) = authority.split_at(after_host + colon);
             Some((host, port[1..].parse().ok().filter(|port| *port > 0)?))
         }
-        None => Some((authority, 80)),
+        None => Some((authority, usual)),
     }
 }
 
@@ -141,6 +171,8 @@ mod tests {
             ("localhost:3000?q", "localhost:3000", "/?q"),
             ("http://[::1]:8080/", "[::1]:8080", "/"),
             ("http://[::1]/", "[::1]", "/"),
+            ("https://localhost/", "localhost", "/"),
+            ("HTTPS://localhost:80/", "localhost:80", "/"),
         ];
         for (text, authority, path) in cases {
             assert_eq!(parts(text), Some((authority.to_owned(), path.to_owned())), "{text}");
@@ -150,7 +182,6 @@ mod tests {
     #[test]
     fn what_is_not_spoken_is_refused() {
         for text in [
-            "https://localhost/",
             "ftp://localhost/",
             "http://",
             "http://:80/",

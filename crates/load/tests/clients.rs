@@ -22,6 +22,7 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     let url = Url::parse(&server.url("/")).expect("it is a URL");
     Plan {
         address: url.address(false).expect("it is loopback"),
+        tls: None,
         urls: only(Request::new(&url, "GET", &[], b"", true).expect("it is a request")),
         classes: vec![Class::new(ClientKind::Greedy, connections)],
         duration: None,

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The words that must be the same for two commands to share a template.
 ///
 /// The program is always one of them. `bundle exec` and `ruby` are followed by another program; `rails` by what it
-/// does. Words that choose an environment count wherever they are.
+/// does, and rake by its tasks. Words that choose an environment count wherever they are.
 #[must_use]
 pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     let Some((program, rest)) = words.split_first() else { return Vec::new() };
@@ -28,7 +28,7 @@ pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
             fixed.extend(rest.first().filter(|word| !is_option(word)));
             fixed.extend(environment_options(rest));
         }
-        b"rake" => fixed.extend(rest.iter().filter(|word| is_assignment(word))),
+        b"rake" => fixed.extend(rest.iter().filter(|word| !is_option(word)).map(|word| task(word))),
         _ => {}
     }
     fixed
@@ -71,12 +71,11 @@ fn is_option(word: &OsStr) -> bool {
     word.as_bytes().starts_with(b"-")
 }
 
-/// `NAME=VALUE`, which rake puts into the environment.
-fn is_assignment(word: &OsStr) -> bool {
-    let mut parts = word.as_bytes().splitn(2, |byte| *byte == b'=');
-    let name = parts.next().unwrap_or_default();
-    let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
-    parts.next().is_some() && !name.is_empty() && name.iter().all(is_name)
+/// A task of rake's without its arguments, or `NAME=VALUE`: rake puts that into the environment.
+fn task(word: &OsStr) -> &OsStr {
+    let bytes = word.as_bytes();
+    let name = bytes.split(|byte| *byte == b'[').next().unwrap_or(bytes);
+    if name.contains(&b'=') { word } else { OsStr::from_bytes(name) }
 }
 
 #[cfg(test)]
@@ -90,7 +89,8 @@ mod tests {
             ("bin/rails runner -e test 0", "bin/rails runner -e test"),
             ("bin/rails test -etest a --environment=b", "bin/rails test -etest --environment=b"),
             ("bin/rails --version", "bin/rails"),
-            ("bin/rake -T RAILS_ENV=test db:x a=b", "bin/rake RAILS_ENV=test"),
+            ("bin/rake -T", "bin/rake"),
+            ("bin/rake RAILS_ENV=test db:x[1] A=b[2] -t", "bin/rake RAILS_ENV=test db:x A=b[2]"),
             ("bundle exec rspec spec/a_spec.rb", "bundle exec rspec"),
             ("bundle exec rails c", "bundle exec rails c"),
             ("bundle install", "bundle"),

@@ -4,11 +4,13 @@
 //! asked with the disk, and forks. Nothing here calls Ruby.
 //!
 //! Reading order: [`key`] (which template a command may use), [`observed`] (when it is stale), [`plan`] (what it
-//! loads), [`place`] and [`wire`] (the socket), [`template`] and [`client`] (its two ends).
+//! loads), [`place`] and [`wire`] (the socket), [`template`] and [`client`] (its two ends),
+//! [`history`] (why there was no fork).
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod command;
+pub mod history;
 pub mod key;
 pub mod observed;
 pub mod place;

@@ -39,6 +39,7 @@ pub enum Question {
 pub struct Notes {
     paths: HashMap<Box<[u8]>, Entry>,
     written: HashSet<Box<[u8]>>,
+    excluded: Vec<Box<[u8]>>,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +127,18 @@ impl Notes {
         self.written.insert(path.into());
     }
 
+    /// What is at that path, or below it, is not compared.
+    pub fn exclude(&mut self, path: &[u8]) {
+        self.excluded.push(path.strip_suffix(b"/").unwrap_or(path).into());
+    }
+
+    fn is_left_out(&self, path: &[u8]) -> bool {
+        let is_at = |above: &[u8]| {
+            path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.written.contains(path) || self.excluded.iter().any(|excluded| is_at(excluded))
+    }
+
     fn see(&mut self, path: &[u8], follows: bool, level: Level, now_ns: i64) {
         let entry = self.paths.entry(path.into()).or_default();
         let place = if follows { &mut entry.target } else { &mut entry.link };
@@ -164,22 +177,18 @@ impl Notes {
 
     /// What has to be compared from now on.
     #[must_use]
-    pub fn sealed(self) -> Observed {
-        let listed: HashMap<Box<[u8]>, Names> = self
-            .paths
-            .iter()
-            .filter_map(|(path, entry)| Some((path.clone(), entry.names?)))
-            .collect();
+    pub fn sealed(mut self) -> Observed {
+        let paths = std::mem::take(&mut self.paths);
+        let paths: Vec<_> = paths.into_iter().filter(|(path, _)| !self.is_left_out(path)).collect();
+        let names = |(path, entry): &(Box<[u8]>, Entry)| Some((path.clone(), entry.names?));
+        let listed: HashMap<Box<[u8]>, Names> = paths.iter().filter_map(names).collect();
         let mut missing = HashSet::new();
         let mut checks = Vec::new();
-        for (path, entry) in self.paths {
-            if self.written.contains(&path) {
-                continue;
-            }
-            if entry.is_missing() {
+        for (path, entry) in paths {
+            if entry.is_missing() && !is_link(&path) {
                 let first = first_missing(&path);
                 // Something is there now: that makes what was noted stale at once.
-                let is_there = look(&path, false).is_ok();
+                let is_there = look(&first, false).is_ok();
                 missing.extend((is_there || !is_listed(&listed, &first)).then_some(first));
             } else if !entry.is_implied(&path, &listed) {
                 entry.add_checks(path, &mut checks);
@@ -190,6 +199,11 @@ impl Notes {
         checks.sort_by(|one, other| one.path.cmp(&other.path));
         Observed { checks }
     }
+}
+
+/// Whether a link is there: what was not found is where it leads.
+fn is_link(path: &[u8]) -> bool {
+    look(path, false).is_ok_and(|state| state.file_type() == FileType::Symlink)
 }
 
 /// The first component of a path at which there is nothing.

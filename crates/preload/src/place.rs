@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, CWD, Mode, OFlags};
+use rustix::fs::{self, CWD, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 /// The files of a template's key, by what they end in.
@@ -23,12 +23,21 @@ pub enum Part {
     Refusal,
     /// What the command is, for people.
     Command,
+    /// Which of its commands were no forks, and why.
+    History,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Socket, Self::Key, Self::Plan, Self::Lock, Self::Refusal, Self::Command];
+    pub const ALL: [Self; 7] = [
+        Self::Socket,
+        Self::Key,
+        Self::Plan,
+        Self::Lock,
+        Self::Refusal,
+        Self::Command,
+        Self::History,
+    ];
 
     fn end(self) -> &'static str {
         match self {
@@ -38,9 +47,16 @@ impl Part {
             Self::Lock => "lock",
             Self::Refusal => "refusal",
             Self::Command => "command",
+            Self::History => "history",
         }
     }
 }
+
+/// A file's times are set to the current one.
+const NOW: Timestamps = Timestamps {
+    last_access: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
+    last_modification: Timespec { tv_sec: 0, tv_nsec: fs::UTIME_NOW },
+};
 
 /// The folder.
 #[derive(Debug)]
@@ -111,8 +127,13 @@ impl Place {
     pub fn write(&self, key: u128, part: Part, content: &[u8]) -> io::Result<()> {
         let path = self.file(key, part);
         let partial = path.with_extension(format!("{}.{}", part.end(), std::process::id()));
-        std::fs::write(&partial, content)?;
-        std::fs::rename(partial, path)
+        let written = std::fs::write(&partial, content);
+        let done = written.and_then(|()| std::fs::rename(&partial, path));
+        if done.is_err() {
+            // It would take the room that is missing.
+            let _ = std::fs::remove_file(partial);
+        }
+        done
     }
 
     /// Reads a part of a key; `None` if it is not there.
@@ -140,6 +161,29 @@ impl Place {
         keys
     }
 
+    /// Removes all parts of a key but its lock, which other processes may be waiting for.
+    pub fn forget(&self, key: u128) {
+        let parts = Part::ALL.into_iter().filter(|part| *part != Part::Lock);
+        parts.for_each(|part| self.remove(key, part));
+    }
+
+    /// Removes the keys that were not used for longest, so that at most so many are left.
+    pub fn forget_oldest(&self, keys_max: usize) {
+        let used = |key| {
+            std::fs::metadata(self.file(key, Part::Lock)).and_then(|lock| lock.modified()).ok()
+        };
+        let mut keys: Vec<_> =
+            self.keys(Part::Lock).into_iter().map(|key| (used(key), key)).collect();
+        keys.sort_unstable();
+        let surplus = keys.len().saturating_sub(keys_max);
+        for (_, key) in keys.into_iter().take(surplus) {
+            if let Ok(Some(_lock)) = self.lock(key) {
+                self.forget(key);
+                self.remove(key, Part::Lock);
+            }
+        }
+    }
+
     /// Takes the lock of a key; `None` if another process has it.
     ///
     /// # Errors
@@ -148,7 +192,11 @@ impl Place {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let file = fs::openat(CWD, self.file(key, Part::Lock), flags, Mode::RUSR | Mode::WUSR)?;
         match fs::flock(&file, fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
+            Ok(()) => {
+                // It says when the key was used last.
+                let _ = fs::futimens(&file, &NOW);
+                Ok(Some(file))
+            }
             Err(Errno::WOULDBLOCK) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
@@ -181,6 +229,23 @@ mod tests {
         assert_eq!((place.keys(Part::Plan), place.keys(Part::Key)), (vec![7], vec![]));
         place.remove(7, Part::Plan);
         assert_eq!(place.read(7, Part::Plan), None);
+    }
+
+    #[test]
+    fn keys_without_a_template_are_forgotten_in_their_order() {
+        let above = tempfile::tempdir().unwrap();
+        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let held = place.lock(1).unwrap();
+        for key in [3, 2, 4] {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            drop(place.lock(key).unwrap());
+            place.write(key, Part::Plan, b"").unwrap();
+        }
+        place.forget_oldest(2);
+        assert_eq!((place.keys(Part::Lock), place.keys(Part::Plan)), (vec![1, 2, 4], vec![2, 4]));
+        drop(held);
+        place.forget_oldest(1);
+        assert_eq!(place.keys(Part::Lock), [4]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Begun {
 pub struct Plan {
     /// Paths of features.
     pub features: Vec<Vec<u8>>,
-    /// Variables that the command itself had set or taken away before the last one.
+    /// Variables that were not as at the start when the first of Rails' files was begun.
     pub variables: Vec<Variable>,
 }
 
@@ -35,33 +35,46 @@ pub struct Run {
     pub begun: Vec<Begun>,
     /// `$LOADED_FEATURES`: in the order in which they were completed.
     pub features: Vec<Vec<u8>>,
-    /// Variables that differed from those at the start when Rails' environment was begun.
+    /// As of [`Plan`].
     pub variables: Vec<Variable>,
 }
 
-/// Rails' environment: what comes after it is the command's own.
-const ENVIRONMENT: &[u8] = b"/config/environment.rb";
+/// The last thing that a template loads: what comes after it is the command's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// A gem: the application's first file comes after it.
+    Gem,
+    /// Rails' `config/application`.
+    Application,
+    /// Rails' `config/environment`.
+    Environment,
+}
 
-/// Whether a path is that of Rails' environment.
-#[must_use]
-pub fn is_environment(path: &[u8]) -> bool {
-    path.ends_with(ENVIRONMENT)
+impl Cut {
+    /// What kind of cut a feature is.
+    #[must_use]
+    pub fn of(path: &[u8]) -> Self {
+        if path.ends_with(b"/config/environment.rb") {
+            Self::Environment
+        } else if path.ends_with(b"/config/application.rb") {
+            Self::Application
+        } else {
+            Self::Gem
+        }
+    }
 }
 
 impl Run {
     /// What a template for such runs loads; nothing, if they have nothing of their own in advance.
     #[must_use]
     pub fn plan(&self, application: &[u8]) -> Plan {
-        let environment = self.begun.iter().position(|begun| is_environment(&begun.path));
         let completed: HashMap<_, _> = self
             .features
             .iter()
             .enumerate()
             .map(|(place, path)| (path.as_slice(), place))
             .collect();
-        if let Some(cut) = environment
-            && completed.contains_key(self.begun[cut].path.as_slice())
-        {
+        if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
             features.push(self.begun[cut].path.clone());
             return Plan { features, variables: self.variables.clone() };
@@ -69,6 +82,14 @@ impl Run {
         let is_own = |begun: &Begun| is_below(&begun.path, application);
         let cut = self.begun.iter().position(is_own).unwrap_or(self.begun.len());
         Plan { features: self.outermost(&completed, cut), variables: Vec::new() }
+    }
+
+    /// Where Rails' environment was begun, or its application if the environment never was. A file that raised is
+    /// no cut.
+    fn rails_cut(&self, completed: &HashMap<&[u8], usize>) -> Option<usize> {
+        let begun = |cut| self.begun.iter().position(|begun| Cut::of(&begun.path) == cut);
+        let place = begun(Cut::Environment).or_else(|| begun(Cut::Application))?;
+        completed.contains_key(self.begun[place].path.as_slice()).then_some(place)
     }
 
     /// The features that were begun and completed before `cut`, without those that another of them loaded.
@@ -123,19 +144,27 @@ impl Plan {
         })
     }
 
-    /// What all runs have in common.
+    /// What is learned from one more run.
     #[must_use]
-    pub fn common(mut self, other: &Self) -> Self {
-        let same = self.features.iter().zip(&other.features).take_while(|(one, two)| one == two);
-        let same = same.count();
-        if self.variables != other.variables {
-            // What was loaded under them belongs to one of the two.
-            self.variables.clear();
-            self.features.truncate(same);
-            self.features.retain(|path| !is_environment(path));
+    pub fn after(self, known: Self) -> Self {
+        match (self.cut(), known.cut()) {
+            // Not every run loads the environment.
+            (Cut::Environment, Cut::Application) => known,
+            (Cut::Environment | Cut::Application, _) => self,
+            (Cut::Gem, _) => self.common(known),
         }
-        self.features.truncate(same);
-        self
+    }
+
+    fn cut(&self) -> Cut {
+        self.features.last().map_or(Cut::Gem, |path| Cut::of(path))
+    }
+
+    /// What not every run loads may be another command's.
+    fn common(self, mut known: Self) -> Self {
+        let same = self.features.iter().zip(&known.features).take_while(|(one, two)| one == two);
+        known.features.truncate(same.count());
+        known.variables.clear();
+        if known.features.is_empty() { self } else { known }
     }
 }
 
@@ -219,14 +248,44 @@ mod tests {
     }
 
     #[test]
+    fn without_an_environment_rails_application_is_the_cut() {
+        let mut run = Recorder(Run::default());
+        run.load("rake", |run| run.leaf("rake/a"));
+        run.load("/app/Rakefile!", |run| {
+            run.load("/app/config/application.rb", |run| run.leaf("rails"));
+            run.leaf("rake/testtask");
+        });
+        assert_eq!(names(&run.0.plan(b"/app")), ["rake", "/app/config/application.rb"]);
+    }
+
+    #[test]
+    fn an_environment_that_raised_after_its_application_is_no_cut() {
+        let mut run = Recorder(Run::default());
+        run.leaf("rake");
+        run.leaf("/app/config/application.rb");
+        run.leaf("/app/config/environment.rb!");
+        assert_eq!(names(&run.0.plan(b"/app")), ["rake"]);
+    }
+
+    fn plan(names: &[&str]) -> Plan {
+        let features = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Plan { features, variables: Vec::new() }
+    }
+
+    #[test]
     fn what_two_runs_begin_with_is_common() {
-        let plan = |names: &[&str]| Plan {
-            features: names.iter().map(|name| name.as_bytes().to_vec()).collect(),
-            variables: Vec::new(),
-        };
-        assert_eq!(plan(&["a", "b", "c"]).common(&plan(&["a", "b", "d"])), plan(&["a", "b"]));
-        let mut other = plan(&["a", "/config/environment.rb"]);
-        other.variables.push((b"A".to_vec(), None));
-        assert_eq!(plan(&["a", "/config/environment.rb"]).common(&other), plan(&["a"]));
+        assert_eq!(plan(&["a", "b", "c"]).after(plan(&["a", "b", "d"])), plan(&["a", "b"]));
+        assert_eq!(plan(&["b"]).after(plan(&["a", "b"])), plan(&["b"]));
+        let mut known = plan(&["a", "/config/environment.rb"]);
+        known.variables.push((b"A".to_vec(), None));
+        assert_eq!(plan(&["a"]).after(known.clone()), plan(&["a"]));
+        assert_eq!(known.clone().after(plan(&["a"])), known);
+    }
+
+    #[test]
+    fn the_environment_is_loaded_if_every_run_loads_it() {
+        let (less, more) = (plan(&["/config/application.rb"]), plan(&["/config/environment.rb"]));
+        assert_eq!(more.clone().after(less.clone()), less);
+        assert_eq!(less.clone().after(more), less);
     }
 }

@@ -132,8 +132,14 @@ impl Acceptor {
     fn next(&self, index: usize, connections: &Connections) -> Result<Option<Connection>, Errno> {
         let Some(listener) = self.listeners.get(index) else { return Ok(None) };
         let Some((socket, peer)) = listener.accept()? else { return Ok(None) };
+        let settings = &connections.settings;
+        let is_public = settings.metrics_listener.is_none_or(|first| index < first);
+        let has_head = is_public && settings.client_source.proxy_version().is_some();
         let index = u16::try_from(index).unwrap_or(0);
-        Ok(Some(Connection::new(socket, peer, index, connections.clock.now_ms)))
+        let mut connection = Connection::new(socket, peer, index, connections.clock.now_ms);
+        connection.is_trusted = settings.trust.includes(peer);
+        connection.awaits_proxy_head = has_head && connection.is_trusted;
+        Ok(Some(connection))
     }
 
     fn unlisten(&mut self, connections: &Connections) {

@@ -1,7 +1,5 @@
 //! Requests that get their response from the server itself: health checks, and what has waited too long.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, RequestFraming};
 
@@ -9,6 +7,7 @@ use crate::clock::monotonic_us;
 use crate::connection::Connection;
 use crate::connections::Connections;
 use crate::queue::standing::Standing;
+use crate::request_start;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::waits::Wait;
@@ -16,14 +15,8 @@ use crate::waits::Wait;
 /// Requests that wait for so long are told of in the log.
 const WARN_AFTER_US: u64 = 5_000_000;
 
-/// What a proxy says of when it got the request: `X-Request-Start: t=1700000000.123`.
-const REQUEST_START: &[u8] = b"x-request-start";
-
 /// The text of a 503 for what has waited too long.
 pub(crate) const LATE: &str = "the request has waited too long";
-
-/// A start longer ago is no time of this request.
-const AGE_US_MAX: u64 = 3_600_000_000;
 
 /// Whether the server itself responds to a request: it is a health check, and has no body.
 pub(crate) fn is_health_check(connections: &Connections, request: &Request<'_>) -> bool {
@@ -50,7 +43,8 @@ pub(crate) fn tell_health(
     }
 }
 
-fn health(connections: &mut Connections) -> (u16, &'static str) {
+/// Whether the server takes requests, and why not.
+pub(crate) fn health(connections: &mut Connections) -> (u16, &'static str) {
     if connections.stage.parts() {
         (503, "the server is stopping")
     } else if connections.slab.len() >= connections.settings.connections_max {
@@ -80,13 +74,7 @@ pub(crate) fn is_late(connections: &Connections, id: ConnectionId, request: &Req
     let Some(queue_ms) = connections.settings.queue_ms else { return false };
     let Some(connection) = connections.slab.get(id) else { return false };
     let here_us = monotonic_us().saturating_sub(connection.ready_us);
-    let starts = request.fields().filter_map(|(name, value)| {
-        name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
-    });
-    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_micros());
-    let ages = starts.filter_map(|start_us| now_us.checked_sub(u128::from(start_us)));
-    let ages = ages.filter_map(|age| u64::try_from(age).ok()).filter(|age| *age < AGE_US_MAX);
-    ages.max().unwrap_or(0).max(here_us) > queue_ms * 1000
+    request_start::age_us(request).unwrap_or(0).max(here_us) > queue_ms * 1000
 }
 
 /// Tells in the log of requests that wait for long.
@@ -124,45 +112,4 @@ fn is_waiting(connections: &Connections, wait: Wait) -> Option<&Connection> {
     let is_parked = matches!(connection.standing, Standing::Parked(_));
     let waits = connection.ready_us == wait.since_us;
     (waits && (is_parked || connections.turns.contains(wait.slot))).then_some(connection)
-}
-
-/// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,
-/// with `t=` or without.
-fn start_us(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?.trim();
-    let text = text.strip_prefix("t=").unwrap_or(text);
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let number: u64 = whole.parse().ok()?;
-    // Until the year 2286, seconds have ten digits.
-    match whole.len() {
-        10 => {
-            let micros = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
-            Some(number * 1_000_000 + micros)
-        }
-        13 => Some(number * 1_000),
-        16 => Some(number),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_start_is_read_as_proxies_write_it() {
-        for (text, us) in [
-            ("t=1700000000.123", Some(1_700_000_000_123_000)),
-            ("t=1700000000", Some(1_700_000_000_000_000)),
-            ("1700000000123", Some(1_700_000_000_123_000)),
-            ("t=1700000000123456", Some(1_700_000_000_123_456)),
-            ("t=1700000000.1234567", Some(1_700_000_000_123_456)),
-            ("t=-1", None),
-            ("t=1700000000.12x", None),
-            ("yesterday", None),
-            ("t=17", None),
-        ] {
-            assert_eq!(start_us(text.as_bytes()), us, "{text}");
-        }
-    }
 }

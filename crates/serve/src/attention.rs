@@ -10,7 +10,7 @@ use thruway_http1::Request;
 use crate::admission::{self, LATE};
 use crate::connection::Connection;
 use crate::engine::Engine;
-use crate::exchange::{Exchange, Handler};
+use crate::exchange::{Absent, Exchange, Handler};
 use crate::poller::Events;
 
 /// Turns without a handler between two polls.
@@ -28,17 +28,6 @@ pub struct Attention {
     pub is_woken: bool,
     /// How long the engine may be left alone, if nothing happens (none: for ever).
     pub rest: Option<Duration>,
-}
-
-/// The handler of the standby.
-pub(crate) struct Absent;
-
-impl Handler for Absent {
-    fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}
-
-    fn is_present(&self) -> bool {
-        false
-    }
 }
 
 /// The handler of requests that have waited too long.

@@ -4,6 +4,7 @@ use thruway_http1::ParseError;
 
 use crate::connection::{Connection, Phase, Received};
 use crate::connections::Connections;
+use crate::counting;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::stage::Stage;
@@ -73,6 +74,7 @@ pub(crate) fn hang_up_with(
     status: u16,
     text: &str,
 ) {
+    counting::refuse(connections, id, status);
     let Some(ticket) = connections.begin_request(id) else { return };
     ResponseWriter::new(connections, ticket).respond_broken(status, text);
 }

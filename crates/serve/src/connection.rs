@@ -2,8 +2,6 @@
 //!
 //! While it is idle it owns no buffer, so that ten thousand of them cost little.
 
-mod sealed;
-
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -13,11 +11,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
 
-use thruway_tls::Session;
+use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
 
 use crate::activity::Share;
 use crate::listener::Peer;
-use crate::output::{Flushed, Output, Part, gather};
+use crate::observed::Observed;
+use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
@@ -37,6 +36,10 @@ pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// Whether its other end is believed as a proxy.
+    pub(crate) is_trusted: bool,
+    /// It begins with a PROXY head.
+    pub(crate) awaits_proxy_head: bool,
     /// The index of the listener that it came from.
     pub(crate) listener: u16,
     pub(crate) phase: Phase,
@@ -80,6 +83,8 @@ pub(crate) struct Connection {
     /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
     pub(crate) tls: Option<Box<Session>>,
     pub(crate) share: Share,
+    /// Its request, if requests are counted.
+    pub(crate) observed: Option<Box<Observed>>,
 }
 
 /// The state of a connection.
@@ -144,6 +149,8 @@ impl Connection {
         Self {
             socket,
             peer,
+            is_trusted: false,
+            awaits_proxy_head: false,
             listener,
             phase: Phase::Waiting,
             request: 0,
@@ -167,6 +174,7 @@ impl Connection {
             unchunk: None,
             tls: None,
             share: Share::default(),
+            observed: None,
         }
     }
 
@@ -234,6 +242,11 @@ impl Connection {
         }
     }
 
+    /// Whether it has a request that is counted when it ends.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.observed.as_ref().is_some_and(|observed| observed.begun_us > 0)
+    }
+
     /// Whether something has come in, or the client has closed.
     pub(crate) fn has_bytes(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
@@ -246,7 +259,7 @@ impl Connection {
             return Received::Later;
         }
         if self.tls.is_some() {
-            return self.receive_sealed(inbox);
+            return receive_sealed(self, inbox);
         }
         match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
@@ -282,7 +295,7 @@ impl Connection {
         turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
         if self.tls.is_some() {
-            return self.deliver_sealed(head, payload, turn_bytes);
+            return deliver_sealed(self, head, payload, turn_bytes);
         }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
@@ -308,7 +321,8 @@ impl Connection {
 
     /// Bytes that wait in memory for the client to take them.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.output.as_ref().map_or(0, |output| output.memory_bytes())
+        let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes());
+        sealed + self.output.as_ref().map_or(0, |output| output.memory_bytes())
     }
 
     /// Bytes that wait for the client to take them.
@@ -423,4 +437,94 @@ impl Connection {
         self.since_ms = now_ms;
         self.phase = Phase::Lingering { bytes_left: LINGER_BYTES_MAX };
     }
+
+    /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
+    pub(crate) fn say_end(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.close();
+            // A client that takes nothing now is not waited for.
+            let _ = send_sealed(session, self.socket.as_fd());
+        }
+    }
+}
+
+/// Reads what is there, and opens it in `inbox`.
+fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
+    let Some(session) = &mut connection.tls else { return Received::Later };
+    if session.is_over() {
+        return Received::Ended;
+    }
+    let length = match recv(&connection.socket, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty())
+    {
+        Ok((0, _)) => return Received::Ended,
+        Ok((length, _)) => length,
+        Err(Errno::AGAIN) => {
+            connection.is_readable = false;
+            return Received::Later;
+        }
+        Err(Errno::INTR) => return Received::Later,
+        Err(_) => return Received::Ended,
+    };
+    connection.is_readable = length == inbox.len() - RECORD_BYTES_MAX || connection.is_ended;
+    let opened = session.open(inbox, RECORD_BYTES_MAX..RECORD_BYTES_MAX + length);
+    if opened == Err(OpenError::Plain) {
+        return Received::Ended;
+    }
+    let is_over = session.is_over();
+    // A part of the handshake, or why the client is refused.
+    let is_broken = send_records(connection).is_err() || opened.is_err();
+    match opened {
+        _ if is_broken => Received::Ended,
+        Ok(0) | Err(_) if is_over => Received::Ended,
+        Ok(0) | Err(_) => Received::Later,
+        Ok(length) => {
+            connection.is_readable |= is_over;
+            Received::Bytes(length)
+        }
+    }
+}
+
+/// Sends what TLS itself has to say. What the client does not take now waits like output.
+fn send_records(connection: &mut Connection) -> Result<(), Errno> {
+    let Some(session) = &mut connection.tls else { return Ok(()) };
+    if !session.has_unsent() {
+        return Ok(());
+    }
+    match send_sealed(session, connection.socket.as_fd()) {
+        Err(Errno::AGAIN) => {
+            connection.is_writable = false;
+            connection.output.get_or_insert_default();
+            Ok(())
+        }
+        sent => sent,
+    }
+}
+
+/// Seals a head and a body, and sends them as far as the client takes them now.
+fn deliver_sealed(
+    connection: &mut Connection,
+    head: &[u8],
+    payload: Payload<'_>,
+    turn_bytes: usize,
+) -> Result<Flushed, Errno> {
+    let is_first = connection.output.is_none();
+    let mut output = connection.output.take().unwrap_or_default();
+    match payload {
+        Payload::Empty | Payload::Slices(_) => {
+            let body = if let Payload::Slices(slices) = payload { slices } else { &[] };
+            let slices = [head].into_iter().chain(body.iter().copied());
+            let session = connection.tls.as_mut().filter(|_| is_first);
+            output.seal_slices(session.map(|session| &mut **session), slices);
+        }
+        Payload::File { file, offset, length } => {
+            output.push(Part::Bytes(head.to_vec()));
+            output.push(Part::File { file: Arc::new(file), offset, length });
+        }
+        Payload::Parts(parts) => {
+            output.push(Part::Bytes(head.to_vec()));
+            parts.into_iter().for_each(|part| output.push(part));
+        }
+    }
+    connection.output = Some(output);
+    connection.flush(turn_bytes)
 }

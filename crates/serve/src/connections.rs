@@ -10,6 +10,7 @@ use crate::clock::{Clock, monotonic_us};
 use crate::connection::{Connection, Phase};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
+use crate::metrics::WorkerMetrics;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
 use crate::queue::client_queue::ClientQueues;
@@ -19,11 +20,12 @@ use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
 use crate::stage::Stage;
 use crate::ticket::Ticket;
-use crate::tls::Tls;
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
 use crate::waits::Waits;
 use crate::warnings::Warnings;
+use crate::workers::Siblings;
 
 /// Quanta of one body in a turn, while no shorter work waits: a call costs more than its bytes do. A connection that
 /// becomes ready meanwhile waits for less than a millisecond.
@@ -46,10 +48,14 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsListeners,
     pub(crate) stage: Stage,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
+    /// Where requests are counted, if they are.
+    pub(crate) metrics: Option<WorkerMetrics>,
+    /// What the other workers have to do.
+    pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
     pub(crate) scratch: Vec<u8>,
     /// Requests so far: the number of the last one.
@@ -61,7 +67,7 @@ impl Connections {
         poller: Poller,
         settings: Settings,
         client_turns: Arc<ClientTurns>,
-        tls: Tls,
+        tls: TlsListeners,
     ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
@@ -79,6 +85,8 @@ impl Connections {
             tls,
             stage: Stage::Serving,
             held_bytes: 0,
+            metrics: None,
+            siblings: None,
             scratch: Vec::new(),
             requests: 0,
         }
@@ -126,11 +134,6 @@ impl Connections {
         self.in_slot(slot).map(|connection| (key_us, connection.here_us))
     }
 
-    /// The slot with the lowest key in the run queue.
-    pub(crate) fn oldest_slot(&self) -> Option<u32> {
-        self.turns.find_oldest(|_| true).map(|(slot, _)| slot)
-    }
-
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<ConnectionId> {
         let id = self.slab.id_at(slot)?;
@@ -168,6 +171,9 @@ impl Connections {
         let closed = self.slab.remove(id)?;
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
+            metrics.abort();
+        }
         self.leave_client(closed.standing);
         Some(closed)
     }

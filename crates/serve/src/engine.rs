@@ -2,14 +2,15 @@
 
 use crate::Error;
 use crate::acceptor::Acceptor;
-use crate::attention::Absent;
 use crate::clock::monotonic_us;
 use crate::closing;
 use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::ending;
 use crate::exchange::Handler;
+use crate::handshake;
 use crate::listener::Listener;
+use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
 use crate::poller::{Bell, Event, Events, Poller, Waiter, Waker};
 use crate::reading::RequestReader;
@@ -18,9 +19,9 @@ use crate::settings::Settings;
 use crate::slab::ConnectionId;
 use crate::stage::{Ending, Stage};
 use crate::ticket::Ticket;
-use crate::tls::{self, Tls};
+use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
-use crate::workers::{WorkerHandle, new_client_turns, new_ticket_keys};
+use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -54,6 +55,8 @@ pub struct EngineHandle {
     pub waker: Waker,
     /// Calls the standby.
     pub bell: Bell,
+    /// Where requests are counted, if they are.
+    pub metrics: Option<WorkerMetrics>,
 }
 
 /// When the engine polled last, and what it did since.
@@ -85,17 +88,25 @@ impl Engine {
             poller.add_listener(worker.handover(), Token::Handover.to_word()).map_err(failed)?;
         }
         let (client_turns, ticket_keys) = match &worker {
-            Some(worker) => worker.of_clients(),
+            Some(worker) => worker.tables(),
             None => (new_client_turns()?, new_ticket_keys()?),
         };
-        let tls = Tls::new(&listeners, &ticket_keys)?;
+        let metrics = match &worker {
+            _ if !settings.counts => None,
+            Some(worker) => Some(worker.metrics()),
+            None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
+        };
+        let tls = TlsListeners::new(&listeners, &ticket_keys)?;
+        let mut connections = Connections::new(poller, settings, client_turns, tls);
+        connections.metrics.clone_from(&metrics);
+        connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
-            connections: Connections::new(poller, settings, client_turns, tls),
+            connections,
             migration: worker.map(Migration::new),
             is_woken: false,
             acceptor: Acceptor::new(listeners),
             reader: RequestReader::new(),
-            handle: EngineHandle { waiter, waker, bell },
+            handle: EngineHandle { waiter, waker, bell, metrics },
             polls: Polls::default(),
         };
         engine.acceptor.listen(&engine.connections)?;
@@ -255,32 +266,6 @@ impl Engine {
         slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
     }
 
-    /// Reads all certificates anew. Where one cannot be used, what was read before stays in use.
-    ///
-    /// # Errors
-    /// A certificate or a key cannot be used.
-    pub fn reload_certificates(&mut self) -> Result<(), Error> {
-        self.connections.tls.reload()
-    }
-
-    /// Whether the next turn is a handshake's, which computes for long and needs no handler.
-    #[must_use]
-    pub fn is_handshake_next(&self) -> bool {
-        let connections = &self.connections;
-        connections.tls.is_used()
-            && connections.oldest_slot().is_some_and(|slot| {
-                let connection = connections.in_slot(slot);
-                connection.is_some_and(|connection| matches!(connection.phase, Phase::Handshaking))
-            })
-    }
-
-    /// Gives a handshake its turn, if the next one is its.
-    pub fn handshake_turn(&mut self) {
-        if self.is_handshake_next() {
-            self.turn(&mut Absent);
-        }
-    }
-
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
     /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
@@ -338,7 +323,7 @@ impl Engine {
             return connections.flush(id);
         }
         match connection.phase {
-            Phase::Handshaking => tls::handshake(connections, id, &mut self.reader.inbox),
+            Phase::Handshaking => handshake::go_on(connections, id, &mut self.reader.inbox),
             Phase::Waiting => self.reader.read_head(connections, id, handler),
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {

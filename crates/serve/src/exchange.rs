@@ -29,12 +29,24 @@ pub trait Handler {
     }
 }
 
+/// No handler: what needs one waits.
+pub(crate) struct Absent;
+
+impl Handler for Absent {
+    fn handle(&mut self, _request: &Request<'_>, _exchange: &mut Exchange<'_>) {}
+
+    fn is_present(&self) -> bool {
+        false
+    }
+}
+
 /// A request that waits for its response.
 #[derive(Debug)]
 pub struct Exchange<'a> {
     pub(crate) writer: ResponseWriter<'a>,
     pub(crate) constraints: ResponseConstraints,
     pub(crate) peer: Peer,
+    pub(crate) is_https: bool,
     pub(crate) listener: u16,
     pub(crate) body: Body,
     pub(crate) is_taken: bool,
@@ -45,6 +57,12 @@ impl Exchange<'_> {
     #[must_use]
     pub fn constraints(&self) -> ResponseConstraints {
         self.constraints
+    }
+
+    /// Whether a trusted proxy says that the client speaks TLS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.is_https
     }
 
     /// The client's address.
@@ -62,7 +80,7 @@ impl Exchange<'_> {
     /// The certificate that the client has shown, in DER.
     #[must_use]
     pub fn peer_certificate(&self) -> Option<&[u8]> {
-        self.connection().and_then(Connection::peer_certificate)
+        self.connection()?.tls.as_ref()?.peer_certificate()
     }
 
     fn connection(&self) -> Option<&Connection> {

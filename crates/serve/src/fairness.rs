@@ -11,9 +11,11 @@ use crate::slab::ConnectionId;
 pub(crate) fn identify(connections: &mut Connections, id: ConnectionId, request: &Request<'_>) {
     let Some(clients) = &connections.turns.clients else { return };
     let Some(connection) = connections.slab.get_mut(id) else { return };
-    if connection.standing == Standing::Unknown
-        && let Some(name) = connections.settings.fair_by.name_of(request, connection.peer)
-    {
+    if connection.standing != Standing::Unknown {
+        return;
+    }
+    let peer = connections.settings.client_of(request, connection.peer, connection.is_trusted);
+    if let Some(name) = connections.settings.fair_by.name_of(request, peer) {
         connection.standing = Standing::Known(clients.client(&name));
     }
 }

@@ -14,7 +14,8 @@
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
 //! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
 //!    [`inheritance`]: how service ends, and what the next server takes over.
-//! 5. `tls`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
+//! 6. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
 //! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
@@ -24,10 +25,12 @@ mod address;
 mod admission;
 mod attention;
 mod bind;
+mod client_source;
 mod clock;
 mod closing;
 mod connection;
 mod connections;
+mod counting;
 mod deadlines;
 mod ending;
 mod engine;
@@ -36,25 +39,33 @@ mod exchange;
 mod fair_by;
 mod fairness;
 mod folder;
+mod handshake;
 pub mod inheritance;
 mod listener;
+mod metrics;
 mod migration;
+mod observed;
+mod observer;
 mod output;
 mod pace;
 mod poller;
 mod queue;
 mod reading;
+mod request_start;
 mod response;
 mod server;
 mod settings;
 mod slab;
 mod spool_file;
 mod stage;
+mod stats;
 mod stop;
 mod ticket;
 mod timer_wheel;
-mod tls;
+pub mod tls;
+mod tls_listeners;
 mod token;
+mod trust;
 mod tunnel;
 mod turns;
 mod unchunk;
@@ -66,6 +77,7 @@ pub mod workers;
 pub use address::Address;
 pub use attention::Attention;
 pub use bind::Bind;
+pub use client_source::ClientSource;
 pub use clock::monotonic_us;
 pub use connection::Payload;
 pub use engine::{Engine, EngineHandle};
@@ -74,14 +86,17 @@ pub use exchange::{Exchange, Handler};
 pub use fair_by::FairBy;
 pub use folder::Folder;
 pub use listener::{Listener, Peer};
+pub use metrics::{Time, WorkerMetrics};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
 pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stage::Ending;
+pub use stats::stats;
 pub use stop::StopSignals;
 pub use thruway_tls::Options as TlsOptions;
 pub use ticket::{TICKET_BYTES, Ticket};
+pub use trust::Trust;
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

@@ -17,12 +17,11 @@ use rustix::net::{
     acceptfrom_with, bind, connect, getsockname, listen, shutdown, socket_with,
 };
 
-use thruway_tls::{Options as TlsOptions, ServerContext};
+use thruway_tls::{Options as TlsOptions, ServerContext, TicketKeys};
 
 use crate::address::Address;
 use crate::bind::Bind;
 use crate::error::Error;
-use crate::workers::new_ticket_keys;
 
 /// The congestion control between two programs of one machine. Every kernel has it, and it sets no timers. Others, such
 /// as BBR, pace their packets, and a timer a packet costs more than its bytes.
@@ -207,21 +206,6 @@ impl Listener {
     }
 }
 
-impl Peer {
-    /// Whether it is trusted as a proxy: a process of this machine, or an address of a private network. Rack trusts the
-    /// same addresses.
-    #[must_use]
-    pub fn is_trusted(&self) -> bool {
-        match self {
-            Self::Unix => true,
-            Self::Tcp(address) => match address.ip() {
-                IpAddr::V4(ip) => ip.is_loopback() || ip.is_private(),
-                IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
-            },
-        }
-    }
-}
-
 /// As clients write the address.
 impl fmt::Display for Listener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -251,8 +235,8 @@ impl AsFd for Listener {
 
 /// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
 fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
-    let keys = new_ticket_keys()?;
-    ServerContext::new(options.clone(), keys).map(drop).map_err(Error::tls)
+    let keys = TicketKeys::new().map_err(|error| Error::system("make keys", error))?;
+    ServerContext::new(options.clone(), Arc::new(keys)).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {
@@ -328,18 +312,6 @@ mod tests {
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (_socket, peer) = listener.accept().unwrap().unwrap();
         assert_eq!(peer, Peer::Tcp(client.local_addr().unwrap()));
-    }
-
-    #[test]
-    fn proxies_are_trusted_on_this_machine_and_in_private_networks() {
-        let is_trusted = |text: &str| Peer::Tcp(text.parse().unwrap()).is_trusted();
-        for trusted in ["127.0.0.1:1", "[::1]:1", "10.0.0.1:1", "172.31.0.1:1", "192.168.9.9:1"] {
-            assert!(is_trusted(trusted), "{trusted}");
-        }
-        assert!(is_trusted("[fd00::1]:1") && Peer::Unix.is_trusted());
-        for stranger in ["8.8.8.8:1", "172.32.0.1:1", "[2001:db8::1]:1", "169.254.1.1:1"] {
-            assert!(!is_trusted(stranger), "{stranger}");
-        }
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Migration {
 
     /// Takes a message; false if there is none.
     fn take_message(&mut self, connections: &mut Connections) -> bool {
-        match self.worker.receive(&mut self.inbox, connections.clock.now_ms) {
+        match self.worker.mailbox().receive(&mut self.inbox, connections.clock.now_ms) {
             Ok(Some(Message::Connection(connection))) => keep(*connection, connections),
             // What it is about stands in the workers' rows.
             Ok(Some(Message::Bell)) => {}

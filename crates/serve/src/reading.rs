@@ -2,15 +2,22 @@
 
 use std::io;
 
+use thruway_http1::field::members;
+use thruway_http1::proxy::parse_proxy_head;
 use thruway_http1::response::ResponseConstraints;
-use thruway_http1::{BodyDecoder, Head, Limits, ParseError, Piece, Request, RequestFraming};
+use thruway_http1::{
+    BodyDecoder, Head, KnownField, Limits, ParseError, Piece, Request, RequestFraming,
+};
 
 use crate::admission::{self, LATE};
 use crate::closing;
 use crate::connection::{Connection, Payload, Phase, Received};
 use crate::connections::Connections;
+use crate::counting;
 use crate::exchange::{Exchange, Handler};
 use crate::fairness;
+use crate::listener::Peer;
+use crate::observer;
 use crate::output::QUANTUM_BYTES;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
@@ -62,11 +69,22 @@ impl RequestReader {
                 Received::Ended => return drop(connections.close(id)),
             }
         };
+        if connection.awaits_proxy_head {
+            connection.keep(bytes, bytes.len());
+            if take_proxy_head(connections, id) {
+                self.read_head(connections, id, handler);
+            }
+            return;
+        }
         match self.head.parse(bytes, seen, &connections.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
             Err(error) => closing::refuse(connections, id, error),
             Ok(true) => {
                 let request = self.head.request(&bytes[..self.head.length_bytes()]);
+                if observer::is_observer(connections, id) {
+                    let rest = &bytes[self.head.length_bytes()..];
+                    return observer::respond(connections, id, &request, rest);
+                }
                 if admission::is_health_check(connections, &request) {
                     let rest = &bytes[self.head.length_bytes()..];
                     return admission::tell_health(connections, id, &request, rest);
@@ -139,6 +157,28 @@ impl RequestReader {
             }
         }
     }
+}
+
+/// Reads the PROXY head that is kept; true if it is whole and more came behind it.
+fn take_proxy_head(connections: &mut Connections, id: ConnectionId) -> bool {
+    let Some(version) = connections.settings.client_source.proxy_version() else { return false };
+    let Some(connection) = connections.slab.get_mut(id) else { return false };
+    match parse_proxy_head(&connection.input, version) {
+        Ok(None) => return false,
+        Err(error) => {
+            closing::refuse(connections, id, error);
+            return false;
+        }
+        Ok(Some(head)) => {
+            let rest = connection.input.split_off(head.length_bytes);
+            connection.keep(&rest, 0);
+            connection.awaits_proxy_head = false;
+            if let Some(client) = head.client {
+                connection.peer = Peer::Tcp(client);
+            }
+        }
+    }
+    !connection.input.is_empty()
 }
 
 /// Why a body was not taken.
@@ -239,11 +279,17 @@ fn hand_over(
     let now_ms = connections.clock.now_ms;
     let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };
+    counting::begin(connections, id, request);
     let Some(connection) = connections.slab.get_mut(id) else { return };
     connection.since_ms = now_ms;
-    let (peer, listener) = (connection.peer, connection.listener);
+    let (peer, listener, is_trusted) =
+        (connection.peer, connection.listener, connection.is_trusted);
+    let source = connections.settings.client_source;
+    let is_https = is_trusted && (source.is_https(request) || has_https_before(request));
+    let peer = connections.settings.client_of(request, peer, is_trusted);
     let writer = ResponseWriter::new(connections, ticket);
-    let mut exchange = Exchange { writer, constraints, peer, listener, body, is_taken: false };
+    let mut exchange =
+        Exchange { writer, constraints, peer, is_https, listener, body, is_taken: false };
     if is_late {
         return exchange.respond_text(503, LATE);
     }
@@ -251,4 +297,11 @@ fn hand_over(
     if !exchange.is_taken {
         exchange.respond_text(500, "there is no response");
     }
+}
+
+/// Whether a proxy says that the client speaks TLS.
+fn has_https_before(request: &Request<'_>) -> bool {
+    let proto = request.known(KnownField::ForwardedProto);
+    let first = proto.and_then(|proto| members(proto).next());
+    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }

@@ -9,6 +9,7 @@ use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 
 use crate::connection::{Connection, Payload, Phase, Stream};
 use crate::connections::Connections;
+use crate::counting;
 use crate::output::{Part, QUANTUM_BYTES};
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
@@ -84,6 +85,16 @@ impl<'a> ResponseWriter<'a> {
         self.finish();
     }
 
+    /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
+    pub fn inform(&mut self, head: &[u8]) {
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
+        if matches!(connection.phase, Phase::Handling) {
+            let flushed = connection.deliver(head, Payload::Empty, QUANTUM_BYTES);
+            self.connections.after_flush(self.ticket.connection, flushed);
+            self.connections.settle(self.ticket.connection);
+        }
+    }
+
     /// Sends a short response of plain text.
     pub(crate) fn respond_text(
         &mut self,
@@ -116,6 +127,7 @@ impl<'a> ResponseWriter<'a> {
             return Written::Gone;
         }
         connection.is_persistent = plan.is_persistent && !parts;
+        counting::note_status(connection, head);
         let left = match plan.framing {
             ResponseFraming::Length(bytes) => bytes,
             _ => 0,
@@ -167,6 +179,7 @@ impl<'a> ResponseWriter<'a> {
         if framing == ResponseFraming::Chunked {
             connection.hold(CHUNKS_END);
         }
+        counting::end(self.connections, self.ticket.connection);
         self.connections.flush(self.ticket.connection);
         self.connections.settle(self.ticket.connection);
         0
@@ -185,6 +198,7 @@ impl<'a> ResponseWriter<'a> {
         if self.connections.connection_of(self.ticket)?.output.is_some() {
             return None;
         }
+        counting::give_away(self.connections, self.ticket.connection);
         let connections = &mut *self.connections;
         let Connection { socket, input, tls, .. } = connections.close(self.ticket.connection)?;
         connections.poller.remove(&socket);
@@ -221,6 +235,10 @@ impl<'a> ResponseWriter<'a> {
         if !matches!(connection.phase, Phase::Handling) {
             return;
         }
+        // Before it is sent: what a client has seen is counted.
+        counting::note_status(connection, response.head);
+        counting::end(self.connections, self.ticket.connection);
+        let Some(connection) = self.connections.connection_of(self.ticket) else { return };
         connection.phase = Phase::Responding;
         connection.is_persistent = response.plan.is_persistent && !parts;
         let payload = match response.plan.framing {

@@ -1,8 +1,11 @@
 //! The settings of a server, with the defaults and their reasons.
 
-use thruway_http1::Limits;
+use thruway_http1::{Limits, Request};
 
+use crate::client_source::ClientSource;
 use crate::fair_by::FairBy;
+use crate::listener::Peer;
+use crate::trust::Trust;
 
 /// How long the engine waits for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +64,20 @@ pub struct Settings {
     pub write_bytes_per_second_min: u64,
     /// What a client is, where requests take turns.
     pub fair_by: FairBy,
+    /// Where a request's client is learned from.
+    pub client_source: ClientSource,
+    /// Which addresses are believed as proxies.
+    pub trust: Trust,
     /// A request that has waited for longer gets 503.
     pub queue_ms: Option<u64>,
     /// A path at which the server itself tells whether it responds.
     pub health_path: Option<Vec<u8>>,
+    /// Whether requests are counted for metrics.
+    pub counts: bool,
+    /// The first listener that is for metrics, as all after it.
+    pub metrics_listener: Option<usize>,
+    /// Whether there is a live page for people beside the metrics.
+    pub has_status_page: bool,
 }
 
 impl Default for Settings {
@@ -82,8 +95,13 @@ impl Default for Settings {
             response_file_bytes_max: 1 << 30,
             write_bytes_per_second_min: 256,
             fair_by: FairBy::default(),
+            client_source: ClientSource::default(),
+            trust: Trust::default(),
             queue_ms: None,
             health_path: None,
+            counts: false,
+            metrics_listener: None,
+            has_status_page: false,
         }
     }
 }
@@ -95,6 +113,11 @@ const HANDSHAKES_MAX: usize = 1024;
 const OTHER_DESCRIPTORS_MIN: usize = 32;
 
 impl Settings {
+    /// The client of a request.
+    pub(crate) fn client_of(&self, request: &Request<'_>, peer: Peer, is_trusted: bool) -> Peer {
+        if is_trusted { self.client_source.client(request, peer, &self.trust) } else { peer }
+    }
+
     /// Half of the descriptors stay for the files that are being sent: each connection may have one.
     #[must_use]
     pub fn for_files(mut self) -> Self {

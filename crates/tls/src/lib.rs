@@ -9,10 +9,11 @@
 //! 2. `server`: the [`ServerContext`], which begins sessions; it reads its files anew when they change.
 //! 3. `certificates`: which certificate a client gets. `files`: what is refused of a file.
 //! 4. `tickets`: the keys of session tickets, in memory that workers share.
-//! 5. `session`: one connection's state.
+//! 5. `session`: one connection's state. `client`: what a client of a measurement begins.
 #![forbid(unsafe_code)]
 
 mod certificates;
+mod client;
 mod error;
 mod files;
 mod options;
@@ -20,6 +21,7 @@ mod server;
 mod session;
 mod tickets;
 
+pub use client::ClientContext;
 pub use error::Error;
 pub use options::{Options, Verify};
 pub use server::ServerContext;

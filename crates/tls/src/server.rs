@@ -48,7 +48,8 @@ impl ServerContext {
     /// # Errors
     /// Never with the settings that are used here.
     pub fn begin(&self) -> Result<Session, Error> {
-        ServerConnection::new(Arc::clone(&self.config)).map(Session::new).map_err(Error::setting)
+        let connection = ServerConnection::new(Arc::clone(&self.config));
+        connection.map(|connection| Session::new(connection.into())).map_err(Error::setting)
     }
 
     /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.

@@ -1,9 +1,9 @@
-//! One connection's TLS state.
+//! One connection's TLS state, at either end.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
 
-use rustls::server::ServerConnection;
+use rustls::Connection;
 
 /// Bytes of one sealed record, at most, with its header.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 2048 + 5;
@@ -14,11 +14,11 @@ const SEALED_BYTES_MAX: usize = 64 << 10;
 /// The first byte of a handshake's record.
 const HANDSHAKE: u8 = 0x16;
 
-/// A session with one client. It buffers at most a part of one record of what comes in, and what was sealed and not yet
-/// sent of what goes out.
+/// A session with a client, or with a server. Of what comes in it buffers at most a part of one record; of what goes
+/// out, what was sealed and not yet sent.
 #[derive(Debug)]
 pub struct Session {
-    connection: ServerConnection,
+    connection: Connection,
     has_begun: bool,
     is_plain: bool,
     /// The client has sealed its end.
@@ -38,7 +38,7 @@ pub enum OpenError {
 }
 
 impl Session {
-    pub(crate) fn new(mut connection: ServerConnection) -> Self {
+    pub(crate) fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(None);
         Self { connection, has_begun: false, is_plain: false, is_over: false, sealed: 0, sent: 0 }
     }

@@ -9,22 +9,27 @@ unless system("cargo", "--version", out: File::NULL, err: File::NULL)
         "https://rustup.rs has the first, Debian's libclang-dev is the second"
 end
 
+# One call builds the command and the extension: what they share is compiled once.
 # `thruway run` meets Rubies of all versions, and looks in a folder of their number.
-# What cargo leaves behind takes a hundred times the room of the extension.
+# What cargo leaves behind takes a hundred times the room of what is installed.
 File.write("Makefile", <<~MAKEFILE)
   export RUBY = #{RbConfig.ruby}
   export CARGO_TARGET_DIR = $(CURDIR)/target
+  export CARGO_PROFILE_RELEASE_STRIP = symbols
+  export CARGO_PROFILE_RELEASE_DEBUG = false
   sitearchdir = #{RbConfig::CONFIG.fetch("sitearchdir")}
-  BUILT = $(CARGO_TARGET_DIR)/release/libthruway_ext.so
+  BUILT = $(CARGO_TARGET_DIR)/release
   INSTALLED = $(DESTDIR)$(sitearchdir)/thruway
 
   .PHONY: all install clean
 
   all:
-  \tcargo build --locked --release --manifest-path #{__dir__}/Cargo.toml
+  \tcargo build --locked --release --manifest-path "#{File.expand_path("../../..", __dir__)}/Cargo.toml" \\
+  \t  --package thruway-cli --package thruway-gem-ext
 
   install: all
-  \tinstall -D -m 755 $(BUILT) $(INSTALLED)/thruway.so
+  \tinstall -D -m 755 $(BUILT)/libthruway_ext.so $(INSTALLED)/thruway.so
+  \tinstall -D -m 755 $(BUILT)/thruway $(INSTALLED)/bin/thruway
   \tmkdir -p $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}
   \tln -sf ../thruway.so $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}/thruway.so
   \trm -rf $(CARGO_TARGET_DIR)

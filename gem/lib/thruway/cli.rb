@@ -91,6 +91,8 @@ module Thruway
         parser.on("--pidfile PATH") { |path| options[:pidfile] = File.expand_path(path) }
         add_limits(parser, options)
         parser.on("--fair-by KIND") { |kind| options[:fair_by] = kind }
+        parser.on("--metrics URI") { |uri| @configuration.metrics << uri }
+        parser.on("--status") { options[:status_page] = true }
         parser.on("--sendfile DIR") { |folder| declare(folder) }
         parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
         parser.on("--command WORD") { |word| @words << word }

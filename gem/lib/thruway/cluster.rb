@@ -42,6 +42,9 @@ module Thruway
       wake
     end
 
+    # What all workers have counted, as JSON.
+    def stats = @pool.fleet.stats
+
     private
 
     def configuration = @launcher.configuration

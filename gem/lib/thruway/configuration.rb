@@ -29,6 +29,7 @@ module Thruway
       write_bytes_per_second_min: 256,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
+      log_formatter: nil, early_hints: false, control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
       # What a client is, in the engine's words; zero and empty are none.
@@ -38,7 +39,10 @@ module Thruway
       # When a worker is replaced: none, if it is not said.
       worker_hang_seconds: nil, worker_requests_max: nil, worker_megabytes_max: nil,
       worker_age_seconds_max: nil, worker_check_seconds: 5, refork_after: nil, restart_words: nil,
-      restart_file: nil, activated_sockets: nil
+      restart_file: nil, activated_sockets: nil,
+      # What is counted, and where it is shown.
+      client_source: "socket", trusted_proxies: "",
+      counts: false, metrics_listener: nil, status_page: false
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
@@ -48,13 +52,14 @@ module Thruway
       head_fields_max: ["take heads of %d fields", 1..128]
     }.freeze
 
-    attr_reader :options, :hooks, :binds, :sendfile
+    attr_reader :options, :hooks, :binds, :sendfile, :metrics
 
     def initialize
       @options = {}
       @hooks = HOOKS.to_h { |name| [name, []] }
       @binds = []
       @sendfile = []
+      @metrics = []
     end
 
     (DEFAULTS.keys - %i[workers threads]).each do |name|
@@ -85,6 +90,9 @@ module Thruway
 
         raise Failure, "cannot #{format(text, count)}: it must be #{limits.min} to #{limits.max}"
       end
+      return if !status_page || @metrics.any?
+
+      raise Failure.new("the live page has no address", hint: "say where, by --metrics")
     end
 
     def environment
@@ -151,7 +159,9 @@ module Thruway
         write_bytes_per_second_min: write_bytes_per_second_min.to_i,
         request_line_bytes_max: request_line_bytes_max.to_i, head_bytes_max: head_bytes_max.to_i,
         head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
-        fair_by: fair_by, health_path: health_check.to_s
+        fair_by: fair_by, health_path: health_check.to_s,
+        counts: counts || @metrics.any?, metrics_listener: metrics_listener,
+        has_status_page: status_page, client_source: client_source, trusted_proxies: trusted_proxies
       }
     end
 

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
+require "securerandom"
 require "shellwords"
+require "tmpdir"
 
 require_relative "configuration"
 require_relative "other_words"
@@ -30,7 +32,8 @@ module Thruway
     # Words with one value, and the option that it is.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
-      rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check
+      rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
+      state_permission: :state_permission
     }.freeze
 
     # Words whose value is a number, and the option that it is.
@@ -51,11 +54,15 @@ module Thruway
 
     # Words that are true unless they say otherwise, and the option that they are.
     SWITCHES = {
-      preload_app!: :preload, log_requests: :log_requests, fiber_per_request: :fiber_per_request,
+      preload_app!: :preload, fiber_per_request: :fiber_per_request,
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
-      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output
+      mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page,
+      early_hints: :early_hints
     }.freeze
+
+    # Fields in which trusted proxies name their clients.
+    FORWARDED = { forwarded: "forwarded", x_forwarded_for: "x_forwarded_for" }.freeze
 
     # What Puma calls our options, where `get` asks for them.
     PUMA_OPTIONS = {
@@ -70,6 +77,7 @@ module Thruway
       @fixed = configuration.options.keys
       @said = {}
       @binds = []
+      @metrics = []
       @blocks = { single: [], cluster: [] }
     end
 
@@ -102,6 +110,29 @@ module Thruway
       end
     end
 
+    # Lines as Puma writes them, or `:json`.
+    def log_requests(answer = true)
+      raise ArgumentError, "log_requests takes true, false or :json" unless
+        [true, false, nil, :json].include?(answer)
+
+      @said[:log_requests] = answer
+    end
+
+    # What becomes of each line of `log_requests`.
+    def log_formatter(&block)
+      @said[:log_formatter] = callable(block)
+    end
+
+    # Where `thruway ctl` and pumactl ask: an address, and the token that they have to know.
+    def activate_control_app(url = "auto", auth_token: nil, no_token: false, **)
+      raise ArgumentError, "there is no TLS here: #{url}" if url.to_s.start_with?("ssl:")
+
+      token = auth_token&.to_s || SecureRandom.hex(16) unless no_token
+      url = default_control_url if url.to_s == "auto"
+      @said[:control] = [url.to_s, token]
+      @said[:counts] = true
+    end
+
     def quiet(answer = true)
       @said[:log_requests] = !answer
     end
@@ -123,6 +154,11 @@ module Thruway
 
     def bind(address)
       @binds << address.to_s
+    end
+
+    # Where the metrics are read, and the live page.
+    def metrics(address)
+      @metrics << address.to_s
     end
 
     # Puma's options, which become parameters of the address. `cert` and `key` may be Arrays.
@@ -191,14 +227,21 @@ module Thruway
       @said[:methods] = methods == :any ? nil : methods
     end
 
+    # Where a request's client is learned from.
     def set_remote_address(source = :socket)
+      @said[:client_source] = client_source_of(source)
       @said[:remote_address] =
         case source
-        when :socket then nil
+        when :socket, *FORWARDED.keys, { proxy_protocol: :v1 }, { proxy_protocol: :v2 } then nil
         when :localhost then "127.0.0.1"
         when String then source
         else header_of(source)
         end
+    end
+
+    # Addresses and networks that are believed as proxies.
+    def trusted_proxies(*addresses)
+      @said[:trusted_proxies] = addresses.flatten.join(",")
     end
 
     # What takes turns: `:connection`, `:address`, or clients that a proxy names in `header`.
@@ -261,6 +304,7 @@ module Thruway
       take_options
       run_blocks
       take_options
+      @configuration.metrics.concat(@metrics) if @configuration.metrics.empty?
       return if @configuration.binds.any? || @configuration.options.key?(:port)
 
       @configuration.binds.concat(@binds.map { |bind| address_of(bind) })
@@ -299,12 +343,24 @@ module Thruway
       raise ArgumentError, "it takes a block, or what can be called"
     end
 
+    # For this user alone.
+    def default_control_url
+      name = "thruway-#{Process.pid}-#{SecureRandom.hex(4)}.sock"
+      "unix://#{File.join(Dir.tmpdir, name)}?mode=0600"
+    end
+
+    def client_source_of(source)
+      version = source[:proxy_protocol] if source.is_a?(Hash)
+      version ? "proxy_#{version}" : FORWARDED.fetch(source, "socket")
+    end
+
     def header_of(source)
       header = source.is_a?(Hash) && source[:header]
       return ["HTTP_#{header.upcase.tr("-", "_")}"] if header
 
-      refuse("set_remote_address", "it takes :socket, :localhost, a String or a header:, " \
-                                   "and not #{source.inspect}")
+      refuse("set_remote_address", "it takes :socket, :localhost, :forwarded, " \
+                                   ":x_forwarded_for, a String, a header: or " \
+                                   "proxy_protocol:, and not #{source.inspect}")
     end
 
     # A word that Puma does not know either.

@@ -8,6 +8,11 @@ module Thruway
       @server.__send__(:hijack, @request)
     end
 
+    # Sends fields ahead of the response of that request (103).
+    def hint(headers)
+      @server.__send__(:hint, @request, headers)
+    end
+
     # As a block, like the Proc that other servers have here.
     def to_proc
       method(:call).to_proc

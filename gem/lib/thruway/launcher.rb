@@ -3,6 +3,7 @@
 require_relative "activation"
 require_relative "application"
 require_relative "cluster"
+require_relative "control"
 require_relative "hot_restart"
 require_relative "inheritance"
 require_relative "listeners"
@@ -41,12 +42,16 @@ module Thruway
       return try if ENV.delete(HotRestart::TRIAL)
 
       listen
+      @configuration.offer(:metrics_listener, @listeners.metrics_from)
+      @control = Control.open(@configuration)
       write_pidfile
+      write_state
       name_process
       serve
       @configuration.run_hooks(:after_stopped)
     ensure
       @listeners&.close
+      @control&.close
       remove_pidfile
     end
 
@@ -66,8 +71,15 @@ module Thruway
       read.check
       return false if read.source == @configuration.source
 
-      @configuration = read unless keep
+      take(read) unless keep
       true
+    end
+
+    # Another configuration, for workers that start from now on.
+    def take(configuration)
+      configuration.offer(:metrics_listener, @listeners.metrics_from)
+      @control&.spare(configuration)
+      @configuration = configuration
     end
 
     # This process becomes the next server.
@@ -105,14 +117,18 @@ module Thruway
 
     def listen
       uris = @configuration.addresses(@activation)
-      @listeners = Listeners.new(uris, inherited: @before&.listeners || {}, activated: @activation)
+      @listeners = Listeners.new(uris, metrics: @configuration.metrics,
+                                       inherited: @before&.listeners || {}, activated: @activation)
     end
 
     def serve
       kind = @configuration.workers.zero? ? Single : Cluster
       look_for_restarts if @configuration.restart_file
       @runner = kind.new(self, @before)
-      @runner.run { announce }
+      @runner.run do
+        @control&.start { @runner.stats }
+        announce
+      end
     end
 
     # A file that is touched asks for a restart, as Puma's plugin has it.
@@ -133,7 +149,11 @@ module Thruway
     def announce
       milliseconds = (Process.clock_gettime(Process::CLOCK_MONOTONIC) - @started) * 1000
       addresses = @listeners.addresses.join(", ")
-      tell("serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n")
+      text = "serving #{@name} on #{addresses} (ready in #{milliseconds.round} ms)\n"
+      metrics = @listeners.metrics_addresses
+      text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
+      # At once: its reader may close after the first line.
+      tell(text)
       @configuration.run_hooks(:after_booted)
     end
 
@@ -161,8 +181,20 @@ module Thruway
       raise Failure, "cannot write the pidfile: #{e.message}"
     end
 
+    # By which `thruway ctl -S` and pumactl find the control application.
+    def write_state
+      path = @configuration.state_path or return
+      state = @control&.state || { "pid" => Process.pid, "running_from" => Dir.pwd }
+      text = state.map { |name, value| "#{name}: #{value.is_a?(String) ? value.dump : value}\n" }
+      # The token is in it.
+      File.write(path, "---\n#{text.join}", perm: @configuration.state_permission || 0o600)
+      @state = File.expand_path(path)
+    rescue SystemCallError => e
+      raise Failure, "cannot write the state: #{e.message}"
+    end
+
     def remove_pidfile
-      File.delete(@pidfile) if @pidfile && File.exist?(@pidfile)
+      [@pidfile, @state].each { |path| File.delete(path) if path && File.exist?(path) }
     end
   end
 end

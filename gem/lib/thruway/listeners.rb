@@ -20,15 +20,15 @@ module Thruway
     # Of each address as it was asked for: descriptors, each with the address as it is shown.
     attr_reader :sockets
 
-    # Some may be open already: `inherited` from the server before this one, in the form of
-    # `sockets`, or `activated` by systemd.
-    def initialize(uris, inherited: {}, activated: nil)
+    # Those for metrics come last. Some may be open already: `inherited` from the server before this
+    # one, in the form of `sockets`, or `activated` by systemd.
+    def initialize(uris, metrics: [], inherited: {}, activated: nil)
       @owner = Process.pid
       @inherited = inherited.dup
       @activated = activated
       @foreign = []
-      @sockets = {}
-      uris.each { |uri| @sockets[uri] ||= open(uri) }
+      @sockets = uris.uniq.to_h { |uri| [uri, open(uri)] }
+      @metrics = metrics.uniq.to_h { |uri| [uri, open(uri)] }
       @inherited.each_value { |left| shut_down(left) }
     end
 
@@ -37,13 +37,16 @@ module Thruway
 
     # What a program that this process becomes finds open: its own, and those of systemd.
     def inheritance
-      own = @sockets.reject { |_, sockets| @foreign.intersect?(sockets) }
+      own = all.reject { |_, sockets| @foreign.intersect?(sockets) }
       [own, @foreign]
     end
 
+    # Which of the descriptors is the first for metrics; nil without any.
+    def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
+
     # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
     def descriptors
-      @sockets.flat_map do |uri, sockets|
+      all.flat_map do |uri, sockets|
         sockets.each_slice(2).map do |number, address|
           address.start_with?("https://") ? [number, uri] : number
         end
@@ -53,11 +56,14 @@ module Thruway
     # Addresses as they are shown: with the ports that the system chose.
     def addresses = @shown ||= @sockets.values.flatten.grep(String)
 
+    def metrics_addresses = @shown_metrics ||= @metrics.values.flatten.grep(String)
+
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
     # process that made them. It may be called from a trap.
     def close
       addresses
-      left, @sockets = @sockets, {}
+      metrics_addresses
+      left, @sockets, @metrics = all, {}, {}
       left.each_value { |sockets| shut_down(sockets) }
     end
 
@@ -65,7 +71,7 @@ module Thruway
     # Before that, workers have a moment to take those that wait. Sockets of systemd stay open: it
     # goes on with them.
     def close_for_all
-      own = @sockets.values.flatten.grep(Integer) - @foreign
+      own = all.values.flatten.grep(Integer) - @foreign
       sockets = own.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }
       limit = now + MOMENT_SECONDS
@@ -75,6 +81,8 @@ module Thruway
     end
 
     private
+
+    def all = @sockets.merge(@metrics)
 
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)

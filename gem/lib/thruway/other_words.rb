@@ -13,13 +13,11 @@ module Thruway
       before_refork: "workers are forked from the supervisor",
       custom_logger: "the server's own lines go to stderr",
       debug: "the server says what goes wrong without it",
-      early_hints: "rack.early_hints is not in the environment",
       enable_keep_alives: "connections are kept, and take their turns",
       extra_runtime_dependencies: "the gems of the bundle are loaded, and no others",
       fork_worker: "workers are forked from the supervisor",
       idle_timeout: "the server stays when it is idle",
       io_selector_backend: "it is epoll",
-      log_formatter: "the server's own lines stay as they are",
       max_fast_inline: "connections are kept, and take their turns",
       max_io_threads: "all threads are alike",
       max_keep_alive: "connections are kept, and take their turns",
@@ -27,8 +25,6 @@ module Thruway
       out_of_band: "it is never called; rack.response_finished is, after each answer",
       prune_bundler: "the server runs in the bundle",
       queue_requests: "a request is read before a thread has it",
-      state_path: "pumactl finds no state; use the pidfile and signals",
-      state_permission: "pumactl finds no state; use the pidfile and signals",
       wait_for_less_busy_worker: "a connection goes to the worker with the least to do",
       worker_culling_strategy: "the number of workers stays"
     }.freeze
@@ -38,14 +34,8 @@ module Thruway
 
     # Answers that ask for what holds anyway.
     IDLE_ANSWERS = {
-      allow_underscore_headers: [false], early_hints: [false, nil], enable_keep_alives: [true],
+      allow_underscore_headers: [false], enable_keep_alives: [true],
       idle_timeout: [nil], max_io_threads: [0], prune_bundler: [false], queue_requests: [true]
-    }.freeze
-
-    # Words that keep the server from starting, and why.
-    REFUSED = {
-      activate_control_app: ["there is no control server",
-                             "take it out; signals and the pidfile control the server"]
     }.freeze
 
     PASSED_OVER.each_key do |word|
@@ -56,10 +46,6 @@ module Thruway
     end
 
     IDLE.each { |word| define_method(word) { nil } }
-
-    REFUSED.each do |word, (reason, hint)|
-      define_method(word) { |*, **| refuse(word, reason, hint) }
-    end
 
     # Lines about what was passed over, in the order of the file.
     def passed_over

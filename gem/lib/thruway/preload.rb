@@ -7,13 +7,20 @@ module Thruway
   module Preload
     @before = []
     @after = []
+    @excluded = []
 
     class << self
+      # :nodoc:
+      attr_reader :excluded
+
       # Called in the template before each fork: to give up what a child must not share.
       def before_fork(&block) = @before << block
 
       # Called in each child before the command begins: to make such things anew.
       def after_fork(&block) = @after << block
+
+      # Files and folders whose changes do not matter, though the boot asks about them.
+      def exclude(*paths) = @excluded.concat(paths.map(&:to_s))
 
       # :nodoc:
       def run_before_fork = @before.each(&:call)

@@ -16,6 +16,11 @@ module Thruway
   class Server
     TEXT = { "content-type" => "text/plain; charset=utf-8" }.freeze
 
+    EARLY_HINTS = "HTTP/1.1 103 Early Hints\r\n"
+
+    # A line that is one field: a token, and a value without control characters.
+    FIELD = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
+
     attr_reader :engine
 
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
@@ -198,6 +203,16 @@ module Thruway
       io = socket(descriptor, read)
       env["rack.hijack_io"] = io
       io
+    end
+
+    # Fields that the client gets before the response, if nothing of that was sent.
+    def hint(request, headers)
+      lines = headers.flat_map do |name, values|
+        values = Array(values).flat_map { |value| value.to_s.split("\n") }
+        values.map { |value| "#{name}: #{value}".b }
+      end
+      lines = lines.grep(FIELD)
+      @engine.inform(request, "#{EARLY_HINTS}#{lines.join("\r\n")}\r\n\r\n") if lines.any?
     end
 
     # The connection behind a head that was sent: to `rack.hijack` (partial hijack), or to a

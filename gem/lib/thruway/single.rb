@@ -39,6 +39,9 @@ module Thruway
       end
     end
 
+    # What is counted, as JSON.
+    def stats = @server.engine.stats
+
     private
 
     def configuration = @launcher.configuration

@@ -12,7 +12,10 @@ class Template
     %r{/active_record/connection_adapters/abstract/connection_pool(/reaper)?\.rb:\d+},
     %r{/concurrent/atomic/(ruby_thread_local_var|locals)\.rb:\d+}
   )
-  ENVIRONMENT = "/config/environment.rb"
+  # When a child asks for one of Rails' files, the variables are those under which it was loaded.
+  OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
+  # A template that takes more is none, unless THRUWAY_PRELOAD_MB allows it.
+  MEGABYTES_MAX = 1024
   # Ruby itself catches them, whatever a program has made of them.
   HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
   # As the key has them: they are set again in the child, and compared with nothing.
@@ -35,7 +38,7 @@ class Template
 
   def initialize(native)
     @native = native
-    @changes = {}
+    @parts = {}
   end
 
   # Comes back in a child only, which is a command.
@@ -55,6 +58,8 @@ class Template
     watching_arguments { load_features(features, variables) }
     disconnect
     look(before)
+    look_at_memory
+    @native.exclude(hooks&.excluded.to_a)
     @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
     nil
   rescue Exception => e # rubocop:disable Lint/RescueException
@@ -94,13 +99,21 @@ class Template
 
   def load_features(features, variables)
     @seed = Random.seed
-    *features, environment = features if features.last.end_with?(ENVIRONMENT)
-    noting_changes { features.each { |feature| load_feature(feature) } }
-    return unless environment
+    count = features.index { |path| path.end_with?(*OF_RAILS) } || features.size
+    @changes = last = changes { features.first(count).each { |feature| load_feature(feature) } }
+    variables.each { |name, value| ENV[name] = value unless last.key?(name) }
+    features.drop(count).each do |path|
+      before = compared(ENV.to_h)
+      made = changes { load_feature(path) }
+      path.end_with?(*OF_RAILS) ? @parts[path] = [before, last = made] : last.update(made)
+    end
+    add_nested
+  end
 
-    variables.each { |name, value| ENV[name] = value }
-    @environment = [environment, compared(ENV.to_h)]
-    noting_changes { require(environment) }
+  # What a part has loaded of the other ones is asked for under the same variables.
+  def add_nested
+    inner = $LOADED_FEATURES.select { |path| path.end_with?(*OF_RAILS) } - @parts.keys
+    inner.each { |path| @parts[path] = @parts.values.last } if @parts.any?
   end
 
   # What the boot makes of the first command's arguments is right for the same ones alone.
@@ -132,14 +145,13 @@ class Template
     stub&.to_spec&.activate
   end
 
-  # What the boot does to the environment is done to each child's.
-  def noting_changes
+  # What the boot does to the environment is done to each child's, when it asks for that part.
+  def changes
     before = ENV.to_h
     yield
     now = ENV.to_h
-    (before.keys | now.keys).each do |name|
-      @changes[name] = now[name] if before[name] != now[name]
-    end
+    (before.keys | now.keys).reject { |name| before[name] == now[name] }
+                            .to_h { |name| [name, now[name]] }
   end
 
   # Connections are their process's alone.
@@ -183,6 +195,12 @@ class Template
     object("it has an open socket") if sockets.any?
   end
 
+  def look_at_memory
+    megabytes = File.read("/proc/self/status")[/^VmRSS:\s*(\d+)/, 1].to_i / 1024
+    allowed = Integer(ENV.fetch("THRUWAY_PRELOAD_MB", MEGABYTES_MAX))
+    object("it takes #{megabytes} MB, and #{allowed} are allowed") if megabytes > allowed
+  end
+
   def coverage? = defined?(::Coverage) && ::Coverage.running?
 
   def serve
@@ -197,7 +215,7 @@ class Template
   end
 
   def fork_for_request
-    hooks(:before)
+    hooks&.run_before_fork
     child = Process.fork
     return :child unless child
 
@@ -218,27 +236,37 @@ class Template
     title
     Random.srand if Random.seed == @seed
     @native.said
-    @native.guard(@environment[0], method(:compare)) if @environment
-    hooks(:after)
+    @native.guard(@parts.keys, method(:compare)) if @parts.any?
+    hooks&.run_after_fork
   end
 
   def take_environment
     ENV.replace(@given)
-    @changes.each { |name, value| ENV[name] = value }
+    set(@changes)
   end
+
+  def set(variables) = variables.each { |name, value| ENV[name] = value }
 
   # As tools show it: the words that the template's Ruby was started with, and the arguments.
   def title = Process.setproctitle([*@program, *ARGV].join(" "))
 
-  # The environment was booted under other variables than this command has set: it is started as
-  # always.
-  def compare(_)
-    now = compared(ENV.to_h)
-    then_ = @environment[1]
-    differs = (now.keys | then_.keys).find { |name| now[name] != then_[name] }
-    return unless differs || coverage?
+  # A part that was booted under other variables than this command has set is of no use: the command
+  # is started as always. Answers whether there are more to compare.
+  def compare(path)
+    part = @parts.delete(path)
+    return @parts.any? unless part
 
-    reason = differs ? "variable #{differs} is another" : "Coverage is running"
+    @parts.delete_if { |_, other| other.equal?(part) }
+    before, made = part
+    now = compared(ENV.to_h)
+    differs = (now.keys | before.keys).find { |name| now[name] != before[name] }
+    boot_after_all(differs) if differs || coverage?
+    set(made)
+    @parts.any?
+  end
+
+  def boot_after_all(variable)
+    reason = variable ? "variable #{variable} is another" : "Coverage is running"
     is_explained = ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
     warn "thruway: preload: booted after all, since #{reason}" if is_explained
     exec(@given, *@words, unsetenv_others: true)
@@ -246,8 +274,6 @@ class Template
 
   def compared(variables) = variables.reject { |name, _| SET_AGAIN.include?(name) }
 
-  def hooks(time)
-    hooks = ::Thruway::Preload if defined?(::Thruway::Preload.before_fork)
-    hooks&.public_send("run_#{time}_fork")
-  end
+  # The application's own hooks, if it has any.
+  def hooks = (::Thruway::Preload if defined?(::Thruway::Preload.before_fork))
 end

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "access_log"
+
 module Thruway
   # What a configuration may put around an application. Without such words the application is called
   # as it is.
@@ -7,17 +9,19 @@ module Thruway
     module_function
 
     def around(app, configuration)
-      app = log(app) if configuration.log_requests
+      app = log(app, configuration) if configuration.log_requests
       app = limit(app, configuration.methods) if configuration.methods
       app = name_client(app, configuration.remote_address) if configuration.remote_address
+      app = hint(app) if configuration.early_hints
       app = isolate(app) if configuration.fiber_per_request
       app
     end
 
     # A line for each request, as Puma's `log_requests` has it.
-    def log(app)
-      require "rack" unless defined?(::Rack::CommonLogger)
-      ::Rack::CommonLogger.new(app, $stdout)
+    def log(app, configuration)
+      format = configuration.log_requests
+      AccessLog.new(app, format: (format if format.is_a?(Symbol)),
+                         formatter: configuration.log_formatter)
     end
 
     # Other methods get 501, as from Puma.
@@ -37,6 +41,15 @@ module Thruway
       lambda do |env|
         address = key ? env[key]&.split(/[\s,]/)&.first : source
         env["REMOTE_ADDR"] = address if address
+        app.call(env)
+      end
+    end
+
+    # `rack.early_hints`, as Rails calls it.
+    def hint(app)
+      lambda do |env|
+        hijack = env["rack.hijack"]
+        env["rack.early_hints"] = ->(headers) { hijack.hint(headers) }
         app.call(env)
       end
     end

@@ -100,8 +100,8 @@ class PreloadFaultsTest < Minitest::Test
   def test_many_clients_at_once
     with_template do |made|
       before = templates(made)
-      said = Array.new(30) { |n| Thread.new { made.preloaded(*WORDS, "puts #{n}") } }.map(&:value)
-      assert_equal (0...30).map { |n| "#{n}\n" }, said.map(&:out)
+      said = Array.new(50) { |n| Thread.new { made.preloaded(*WORDS, "puts #{n}") } }.map(&:value)
+      assert_equal (0...50).map { |n| "#{n}\n" }, said.map(&:out)
       assert_equal before, templates(made)
     end
   end
@@ -126,5 +126,53 @@ class PreloadFaultsTest < Minitest::Test
       made.thruway("preload", "stop", "--all")
       assert_ends(template)
     end
+  end
+
+  # The place for templates has no room: commands are booted, and nothing is said but by --explain.
+  def test_a_full_disk
+    return pass unless Process.euid.zero?
+
+    application do |made|
+      run = made.environment["XDG_RUNTIME_DIR"]
+      assert system("mount", "-t", "tmpfs", "-o", "size=4k,mode=700", "preload-test", run)
+      begin
+        3.times do
+          said = made.preloaded(*WORDS, "puts 1; exit 3")
+          assert_equal ["1\n", "", 3], [said.out, said.err, said.status.exitstatus], said.how
+          refute_predicate said, :forked?
+        end
+        assert_empty made.templates
+      ensure
+        system("umount", run)
+      end
+    end
+  end
+
+  # Whenever a template ends, its clients' commands have run or are booted; none is lost, none runs
+  # twice.
+  def test_a_template_that_is_killed_at_any_time
+    with_template do |made|
+      random = Random.new(1)
+      10.times do |number|
+        made.forked(*WORDS, "0") if made.templates.empty?
+        process = templates(made).first or next
+        killer = Thread.new { sleep(random.rand(0.1)); Process.kill(:KILL, process) }
+        said = made.preloaded(*WORDS, "File.write('tmp/runs', 'x', mode: 'a'); puts #{number}")
+        killer.join
+        assert_ran_once(made, said, "#{number}\n")
+      end
+    end
+  end
+
+  private
+
+  # A command whose template is killed may be unable to say how it ended.
+  def assert_ran_once(made, said, expected)
+    runs = File.exist?(made.path("tmp/runs")) ? File.read(made.path("tmp/runs")) : ""
+    FileUtils.rm_f(made.path("tmp/runs"))
+    return assert_equal([expected, "x"], [said.out, runs], said.how) if said.status.success?
+
+    assert_equal 2, said.status.exitstatus, said.to_s
+    assert_operator runs.size, :<=, 1
   end
 end

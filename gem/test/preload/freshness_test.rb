@@ -89,6 +89,69 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # Rails' application is loaded under the variables that the command has set before it.
+  def test_forks_of_an_environment_that_an_argument_chooses
+    application do |made|
+      made.write("config/initializers/said.rb", "ENV['BY_BOOT'] = ENV['RAILS_ENV']")
+      File.write(made.path("config/application.rb"), "FIRST = ENV['RAILS_ENV']\n", mode: "a")
+      code = "p FIRST, Rails.env, Rails.configuration.eager_load, ENV['RAILS_ENV'], ENV['BY_BOOT']"
+      words = ["bin/rails", "runner", "-e", "production", code]
+      made.plain(*words)
+      assert_said made.plain(*words), made.forked(*words)
+    end
+  end
+
+  # The command may have set a variable that its template did not have.
+  def test_a_command_that_sets_a_variable_of_its_own
+    application do |made|
+      made.write("config/initializers/said.rb", "SAID = ENV['SAID'].inspect")
+      made.write("Rakefile", <<~RUBY)
+        ENV["SAID"] = "chosen" if ENV["COLUMNS"] == "7"
+        require_relative "config/application"
+        Rails.application.load_tasks
+        task(said: :environment) { puts SAID }
+      RUBY
+      assert_said made.plain("rake", "said"), made.forked("rake", "said")
+      seven = { "COLUMNS" => "7" }
+      said = made.preloaded("rake", "said", env: seven)
+      assert_said made.plain("rake", "said", env: seven), said
+      assert_equal %("chosen"\n), said.out
+    end
+  end
+
+  def test_a_link_that_leads_nowhere_leaves_the_template
+    with_said do |made|
+      FileUtils.ln_s("missing.txt", made.path("lib/extra.txt"))
+      sleep 0.04
+      2.times { assert_said made.plain("bin/rails", "runner", CODE), forked(made) }
+      made.write("lib/missing.txt", "")
+      refute_predicate assert_fresh(made), :forked?
+    end
+  end
+
+  def test_files_that_are_named_or_left_out
+    application do |made|
+      made.write("config/initializers/said.rb", <<~RUBY)
+        require #{LIBRARY.dump}
+        Thruway::Preload.exclude Rails.root.join("lib/noise.txt")
+        File.read(Rails.root.join("lib/noise.txt"))
+      RUBY
+      made.write("lib/noise.txt", "1")
+      made.write("lib/native.bin", "1")
+      sleep 0.04
+      words = ["bin/rails", "runner", "puts File.read('lib/noise.txt')"]
+      env = { "THRUWAY_PRELOAD_FILES" => "lib/native.bin" }
+      made.forked(*words, env: env)
+      made.write("lib/noise.txt", "2")
+      said = made.preloaded(*words, env: env)
+      assert_equal [true, "2\n"], [said.forked?, said.out], said.how
+      made.write("lib/native.bin", "2")
+      assert_match(/native.bin has changed$/, made.preloaded(*words, env: env).how)
+    end
+  end
+
+  LIBRARY = File.expand_path("../../lib/thruway/preload", __dir__)
+
   def test_a_boot_that_looks_at_its_arguments
     application do |made|
       made.write("config/initializers/said.rb", "SAID = ARGV.last")

@@ -37,6 +37,35 @@ class PreloadRefusalTest < Minitest::Test
     REASONS.each { |initializer, reason| assert_includes refusal_of(initializer), reason }
   end
 
+  def test_the_report_says_why_commands_were_booted
+    application do |made|
+      made.write("config/initializers/odd.rb", "Thread.new { sleep }")
+      words = ["bin/rails", "runner", "puts 1"]
+      made.preloaded(*words)
+      made.await_template
+      made.preloaded(*words)
+      report = made.reports.first
+      assert_equal ["none", words.join(" "), 2], report.values_at("state", "command", "misses")
+      reasons = report["last_misses"].map { |miss| miss["reason"] }
+      assert_equal "there is no template yet", reasons.first
+      assert_includes reasons.last, "it starts a thread"
+      assert_includes made.thruway("preload", "status"), "2 booted, the last one"
+      made.thruway("preload", "stop")
+      assert_empty made.reports
+    end
+  end
+
+  def test_a_template_that_takes_too_much_memory
+    application do |made|
+      env = { "THRUWAY_PRELOAD_MB" => "20" }
+      words = ["bin/rails", "runner", "puts 1"]
+      made.preloaded(*words, env: env)
+      assert_match(/\Ait takes \d+ MB, and 20 are allowed\z/, made.await_template)
+      assert_equal "1\n", made.preloaded(*words, env: env).out
+      made.forked(*words)
+    end
+  end
+
   def test_an_application_that_raises_says_so_each_time
     application do |made|
       made.write("config/initializers/odd.rb", "raise 'not today'")

@@ -151,4 +151,57 @@ class PreloadTerminalTest < Minitest::Test
       end
     end
   end
+
+  # `setsid` has another session, and so no template of this terminal's.
+  def test_a_command_in_a_session_of_its_own
+    application do |made|
+      shell(made) do |shell|
+        alone = "setsid --wait #{preloaded("puts %q(alone); exit 4")}"
+        said = shell.said("#{alone}; echo status $?")
+        assert_match(/alone\r\nstatus 4\r\n/, said)
+        assert_equal 0, forks(made)
+      end
+    end
+  end
+
+  # The terminal is closed, and the command that ignores it goes on.
+  def test_nohup
+    application do |made|
+      made.write("tmp/x", "")
+      shell = Shell.new(made)
+      code = "File.write(%q(tmp/begun), %q()); sleep 0.02 until File.exist?(%q(tmp/go)); " \
+             "File.write(%q(tmp/process), %q(over))"
+      before = preloaded("0").sub("run ", "run --explain ")
+      shell.said("nohup #{before} >/dev/null 2>&1")
+      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until made.templates.any? }
+      shell.line("nohup #{preloaded(code)} >/dev/null 2>&1 &")
+      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(made.path("tmp/begun")) }
+      assert_equal 1, forks(made)
+      shell.close
+      made.write("tmp/go", "")
+      over = made.path("tmp/process")
+      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(over) && !File.empty?(over) }
+    end
+  end
+
+  # Commands of two terminals at once: each template has its own.
+  def test_two_shells_at_once
+    application do |made|
+      shell(made) do |one|
+        shell(made) do |two|
+          [one, two].each { |shell| shell.line(preloaded("puts %q(ready); puts gets; sleep")) }
+          [one, two].each { |shell| shell.expect("ready\r\n") }
+          two.line("second")
+          two.expect("second\r\nsecond\r\n")
+          two.type("\x03")
+          two.expect("$ ")
+          one.line("first")
+          one.expect("first\r\nfirst\r\n")
+          one.type("\x03")
+          one.expect("$ ")
+          assert_equal([1, 1], made.templates.map { |template| template["forks"] })
+        end
+      end
+    end
+  end
 end

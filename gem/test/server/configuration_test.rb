@@ -97,7 +97,6 @@ class ConfigurationTest < Minitest::Test
     { "ssl_bind '127.0.0.1', 0, cert: '/no/c', key: 'k'" => "cannot use /no/c: No such file",
       "bind 'ssl://127.0.0.1:0'" => "ssl://127.0.0.1:0 names no certificate",
       "ssl_bind '127.0.0.1', 0, cert_pem: 'c'" => "\"cert_pem=c\" is not understood",
-      "activate_control_app 'auto', auth_token: 't'" => "there is no control server",
       "plugin :solid_queue" => "has plugin :solid_queue, but plugins of Puma do not run here" }
       .each do |text, reason|
         write("config/puma.rb", text)

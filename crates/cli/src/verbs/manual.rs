@@ -1,5 +1,9 @@
 //! `thruway completions` and `thruway man`: made from the one definition of the arguments.
 
+mod completions;
+mod page;
+mod sections;
+
 use std::process::ExitCode;
 
 use clap::{Args, Command};
@@ -17,9 +21,7 @@ pub(crate) struct Completions {
 impl Completions {
     /// Of `thruway`, the command as it is offered to users.
     pub(crate) fn run(self, mut thruway: Command) -> Answer {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut thruway, "thruway", &mut script);
-        print(&script)?;
+        print(&completions::script(self.shell, &mut thruway))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -34,20 +36,61 @@ pub(crate) struct Man {
 impl Man {
     /// Of `thruway`, the whole command.
     pub(crate) fn run(self, thruway: Command) -> Answer {
-        let command = page(thruway, self.verb.as_deref())?;
-        let mut manual = Vec::new();
-        clap_mangen::Man::new(command)
-            .render(&mut manual)
+        let command = command(thruway, self.verb.as_deref())?;
+        let manual = page::render(command, self.verb.is_none())
             .map_err(|error| Failure::new(format_args!("cannot render the manual: {error}")))?;
         print(&manual)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn page(mut thruway: Command, verb: Option<&str>) -> Result<Command, Failure> {
+fn command(mut thruway: Command, verb: Option<&str>) -> Result<Command, Failure> {
     thruway.build();
     let Some(verb) = verb else { return Ok(thruway) };
     thruway.find_subcommand(verb).cloned().ok_or_else(|| {
         Failure::new(format_args!("no verb named {verb}")).hint("thruway help lists the verbs")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::{CommandFactory, Parser};
+
+    use super::sections;
+    use crate::verbs::Thruway;
+
+    /// What `docs/reference/exit_status.md` says, a row a status: verb, status, when.
+    const PAGE: &str = include_str!("../../../../docs/reference/exit_status.md");
+
+    #[test]
+    fn every_verb_has_its_sections() {
+        let thruway = Thruway::command();
+        let verbs = thruway.get_subcommands().filter(|verb| !verb.is_hide_set());
+        let verbs: BTreeSet<_> = verbs.map(|verb| verb.get_name()).collect();
+        let described = sections::ALL.iter().map(|sections| sections.verb);
+        assert_eq!(described.filter(|verb| !verb.is_empty()).collect::<BTreeSet<_>>(), verbs);
+    }
+
+    #[test]
+    fn every_example_can_be_typed() {
+        for (example, _) in sections::ALL.iter().flat_map(|sections| sections.examples) {
+            let words = example.split_whitespace().map(|word| word.trim_matches('\''));
+            assert!(Thruway::try_parse_from(words).is_ok(), "{example}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_exit_statuses_says_what_the_manual_says() {
+        for sections in sections::ALL {
+            let verb = if sections.verb.is_empty() { "every verb" } else { sections.verb };
+            for (status, when) in sections.statuses {
+                let row = format!("| {verb} | {status} | {when} |");
+                assert!(PAGE.lines().any(|line| line == row), "{row}");
+            }
+        }
+        let rows = sections::ALL.iter().map(|sections| sections.statuses.len()).sum::<usize>();
+        assert_eq!(PAGE.lines().filter(|line| line.starts_with("| ")).count(), rows + 2);
+    }
 }

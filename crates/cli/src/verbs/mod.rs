@@ -1,6 +1,12 @@
 //! The verbs, one file each. On Windows there are those that find names.
 
+#[cfg(target_os = "linux")]
+mod ctl;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod expand;
+#[cfg(target_os = "linux")]
+mod init;
 #[cfg(target_os = "linux")]
 mod load;
 mod manual;
@@ -42,6 +48,8 @@ enum Verb {
     Unmount(mount::Unmount),
     #[cfg(target_os = "linux")]
     Serve(serve::Serve),
+    #[cfg(target_os = "linux")]
+    Ctl(ctl::Ctl),
     Expand(expand::Expand),
     #[cfg(target_os = "linux")]
     Trace(trace::Trace),
@@ -54,6 +62,10 @@ enum Verb {
     Pack(pack::Pack),
     #[cfg(target_os = "linux")]
     Preload(preload::Preload),
+    #[cfg(target_os = "linux")]
+    Init(init::Init),
+    #[cfg(target_os = "linux")]
+    Doctor(doctor::Doctor),
     Completions(manual::Completions),
     Man(manual::Man),
     #[cfg(target_os = "linux")]
@@ -70,6 +82,8 @@ impl Thruway {
             Verb::Unmount(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Serve(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Ctl(verb) => verb.run(),
             Verb::Expand(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Trace(verb) => verb.run(),
@@ -82,6 +96,10 @@ impl Thruway {
             Verb::Pack(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Preload(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Init(verb) => verb.run(),
+            #[cfg(target_os = "linux")]
+            Verb::Doctor(verb) => verb.run(),
             Verb::Completions(verb) => verb.run(offered()),
             Verb::Man(verb) => verb.run(Thruway::command()),
             #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -45,7 +45,12 @@ struct Build {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        value_hint = ValueHint::CommandWithArguments
+    )]
     command: Vec<OsString>,
 }
 

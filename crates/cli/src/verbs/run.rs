@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueHint};
 use thruway_boot::{Options, Part, Trust};
 use thruway_spawn::Command;
 
@@ -31,8 +31,16 @@ pub(crate) struct Run {
     /// Start the command as a fork of the application that an earlier run has left booted
     #[arg(long)]
     preload: bool,
+    /// With --preload: a file that the boot reads unseen, in a library of its own; may be given again
+    #[arg(long, value_name = "FILE")]
+    preload_file: Vec<PathBuf>,
     /// The command and its arguments
-    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        value_hint = ValueHint::CommandWithArguments
+    )]
     command: Vec<OsString>,
 }
 
@@ -70,6 +78,11 @@ impl Run {
     pub(crate) fn run(self) -> Answer {
         let options = self.boot.options()?;
         let mut command = accelerated(of_words(&self.command), &options);
+        if !self.preload_file.is_empty() {
+            let files = self.preload_file.iter().map(|path| absolute(path));
+            let files = preload::further_files(files.collect::<Result<_, _>>()?)?;
+            command = command.env(preload::FURTHER_FILES, files);
+        }
         let wants_preload = self.preload || preload::is_wanted();
         let preloaded = wants_preload.then(|| Preloaded::new(&self.command, &options)).flatten();
         if let Some(preloaded) = preloaded {

@@ -218,11 +218,12 @@ impl Folder {
 
     fn send_listing(
         &mut self,
+        request: &Request<'_>,
         name: &Name,
         exchange: &mut Exchange<'_>,
         folder: &OpenFile,
     ) -> Result<(), BadField> {
-        let page = match listing::page(folder, name, &self.deny) {
+        let page = match listing::page(folder, name, request.query(), &self.deny) {
             Ok(page) => page,
             Err(error) => {
                 respond_error(exchange, &error, "this folder cannot be listed");
@@ -293,7 +294,9 @@ impl Folder {
         };
         match self.find(request, &name) {
             Ok(Target::File(found)) => self.send_file(request, exchange, found),
-            Ok(Target::Folder(folder)) if self.lists => self.send_listing(&name, exchange, &folder),
+            Ok(Target::Folder(folder)) if self.lists => {
+                self.send_listing(request, &name, exchange, &folder)
+            }
             Ok(Target::Folder(_)) => {
                 exchange.respond_text(404, "there is no such file");
                 Ok(())

@@ -11,8 +11,9 @@ use super::board::{Board, UNSURE};
 use super::ends::Ends;
 use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
-use super::mailbox::Message;
+use super::mailbox::Mailbox;
 use crate::connection::Connection;
+use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
 
@@ -28,6 +29,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
     ends: Arc<Ends>,
     service: Service,
@@ -41,6 +43,7 @@ pub struct WorkerHandle {
 pub(super) struct Shared {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) metrics: Arc<MetricsTable>,
     pub(super) ticket_keys: Arc<TicketKeys>,
     pub(super) ends: Arc<Ends>,
 }
@@ -59,13 +62,14 @@ struct Service {
 
 impl WorkerHandle {
     pub(super) fn new(index: usize, shared: Shared) -> Self {
-        let Shared { table, client_turns, ticket_keys, ends } = shared;
+        let Shared { table, client_turns, metrics, ticket_keys, ends } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
             index,
             table,
             client_turns,
+            metrics,
             ticket_keys,
             ends,
             service,
@@ -74,26 +78,24 @@ impl WorkerHandle {
         }
     }
 
-    /// What the whole group knows of its clients: their turns, and the keys of their tickets.
-    pub(crate) fn of_clients(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
+    /// Clients' turns, and the keys of session tickets.
+    pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
         (Arc::clone(&self.client_turns), Arc::clone(&self.ticket_keys))
     }
 
-    pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
+    /// Where this worker counts its requests.
+    pub(crate) fn metrics(&self) -> WorkerMetrics {
+        WorkerMetrics::enter(Arc::clone(&self.metrics), self.index)
+    }
+
+    /// Where the siblings' messages come in.
+    pub(crate) fn mailbox(&self) -> &Mailbox {
         &self.ends.mailboxes[self.index].0
     }
 
     /// Where connections of workers that retire come from, and where this one's go when it does.
     pub(crate) fn handover(&self) -> &Handover {
         &self.ends.handover
-    }
-
-    /// What another worker has sent next.
-    ///
-    /// # Errors
-    /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.ends.mailboxes[self.index].0.receive(inbox, now_ms)
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.

@@ -105,6 +105,15 @@ impl Row<'_> {
         }
     }
 
+    pub(super) fn is_draining(self) -> bool {
+        self.at(STATE) == DRAINING
+    }
+
+    /// Requests that wait.
+    pub(super) fn waiting(self) -> u64 {
+        self.at(WAITING)
+    }
+
     /// The worker is there, with nothing to do yet.
     pub(super) fn enter(self) {
         for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY] {

@@ -32,7 +32,7 @@ pub(crate) enum Message {
 
 /// The end of a mailbox that a worker reads.
 #[derive(Debug)]
-pub(super) struct Mailbox(OwnedFd);
+pub(crate) struct Mailbox(OwnedFd);
 
 /// The end of a mailbox that its siblings write.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
@@ -121,9 +121,9 @@ impl AsFd for Mailbox {
 }
 
 /// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
-/// whether it is readable 1, padding 1, turns 4, their epoch 4. Since when it waits, in milliseconds, 8. Then in
-/// microseconds: when its last request was ready 8, its key 8, when its last response was sent 8, since
-/// when it waits for a turn 8.
+/// whether it is readable 1, what is known of its proxy 1, turns 4, their epoch 4. Since when it waits, in
+/// milliseconds, 8. Then in microseconds: when its last request was ready 8, its key 8, when its last response was
+/// sent 8, since when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
 pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
@@ -141,6 +141,7 @@ pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message[20] = family;
     message[21] = u8::from(connection.is_fresh);
     message[22] = u8::from(connection.is_readable);
+    message[23] = u8::from(connection.is_trusted) | u8::from(connection.awaits_proxy_head) << 1;
     message[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     message[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
     let times = [
@@ -181,6 +182,8 @@ pub(crate) fn read_message(
     Connection {
         is_fresh: message[21] == 1,
         is_readable: message[22] == 1,
+        is_trusted: message[23] & 1 > 0,
+        awaits_proxy_head: message[23] & 2 > 0,
         share: Share { turns: word(24), epoch: word(28) },
         since_ms: time(32).min(now_ms),
         asked_us: time(40),
@@ -222,6 +225,8 @@ mod tests {
         let mut connection = Connection::new(near.into(), peer, 3, 7);
         connection.is_fresh = false;
         connection.is_readable = true;
+        connection.is_trusted = true;
+        connection.awaits_proxy_head = true;
         connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
         (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
@@ -231,6 +236,7 @@ mod tests {
         let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
         assert_eq!((got.share.turns, got.share.epoch, got.is_readable), (70_000, 80_000, true));
+        assert!(got.is_trusted && got.awaits_proxy_head);
         assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
         assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
         UnixStream::from(got.socket).write_all(b"same socket").unwrap();

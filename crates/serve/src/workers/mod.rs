@@ -15,6 +15,7 @@ mod handle;
 mod handover;
 mod load_table;
 mod mailbox;
+mod siblings;
 
 use std::sync::Arc;
 
@@ -24,10 +25,13 @@ use handle::Shared;
 pub use handle::WorkerHandle;
 pub use handover::{Handover, VERSION};
 pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
+pub(crate) use siblings::Siblings;
 
 use thruway_tls::TicketKeys;
 
 use crate::Error;
+use crate::clock::monotonic_us;
+use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use ends::Ends;
 use load_table::LoadTable;
@@ -38,6 +42,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
+    metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
 }
 
@@ -60,7 +65,8 @@ impl WorkerGroup {
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
         let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
         let ends = Arc::new(Ends { mailboxes, handover });
-        Ok(Self { table: Arc::new(table), ends, client_turns, ticket_keys })
+        let metrics = new_metrics(workers)?;
+        Ok(Self { table: Arc::new(table), ends, client_turns, metrics, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -69,6 +75,7 @@ impl WorkerGroup {
         let shared = Shared {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
+            metrics: Arc::clone(&self.metrics),
             ticket_keys: Arc::clone(&self.ticket_keys),
             ends: Arc::clone(&self.ends),
         };
@@ -79,6 +86,16 @@ impl WorkerGroup {
     #[must_use]
     pub fn handover(&self) -> &Handover {
         &self.ends.handover
+    }
+
+    /// What all workers have counted, as JSON.
+    #[must_use]
+    pub fn stats(&self) -> String {
+        let siblings = Siblings::new(None, Arc::clone(&self.table));
+        Snapshot::read(&self.metrics, monotonic_us(), |index| {
+            siblings.present(index).unwrap_or_default()
+        })
+        .json()
     }
 
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
@@ -94,6 +111,12 @@ impl WorkerGroup {
             self.ends.forward(index);
         }
     }
+}
+
+/// A table of what workers count, for an engine alone or for a group.
+pub(crate) fn new_metrics(workers: usize) -> Result<Arc<MetricsTable>, Error> {
+    let table = MetricsTable::new(workers);
+    table.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }
 
 /// The keys of session tickets, for an engine alone or for a group.

@@ -128,7 +128,7 @@ impl Load {
     fn parsed_urls(&self) -> Result<Vec<Url>, Failure> {
         let parsed = self.urls.iter().map(|url| Url::parse(url).map_err(failure));
         let urls = parsed.collect::<Result<Vec<_>, _>>()?;
-        let is_other = |url: &&Url| url.authority() != urls[0].authority();
+        let is_other = |url: &&Url| !url.has_same_server(&urls[0]);
         match urls.iter().find(is_other).filter(|_| self.unix_socket.is_none()) {
             Some(other) => Err(Failure::new(format_args!(
                 "{other} is of another server than {}",
@@ -142,6 +142,7 @@ impl Load {
     fn plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
         Ok(Plan {
             address: self.address(&urls[0])?,
+            tls: urls[0].tls().map_err(failure)?,
             urls: self.requests(urls)?,
             classes: self.classes(urls.len())?,
             duration: self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT)),

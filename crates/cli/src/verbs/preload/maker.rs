@@ -23,6 +23,8 @@ use thruway_sys::process::fork;
 
 /// As many templates as a user may have. The template that was idle for longest makes way.
 const TEMPLATES_MAX: usize = 8;
+/// What is known of so many keys is kept.
+const KEYS_MAX: usize = 64;
 /// The lock's number in a template: above those that programs are given.
 const LOCK_NUMBER_MIN: i32 = 600;
 
@@ -96,6 +98,7 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
         return order.place.write(number, Part::Refusal, reason);
     }
     make_room(order.place);
+    order.place.forget_oldest(KEYS_MAX);
     order.place.remove(number, Part::Refusal);
     order.place.write(number, Part::Key, &order.key.encoded())?;
     let words: Vec<_> = order.words.iter().map(|word| word.as_encoded_bytes().to_vec()).collect();

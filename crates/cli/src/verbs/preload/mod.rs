@@ -6,11 +6,13 @@ mod status;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use thruway_boot::Options;
 use thruway_preload::client::{self, Answer, Running};
+use thruway_preload::history::{History, Miss};
 use thruway_preload::key::{Asked, Key};
 use thruway_preload::place::{Part, Place};
 use thruway_preload::role::{self, Post, Role};
@@ -88,10 +90,14 @@ impl<'a> Preloaded<'a> {
                 "a template is being made".to_owned()
             }
             Answer::NoTemplate => match refusal(&place, number) {
-                Some(reason) => return Ok(Tried::Alone(format!("there is no template: {reason}"))),
+                Some(reason) => {
+                    self.note(&place, number, &reason);
+                    return Ok(Tried::Alone(format!("there is no template: {reason}")));
+                }
                 None => missing(&place, &key),
             },
         };
+        self.note(&place, number, &reason);
         let Some(lock) = place.lock(number)? else {
             return Ok(Tried::Alone(reason));
         };
@@ -99,6 +105,17 @@ impl<'a> Preloaded<'a> {
             maker::Order { place: &place, key: &key, lock, words: self.words, command: started };
         let post = maker::start(&order)?;
         Ok(Tried::Learn(post, reason))
+    }
+
+    /// Keeps why this command is no fork, for reports.
+    fn note(&self, place: &Place, key: u128, reason: &str) {
+        let history = History::of(place, key).unwrap_or_else(|| {
+            let words: Vec<_> = self.words.iter().map(|word| word.to_string_lossy()).collect();
+            let folder = std::env::current_dir().unwrap_or_default();
+            let folder = folder.to_string_lossy().into_owned();
+            History { command: words.join(" "), folder, ..History::default() }
+        });
+        history.add(place, key, Miss::now(reason));
     }
 
     fn explain(&self, text: std::fmt::Arguments<'_>) {
@@ -135,6 +152,17 @@ fn objection(options: &Options) -> Option<String> {
 /// Whether the environment asks for it.
 pub(crate) fn is_wanted() -> bool {
     std::env::var_os("THRUWAY_PRELOAD").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Names files, as `PATH` names folders, that a boot reads unseen.
+pub(crate) const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
+
+/// The variable's value with those files, whose paths are absolute.
+pub(crate) fn further_files(files: Vec<PathBuf>) -> Result<OsString, Failure> {
+    let given = std::env::var_os(FURTHER_FILES).unwrap_or_default();
+    let given = std::env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
+    std::env::join_paths(given.chain(files))
+        .map_err(|error| Failure::new(format_args!("--preload-file: {error}")))
 }
 
 /// What templates depend on besides Ruby: this very program.

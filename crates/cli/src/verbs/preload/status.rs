@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use thruway_preload::client;
+use thruway_preload::history::{History, Miss};
 use thruway_preload::place::{Part, Place};
+use thruway_preload::template::IDLE_MAX;
 
 use crate::output::{Answer, Failure, print};
 
@@ -18,7 +20,7 @@ pub(crate) struct Preload {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// List this user's templates
+    /// List this user's templates, and why the last commands were booted
     Status {
         /// Machine-readable
         #[arg(long)]
@@ -47,9 +49,45 @@ impl Preload {
     }
 }
 
+/// Of each template, and of each command that had none a moment ago.
 fn reports(place: &Place) -> Vec<(u128, Report)> {
-    let report = |key| Some((key, report(&client::status(place, key).ok()??)));
-    place.keys(Part::Socket).into_iter().filter_map(report).collect()
+    let mut reports: Vec<(u128, Report)> = Vec::new();
+    for key in place.keys(Part::Socket) {
+        let template = client::status(place, key).ok().flatten().map(|fields| report(&fields));
+        reports.extend(template.map(|template| (key, template)));
+    }
+    let waits: Vec<_> = reports.iter().map(|(key, _)| *key).collect();
+    for (key, report) in &mut reports {
+        report.insert("state".to_owned(), "waits".into());
+        add_history(report, History::of(place, *key).unwrap_or_default());
+    }
+    for key in place.keys(Part::History).into_iter().filter(|key| !waits.contains(key)) {
+        let recent = |history: &History| history.misses.last().is_some_and(is_recent);
+        reports
+            .extend(History::of(place, key).filter(recent).map(|history| (key, without(history))));
+    }
+    reports
+}
+
+/// Long enough to be asked about.
+fn is_recent(miss: &Miss) -> bool {
+    miss.age() < IDLE_MAX
+}
+
+/// The report of a command that has no template.
+fn without(history: History) -> Report {
+    let mut report = Report::new();
+    report.insert("state".to_owned(), "none".into());
+    report.insert("command".to_owned(), history.command.clone().into());
+    report.insert("application".to_owned(), history.folder.clone().into());
+    add_history(&mut report, history);
+    report
+}
+
+fn add_history(report: &mut Report, history: History) {
+    let miss = |miss: Miss| json!({ "seconds_ago": miss.age().as_secs(), "reason": miss.reason });
+    report.insert("misses".to_owned(), history.count.into());
+    report.insert("last_misses".to_owned(), history.misses.into_iter().map(miss).collect());
 }
 
 fn report(fields: &[Vec<u8>]) -> Report {
@@ -74,21 +112,31 @@ fn status(place: &Place, json: bool) -> Answer {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One template: what it is, and how it fares.
+/// One template, or one command without: what it is, how it fares, and why the last one was no fork.
 fn line(report: &Report) -> String {
     let number = |name| report.get(name).and_then(Value::as_u64).unwrap_or(0);
     let text = |name| report.get(name).and_then(Value::as_str).unwrap_or_default();
-    format!(
-        "{} {} in {}: {} forks, {} s old, {} MB, {} questions compared in {} µs\n",
-        number("process"),
-        text("command"),
-        text("application"),
-        number("forks"),
-        number("age_seconds"),
-        number("memory_kib") / 1024,
-        number("questions"),
-        number("compared_us"),
-    )
+    let what = format!("{} in {}", text("command"), text("application"));
+    let template = match text("state") {
+        "waits" => format!(
+            "{} {what}: {} forks, {} s old, {} MB, {} questions compared in {} µs",
+            number("process"),
+            number("forks"),
+            number("age_seconds"),
+            number("memory_kib") / 1024,
+            number("questions"),
+            number("compared_us"),
+        ),
+        _ => format!("no template: {what}"),
+    };
+    format!("{template}{}\n", last_miss(report).unwrap_or_default())
+}
+
+fn last_miss(report: &Report) -> Option<String> {
+    let count = report.get("misses")?.as_u64()?;
+    let last = report.get("last_misses")?.as_array()?.last()?;
+    let (age, reason) = (last.get("seconds_ago")?.as_u64()?, last.get("reason")?.as_str()?);
+    Some(format!("; {count} booted, the last one {age} s ago: {reason}"))
 }
 
 fn stop(place: &Place, all: bool) -> Answer {
@@ -99,6 +147,8 @@ fn stop(place: &Place, all: bool) -> Answer {
         if all || application == here {
             client::stop_template(place, key)
                 .map_err(|error| Failure::new(format_args!("cannot stop a template: {error}")))?;
+            // What was learned goes too: the next one is learned anew.
+            place.forget(key);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use thruway_serve::{
-    Address, Folder, Listener, Server, Settings, StopSignals, monotonic_us, raise_descriptor_limit,
+    Address, Bind, Folder, Listener, Server, Settings, StopSignals, monotonic_us,
+    raise_descriptor_limit,
 };
 
 use super::options::Serve;
@@ -26,17 +27,19 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .map_err(|error| {
             Failure::new(format_args!("cannot serve {}: {error}", target.display()))
         })?;
-    let listeners = serve
-        .binds()?
-        .iter()
-        .map(|bind| Listener::all(bind).map_err(|error| cannot_listen(&error)))
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>();
-    let server =
-        Server::start(&settings(serve), &listeners, folders, report).map_err(Failure::new)?;
-    announce(target, &listeners, started_us)?;
+    let mut listeners = listen(&serve.binds()?)?;
+    let mut settings = settings(serve);
+    let public = listeners.len();
+    if let Some(bind) = serve.metrics_bind()? {
+        settings.counts = true;
+        settings.metrics_listener = Some(public);
+        settings.has_status_page = serve.status;
+        listeners.extend(listen(&[bind])?);
+    }
+    let server = Server::start(&settings, &listeners, folders, report).map_err(Failure::new)?;
+    let (listeners_of_clients, listeners_of_metrics) = listeners.split_at(public);
+    announce(target, listeners_of_clients, started_us)?;
+    announce_metrics(listeners_of_metrics)?;
     stop.wait(|name| {
         Failure::new(format_args!("{name}: a folder has nothing to do for it")).show()
     })
@@ -82,10 +85,29 @@ fn processors() -> usize {
 }
 
 fn announce(target: &Path, listeners: &[Listener], started_us: u64) -> Result<(), Failure> {
-    let addresses: Vec<_> = listeners.iter().map(|l| l.to_string()).collect();
     let ms = monotonic_us().saturating_sub(started_us) / 1000;
-    let (target, addresses) = (target.display(), addresses.join(", "));
+    let (target, addresses) = (target.display(), addresses(listeners));
     print(format!("serving {target} on {addresses} (ready in {ms} ms)\n").as_bytes())
+}
+
+fn announce_metrics(listeners: &[Listener]) -> Result<(), Failure> {
+    if listeners.is_empty() {
+        return Ok(());
+    }
+    print(format!("metrics on {}\n", addresses(listeners)).as_bytes())
+}
+
+fn addresses(listeners: &[Listener]) -> String {
+    let addresses: Vec<_> = listeners.iter().map(|l| l.address().to_string()).collect();
+    addresses.join(", ")
+}
+
+fn listen(binds: &[Bind]) -> Result<Vec<Listener>, Failure> {
+    let listeners = binds
+        .iter()
+        .map(|bind| Listener::all(bind).map_err(|error| cannot_listen(&error)))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(listeners.into_iter().flatten().collect())
 }
 
 fn cannot_listen(error: &thruway_serve::Error) -> Failure {

@@ -30,6 +30,12 @@ pub(crate) struct Serve {
     /// a proxy in front sets it) [default: connection]
     #[arg(long, value_name = "KIND")]
     pub(super) fair_by: Option<FairBy>,
+    /// Where metrics are read, as Prometheus does: tcp://HOST:PORT or unix://PATH
+    #[arg(long, value_name = "URI")]
+    pub(super) metrics: Option<String>,
+    /// A live page for people there, too
+    #[arg(long)]
+    pub(super) status: bool,
     /// How many bytes the first line of a request may have [default: 8192]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,
@@ -74,6 +80,15 @@ impl Serve {
         let folder = self.target.display();
         let message = format!("{option} is for an application, and {folder} has no config.ru");
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
+    }
+
+    /// Where metrics are read.
+    pub(super) fn metrics_bind(&self) -> Result<Option<Bind>, Failure> {
+        if self.status && self.metrics.is_none() {
+            let failure = Failure::new("the live page has no address");
+            return Err(failure.hint("say where, by --metrics"));
+        }
+        self.metrics.as_ref().map(|text| text.parse().map_err(Failure::new)).transpose()
     }
 
     /// Where to listen.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::options::Serve;
+use crate::gem::Gem;
 use crate::output::{Answer, Failure};
 
 /// What Ruby runs. After the boot has started, files come from the application's pack. If the gem does not load, one
@@ -31,10 +32,13 @@ const INSTALL_HINT: &str =
 
 /// Starts Ruby in this process's place; returns only if that fails.
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
-    let beside = gem_beside_binary();
-    let hint = if beside.is_empty() { INSTALL_HINT } else { BUILD_HINT };
+    let beside = gem_in_checkout();
+    let (hint, folders) = match beside.is_empty() {
+        true => (INSTALL_HINT, gem_of_package()),
+        false => (BUILD_HINT, beside),
+    };
     let mut ruby = Command::new("ruby");
-    for folder in beside {
+    for folder in folders {
         ruby.arg("-I").arg(folder);
     }
     if let Some(folder) = folder_with_pack(&serve.target) {
@@ -93,14 +97,21 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     }
     // As it was typed: a hot restart runs it again.
     std::env::args_os().for_each(|word| say("--command", word));
+    if let Some(uri) = &serve.metrics {
+        say("--metrics", uri.into());
+    }
     serve.bind.iter().for_each(|uri| say("--bind", uri.into()));
     serve.sendfile.iter().for_each(|folder| say("--sendfile", folder.into()));
+    if serve.status {
+        arguments.push("--status".into());
+    }
     arguments.extend(["--".into(), serve.target.clone().into_os_string()]);
     arguments
 }
 
-/// The gem's two folders in the checkout that this binary was built in: none if it is not in one.
-fn gem_beside_binary() -> Vec<PathBuf> {
+/// The gem's two folders in the checkout that this binary was built in, whether or not the extension is built: none if
+/// it is not in one.
+fn gem_in_checkout() -> Vec<PathBuf> {
     let Ok(binary) = std::env::current_exe() else { return Vec::new() };
     let Some(profile) = binary.parent() else { return Vec::new() };
     let library = profile.parent().and_then(Path::parent).map(|root| root.join("gem/lib"));
@@ -110,4 +121,10 @@ fn gem_beside_binary() -> Vec<PathBuf> {
         }
         _ => Vec::new(),
     }
+}
+
+/// The folders of the gem in the package, or the gem, that this binary belongs to: none if it is in neither.
+fn gem_of_package() -> Vec<PathBuf> {
+    let gem = Gem::around_this_program();
+    gem.iter().flat_map(Gem::load_path).map(Path::to_owned).collect()
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 
 /// Standard input or output in the place of a file.
 pub(super) const STANDARD: &str = "-";
@@ -85,6 +85,7 @@ pub(crate) struct Trace {
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
+        value_hint = ValueHint::CommandWithArguments,
         trailing_var_arg = true,
         allow_hyphen_values = true,
         required_unless_present_any = ["from", "compare", "pid"]

@@ -5,14 +5,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use thruway_boot::Environment;
 use thruway_preload::place::{Part, Place};
-use thruway_preload::plan::{Begun, Plan, Run, Variable, is_environment};
+use thruway_preload::plan::{Begun, Cut, Plan, Run, Variable};
 
 use super::post;
 use crate::ruby::constants::global;
 use crate::ruby::{Gvl, RArray, RString};
 
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
-/// Variables that the command had changed when it began Rails' environment.
+/// Variables that were changed when the first of Rails' files was begun.
 static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
 
 /// Ruby begins to load a file.
@@ -20,7 +20,7 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     if post::learner().is_none() {
         return;
     }
-    if is_environment(path) {
+    if Cut::of(path) > Cut::Gem {
         VARIABLES.get_or_init(post::changed_variables);
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
@@ -41,15 +41,13 @@ pub(crate) fn learn() {
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };
     let application = environment.application(&folder);
-    let mut plan = run.plan(application.as_os_str().as_bytes());
+    let plan = run.plan(application.as_os_str().as_bytes());
     let Ok(place) = Place::at(&post.folder) else { return };
-    let is_rails = plan.features.last().is_some_and(|path| is_environment(path));
     let known = place.read(post.key, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
-    if let (Some(known), false) = (known, is_rails) {
-        // What not every run loads may be another command's.
-        let common = known.common(&plan);
-        plan = if common.features.is_empty() { plan } else { common };
-    }
+    let plan = match known {
+        Some(known) => plan.after(known),
+        None => plan,
+    };
     // Without it there is no template, and nothing else.
     let _ = place.write(post.key, Part::Plan, &plan.encoded());
 }

@@ -39,6 +39,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"take_over", Method::of_0(take_over));
     define::singleton_method(gvl, module, c"said", Method::of_0(said));
     define::singleton_method(gvl, module, c"guard", Method::of_2(guard));
+    define::singleton_method(gvl, module, c"exclude", Method::of_1(exclude));
     define::singleton_method(gvl, module, c"end", Method::of_0(end));
 }
 
@@ -178,12 +179,25 @@ fn said(_: Protected, _: VALUE) -> VALUE {
     NIL
 }
 
-/// `guard(path, proc)`
-fn guard(ruby: Protected, _: VALUE, path: VALUE, compare: VALUE) -> VALUE {
-    let path = RString::from_argument(ruby, path);
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    guard::arm(ruby.gvl(), unsafe { path.bytes() }, compare);
+/// `guard(paths, proc)`
+fn guard(ruby: Protected, _: VALUE, paths: VALUE, compare: VALUE) -> VALUE {
+    guard::arm(ruby.gvl(), bytes_of(ruby, paths), compare);
     NIL
+}
+
+/// `exclude(paths)`: what is at them, or below them, is not compared.
+fn exclude(ruby: Protected, _: VALUE, paths: VALUE) -> VALUE {
+    bytes_of(ruby, paths).iter().for_each(|path| notes::exclude(path));
+    NIL
+}
+
+/// The Strings of an Array.
+fn bytes_of(ruby: Protected, all: VALUE) -> Vec<Vec<u8>> {
+    let Some(all) = RArray::of(ruby.gvl(), all) else { return Vec::new() };
+    // SAFETY: it is an argument on this stack, and no Ruby code runs while the slice lives.
+    let all = unsafe { all.elements() }.iter();
+    // SAFETY: as above, for the Strings.
+    all.filter_map(|one| Some(unsafe { RString::of(ruby.gvl(), *one)?.bytes() }.to_vec())).collect()
 }
 
 /// The template's end: it is found no more, and ends with the last of its commands.

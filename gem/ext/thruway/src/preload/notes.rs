@@ -22,6 +22,9 @@ const OF_LIBC: [&str; 7] = [
     "/etc/nsswitch.conf",
 ];
 
+/// Names files, as `PATH` names folders, that the boot reads unseen: they are compared as well.
+const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
+
 static IS_NOTING: AtomicBool = AtomicBool::new(false);
 static NOTES: Mutex<Option<Notes>> = Mutex::new(None);
 /// Why this boot cannot be a template's.
@@ -32,6 +35,18 @@ static SAID: Mutex<Vec<(c_int, Vec<u8>)>> = Mutex::new(Vec::new());
 pub(super) fn begin() {
     *lock(&NOTES) = Some(Notes::default());
     IS_NOTING.store(true, Ordering::SeqCst);
+    for path in std::env::split_paths(&std::env::var_os(FURTHER_FILES).unwrap_or_default()) {
+        let path = absolute(libc::AT_FDCWD, path.as_os_str().as_bytes());
+        note(&path, Question::Content);
+        note(&path, Question::Names);
+    }
+}
+
+/// What is at that path, or below it, is not compared.
+pub(super) fn exclude(path: &[u8]) {
+    if let Some(notes) = lock(&NOTES).as_mut() {
+        notes.exclude(&absolute(libc::AT_FDCWD, path));
+    }
 }
 
 /// Whether the boot still goes on.

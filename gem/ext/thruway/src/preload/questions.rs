@@ -1,6 +1,6 @@
 //! What Ruby code wants to know of a file that it asks the kernel about.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use rb_sys::ID;
@@ -58,11 +58,6 @@ const RIGHTS: [&CStr; 13] = [
 const WATCHERS: [&[u8]; 2] =
     [b"/active_support/file_update_checker.rb", b"/active_support/evented_file_update_checker.rb"];
 
-unsafe extern "C" {
-    /// The file and the line of the Ruby code that runs; null for none. Exported, but in no header.
-    fn rb_source_location_cstr(line: *mut c_int) -> *const c_char;
-}
-
 /// The numbers of the methods' names.
 static IDS: OnceLock<[Vec<ID>; 2]> = OnceLock::new();
 
@@ -103,9 +98,8 @@ fn is_by_ruby() -> bool {
 }
 
 fn is_by_watcher() -> bool {
-    let mut line: c_int = 0;
-    // SAFETY: as above.
-    let file = unsafe { rb_source_location_cstr(&raw mut line) };
+    // SAFETY: as above. Of a thread of Ruby's it is the file whose code runs, or null.
+    let file = unsafe { rb_sys::rb_sourcefile() };
     if file.is_null() {
         return false;
     }

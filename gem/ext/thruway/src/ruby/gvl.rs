@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 
 use rb_sys::{VALUE, ruby_value_type};
+use thruway_sys::process::send_signal;
 
-use super::immediate::NIL;
+use super::immediate::{NIL, TRUE};
 
 /// Proof that this thread holds the interpreter lock.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +24,12 @@ impl Gvl {
         Self(PhantomData)
     }
 
-    /// What `work` gives; `None` if it raised, which is forgotten. Nothing with a destructor lives in it.
+    /// What `work` gives; `None` if it raised, which is forgotten. A signal that came meanwhile, such as Ctrl-C, comes
+    /// again. Nothing with a destructor lives in `work`.
     pub(crate) fn protect<T>(self, work: impl FnOnce(Protected) -> T) -> Option<T> {
         let (result, state) = self.run_protected(work);
         if state != 0 {
+            self.keep_signal();
             // SAFETY: clears what was raised; `None` tells of it.
             unsafe { rb_sys::rb_set_errinfo(NIL) };
         }
@@ -37,6 +40,27 @@ impl Gvl {
     pub(crate) fn catch<T: Copy>(self, work: impl FnOnce(Protected) -> T) -> Result<T, Raised> {
         let (result, state) = self.run_protected(work);
         result.ok_or_else(|| Raised::take(self, state))
+    }
+
+    /// If what was raised stands for a signal to this process, sends it again: Ruby raises it once other code runs.
+    fn keep_signal(self) {
+        // SAFETY: the lock is held.
+        let error = unsafe { rb_sys::rb_errinfo() };
+        // SAFETY: what Ruby has put there is a live object.
+        let is_object = unsafe { rb_sys::RB_TYPE_P(error, ruby_value_type::RUBY_T_OBJECT) };
+        // SAFETY: the class of signals lives as long as Ruby.
+        let class = unsafe { rb_sys::rb_eSignal };
+        // SAFETY: an object has a class; to ask for it calls no method.
+        if is_object && unsafe { rb_sys::rb_obj_is_kind_of(error, class) } == TRUE {
+            // SAFETY: the text ends in a NUL.
+            let name = unsafe { rb_sys::rb_intern(c"signo".as_ptr()) };
+            // SAFETY: Ruby keeps the signal's number there.
+            let number = unsafe { rb_sys::rb_ivar_get(error, name) };
+            // It is a small integer: its lowest bit says so, and is no part of it.
+            let number = i32::try_from(number >> 1).unwrap_or(0);
+            // It fails for no signal of this process's own.
+            let _ = send_signal(std::process::id().cast_signed(), number);
+        }
     }
 
     /// What `work` gives, if it gives something, and how it was left.

@@ -9,7 +9,7 @@
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`data_type`],
-//! [`raise`].
+//! [`raise`], [`event`].
 
 pub(crate) mod array;
 pub(crate) mod call;
@@ -17,6 +17,7 @@ pub(crate) mod constants;
 pub(crate) mod data_type;
 pub(crate) mod define;
 pub(crate) mod encoding;
+pub(crate) mod event;
 pub(crate) mod gvl;
 pub(crate) mod hash;
 pub(crate) mod immediate;

@@ -10,8 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use rb_sys::VALUE;
-use thruway_http1::field::members;
-use thruway_http1::{KnownField, Request, Version};
+use thruway_http1::{Request, Version};
 use thruway_serve::Peer;
 
 use super::roots::{Root, Roots};
@@ -106,13 +105,13 @@ impl Environments {
     }
 
     /// The environment of `request`, without its body.
-    /// Whether the client speaks TLS with this server is `is_tls`.
+    /// Whether the client speaks TLS with this server is `is_tls`, and with a proxy in front `is_https`.
     pub(super) fn make(
         &mut self,
         gvl: Gvl,
         request: &Request<'_>,
         peer: Peer,
-        is_tls: bool,
+        [is_tls, is_https]: [bool; 2],
     ) -> NewHash {
         let mut env = self.with_fields(gvl, request);
         let own = Own {
@@ -128,7 +127,7 @@ impl Environments {
         if is_tls {
             env.set(gvl, self.keys.is_https.get(), self.keys.on.get().value());
         }
-        if is_tls || peer.is_trusted() && is_https(request) {
+        if is_tls || is_https {
             self.set_https(gvl, &mut env, request);
         }
         if let Peer::Tcp(address) = peer {
@@ -345,13 +344,6 @@ impl Keys {
             self.hijack.get(),
         ]
     }
-}
-
-/// Whether a proxy says that the client speaks TLS.
-fn is_https(request: &Request<'_>) -> bool {
-    let proto = request.known(KnownField::ForwardedProto);
-    let first = proto.and_then(|proto| members(proto).next());
-    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
 }
 
 /// The port of a host, such as that of `[::1]:80`.

@@ -9,6 +9,8 @@ use super::signal::Signal;
 
 /// The thread wants the lock back (`RUBY_INTERNAL_THREAD_EVENT_READY`).
 const READY: u32 = 1 << 1;
+/// The thread has the lock again (`RUBY_INTERNAL_THREAD_EVENT_RESUMED`).
+const RESUMED: u32 = 1 << 2;
 /// The thread has let go of the lock (`RUBY_INTERNAL_THREAD_EVENT_SUSPENDED`).
 const SUSPENDED: u32 = 1 << 3;
 
@@ -26,16 +28,24 @@ pub(super) fn subscribe(signal: &Arc<Signal>) -> bool {
     }
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
+    let measures = signal.load.measures_waits();
     // The hook has no end.
     let signal = Arc::into_raw(Arc::clone(signal)).cast_mut().cast();
+    let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
     // SAFETY: the callback fits the events and the data, which lives for ever.
-    unsafe { add_hook(suspension, SUSPENDED | READY, signal) };
+    unsafe { add_hook(suspension, events, signal) };
     true
 }
 
-/// Called by the thread that releases the lock, or wants it back: it may touch nothing of Ruby's.
+/// Called by the thread that releases the lock, wants it back, or has it: it may touch nothing of Ruby's.
 unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, signal: *mut c_void) {
     // SAFETY: `subscribe` gave the pointer, and what it points at lives for ever.
     let signal = unsafe { &*signal.cast::<Signal>() };
+    if event == RESUMED {
+        return signal.load.note_got();
+    }
     signal.note_suspension(event == SUSPENDED);
+    if event == READY && signal.load.measures_waits() {
+        signal.load.note_wanted();
+    }
 }

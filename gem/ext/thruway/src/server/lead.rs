@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
-use thruway_serve::{Exchange, Handler, Ticket};
+use thruway_serve::{Exchange, Handler, Ticket, tls};
 
 use super::context::Stage;
 use super::leadership::Role;
@@ -26,7 +26,8 @@ impl Handler for Receive<'_> {
     fn handle(&mut self, request: &Head<'_>, exchange: &mut Exchange<'_>) {
         let gvl = self.gvl;
         let mut environments = self.engine.environments.borrow_mut();
-        let mut env = environments.make(gvl, request, exchange.peer(), exchange.is_tls());
+        let tls = [exchange.is_tls(), exchange.is_https()];
+        let mut env = environments.make(gvl, request, exchange.peer(), tls);
         let certificate = exchange.peer_certificate().map(|der| RString::binary(gvl, der));
         let body = exchange.take_body();
         if request.framing() == RequestFraming::Chunked {
@@ -140,11 +141,11 @@ impl RackEngine {
     fn turn(&self, gvl: Gvl) -> Turn {
         let mut receive = Receive { engine: self, gvl, request: None };
         let mut engine = self.engine.lock();
-        if engine.is_handshake_next() {
+        if tls::is_handshake_next(&engine) {
             drop(engine);
             // It computes for long, and other threads may run Ruby code meanwhile.
             let engine = &*self.engine;
-            gvl.release(|| engine.lock().handshake_turn(), || ());
+            gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
             return Turn::Work;
         }
         let worked = engine.turn(&mut receive);

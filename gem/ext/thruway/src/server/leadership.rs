@@ -133,6 +133,7 @@ impl Leadership {
             self.signal.note_return();
         }
         let took_us = monotonic_us().saturating_sub(entered_us);
+        self.signal.load.note_call(took_us);
         remember(
             &self.call_us,
             i32::try_from(took_us).map_or(CALL_US_MAX, |us| us.min(CALL_US_MAX)),

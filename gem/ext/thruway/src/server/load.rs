@@ -3,11 +3,13 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use thruway_serve::Board;
 use thruway_serve::workers::UNSURE;
+use thruway_serve::{Board, Time, WorkerMetrics, monotonic_us};
 
 thread_local! {
     static DOING: Cell<Doing> = const { Cell::new(Doing::Nothing) };
+    /// Since when the calling thread waits for the interpreter lock; zero if it does not.
+    static WANTED_US: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What the calling thread does.
@@ -25,6 +27,7 @@ enum Doing {
 pub(super) struct Load {
     threads: u32,
     board: Option<Board>,
+    metrics: Option<WorkerMetrics>,
     in_application: AtomicU32,
     computing: AtomicU32,
     /// Whether Ruby tells when a thread releases the lock. Otherwise the leader counts as computing until
@@ -33,11 +36,19 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(threads: usize, board: Option<Board>) -> Self {
+    pub(super) fn new(
+        threads: usize,
+        board: Option<Board>,
+        metrics: Option<WorkerMetrics>,
+    ) -> Self {
         let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+        if let Some(metrics) = &metrics {
+            metrics.set_threads(threads);
+        }
         let load = Self {
             threads,
             board,
+            metrics,
             in_application: AtomicU32::new(0),
             computing: AtomicU32::new(0),
             is_told: AtomicBool::new(false),
@@ -109,6 +120,35 @@ impl Load {
         self.computing.load(Ordering::SeqCst)
     }
 
+    /// A call of the application has taken so long.
+    pub(super) fn note_call(&self, took_us: u64) {
+        if let Some(metrics) = &self.metrics {
+            metrics.record(Time::Application, took_us);
+        }
+    }
+
+    /// Whether waits for the interpreter lock are measured.
+    pub(super) fn measures_waits(&self) -> bool {
+        self.metrics.is_some()
+    }
+
+    /// The calling thread wants the interpreter lock.
+    pub(super) fn note_wanted(&self) {
+        if DOING.get() != Doing::Nothing {
+            WANTED_US.set(monotonic_us());
+        }
+    }
+
+    /// The calling thread has the interpreter lock.
+    pub(super) fn note_got(&self) {
+        let wanted_us = WANTED_US.take();
+        if wanted_us > 0
+            && let Some(metrics) = &self.metrics
+        {
+            metrics.record(Time::LockWait, monotonic_us().saturating_sub(wanted_us));
+        }
+    }
+
     fn set_computing(&self, threads: u32) {
         self.computing.store(threads, Ordering::SeqCst);
         self.tell_computing(threads);
@@ -124,6 +164,9 @@ impl Load {
         if let Some(board) = &self.board {
             board.set_free_threads(self.threads.saturating_sub(in_application));
         }
+        if let Some(metrics) = &self.metrics {
+            metrics.set_busy_threads(in_application);
+        }
     }
 }
 
@@ -133,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_thread_counts_while_it_computes_in_the_application() {
-        let load = Load::new(2, None);
+        let load = Load::new(2, None, None);
         load.set_told();
         load.note(true);
         assert_eq!(load.computing(), 0, "it is in no request");
@@ -152,7 +195,7 @@ mod tests {
 
     #[test]
     fn where_ruby_does_not_tell_the_leader_computes_until_it_is_found_blocked() {
-        let load = Load::new(2, None);
+        let load = Load::new(2, None, None);
         load.enter();
         load.note(false);
         assert_eq!(load.computing(), 1);

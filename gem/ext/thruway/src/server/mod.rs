@@ -5,7 +5,8 @@
 //! 1. `rack_engine`: the server; `ruby_class` and `worker_group` are what Ruby sees of it, `options` what it is made
 //!    of.
 //! 2. `lead` and `leadership`: what a thread does, and which thread leads. `shared_engine`, `standby`, `duty`,
-//!    `signal`, `load` and `gvl_events`: what is done while none is at the engine.
+//!    `signal`, `load` and `gvl_events`: what is done while none is at the
+//!    engine. `collections`: pauses for the collector.
 //! 3. `env` (the environment of a request), `request` (a call of the application), `response`, `head_fields`, `body`
 //!    and `sender` (from what it returns to what the client gets).
 //! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
@@ -13,6 +14,7 @@
 
 mod body;
 mod callbacks;
+mod collections;
 mod context;
 mod duty;
 mod env;

@@ -19,9 +19,9 @@ use super::rack_engine::{Names, RackEngine};
 use super::roots::Roots;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
-use super::{standby, worker_group};
+use super::{collections, standby, worker_group};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, number, raise};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
@@ -43,7 +43,13 @@ pub(super) struct Options {
     threads: usize,
     /// Strings.
     fair_by: RString,
+    client_source: RString,
+    trusted_proxies: RString,
     health_path: RString,
+    counts: bool,
+    /// The index of the first listener that is for metrics, if there is one.
+    metrics_listener: Option<usize>,
+    has_status_page: bool,
     numbers: Numbers,
 }
 
@@ -91,7 +97,13 @@ impl Options {
             worker: usize::try_from(number(c"worker")).unwrap_or(0),
             threads: usize::try_from(number(c"threads")).unwrap_or(1).clamp(1, THREADS_MAX),
             fair_by: RString::convert(ruby, at(c"fair_by")),
+            client_source: RString::convert(ruby, at(c"client_source")),
+            trusted_proxies: RString::convert(ruby, at(c"trusted_proxies")),
             health_path: RString::convert(ruby, at(c"health_path")),
+            counts: is_true(at(c"counts")),
+            metrics_listener: number::small(at(c"metrics_listener"))
+                .and_then(|index| usize::try_from(index).ok()),
+            has_status_page: is_true(at(c"has_status_page")),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
                 keep_alive_ms: number(c"keep_alive_ms"),
@@ -115,10 +127,15 @@ impl Options {
     /// The server, whose callbacks are the methods of `server`.
     pub(super) fn build(&self, gvl: Gvl, server: VALUE) -> Result<Box<RackEngine>, String> {
         let worker = worker_group::worker_handle(gvl, self.fleet, self.worker)?;
-        let load = Load::new(self.threads, worker.as_ref().map(WorkerHandle::board));
+        let board = worker.as_ref().map(WorkerHandle::board);
         let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
         let engine = Engine::new(self.settings()?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
+        let metrics = engine.handle().metrics;
+        if let Some(metrics) = &metrics {
+            collections::measure(gvl, metrics);
+        }
+        let load = Load::new(self.threads, board, metrics);
         let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
         let roots = Arc::<Roots>::default();
         let engine = RackEngine {
@@ -146,8 +163,17 @@ impl Options {
         let fair_by = unsafe { self.fair_by.bytes() };
         settings.fair_by = String::from_utf8_lossy(fair_by).parse()?;
         // SAFETY: as above.
+        let source = unsafe { self.client_source.bytes() };
+        settings.client_source = String::from_utf8_lossy(source).parse()?;
+        // SAFETY: as above.
+        let trusted = unsafe { self.trusted_proxies.bytes() };
+        settings.trust = String::from_utf8_lossy(trusted).parse()?;
+        // SAFETY: as above.
         let path = unsafe { self.health_path.bytes() }.to_vec();
         settings.health_path = Some(path).filter(|path| !path.is_empty());
+        settings.counts = self.counts;
+        settings.metrics_listener = self.metrics_listener;
+        settings.has_status_page = self.has_status_page;
         Ok(settings)
     }
 

@@ -3,9 +3,10 @@
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::VALUE;
-use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance};
+use thruway_http1::Version;
+use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance, tls};
 
-use super::context::Stage;
+use super::context::{Context, Stage};
 use super::options::Options;
 use super::rack_engine::RackEngine;
 use super::sender::{self, Sender};
@@ -34,7 +35,9 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
+    define::method(gvl, class, c"stats", Method::of_0(stats));
     define::method(gvl, class, c"take_connection", Method::of_1(take_connection));
+    define::method(gvl, class, c"inform", Method::of_2(inform));
     define::method(gvl, class, c"write", Method::of_2(write));
     define::method(gvl, class, c"finish", Method::of_1(finish));
     define::method(gvl, class, c"abort", Method::of_1(abort));
@@ -148,7 +151,7 @@ fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
 
 /// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.
 fn reload_certificates(ruby: Protected, this: VALUE) -> VALUE {
-    let reloaded = TYPE.get(ruby, &this).engine.lock().reload_certificates();
+    let reloaded = tls::reload_certificates(&mut TYPE.get(ruby, &this).engine.lock());
     let text = |error: thruway_serve::Error| {
         RString::new(ruby.gvl(), error.to_string().as_bytes()).value()
     };
@@ -166,19 +169,18 @@ fn requests(ruby: Protected, this: VALUE) -> VALUE {
     number::from_u64(ruby.gvl(), TYPE.get(ruby, &this).requests.get())
 }
 
+/// `engine.stats`: what all workers have counted, as JSON.
+fn stats(ruby: Protected, this: VALUE) -> VALUE {
+    let stats = thruway_serve::stats(&TYPE.get(ruby, &this).engine.lock());
+    RString::new(ruby.gvl(), stats.as_bytes()).value()
+}
+
 /// `engine.take_connection(request)`: an Array of the connection's descriptor, what was read ahead, and the
 /// environment. It is for the request of that number, if the application has it and nothing was sent; otherwise nil.
 fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let gvl = ruby.gvl();
-    let is_meant = |ticket: Option<Ticket>| {
-        ticket.is_some_and(|ticket| number::from_u64(gvl, ticket.request()) == request)
-    };
-    let context = engine
-        .contexts
-        .iter()
-        .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()));
-    let Some(context) = context else { return NIL };
+    let Some(context) = context_of(gvl, engine, request) else { return NIL };
     let Some([socket, input]) = Sender::new(&engine.engine, context).detach(gvl) else {
         return NIL;
     };
@@ -186,6 +188,34 @@ fn take_connection(ruby: Protected, this: VALUE, request: VALUE) -> VALUE {
     let taken = RArray::with_room(gvl, 3);
     [socket, input, context.env.get()].into_iter().for_each(|value| taken.push(gvl, value));
     taken.value()
+}
+
+/// `engine.inform(request, head)`: sends an interim response, if the application has the request of that number and
+/// nothing was sent.
+fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let head = RString::convert(ruby, head);
+    let Some(context) = context_of(ruby.gvl(), engine, request) else { return NIL };
+    // A client of HTTP/1.0 would take it for the response.
+    if let Some(ticket) = context.ticket.get()
+        && context.constraints.get().version != Version::Http10
+    {
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let head = unsafe { head.bytes() };
+        engine.engine.lock().response(ticket).inform(head);
+    }
+    NIL
+}
+
+/// The thread that has the request of that number, of which nothing was sent.
+fn context_of(gvl: Gvl, engine: &RackEngine, request: VALUE) -> Option<&Context> {
+    let is_meant = |ticket: Option<Ticket>| {
+        ticket.is_some_and(|ticket| number::from_u64(gvl, ticket.request()) == request)
+    };
+    engine
+        .contexts
+        .iter()
+        .find(|context| context.stage.get() == Stage::Unsent && is_meant(context.ticket.get()))
 }
 
 /// `engine.write(ticket, string)`: true if the client is still there.

@@ -30,6 +30,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"bury", Method::of_1(bury));
     define::method(gvl, class, c"sweep", Method::of_0(sweep));
     define::method(gvl, class, c"handover", Method::of_0(handover));
+    define::method(gvl, class, c"stats", Method::of_0(stats));
 }
 
 /// The part of worker `index` in the group behind an object; none if that is nil.
@@ -103,4 +104,10 @@ fn sweep(ruby: Protected, this: VALUE) -> VALUE {
 fn bury(ruby: Protected, this: VALUE, worker: VALUE) -> VALUE {
     TYPE.get(ruby, &this).0.mark_dead(number::small_count(worker));
     NIL
+}
+
+/// `fleet.stats`: what all workers have counted, as JSON.
+fn stats(ruby: Protected, this: VALUE) -> VALUE {
+    let stats = TYPE.get(ruby, &this).0.stats();
+    RString::new(ruby.gvl(), stats.as_bytes()).value()
 }

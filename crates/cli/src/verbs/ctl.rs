@@ -1,0 +1,262 @@
+//! `thruway ctl`: asks a running server, as `pumactl` does.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::output::{Answer, Failure, print};
+
+/// How long a server may take to respond.
+const RESPONSE_MAX: Duration = Duration::from_secs(30);
+
+/// Between the two interrupts that end a server at once: it has to see the first one.
+const HALT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Ask a running server for its statistics, to restart or to stop
+///
+/// It is asked at its control application (activate_control_app), or told by signals where its process number is all
+/// that is known.
+#[derive(Debug, Args)]
+pub(crate) struct Ctl {
+    /// What to ask for
+    #[arg(value_name = "COMMAND")]
+    command: Command,
+    /// Where the control application listens: tcp://HOST:PORT or unix://PATH
+    #[arg(short = 'C', long, value_name = "URL")]
+    control_url: Option<String>,
+    /// The token that it wants to see
+    #[arg(short = 'T', long, value_name = "TOKEN")]
+    control_token: Option<String>,
+    /// The state file, which has both (state_path)
+    #[arg(short = 'S', long, value_name = "PATH")]
+    state: Option<PathBuf>,
+    /// The file with the server's process number
+    #[arg(short = 'P', long, value_name = "PATH")]
+    pidfile: Option<PathBuf>,
+    /// The server's process number
+    #[arg(short = 'p', long, value_name = "PID")]
+    pid: Option<i32>,
+}
+
+/// The words of `pumactl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Command {
+    /// Whether it runs: exit status 0 or 1
+    Status,
+    /// What it has counted, as JSON
+    Stats,
+    /// Stop when begun requests have their responses
+    Stop,
+    /// Stop at once
+    Halt,
+    /// Begin anew, with the listeners kept
+    Restart,
+    /// Replace one worker after the other
+    PhasedRestart,
+    /// Fork all workers from a warm worker
+    Refork,
+    /// Collect garbage in the process that responds
+    Gc,
+    /// Ruby's numbers about that
+    GcStats,
+    /// What each thread is in the middle of
+    ThreadBacktraces,
+}
+
+/// How a server is reached.
+#[derive(Debug, Default)]
+struct Target {
+    url: Option<String>,
+    token: Option<String>,
+    pid: Option<i32>,
+}
+
+impl Ctl {
+    pub(crate) fn run(self) -> Answer {
+        let target = self.target()?;
+        match (&target.url, target.pid) {
+            (Some(url), _) if self.command != Command::Status => {
+                ask(url, target.token.as_deref(), self.command)
+            }
+            (Some(url), None) => {
+                ask(url, target.token.as_deref(), Command::Stats).map(|_| ExitCode::SUCCESS)
+            }
+            (_, Some(pid)) => tell(pid, self.command),
+            (None, None) => Err(Failure::new("the server to ask is not named").hint(
+                "name its control application by -C, its state file by -S, or its process by -p",
+            )),
+        }
+    }
+
+    /// What the options say, and the files that they name.
+    fn target(&self) -> Result<Target, Failure> {
+        let mut target = match &self.state {
+            Some(path) => read_state(path)?,
+            None => Target::default(),
+        };
+        if let Some(path) = &self.pidfile {
+            let text = read(path)?;
+            let number = text.trim().parse();
+            let wrong = |_| Failure::new(format_args!("{} has no process number", path.display()));
+            target.pid = Some(number.map_err(wrong)?);
+        }
+        target.url = self.control_url.clone().or(target.url);
+        target.token = self.control_token.clone().or(target.token);
+        target.pid = self.pid.or(target.pid);
+        Ok(target)
+    }
+}
+
+impl Command {
+    /// Its path at the control application, which is its name on the command line.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Status | Self::Stats => "stats",
+            Self::Stop => "stop",
+            Self::Halt => "halt",
+            Self::Restart => "restart",
+            Self::PhasedRestart => "phased-restart",
+            Self::Refork => "refork",
+            Self::Gc => "gc",
+            Self::GcStats => "gc-stats",
+            Self::ThreadBacktraces => "thread-backtraces",
+        }
+    }
+
+    /// The signals that mean the same.
+    fn signals(self) -> &'static [Signal] {
+        match self {
+            Self::Stop => &[Signal::TERM],
+            Self::Halt => &[Signal::INT, Signal::INT],
+            Self::Restart => &[Signal::USR2],
+            Self::PhasedRestart => &[Signal::USR1],
+            Self::Refork => &[Signal::URG],
+            Self::ThreadBacktraces => &[Signal::POWER],
+            Self::Status | Self::Stats | Self::Gc | Self::GcStats => &[],
+        }
+    }
+
+    /// Whether its response is for the user to read.
+    fn has_data(self) -> bool {
+        matches!(self, Self::Stats | Self::GcStats | Self::ThreadBacktraces)
+    }
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::new(format_args!("cannot read {}: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// The lines of a state file that matter, `name: value` each.
+fn read_state(path: &Path) -> Result<Target, Failure> {
+    let mut target = Target::default();
+    for (name, value) in read(path)?.lines().filter_map(|line| line.split_once(": ")) {
+        let value = value.trim().trim_matches('"').to_owned();
+        match name {
+            "pid" => target.pid = value.parse().ok(),
+            "control_url" if !value.is_empty() => target.url = Some(value),
+            "control_auth_token" if !value.is_empty() => target.token = Some(value),
+            _ => {}
+        }
+    }
+    Ok(target)
+}
+
+/// Asks the control application.
+fn ask(url: &str, token: Option<&str>, command: Command) -> Answer {
+    let query = token.map(|token| format!("?token={token}")).unwrap_or_default();
+    let request = format!("GET /{}{query} HTTP/1.0\r\n\r\n", command.path());
+    let response = exchange(url, &request)
+        .map_err(|error| Failure::new(format_args!("cannot ask {url}: {error}")).status(1))?;
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
+    match head.split(' ').nth(1) {
+        Some("200") if command.has_data() => {
+            print(format!("{body}\n").as_bytes())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Some("200") => Ok(ExitCode::SUCCESS),
+        Some("403") => Err(Failure::new("the token is not the server's")
+            .hint("name it by -T, or the state file by -S")),
+        Some(_) => Err(Failure::new(format_args!(
+            "the server refuses {}: {}",
+            command.path(),
+            body.trim()
+        ))),
+        None => Err(Failure::new(format_args!("{url} gives no response"))),
+    }
+}
+
+fn exchange(url: &str, request: &str) -> std::io::Result<String> {
+    let mut response = Vec::new();
+    if let Some(path) = url.strip_prefix("unix://") {
+        let mut socket = UnixStream::connect(path.split('?').next().unwrap_or(path))?;
+        socket.set_read_timeout(Some(RESPONSE_MAX))?;
+        socket.write_all(request.as_bytes())?;
+        socket.read_to_end(&mut response)?;
+    } else {
+        let mut socket = TcpStream::connect(url.strip_prefix("tcp://").unwrap_or(url))?;
+        socket.set_read_timeout(Some(RESPONSE_MAX))?;
+        socket.write_all(request.as_bytes())?;
+        socket.read_to_end(&mut response)?;
+    }
+    Ok(String::from_utf8_lossy(&response).into_owned())
+}
+
+/// Tells the process by signals.
+fn tell(pid: i32, command: Command) -> Answer {
+    let wrong = || Failure::new(format_args!("{pid} is no process number"));
+    let process = Pid::from_raw(pid).filter(|_| pid > 0).ok_or_else(wrong)?;
+    if let Err(error) = test_kill_process(process) {
+        return Err(
+            Failure::new(format_args!("process {pid} cannot be reached: {error}")).status(1)
+        );
+    }
+    if command == Command::Status {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = command.signals();
+    if signals.is_empty() {
+        let message = format!("{} needs the control application", command.path());
+        return Err(Failure::new(message)
+            .hint("let the configuration say activate_control_app and state_path, and use -S"));
+    }
+    for (at, signal) in signals.iter().enumerate() {
+        if at > 0 {
+            std::thread::sleep(HALT_PAUSE);
+        }
+        kill_process(process, *signal)
+            .map_err(|error| Failure::new(format_args!("cannot signal process {pid}: {error}")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_file_is_read_as_puma_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        std::fs::write(&path, "---\npid: 42\ncontrol_url: \"unix:///a b\"\ncontrol_auth_token: f0\nrunning_from: /x\n")
+            .unwrap();
+        let target = read_state(&path).unwrap();
+        assert_eq!((target.pid, target.url.as_deref()), (Some(42), Some("unix:///a b")));
+        assert_eq!(target.token.as_deref(), Some("f0"));
+    }
+
+    #[test]
+    fn a_command_is_called_as_its_path() {
+        for command in Command::value_variants() {
+            let name = command.to_possible_value().unwrap();
+            let expected = if *command == Command::Status { "stats" } else { name.get_name() };
+            assert_eq!(command.path(), expected);
+        }
+    }
+}

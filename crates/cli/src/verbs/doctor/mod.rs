@@ -1,0 +1,55 @@
+//! `thruway doctor`: what works on this machine, and the cure for what does not.
+
+mod checks;
+mod kernel;
+mod ruby;
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::output::{Answer, print};
+use checks::{Check, State};
+
+/// Say what works on this machine, and how to mend what does not
+///
+/// Each thing is tried where that is possible. The exit status is 1 if something does not work.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Answer {
+        let mut found = ruby::checks();
+        found.extend(kernel::checks());
+        let text = if self.json { document(&found) } else { report(&found) };
+        print(text.as_bytes())?;
+        let is_well = found.iter().all(|check| check.state != State::Broken);
+        Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+/// A line a check, and its cure below.
+fn report(checks: &[Check]) -> String {
+    let lines = checks.iter().map(|check| {
+        let line = format!("{:<6} {:<17} {}\n", check.state.word(), check.name, check.told);
+        let cure = check.cure.iter().map(|cure| format!("{:25}cure: {cure}\n", ""));
+        cure.fold(line, |line, cure| line + &cure)
+    });
+    lines.collect()
+}
+
+fn document(checks: &[Check]) -> String {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|check| {
+            json!({ "name": check.name, "state": check.state.word(), "told": check.told,
+                    "cure": check.cure })
+        })
+        .collect();
+    format!("{:#}\n", json!({ "version": 1, "checks": checks }))
+}

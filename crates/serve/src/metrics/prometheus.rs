@@ -1,0 +1,208 @@
+//! The text format of Prometheus.
+//!
+//! The first names are those that dashboards for Puma and raindrops know. `docs/reference/metrics.md` has all.
+
+use std::fmt::{self, Write as _};
+
+use super::histogram::{BOUNDS_SECONDS, Histogram};
+use super::snapshot::{Snapshot, Worker};
+use super::table::Time;
+
+/// The media type of the text.
+pub(crate) const MEDIA_TYPE: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
+
+/// Gauges and counters of each worker: the name, the type, what it says, and its value.
+type WorkerMetric = (&'static str, &'static str, &'static str, fn(&Worker) -> u64);
+
+const OF_EACH_WORKER: [WorkerMetric; 12] = [
+    ("puma_backlog", "gauge", "Requests that wait for their turn.", |w| w.present.waiting),
+    ("puma_running", "gauge", "Threads.", |w| w.threads),
+    ("puma_busy_threads", "gauge", "Threads in the application, and requests that wait.", |w| {
+        w.busy_threads + w.present.waiting
+    }),
+    ("puma_pool_capacity", "gauge", "Threads that are free.", Worker::free_threads),
+    ("puma_max_threads", "gauge", "Threads at most.", |w| w.threads),
+    // As a counter its name would have to end otherwise.
+    ("puma_requests_count", "untyped", "Requests so far.", |w| w.requests),
+    ("thruway_requests_total", "counter", "Requests so far.", |w| w.requests),
+    ("thruway_connections", "gauge", "Open connections.", |w| w.present.connections),
+    ("thruway_active_connections", "gauge", "Connections that had a turn lately.", |w| {
+        w.present.active
+    }),
+    (
+        "thruway_aborted_requests_total",
+        "counter",
+        "Requests whose client left, or that were cut off.",
+        |w| w.aborted,
+    ),
+    ("thruway_worker_starts_total", "counter", "Processes that have been this worker.", |w| {
+        w.starts
+    }),
+    ("thruway_worker_start_time_seconds", "gauge", "When it started, since 1970.", |w| {
+        w.started_at
+    }),
+];
+
+const HISTOGRAMS: [(Time, &str, &str); 6] = [
+    (Time::Queue, "thruway_queue_seconds", "From a whole request to its turn."),
+    (Time::FromProxy, "thruway_proxy_queue_seconds", "From X-Request-Start to the request's turn."),
+    (Time::Request, "thruway_request_seconds", "From a request's turn to its whole response."),
+    (Time::Application, "thruway_application_seconds", "Calls of the application."),
+    (
+        Time::LockWait,
+        "thruway_gvl_wait_seconds",
+        "Waits of the application for the interpreter lock.",
+    ),
+    (Time::Collection, "thruway_gc_pause_seconds", "Pauses for the garbage collector."),
+];
+
+impl Snapshot {
+    /// The page that Prometheus reads.
+    pub(crate) fn prometheus(&self) -> String {
+        let mut out = String::with_capacity(16 << 10);
+        // To write into a String cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        self.write_workers(out)?;
+        for (name, kind, help, value) in OF_EACH_WORKER {
+            header(out, name, kind, help)?;
+            for worker in &self.workers {
+                writeln!(out, "{name}{{index=\"{}\"}} {}", worker.index, value(worker))?;
+            }
+        }
+        self.write_statuses(out)?;
+        self.write_memory(out)?;
+        for (time, name, help) in HISTOGRAMS {
+            header(out, name, "histogram", help)?;
+            write_histogram(out, name, self.time(time))?;
+        }
+        self.write_clients(out)
+    }
+
+    fn write_workers(&self, out: &mut String) -> fmt::Result {
+        let old = self.workers.iter().filter(|worker| worker.present.is_draining).count();
+        for (name, help, value) in [
+            ("puma_workers", "Workers.", self.workers.len() as u64),
+            ("puma_booted_workers", "Workers that serve.", self.booted() as u64),
+            ("puma_old_workers", "Workers that are about to end.", old as u64),
+            ("rack_active_workers", "Threads in the application.", self.total(|w| w.busy_threads)),
+            (
+                "rack_queued_requests",
+                "Requests that wait for their turn.",
+                self.total(|w| w.present.waiting),
+            ),
+        ] {
+            header(out, name, "gauge", help)?;
+            writeln!(out, "{name} {value}")?;
+        }
+        let name = "thruway_info";
+        header(out, name, "gauge", "The server's version.")?;
+        writeln!(out, "{name}{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn write_statuses(&self, out: &mut String) -> fmt::Result {
+        let name = "thruway_responses_total";
+        header(out, name, "counter", "Responses by the class of their status.")?;
+        for worker in &self.workers {
+            for (class, count) in (1..).zip(worker.statuses) {
+                let index = worker.index;
+                writeln!(out, "{name}{{index=\"{index}\",status=\"{class}xx\"}} {count}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_memory(&self, out: &mut String) -> fmt::Result {
+        let name = "thruway_resident_memory_bytes";
+        header(
+            out,
+            name,
+            "gauge",
+            "What of a worker's process is in memory, with what it shares.",
+        )?;
+        for worker in &self.workers {
+            if let Some(bytes) = worker.memory_bytes {
+                writeln!(out, "{name}{{index=\"{}\"}} {bytes}", worker.index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_clients(&self, out: &mut String) -> fmt::Result {
+        let clients = &self.clients;
+        for (name, help, value) in [
+            (
+                "thruway_busiest_client_ratio",
+                "The busiest client's part of the time of all requests.",
+                clients.busiest_share(),
+            ),
+            (
+                "thruway_fairness_ratio",
+                "Jain's index over the requests of the clients that wait for each other.",
+                clients.fairness(),
+            ),
+        ] {
+            header(out, name, "gauge", help)?;
+            writeln!(out, "{name} {value:.6}")?;
+        }
+        header(
+            out,
+            "thruway_clients",
+            "gauge",
+            "Clients that were served lately, as far as they are counted.",
+        )?;
+        writeln!(out, "thruway_clients {}", clients.count())
+    }
+}
+
+fn header(out: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
+    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
+}
+
+fn write_histogram(out: &mut String, name: &str, histogram: &Histogram) -> fmt::Result {
+    let mut below = 0;
+    for (bound, count) in BOUNDS_SECONDS.iter().zip(histogram.buckets) {
+        below += count;
+        writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {below}")?;
+    }
+    let count = histogram.count();
+    writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}")?;
+    let us = histogram.sum_us;
+    writeln!(out, "{name}_sum {}.{:06}", us / 1_000_000, us % 1_000_000)?;
+    writeln!(out, "{name}_count {count}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::snapshot::tests::example;
+
+    #[test]
+    fn each_worker_and_each_time_has_its_lines() {
+        let text = example().prometheus();
+        for line in [
+            "# TYPE puma_workers gauge",
+            "puma_workers 2",
+            "puma_booted_workers 1",
+            "rack_queued_requests 4",
+            "puma_backlog{index=\"0\"} 2",
+            "puma_busy_threads{index=\"0\"} 3",
+            "puma_pool_capacity{index=\"0\"} 4",
+            "puma_requests_count{index=\"0\"} 2",
+            "thruway_responses_total{index=\"0\",status=\"4xx\"} 1",
+            "thruway_responses_total{index=\"1\",status=\"5xx\"} 1",
+            "# TYPE thruway_queue_seconds histogram",
+            "thruway_queue_seconds_bucket{le=\"0.00025\"} 0",
+            "thruway_queue_seconds_bucket{le=\"0.0005\"} 3",
+            "thruway_queue_seconds_bucket{le=\"+Inf\"} 3",
+            "thruway_queue_seconds_sum 0.000900",
+            "thruway_queue_seconds_count 3",
+            "thruway_busiest_client_ratio 0.666667",
+            "thruway_fairness_ratio 0.900000",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What each worker counts: a row in memory that all workers share.
+//!
+//! Each worker adds to its own row. Numbers are read while others are being written, so two of them may be a moment
+//! apart.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use thruway_sys::shared_memory::Anonymous;
+
+use super::clients::{self, Served};
+use super::{histogram, slowest};
+
+const PID: usize = 0;
+/// How many processes have had this row.
+const STARTS: usize = 1;
+/// When the current one entered, in seconds since 1970.
+const STARTED_AT: usize = 2;
+const THREADS: usize = 3;
+const BUSY_THREADS: usize = 4;
+const REQUESTS: usize = 5;
+/// Responses by the first digit of their status, 1 to 5.
+const STATUSES: usize = 6;
+const ABORTED: usize = STATUSES + 5;
+const HISTOGRAMS: usize = 16;
+const CLIENTS: usize = HISTOGRAMS + TIMES * histogram::WORDS;
+const SLOWEST: usize = CLIENTS + clients::WORDS;
+const ROW_WORDS: usize = (SLOWEST + slowest::WORDS).next_multiple_of(8);
+
+/// How many kinds of times there are.
+pub(super) const TIMES: usize = 6;
+
+/// A time that is counted in a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Time {
+    /// From a ready request to its turn.
+    Queue,
+    /// From the time in `X-Request-Start` to its turn.
+    FromProxy,
+    /// From a request's turn to the end of its response.
+    Request,
+    /// A call of the application.
+    Application,
+    /// A wait for the interpreter lock.
+    LockWait,
+    /// A pause for the garbage collector.
+    Collection,
+}
+
+/// All rows.
+#[derive(Debug)]
+pub(crate) struct MetricsTable {
+    words: Anonymous,
+    /// Names of clients have the same hash in all workers.
+    hasher: RandomState,
+}
+
+/// One worker's row, to be written.
+#[derive(Debug, Clone)]
+pub struct WorkerMetrics {
+    table: Arc<MetricsTable>,
+    index: usize,
+}
+
+/// One worker's row, to be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Counts<'a>(&'a [AtomicU64]);
+
+/// A request that is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended<'a> {
+    pub(crate) now_us: u64,
+    pub(crate) took_us: u64,
+    pub(crate) waited_us: u64,
+    pub(crate) status: u16,
+    /// The hash of the client's name, and the name.
+    pub(crate) client: (u64, &'a [u8]),
+    /// Method and path.
+    pub(crate) target: &'a [u8],
+}
+
+impl MetricsTable {
+    pub(crate) fn new(workers: usize) -> io::Result<Self> {
+        Ok(Self { words: Anonymous::new(workers * ROW_WORDS)?, hasher: RandomState::new() })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.words.len() / ROW_WORDS
+    }
+
+    pub(super) fn row(&self, index: usize) -> Counts<'_> {
+        Counts(&self.words[index * ROW_WORDS..(index + 1) * ROW_WORDS])
+    }
+}
+
+impl WorkerMetrics {
+    /// The row of worker `index`, which this process has from now on.
+    pub(crate) fn enter(table: Arc<MetricsTable>, index: usize) -> Self {
+        let metrics = Self { table, index };
+        metrics.set(PID, std::process::id().into());
+        metrics.set(STARTED_AT, unix_seconds());
+        metrics.set(BUSY_THREADS, 0);
+        metrics.add(STARTS, 1);
+        metrics
+    }
+
+    /// Counts a time.
+    pub fn record(&self, time: Time, us: u64) {
+        histogram::record(self.table.row(self.index).histogram(time), us);
+    }
+
+    /// How many threads could serve.
+    pub fn set_threads(&self, threads: u32) {
+        self.set(THREADS, threads.into());
+    }
+
+    /// How many of them are in the application.
+    pub fn set_busy_threads(&self, threads: u32) {
+        self.set(BUSY_THREADS, threads.into());
+    }
+
+    /// A request has its turn.
+    pub(crate) fn begin(&self) {
+        self.add(REQUESTS, 1);
+    }
+
+    /// A request has its whole response.
+    pub(crate) fn end(&self, ended: Ended<'_>) {
+        let Ended { now_us, took_us, waited_us, status, client: (hash, name), target } = ended;
+        self.respond(status);
+        self.record(Time::Request, took_us);
+        let row = self.table.row(self.index).0;
+        let served = Served { hash, name, served_us: took_us, waited_us };
+        clients::note(&row[CLIENTS..SLOWEST], now_us, served);
+        slowest::note(
+            &row[SLOWEST..][..slowest::WORDS],
+            now_us,
+            [took_us, waited_us],
+            status,
+            target,
+        );
+    }
+
+    /// A response was sent.
+    pub(crate) fn respond(&self, status: u16) {
+        if let 1..=5 = status / 100 {
+            self.add(STATUSES + usize::from(status / 100) - 1, 1);
+        }
+    }
+
+    /// A connection ended before its request had its whole response.
+    pub(crate) fn abort(&self) {
+        self.add(ABORTED, 1);
+    }
+
+    /// The hash of a client's name.
+    pub(crate) fn hash(&self, name: &[u8]) -> u64 {
+        self.table.hasher.hash_one(name)
+    }
+
+    pub(crate) fn table(&self) -> &MetricsTable {
+        &self.table
+    }
+
+    fn add(&self, at: usize, count: u64) {
+        self.table.row(self.index).0[at].fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self.table.row(self.index).0[at].store(value, Ordering::Relaxed);
+    }
+}
+
+impl<'a> Counts<'a> {
+    pub(super) fn histogram(self, time: Time) -> &'a [AtomicU64] {
+        &self.0[HISTOGRAMS + time as usize * histogram::WORDS..][..histogram::WORDS]
+    }
+
+    pub(super) fn clients(self) -> &'a [AtomicU64] {
+        &self.0[CLIENTS..SLOWEST]
+    }
+
+    pub(super) fn slowest(self) -> &'a [AtomicU64] {
+        &self.0[SLOWEST..][..slowest::WORDS]
+    }
+
+    pub(super) fn pid(self) -> u64 {
+        self.at(PID)
+    }
+
+    pub(super) fn starts(self) -> u64 {
+        self.at(STARTS)
+    }
+
+    pub(super) fn started_at(self) -> u64 {
+        self.at(STARTED_AT)
+    }
+
+    pub(super) fn threads(self) -> u64 {
+        self.at(THREADS)
+    }
+
+    pub(super) fn busy_threads(self) -> u64 {
+        self.at(BUSY_THREADS)
+    }
+
+    pub(super) fn requests(self) -> u64 {
+        self.at(REQUESTS)
+    }
+
+    pub(super) fn statuses(self) -> [u64; 5] {
+        std::array::from_fn(|class| self.at(STATUSES + class))
+    }
+
+    pub(super) fn aborted(self) -> u64 {
+        self.at(ABORTED)
+    }
+
+    fn at(self, at: usize) -> u64 {
+        self.0[at].load(Ordering::Relaxed)
+    }
+}
+
+fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_outlives_its_worker() {
+        let table = Arc::new(MetricsTable::new(2).unwrap());
+        for _ in 0..2 {
+            let worker = WorkerMetrics::enter(Arc::clone(&table), 1);
+            worker.begin();
+            worker.set_busy_threads(1);
+            let client = (worker.hash(b"one"), &b"one"[..]);
+            let target = b"GET /";
+            let times = (9, 40, 2);
+            let (now_us, took_us, waited_us) = times;
+            worker.end(Ended { now_us, took_us, waited_us, status: 503, client, target });
+            worker.abort();
+        }
+        let row = table.row(1);
+        assert_eq!((row.requests(), row.aborted(), row.starts()), (2, 2, 2));
+        assert_eq!(row.statuses(), [0, 0, 0, 0, 2]);
+        assert_eq!(row.pid(), u64::from(std::process::id()));
+        assert_eq!(table.row(0).requests(), 0, "each has its own");
+        let entered = WorkerMetrics::enter(Arc::clone(&table), 1);
+        assert_eq!(table.row(1).busy_threads(), 0, "a dead worker's threads are gone");
+        entered.set_threads(5);
+        assert_eq!(table.row(1).threads(), 5);
+    }
+}

@@ -1,0 +1,135 @@
+//! Responses on the listeners for operators: metrics, health, the live page.
+//!
+//! Any worker responds for all, by what stands in shared memory. It needs no thread of Ruby, and the standby responds
+//! while Ruby computes.
+
+use thruway_http1::response::ResponseConstraints;
+use thruway_http1::{Request, RequestFraming, ResponseHead};
+
+use crate::admission;
+use crate::clock::monotonic_us;
+use crate::connection::Payload;
+use crate::connections::Connections;
+use crate::metrics::{MEDIA_TYPE, Present, Snapshot};
+use crate::response::{Response, ResponseWriter};
+use crate::slab::ConnectionId;
+
+/// The live page.
+const PAGE: &str = include_str!("observer/page.html");
+
+/// What the page may do: nothing from outside.
+const PAGE_POLICY: &[u8] =
+    b"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'";
+
+const TEXT: &[u8] = b"text/plain; charset=utf-8";
+const HTML: &[u8] = b"text/html; charset=utf-8";
+const JSON: &[u8] = b"application/json";
+
+/// A response of the server's own.
+struct Told {
+    status: u16,
+    media_type: &'static [u8],
+    body: String,
+}
+
+/// Whether a connection came from a listener for metrics.
+pub(crate) fn is_observer(connections: &Connections, id: ConnectionId) -> bool {
+    let Some(first) = connections.settings.metrics_listener else { return false };
+    connections.slab.get(id).is_some_and(|connection| usize::from(connection.listener) >= first)
+}
+
+/// Responds to a request from there; `rest` is what came behind it.
+pub(crate) fn respond(
+    connections: &mut Connections,
+    id: ConnectionId,
+    request: &Request<'_>,
+    rest: &[u8],
+) {
+    let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
+    let is_read = matches!(request.method(), b"GET" | b"HEAD") && !has_body;
+    let told = if is_read {
+        tell(connections, request.path())
+    } else {
+        Told::text(405, "only GET and HEAD are for here\n")
+    };
+    if let Some(connection) = connections.slab.get_mut(id) {
+        connection.keep(rest, 0);
+    }
+    let mut constraints = ResponseConstraints::of(request);
+    constraints.is_persistent &= !connections.stage.parts() && !has_body;
+    let Some(ticket) = connections.begin_request(id) else { return };
+    let mut writer = ResponseWriter::new(connections, ticket);
+    let date = writer.date();
+    let mut head = Vec::with_capacity(256);
+    let mut fields = ResponseHead::new(&mut head, told.status);
+    for (name, value) in told.fields() {
+        // They are constants without control characters.
+        let _ = fields.field(name, value);
+    }
+    let plan = fields.finish(constraints, Some(told.body.len() as u64), &date);
+    let body = told.body.as_bytes();
+    writer.respond(Response { head: &head, plan, payload: Payload::Slices(&[body]) });
+}
+
+fn tell(connections: &mut Connections, path: &[u8]) -> Told {
+    let has_page = connections.settings.has_status_page;
+    match path {
+        b"/metrics" => {
+            let body = snapshot(connections).prometheus();
+            Told { status: 200, media_type: MEDIA_TYPE, body }
+        }
+        b"/stats" => Told { status: 200, media_type: JSON, body: snapshot(connections).json() },
+        b"/live" => Told::text(200, "alive\n"),
+        b"/ready" => {
+            let (status, text) = readiness(connections);
+            Told::text(status, &format!("{text}\n"))
+        }
+        b"/" if has_page => Told { status: 200, media_type: HTML, body: PAGE.to_owned() },
+        b"/" => Told::text(200, "/metrics /stats /live /ready\n"),
+        _ => Told::text(404, "there are /metrics, /stats, /live and /ready\n"),
+    }
+}
+
+fn readiness(connections: &mut Connections) -> (u16, &'static str) {
+    match admission::health(connections) {
+        (200, _) if snapshot(connections).booted() == 0 => (503, "no worker serves"),
+        health => health,
+    }
+}
+
+/// What all workers have counted.
+pub(crate) fn snapshot(connections: &Connections) -> Snapshot {
+    let Some(metrics) = &connections.metrics else { return Snapshot::default() };
+    let here = Present {
+        is_serving: connections.stage.accepts(),
+        is_draining: !connections.stage.accepts(),
+        connections: connections.slab.len() as u64,
+        active: connections.activity.count(),
+        waiting: connections.turns.len() as u64,
+    };
+    // The own row may be older than this very request, which it counts as waiting.
+    let sibling = |index| connections.siblings.as_ref().and_then(|all| all.present(index));
+    let present = |index| sibling(index).unwrap_or(here);
+    Snapshot::read(metrics.table(), monotonic_us(), present)
+}
+
+impl Told {
+    fn text(status: u16, text: &str) -> Self {
+        Self { status, media_type: TEXT, body: text.to_owned() }
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&'static [u8], &'static [u8])> {
+        let always: [(&[u8], &[u8]); 3] = [
+            (b"content-type", self.media_type),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+        ];
+        let page: [(&[u8], &[u8]); 2] =
+            [(b"content-security-policy", PAGE_POLICY), (b"referrer-policy", b"no-referrer")];
+        let allow: [(&[u8], &[u8]); 1] = [(b"allow", b"GET, HEAD")];
+        let is_page = self.media_type == HTML;
+        let page = page.into_iter().filter(move |_| is_page);
+        let is_refused = self.status == 405;
+        always.into_iter().chain(page).chain(allow.into_iter().filter(move |_| is_refused))
+    }
+}

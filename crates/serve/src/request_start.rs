@@ -1,0 +1,63 @@
+//! When a proxy in front got a request, as it says.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use thruway_http1::Request;
+
+/// What a proxy says of when it got the request: `X-Request-Start: t=1700000000.123`.
+const REQUEST_START: &[u8] = b"x-request-start";
+
+/// A start longer ago is no time of this request.
+const AGE_US_MAX: u64 = 3_600_000_000;
+
+/// How long ago a proxy got `request`, in microseconds, if it says so.
+pub(crate) fn age_us(request: &Request<'_>) -> Option<u64> {
+    let starts = request.fields().filter_map(|(name, value)| {
+        name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
+    });
+    let oldest_us = starts.min()?;
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_micros();
+    let age_us = u64::try_from(now_us.checked_sub(u128::from(oldest_us))?).ok()?;
+    (age_us < AGE_US_MAX).then_some(age_us)
+}
+
+/// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,
+/// with `t=` or without.
+fn start_us(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let text = text.strip_prefix("t=").unwrap_or(text);
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let number: u64 = whole.parse().ok()?;
+    // Until the year 2286, seconds have ten digits.
+    match whole.len() {
+        10 => {
+            let micros = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+            Some(number * 1_000_000 + micros)
+        }
+        13 => Some(number * 1_000),
+        16 => Some(number),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_is_read_as_proxies_write_it() {
+        for (text, us) in [
+            ("t=1700000000.123", Some(1_700_000_000_123_000)),
+            ("t=1700000000", Some(1_700_000_000_000_000)),
+            ("1700000000123", Some(1_700_000_000_123_000)),
+            ("t=1700000000123456", Some(1_700_000_000_123_456)),
+            ("t=1700000000.1234567", Some(1_700_000_000_123_456)),
+            ("t=-1", None),
+            ("t=1700000000.12x", None),
+            ("yesterday", None),
+            ("t=17", None),
+        ] {
+            assert_eq!(start_us(text.as_bytes()), us, "{text}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+# frozen_string_literal: true
+
+require "net/http"
+require "preloading"
+require "socket"
+
+# A server is a command too: it listens in the fork, and ends as always.
+class PreloadServerTest < Minitest::Test
+  include Preloading
+
+  def test_rails_server_is_a_fork
+    application do |made|
+      first = serve(made)
+      made.await_template
+      assert_equal 0, made.templates.first["forks"]
+      assert_equal first, serve(made)
+      assert_equal 1, made.templates.first["forks"]
+    end
+  end
+
+  private
+
+  # Starts a server, and answers with the status of a page and how the server ended.
+  def serve(made)
+    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+    words = %W[run --preload -- bin/rails server -b 127.0.0.1 -p #{port}]
+    streams = { in: File::NULL, out: File::NULL, err: File::NULL }
+    server = spawn(made.environment, THRUWAY, *words, chdir: made.folder, **streams)
+    page = Timeout.timeout(PATIENCE_SECONDS) { page_of(port) }
+    Process.kill(:TERM, server)
+    _, status = Process.wait2(server)
+    [page, status.exitstatus, status.termsig]
+  end
+
+  def page_of(port)
+    Net::HTTP.get_response(URI("http://127.0.0.1:#{port}/")).code
+  rescue Errno::ECONNREFUSED
+    sleep 0.05
+    retry
+  end
+end

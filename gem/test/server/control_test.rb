@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require "json"
+
+require_relative "../commands"
+
+# What operators ask of a running server: the control application, and `thruway ctl`.
+class ControlTest < Minitest::Test
+  include Commands
+
+  def start_with_control(words = "", *arguments, application: HELLO)
+    write("config.ru", application)
+    @control = File.join(@folder, "control.sock")
+    @state = File.join(@folder, "state")
+    write("config/puma.rb", <<~RUBY)
+      activate_control_app "unix://#{@control}", auth_token: "secret"
+      state_path "#{@state}"
+      #{words}
+    RUBY
+    start("-e", "production", *arguments)
+  end
+
+  def ask(path, token: "secret")
+    client = Client.new(UNIXSocket.new(@control))
+    client.send("GET /#{path}?token=#{token} HTTP/1.0\r\n\r\n").response
+  end
+
+  def ctl(*arguments)
+    Open3.capture3(BINARY, "ctl", *arguments)
+  end
+
+  def test_statistics_are_those_of_puma_with_workers
+    start_with_control("", "-w", "2", "-t", "3")
+    3.times { get }
+    stats = JSON.parse(ask("stats").body)
+    assert_equal [2, 2, 0, 0], stats.values_at("workers", "booted_workers", "old_workers", "phase")
+    assert_match(/\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\z/, stats["started_at"])
+    status = stats["worker_status"]
+    assert_equal([0, 1], status.map { |worker| worker["index"] })
+    load = status.map { |worker| worker["last_status"] }
+    assert_equal(3, load.sum { |worker| worker["requests_count"] })
+    assert_equal({ "backlog" => 0, "running" => 3, "pool_capacity" => 3, "busy_threads" => 0,
+                   "max_threads" => 3 }, load[0].except("requests_count"))
+    assert_equal RUBY_VERSION, stats.dig("versions", "ruby", "version")
+  end
+
+  def test_statistics_of_one_process_are_its_own
+    start_with_control("", "-w", "0", "-t", "2")
+    get
+    stats = JSON.parse(ask("stats").body)
+    assert_equal [0, 2, 2, 0, 2, 1],
+                 stats.values_at("backlog", "running", "pool_capacity", "busy_threads",
+                                 "max_threads", "requests_count")
+  end
+
+  def test_without_the_token_nothing_is_told_or_done
+    pid = start_with_control("", "-w", "0")
+    ["", "wrong", "secre", "secret2"].each do |token|
+      assert_equal [403, "Invalid auth token"], ask("stop", token: token).to_a.values_at(0, 2)
+    end
+    assert_equal 200, get.status
+    assert_equal 404, ask("nothing").status
+    assert_equal 0o600, File.stat(@state).mode & 0o777
+    assert_equal 0, ctl("status", "-S", @state)[2].exitstatus
+    assert_equal 2, ctl("stats", "-C", "unix://#{@control}", "-T", "wrong")[2].exitstatus
+    assert_predicate stop(pid), :success?
+    refute_path_exists @state
+    refute_path_exists @control
+  end
+
+  def test_ctl_prints_data_and_stops_the_server
+    pid = start_with_control("", "-w", "2")
+    %w[stats gc-stats thread-backtraces].each do |command|
+      out, said, status = ctl(command, "-S", @state)
+      assert_predicate status, :success?, said
+      refute_empty JSON.parse(out), command
+    end
+    assert_equal ["", ""], ctl("gc", "-S", @state)[0, 2]
+    assert_predicate ctl("stop", "-S", @state)[2], :success?
+    assert_predicate Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }, :success?
+    out, said, status = ctl("status", "-p", pid.to_s)
+    assert_equal ["", 1], [out, status.exitstatus]
+    assert_includes said, "thruway: process #{pid} cannot be reached"
+  end
+
+  def test_halt_ends_a_server_that_is_busy
+    pid = start_with_control("", "-w", "0", application: "run ->(_) { sleep }")
+    connect.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert_predicate ctl("halt", "-S", @state)[2], :success?
+    Timeout.timeout(PATIENCE_SECONDS) { Process.wait(pid) }
+  end
+
+  def test_commands_go_by_signals_where_there_is_no_control_application
+    write("config.ru", HELLO)
+    path = File.join(@folder, "pid")
+    pid = start("--pidfile", path)
+    assert_predicate ctl("status", "-P", path)[2], :success?
+    assert_predicate ctl("thread-backtraces", "-P", path)[2], :success?
+    eventually { File.read(@log).include?("thruway: thread") }
+    _, said, status = ctl("stats", "-P", path)
+    assert_equal 2, status.exitstatus
+    assert_includes said, "thruway: stats needs the control application"
+    assert_predicate ctl("stop", "-P", path)[2], :success?
+    assert_predicate Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }, :success?
+  end
+
+  def test_a_client_that_hangs_keeps_no_other_from_it
+    start_with_control("", "-w", "2")
+    hung = Array.new(5) { UNIXSocket.new(@control).tap { |socket| socket.write("GET /st") } }
+    assert_equal 200, ask("stats").status
+    hung.each(&:close)
+  end
+
+  def test_what_workers_are_needed_for_is_refused_without_any
+    start_with_control("", "-w", "0")
+    _, said, status = ctl("phased-restart", "-S", @state)
+    assert_equal 2, status.exitstatus
+    assert_includes said, "the server refuses phased-restart"
+  end
+
+  def test_by_itself_it_is_for_the_own_user_with_a_token_of_chance
+    write("config.ru", HELLO)
+    write("config/puma.rb", "activate_control_app\nstate_path 'state'")
+    start("-w", "0")
+    state = File.read(File.join(@folder, "state"))
+    path = state[%r{control_url: "unix://(.*)"}, 1]
+    assert_equal 0o600, File.stat(path).mode & 0o777
+    assert_match(/^control_auth_token: "\h{32}"$/, state)
+    assert_predicate ctl("stats", "-S", File.join(@folder, "state"))[2], :success?
+  end
+end

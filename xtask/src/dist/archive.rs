@@ -1,0 +1,114 @@
+//! Archives to unpack: for Linux with all that a prefix holds, for Windows with the program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::Builder;
+use super::files::{self, copy, copy_tree, named, write};
+use super::gems;
+use super::manual::{self, Shell};
+use super::ruby::Ruby;
+use super::{bill, crates};
+use crate::windows;
+
+/// What a stripped program may have at most.
+const PROGRAM_BYTES_MAX: u64 = 8_000_000;
+
+/// For any x86-64 Linux: a prefix such as `/usr/local`, or a folder of its own.
+pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
+    let name = format!("thruway-{}-x86_64-linux", builder.version);
+    let tree = builder.work("archive").join(&name);
+    files::empty(&tree)?;
+    let program = builder.static_program()?;
+    is_small(&program)?;
+    copy(&program, &tree.join("bin/thruway"), 0o755)?;
+    let library = tree.join("lib/thruway");
+    copy_tree(&builder.root.join("gem/lib"), &library, &|_| true)?;
+    gems::extensions(builder, &library, rubies)?;
+    for page in manual::pages(&program)? {
+        write(&tree.join("share/man/man1").join(&page.name), page.text)?;
+    }
+    for (shell, place) in Shell::PLACES {
+        write(&tree.join("share").join(place), manual::completions(&program, shell)?)?;
+    }
+    documents(builder, &tree.join("share/doc/thruway"))?;
+    let output = builder.output(&format!("{name}.tar.gz"));
+    // The same sources give the same bytes.
+    let mut tar = Command::new("tar");
+    tar.current_dir(builder.work("archive")).args(["--sort=name", "--owner=0", "--group=0"]);
+    tar.args(["--numeric-owner", "--use-compress-program=gzip -9n"]);
+    tar.arg(format!("--mtime=@{}", commit_time(builder)?)).arg("-cf").arg(&output).arg(&name);
+    crate::command::succeed(&mut tar)?;
+    Ok(output)
+}
+
+/// `thruway.exe`, if this machine can build it.
+pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
+    if let Some(missing) = windows::missing() {
+        println!("dist: nothing for Windows, because this machine lacks {missing}");
+        return Ok(None);
+    }
+    println!("dist: cargo x windows build");
+    let program = windows::release_program(&builder.root)?;
+    let name = format!("thruway-{}-x86_64-windows", builder.version);
+    let tree = builder.work("archive").join(&name);
+    files::empty(&tree)?;
+    let copied = tree.join("thruway.exe");
+    copy(&program, &copied, 0o755)?;
+    crate::command::succeed(Command::new("x86_64-w64-mingw32-strip").arg(&copied))?;
+    is_small(&copied)?;
+    documents(builder, &tree)?;
+    let output = builder.output(&format!("{name}.zip"));
+    let mut zip = Command::new("python3");
+    zip.current_dir(builder.work("archive")).args(["-m", "zipfile", "-c"]).arg(&output).arg(&name);
+    crate::command::succeed(&mut zip)?;
+    Ok(Some(output))
+}
+
+/// The bill of materials, and what the programs are made of and under which terms.
+pub(super) fn documents(builder: &Builder, folder: &Path) -> Result<(), String> {
+    let crates = crates::of_programs(builder)?;
+    write(&folder.join("thruway.cdx.json"), bill::materials(builder, &crates)?)?;
+    write(&folder.join("THIRD-PARTY.txt"), bill::licences(&crates)?)?;
+    for file in ["LICENSE", "README.md", "CHANGELOG.md"] {
+        copy(&builder.root.join(file), &folder.join(file), 0o644)?;
+    }
+    Ok(())
+}
+
+/// The checksum of each file that was built.
+pub(super) fn checksums(builder: &Builder) -> Result<PathBuf, String> {
+    let folder = builder.output("");
+    let mut sums = Command::new("sha256sum");
+    sums.current_dir(&folder);
+    for entry in named(&folder, std::fs::read_dir(&folder))? {
+        let path = named(&folder, entry)?.path();
+        if let Some(name) = path.file_name().filter(|name| path.is_file() && *name != "SHA256SUMS")
+        {
+            sums.arg(name);
+        }
+    }
+    let output = sums.output().map_err(|error| format!("cannot start sha256sum: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_by_key(|line| line.split_whitespace().last());
+    let file = builder.output("SHA256SUMS");
+    write(&file, lines.join("\n") + "\n")?;
+    Ok(file)
+}
+
+fn is_small(program: &Path) -> Result<(), String> {
+    let bytes = named(program, program.metadata())?.len();
+    if bytes <= PROGRAM_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!("{} has {bytes} bytes; {PROGRAM_BYTES_MAX} are allowed", program.display()))
+}
+
+/// When the sources were last changed, in seconds.
+fn commit_time(builder: &Builder) -> Result<String, String> {
+    let mut git = Command::new("git");
+    git.current_dir(&builder.root).args(["log", "-1", "--format=%ct"]);
+    let output = git.output().map_err(|error| format!("cannot start git: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

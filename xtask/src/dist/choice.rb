@@ -1,0 +1,10 @@
+# frozen_string_literal: true
+
+# The extension for the Ruby that loads it: this gem has one for each of several.
+version = RUBY_VERSION[/\A\d+\.\d+/]
+extension = "#{__dir__}/#{version}/thruway.so"
+unless File.file?(extension)
+  raise LoadError, "this gem of thruway has no extension for Ruby #{version}; " \
+                   "gem install thruway --platform ruby compiles one"
+end
+require extension

@@ -1,0 +1,56 @@
+//! The gem in two forms: compiled when it is installed, or with programs for this platform.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::build::Builder;
+use super::files::{self, copy, write};
+use super::ruby::Ruby;
+use super::stage;
+
+/// Picks the extension for the Ruby that loads it. Only where there are several.
+const CHOICE: &str = include_str!("choice.rb");
+
+/// The gem that compiles when it is installed.
+pub(super) fn source(builder: &Builder) -> Result<PathBuf, String> {
+    let folder = builder.work("gem");
+    stage::sources(builder, &folder)?;
+    build(builder, &folder, &format!("thruway-{}.gem", builder.version), &[])
+}
+
+/// The gem with programs for this platform: the command, and an extension for each of these Rubies.
+pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
+    let folder = builder.work("platform-gem");
+    files::empty(&folder)?;
+    stage::library(builder, &folder)?;
+    let library = folder.join("gem/lib");
+    copy(&builder.static_program()?, &library.join("thruway/bin/thruway"), 0o755)?;
+    extensions(builder, &library, rubies)?;
+    let versions: Vec<_> = rubies.iter().map(|ruby| ruby.version.as_str()).collect();
+    let name = format!("thruway-{}-x86_64-linux.gem", builder.version);
+    let versions = versions.join(" ");
+    let wanted = [("THRUWAY_PLATFORM", "x86_64-linux"), ("THRUWAY_RUBIES", versions.as_str())];
+    build(builder, &folder, &name, &wanted)
+}
+
+/// Puts an extension for each Ruby where the gem's library finds it.
+pub(super) fn extensions(builder: &Builder, library: &Path, rubies: &[Ruby]) -> Result<(), String> {
+    for ruby in rubies {
+        let place = library.join("thruway").join(&ruby.version).join("thruway.so");
+        copy(&builder.extension(ruby)?, &place, 0o755)?;
+    }
+    write(&library.join("thruway/thruway.rb"), CHOICE)
+}
+
+fn build(
+    builder: &Builder,
+    folder: &Path,
+    name: &str,
+    environment: &[(&str, &str)],
+) -> Result<PathBuf, String> {
+    let output = builder.output(name);
+    let mut gem = Command::new("gem");
+    gem.current_dir(folder).args(["build", "--silent", "thruway.gemspec", "-o"]).arg(&output);
+    crate::command::succeed(gem.envs(environment.iter().copied()))?;
+    Ok(output)
+}

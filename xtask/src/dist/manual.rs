@@ -1,0 +1,66 @@
+//! Manual pages and completions, as the command itself prints them.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A manual page of section 1.
+pub(super) struct Page {
+    /// Such as `thruway-serve.1`.
+    pub(super) name: String,
+    pub(super) text: String,
+}
+
+/// A shell that has completions.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+impl Shell {
+    /// Where each looks for the scripts of packages, below `share`.
+    pub(super) const PLACES: [(Self, &'static str); 3] = [
+        (Self::Bash, "bash-completion/completions/thruway"),
+        (Self::Zsh, "zsh/vendor-completions/_thruway"),
+        (Self::Fish, "fish/vendor_completions.d/thruway.fish"),
+    ];
+}
+
+/// The page of the command, and one a verb.
+pub(super) fn pages(program: &Path) -> Result<Vec<Page>, String> {
+    let mut pages = vec![Page { name: "thruway.1".into(), text: output(program, &["man"])? }];
+    for verb in verbs(program)? {
+        let text = output(program, &["man", &verb])?;
+        pages.push(Page { name: format!("thruway-{verb}.1"), text });
+    }
+    Ok(pages)
+}
+
+/// The script that completes in a shell.
+pub(super) fn completions(program: &Path, shell: Shell) -> Result<String, String> {
+    let name = match shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+    };
+    output(program, &["completions", name])
+}
+
+/// The verbs that the help lists.
+fn verbs(program: &Path) -> Result<Vec<String>, String> {
+    let help = output(program, &["--help"])?;
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    let verbs = listed.filter_map(|line| line.split_whitespace().next());
+    Ok(verbs.filter(|verb| *verb != "help").map(str::to_owned).collect())
+}
+
+fn output(program: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(format!("{} {} failed", program.display(), arguments.join(" ")));
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+}

@@ -1,0 +1,167 @@
+//! `cargo x release VERSION`: one command from a clean tree to a tag, and to what users install.
+//!
+//! It looks at everything first, and changes nothing if something is not as it has to be.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+/// Make a release: changelog, version, commit, tag, and what users install
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// Such as 0.2.0; greater than the current version
+    version: String,
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Accept a page of benchmarks that is older than the code
+    #[arg(long)]
+    old_benchmarks: bool,
+    /// Stop after the tag
+    #[arg(long)]
+    no_dist: bool,
+}
+
+/// Code that the figures of the benchmarks' page are about.
+const MEASURED: [&str; 3] = ["crates", "gem/lib", "gem/ext"];
+const BENCHMARKS: &str = "docs/benchmarks.md";
+const UNRELEASED: &str = "## Unreleased\n";
+
+/// A file that names the version, and how it does.
+type Edit = (&'static str, fn(&str, &str, &str) -> Result<String, String>);
+const EDITS: [Edit; 3] = [
+    ("Cargo.toml", |text, old, new| {
+        replaced(text, &format!("version = {old:?}"), &format!("version = {new:?}"))
+    }),
+    ("gem/lib/thruway/version.rb", |text, old, new| {
+        replaced(text, &format!("VERSION = {old:?}"), &format!("VERSION = {new:?}"))
+    }),
+    ("CHANGELOG.md", |text, _, new| changelog(text, new, &today()?)),
+];
+
+impl Release {
+    pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
+        let manifest = read(root, "Cargo.toml")?;
+        let current = current_version(&manifest)?;
+        is_next(&current, &self.version)?;
+        self.look(root)?;
+        let mut texts = Vec::new();
+        for (file, edit) in EDITS {
+            texts.push((file, edit(&read(root, file)?, &current, &self.version)?));
+        }
+        if self.dry_run {
+            println!(
+                "release: {current} would become {}, with the tag v{}",
+                self.version, self.version
+            );
+            return Ok(());
+        }
+        for (file, text) in texts {
+            fs::write(root.join(file), text).map_err(|error| format!("{file}: {error}"))?;
+        }
+        let mut cargo = Command::new(crate::command::cargo());
+        cargo.current_dir(root).args(["update", "--quiet", "--workspace", "--offline"]);
+        crate::command::succeed(&mut cargo)?;
+        let tag = format!("v{}", self.version);
+        git(root, &["commit", "--quiet", "--all", "-m", &format!("Thruway {}", self.version)])?;
+        git(root, &["tag", "-a", &tag, "-m", &format!("Thruway {}", self.version)])?;
+        println!("release: tagged {tag}; git push --follow-tags publishes it");
+        if self.no_dist {
+            return Ok(());
+        }
+        crate::command::succeed(
+            Command::new(crate::command::cargo()).current_dir(root).args(["x", "dist"]),
+        )
+    }
+
+    /// Whether the tree can be released.
+    fn look(&self, root: &Path) -> Result<(), String> {
+        let changed = git(root, &["status", "--porcelain"])?;
+        if !changed.is_empty() {
+            return Err(format!("the tree is not clean:\n{changed}"));
+        }
+        let tag = format!("v{}", self.version);
+        if !git(root, &["tag", "--list", &tag])?.is_empty() {
+            return Err(format!("there is a tag {tag} already"));
+        }
+        let code = last_change(root, &MEASURED)?;
+        if !self.old_benchmarks && last_change(root, &[BENCHMARKS])? < code {
+            return Err(format!(
+                "{BENCHMARKS} is older than the code\n\nhint: cargo x bench --write measures again; \
+                 --old-benchmarks leaves the page as it is"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn read(root: &Path, file: &str) -> Result<String, String> {
+    fs::read_to_string(root.join(file)).map_err(|error| format!("{file}: {error}"))
+}
+
+fn current_version(manifest: &str) -> Result<String, String> {
+    let manifest: toml::Table = manifest.parse().map_err(|error| format!("Cargo.toml: {error}"))?;
+    let version = manifest.get("workspace").and_then(|workspace| workspace.get("package"));
+    let version = version.and_then(|package| package.get("version")).and_then(toml::Value::as_str);
+    version.map(str::to_owned).ok_or_else(|| "Cargo.toml has no version".to_owned())
+}
+
+/// Three numbers, greater than those of the current version.
+fn is_next(current: &str, next: &str) -> Result<(), String> {
+    let numbers = |version: &str| {
+        let numbers: Option<Vec<u32>> = version.split('.').map(|part| part.parse().ok()).collect();
+        numbers.filter(|numbers| numbers.len() == 3)
+    };
+    match numbers(next) {
+        None => Err(format!("{next:?} is no version such as 0.2.0")),
+        Some(wanted) if Some(&wanted) <= numbers(current).as_ref() => {
+            Err(format!("{next} is not greater than {current}"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// The text with the one word in the place of the other, which has to be there.
+fn replaced(text: &str, old: &str, new: &str) -> Result<String, String> {
+    if text.contains(old) { Ok(text.replace(old, new)) } else { Err(format!("{old} is not there")) }
+}
+
+/// What was unreleased becomes this version's.
+fn changelog(text: &str, version: &str, date: &str) -> Result<String, String> {
+    let (before, after) = text.split_once(UNRELEASED).ok_or("CHANGELOG.md has no Unreleased")?;
+    let section = after.split("\n## ").next().unwrap_or_default();
+    if section.trim().is_empty() {
+        return Err("CHANGELOG.md has nothing that is unreleased".into());
+    }
+    Ok(format!("{before}{UNRELEASED}\n## {version} - {date}\n{after}"))
+}
+
+fn today() -> Result<String, String> {
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    let date = date.map_err(|error| format!("cannot start date: {error}"))?;
+    Ok(String::from_utf8_lossy(&date.stdout).trim().to_owned())
+}
+
+/// When these paths were last committed, in seconds; nothing if they never were.
+fn last_change(root: &Path, paths: &[&str]) -> Result<Option<u64>, String> {
+    let arguments = [&["log", "-1", "--format=%ct", "--"], paths].concat();
+    Ok(git(root, &arguments)?.trim().parse().ok())
+}
+
+fn git(root: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").current_dir(root).args(arguments).output();
+    let output = output.map_err(|error| format!("cannot start git: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "git {}: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests;
