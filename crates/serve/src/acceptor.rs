@@ -49,7 +49,7 @@ impl Acceptor {
 
     /// Watches the listeners again, once there is room and no pause any more.
     pub(crate) fn listen_again(&mut self, connections: &Connections) {
-        let may_listen = !connections.is_draining
+        let may_listen = connections.stage.accepts()
             && connections.clock.now_ms >= self.paused_until_ms
             && connections.slab.len() < connections.settings.connections_max;
         if !self.is_listening && may_listen {
@@ -110,6 +110,12 @@ impl Acceptor {
                 self.listeners[index].close_for_all();
             }
         }
+        self.listeners.clear();
+    }
+
+    /// Leaves the connections that wait to another program.
+    pub(crate) fn abandon(&mut self, connections: &Connections) {
+        self.unlisten(connections);
         self.listeners.clear();
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn tell_health(
     }
     let (status, text) = health(connections);
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.is_draining;
+    constraints.is_persistent &= !connections.parts_with(id);
     if let Some(ticket) = connections.begin_request(id) {
         ResponseWriter::new(connections, ticket).respond_text(constraints, status, text);
     }
@@ -45,7 +45,7 @@ pub(crate) fn tell_health(
 
 /// Whether the server takes requests, and why not.
 pub(crate) fn health(connections: &mut Connections) -> (u16, &'static str) {
-    if connections.is_draining {
+    if connections.stage.parts() {
         (503, "the server is stopping")
     } else if connections.slab.len() >= connections.settings.connections_max {
         (503, "as many connections are open as may be")

@@ -7,6 +7,7 @@ use crate::connections::Connections;
 use crate::counting;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
+use crate::stage::Stage;
 
 /// Reads the clock, and ends what has taken too long.
 pub(crate) fn tick(connections: &mut Connections) {
@@ -96,7 +97,7 @@ pub(crate) fn drain_input(connections: &mut Connections, id: ConnectionId, inbox
 
 /// Begins a drain: connections without a request yet get less time for one.
 pub(crate) fn begin_drain(connections: &mut Connections) {
-    connections.is_draining = true;
+    connections.stage = Stage::Draining;
     connections.deadlines.drain();
     let ids: Vec<_> = connections.slab.ids().collect();
     for id in ids {
@@ -106,12 +107,14 @@ pub(crate) fn begin_drain(connections: &mut Connections) {
     }
 }
 
-/// Closes connections between two requests. A fresh one has a moment for its first request.
+/// Closes connections between two requests, if no other process goes on with them. A fresh one has a moment for its
+/// first request.
 pub(crate) fn close_idle(connections: &mut Connections) {
     let is_idle = |id: &ConnectionId| {
         let connection = connections.slab.get(*id);
         connection.is_some_and(|connection| {
-            connection.is_idle() && !connection.is_readable && !connection.is_fresh
+            let goes_on = connections.stage.passes_on() && connection.tls.is_none();
+            connection.is_idle() && !connection.is_readable && !connection.is_fresh && !goes_on
         })
     };
     let idle: Vec<_> = connections.slab.ids().filter(is_idle).collect();

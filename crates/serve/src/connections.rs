@@ -18,6 +18,7 @@ use crate::queue::client_turns::ClientTurns;
 use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
+use crate::stage::Stage;
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
@@ -48,7 +49,7 @@ pub(crate) struct Connections {
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
     pub(crate) tls: TlsListeners,
-    pub(crate) is_draining: bool,
+    pub(crate) stage: Stage,
     /// Bytes of responses that wait in memory.
     pub(crate) held_bytes: usize,
     /// Where requests are counted, if they are.
@@ -82,7 +83,7 @@ impl Connections {
             settings,
             warnings: Warnings::default(),
             tls,
-            is_draining: false,
+            stage: Stage::Serving,
             held_bytes: 0,
             metrics: None,
             siblings: None,
@@ -94,6 +95,13 @@ impl Connections {
     /// Notes what cannot be done, for the log; `doing` completes "cannot …".
     pub(crate) fn warn(&mut self, doing: &'static str, source: impl Into<io::Error>) {
         self.warnings.note(self.clock.now_ms, doing, source);
+    }
+
+    /// Whether a connection ends after its response: all do, or others go on with them, and this one speaks TLS, whose
+    /// keys are here.
+    pub(crate) fn parts_with(&self, id: ConnectionId) -> bool {
+        let is_bound = || self.slab.get(id).is_some_and(|connection| connection.tls.is_some());
+        self.stage.parts() || self.stage.passes_on() && is_bound()
     }
 
     /// The connection in a slot.
@@ -129,7 +137,10 @@ impl Connections {
     /// Begins the turn of the connection in `slot`; none if it has no work any more.
     pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<ConnectionId> {
         let id = self.slab.id_at(slot)?;
-        let connection = self.slab.get_mut(id).filter(|connection| connection.has_work())?;
+        let keeps_back = self.stage == Stage::Holding;
+        let connection = self.slab.get_mut(id).filter(|connection| {
+            connection.has_work() && !(keeps_back && connection.awaits_request())
+        })?;
         self.activity.note_turn(&mut connection.share);
         Some(id)
     }

@@ -4,8 +4,9 @@ use crate::Error;
 use crate::acceptor::Acceptor;
 use crate::clock::monotonic_us;
 use crate::closing;
-use crate::connection::Phase;
+use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
+use crate::ending;
 use crate::exchange::Handler;
 use crate::handshake;
 use crate::listener::Listener;
@@ -16,6 +17,7 @@ use crate::reading::RequestReader;
 use crate::response::ResponseWriter;
 use crate::settings::Settings;
 use crate::slab::ConnectionId;
+use crate::stage::{Ending, Stage};
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
@@ -81,9 +83,9 @@ impl Engine {
         let waker = poller.waker(Token::Waker.to_word())?;
         let bell = poller.bell(Token::Bell.to_word())?;
         if let Some(worker) = &worker {
-            poller
-                .add_mailbox(worker.mailbox(), Token::Mailbox.to_word())
-                .map_err(|errno| Error::system("watch a mailbox", errno))?;
+            let failed = |errno| Error::system("watch a mailbox", errno);
+            poller.add_mailbox(worker.mailbox(), Token::Mailbox.to_word()).map_err(failed)?;
+            poller.add_listener(worker.handover(), Token::Handover.to_word()).map_err(failed)?;
         }
         let (client_turns, ticket_keys) = match &worker {
             Some(worker) => worker.tables(),
@@ -183,7 +185,9 @@ impl Engine {
             migration.ask(&self.connections);
         }
         let look_ms = self.migration.as_ref().and_then(Migration::wait_ms);
-        [timeout_ms, look_ms, self.next_deadline_ms()].into_iter().flatten().min()
+        let migration = self.migration.as_mut();
+        let full_ms = ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+        [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
     }
 
     /// Milliseconds until the next deadline; none if there is none.
@@ -203,8 +207,13 @@ impl Engine {
         if let Some(migration) = &mut self.migration {
             migration.share(&mut self.connections);
         }
-        if self.connections.is_draining {
-            closing::close_idle(&mut self.connections);
+        match self.connections.stage {
+            Stage::Draining => closing::close_idle(&mut self.connections),
+            Stage::Retiring => {
+                let migration = self.migration.as_mut();
+                ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
+            }
+            Stage::Serving | Stage::Leaving | Stage::Holding => {}
         }
         self.acceptor.listen_again(&self.connections);
     }
@@ -232,21 +241,29 @@ impl Engine {
         self.connections.slab.len()
     }
 
-    /// Takes the connections that wait and then no more, and hangs up on idle ones. The others end after their
-    /// responses. With `closes_for_all` the listeners are closed in every process that has them: the system then
-    /// refuses connections, which otherwise would wait in vain.
-    pub fn drain(&mut self, closes_for_all: bool) {
-        if let Some(migration) = &self.migration {
-            migration.worker.drain();
+    /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
+    pub fn end(&mut self, ending: Ending) {
+        let (connections, acceptor) = (&mut self.connections, &mut self.acceptor);
+        let migration = self.migration.as_mut();
+        match ending {
+            Ending::Announced if connections.stage == Stage::Serving => {
+                connections.stage = Stage::Leaving;
+            }
+            Ending::Announced => {}
+            Ending::Retired => ending::retire(connections, acceptor, migration),
+            Ending::Drained { closes_for_all } => {
+                ending::drain(connections, acceptor, migration, closes_for_all);
+            }
+            Ending::GivenUp => closing::give_up(connections, &mut self.reader.inbox),
         }
-        self.acceptor.close(&mut self.connections, closes_for_all);
-        closing::begin_drain(&mut self.connections);
-        closing::close_idle(&mut self.connections);
     }
 
-    /// Ends all connections at the end of a drain: requests without a response yet get 503.
-    pub fn give_up(&mut self) {
-        closing::give_up(&mut self.connections, &mut self.reader.inbox);
+    /// Whether nothing is left to be done after the end of the service.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        let slab = &self.connections.slab;
+        let rests = |id| slab.get(id).is_none_or(Connection::awaits_request);
+        slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
     }
 
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
@@ -282,6 +299,11 @@ impl Engine {
             Token::Mailbox => {
                 if let Some(migration) = &mut self.migration {
                     migration.take_messages(&mut self.connections);
+                }
+            }
+            Token::Handover => {
+                if let Some(migration) = &mut self.migration {
+                    migration.take_over(&mut self.connections);
                 }
             }
             // It is for the standby.

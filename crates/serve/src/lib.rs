@@ -12,7 +12,8 @@
 //! 1. [`engine`](Engine): events and turns; `acceptor`, `turns`, `deadlines` and `queue` are its parts.
 //! 2. `reading`, `exchange`, `response`: what a turn does; `attention` is what needs no handler.
 //! 3. `connections`, `connection`, `output`, `closing`: what happens to a connection between its turns.
-//! 4. [`workers`], `migration`: several engines, and how requests move between them.
+//! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
+//!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
 //! 6. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
 //! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
@@ -31,6 +32,7 @@ mod connection;
 mod connections;
 mod counting;
 mod deadlines;
+mod ending;
 mod engine;
 mod error;
 mod exchange;
@@ -38,6 +40,7 @@ mod fair_by;
 mod fairness;
 mod folder;
 mod handshake;
+pub mod inheritance;
 mod listener;
 mod metrics;
 mod migration;
@@ -54,6 +57,7 @@ mod server;
 mod settings;
 mod slab;
 mod spool_file;
+mod stage;
 mod stats;
 mod stop;
 mod ticket;
@@ -88,6 +92,7 @@ pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use stage::Ending;
 pub use stats::stats;
 pub use stop::StopSignals;
 pub use thruway_tls::Options as TlsOptions;

@@ -5,6 +5,7 @@ use crate::connection::{Connection, MOVED_BYTES_MAX};
 use crate::connections::Connections;
 use crate::queue::policy::MOVE_AFTER_US;
 use crate::slab::ConnectionId;
+use crate::stage::Stage;
 use crate::workers::{Message, Move, WorkerHandle};
 
 /// Connections that are looked at for one to send away.
@@ -40,32 +41,81 @@ impl Migration {
     pub(crate) fn place(&mut self, connection: Connection, connections: &mut Connections) {
         let kept = self.worker.place(connection, connections.settings.connections_max);
         if let Some(connection) = kept {
-            // A connection that cannot be watched is closed again.
-            let _ = connections.open(connection);
+            keep(connection, connections);
         }
     }
 
     /// Takes what other workers have sent.
     pub(crate) fn take_messages(&mut self, connections: &mut Connections) {
         for _ in 0..MESSAGES_MAX {
-            let now_ms = connections.clock.now_ms;
-            let connection = match self.worker.receive(&mut self.inbox, now_ms) {
-                Ok(Some(Message::Connection(connection))) => *connection,
-                // What it is about stands in the workers' rows.
-                Ok(Some(Message::Bell)) => continue,
-                Ok(None) => return,
-                Err(errno) => {
-                    connections.warn("take over a connection", errno);
-                    continue;
-                }
-            };
-            let waits = connection.has_work();
-            if let Ok(id) = connections.open(connection)
-                && waits
-            {
-                connections.enqueue_moved(id);
+            if !self.take_message(connections) {
+                return;
             }
         }
+    }
+
+    /// Takes all of that: siblings send nothing more to a worker that does not serve.
+    pub(crate) fn take_all_messages(&mut self, connections: &mut Connections) {
+        while self.take_message(connections) {}
+    }
+
+    /// Takes a message; false if there is none.
+    fn take_message(&mut self, connections: &mut Connections) -> bool {
+        match self.worker.mailbox().receive(&mut self.inbox, connections.clock.now_ms) {
+            Ok(Some(Message::Connection(connection))) => keep(*connection, connections),
+            // What it is about stands in the workers' rows.
+            Ok(Some(Message::Bell)) => {}
+            Ok(None) => return false,
+            Err(errno) => connections.warn("take over a connection", errno),
+        }
+        true
+    }
+
+    /// Takes what workers that retire have left, as if it had just been accepted.
+    pub(crate) fn take_over(&mut self, connections: &mut Connections) {
+        if connections.stage == Stage::Draining {
+            return self.take_last(connections);
+        }
+        for _ in 0..MESSAGES_MAX {
+            if connections.slab.len() >= connections.settings.connections_max {
+                return;
+            }
+            let now_ms = connections.clock.now_ms;
+            match self.worker.handover().receive(&mut self.inbox, now_ms) {
+                Ok(Some(connection)) => self.place(connection, connections),
+                Ok(None) => return,
+                Err(errno) => connections.warn("take over a connection", errno),
+            }
+        }
+    }
+
+    /// Takes all of that, and keeps it here: the other workers end as well.
+    pub(crate) fn take_last(&mut self, connections: &mut Connections) {
+        while connections.slab.len() < connections.settings.connections_max {
+            let now_ms = connections.clock.now_ms;
+            match self.worker.handover().receive(&mut self.inbox, now_ms) {
+                Ok(Some(connection)) => keep(connection, connections),
+                _ => return,
+            }
+        }
+    }
+
+    /// Leaves what needs nothing of this worker to those that stay. Whether some of it has no room yet.
+    pub(crate) fn hand_over(&mut self, connections: &mut Connections) -> bool {
+        let is_movable =
+            |id: &ConnectionId| connections.slab.get(*id).is_some_and(Connection::is_movable);
+        let ids: Vec<_> = connections.slab.ids().filter(is_movable).collect();
+        for id in ids {
+            let Some(connection) = connections.slab.get_mut(id) else { continue };
+            connection.unread_request();
+            if self.worker.handover().send(connection).is_err() {
+                connections.settle(id);
+                return true;
+            }
+            connections.poller.remove(&connection.socket);
+            connections.close(id);
+        }
+        false
     }
 
     /// Does this worker's part: publishes its state, and gives waiting requests to workers that can serve them sooner.
@@ -182,6 +232,17 @@ impl Migration {
             connections.close(id);
         }
         is_sent
+    }
+}
+
+/// Goes on with a connection that came from elsewhere.
+pub(crate) fn keep(connection: Connection, connections: &mut Connections) {
+    let waits = connection.has_work();
+    // A connection that cannot be watched is closed again.
+    if let Ok(id) = connections.open(connection)
+        && waits
+    {
+        connections.enqueue_moved(id);
     }
 }
 

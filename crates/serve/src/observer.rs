@@ -56,7 +56,7 @@ pub(crate) fn respond(
         connection.keep(rest, 0);
     }
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.is_draining && !has_body;
+    constraints.is_persistent &= !connections.stage.parts() && !has_body;
     let Some(ticket) = connections.begin_request(id) else { return };
     let mut writer = ResponseWriter::new(connections, ticket);
     let date = writer.date();
@@ -101,8 +101,8 @@ fn readiness(connections: &mut Connections) -> (u16, &'static str) {
 pub(crate) fn snapshot(connections: &Connections) -> Snapshot {
     let Some(metrics) = &connections.metrics else { return Snapshot::default() };
     let here = Present {
-        is_serving: !connections.is_draining,
-        is_draining: connections.is_draining,
+        is_serving: connections.stage.accepts(),
+        is_draining: !connections.stage.accepts(),
         connections: connections.slab.len() as u64,
         active: connections.activity.count(),
         waiting: connections.turns.len() as u64,

@@ -275,7 +275,7 @@ fn hand_over(
     handler: &mut impl Handler,
 ) {
     let mut constraints = ResponseConstraints::of(request);
-    constraints.is_persistent &= !connections.is_draining;
+    constraints.is_persistent &= !connections.parts_with(id);
     let now_ms = connections.clock.now_ms;
     let is_late = admission::is_late(connections, id, request);
     let Some(ticket) = connections.begin_request(id) else { return };

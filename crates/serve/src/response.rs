@@ -119,14 +119,14 @@ impl<'a> ResponseWriter<'a> {
     /// Starts a response whose body comes in pieces. Its head waits for the first piece, or for
     /// [`flush`](Self::flush).
     pub fn begin(&mut self, head: &[u8], plan: BodyPlan) -> Written {
-        let is_draining = self.connections.is_draining;
+        let parts = self.connections.parts_with(self.ticket.connection);
         let Some(connection) = self.connections.connection_of(self.ticket) else {
             return Written::Gone;
         };
         if !matches!(connection.phase, Phase::Handling) {
             return Written::Gone;
         }
-        connection.is_persistent = plan.is_persistent && !is_draining;
+        connection.is_persistent = plan.is_persistent && !parts;
         counting::note_status(connection, head);
         let left = match plan.framing {
             ResponseFraming::Length(bytes) => bytes,
@@ -230,7 +230,7 @@ impl<'a> ResponseWriter<'a> {
             Payload::File { .. } | Payload::Parts(_) => self.connections.turn_bytes(),
             Payload::Empty | Payload::Slices(_) => QUANTUM_BYTES,
         };
-        let is_draining = self.connections.is_draining;
+        let parts = self.connections.parts_with(self.ticket.connection);
         let Some(connection) = self.connections.connection_of(self.ticket) else { return };
         if !matches!(connection.phase, Phase::Handling) {
             return;
@@ -240,7 +240,7 @@ impl<'a> ResponseWriter<'a> {
         counting::end(self.connections, self.ticket.connection);
         let Some(connection) = self.connections.connection_of(self.ticket) else { return };
         connection.phase = Phase::Responding;
-        connection.is_persistent = response.plan.is_persistent && !is_draining;
+        connection.is_persistent = response.plan.is_persistent && !parts;
         let payload = match response.plan.framing {
             ResponseFraming::Empty => Payload::Empty,
             _ => response.payload,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
+use crate::{Ending, Engine, Error, Events, Handler, Listener, Settings, Waker, WorkerGroup};
 
 /// How often a server that stops checks whether its threads have ended.
 const END_POLL: Duration = Duration::from_millis(10);
@@ -48,7 +48,7 @@ impl Server {
         let settings = Settings { connections_max, ..settings.clone() };
         for (index, handler) in handlers.into_iter().enumerate() {
             let listeners = listeners.iter().map(Listener::try_clone).collect::<Result<_, _>>()?;
-            let engine = Engine::new(settings.clone(), listeners, Some(group.handle(index)?))?;
+            let engine = Engine::new(settings.clone(), listeners, Some(group.handle(index)))?;
             server.wakers.push(engine.handle().waker);
             let is_stopping = Arc::clone(&server.is_stopping);
             let is_late = Arc::clone(&server.is_late);
@@ -103,11 +103,11 @@ fn drive(
     while !is_stopping.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
-    engine.drain(true);
+    engine.end(Ending::Drained { closes_for_all: true });
     while engine.connection_count() > 0 && !is_late.load(Ordering::Acquire) {
         serve_all(&mut engine);
     }
-    engine.give_up();
+    engine.end(Ending::GivenUp);
 }
 
 fn tell(engine: &mut Engine, report: fn(&Error)) {

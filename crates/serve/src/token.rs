@@ -2,12 +2,13 @@
 
 use crate::slab::ConnectionId;
 
-/// The words of the waker, the mailbox, the bell and, counted down from there, the listeners. All others are
-/// connections.
+/// The words of the waker, the mailbox, the bell, the handover and, counted down from there, the listeners. All others
+/// are connections.
 const WAKER: u64 = u64::MAX;
 const MAILBOX: u64 = WAKER - 1;
 const BELL: u64 = MAILBOX - 1;
-const FIRST_LISTENER: u64 = BELL - 1;
+const HANDOVER: u64 = BELL - 1;
+const FIRST_LISTENER: u64 = HANDOVER - 1;
 
 /// Listeners of one engine, at most.
 pub(crate) const LISTENERS_MAX: usize = 1 << 12;
@@ -21,6 +22,8 @@ pub(crate) enum Token {
     Mailbox,
     /// The standby is called.
     Bell,
+    /// A worker that retires has handed a connection over.
+    Handover,
     /// Connections wait at the listener with that index.
     Listener(usize),
     /// Something has happened on a connection.
@@ -34,6 +37,7 @@ impl Token {
             Self::Waker => WAKER,
             Self::Mailbox => MAILBOX,
             Self::Bell => BELL,
+            Self::Handover => HANDOVER,
             Self::Listener(index) => FIRST_LISTENER - index.min(LISTENERS_MAX - 1) as u64,
             Self::Connection(id) => id.to_word(),
         }
@@ -44,6 +48,7 @@ impl Token {
             WAKER => Self::Waker,
             MAILBOX => Self::Mailbox,
             BELL => Self::Bell,
+            HANDOVER => Self::Handover,
             word if word > FIRST_LISTENER - LISTENERS_MAX as u64 => {
                 Self::Listener(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX))
             }
@@ -63,6 +68,7 @@ mod tests {
             Token::Waker,
             Token::Mailbox,
             Token::Bell,
+            Token::Handover,
             Token::Listener(0),
             Token::Listener(LISTENERS_MAX - 1),
             Token::Connection(id),

@@ -23,21 +23,41 @@ module Thruway
       Failure.new(e.message).report
     end
 
-    def initialize(arguments)
+    # `folder` is where it was started: a link in it may lead elsewhere when it is read again.
+    def initialize(arguments, folder: HotRestart.logical_folder)
+      @arguments = arguments
+      @folder = folder
       @configuration = Configuration.new
       @file = nil
+      @words = []
       @started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @target, = parser.parse(arguments)
     end
 
     def run
-      name = @target || "."
+      restart = HotRestart.of_this_process(@words.empty? ? nil : @words, folder: @folder)
+      configure
+      again = -> { reread }
+      Launcher.new(@configuration, name: name, started: @started, restart: restart, reread: again)
+              .run
+    end
+
+    # What is served, and how.
+    def configure
       enter(name)
       read_file
-      Launcher.new(@configuration, name: name, started: @started).run
+      @configuration
     end
 
     private
+
+    def name = @target || "."
+
+    # What the same command would be told now.
+    def reread
+      Dir.chdir(@folder)
+      CLI.new(@arguments, folder: @folder).configure
+    end
 
     # Goes to the application's folder: what it says about paths is meant from there.
     def enter(target)
@@ -75,6 +95,7 @@ module Thruway
         parser.on("--status") { options[:status_page] = true }
         parser.on("--sendfile DIR") { |folder| declare(folder) }
         parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
+        parser.on("--command WORD") { |word| @words << word }
       end
     end
 

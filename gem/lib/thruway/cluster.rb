@@ -2,78 +2,79 @@
 
 require_relative "failure"
 require_relative "redirection"
+require_relative "rollout"
 require_relative "runtime"
 require_relative "signals"
-require_relative "worker"
+require_relative "worker_pool"
 
 module Thruway
   # Several processes that serve the same listeners, and their supervisor.
   class Cluster
-    # A worker that ends so soon after its start is started again later and later.
-    SHORT_LIFE_SECONDS = 10
-    DELAY_SECONDS_MAX = 16
+    # How long a worker that hangs has to say where.
+    LAST_WORDS_SECONDS = 0.5
 
-    # What a worker has beyond its time to end before it is killed.
-    GRACE_SECONDS = 5
-
-    # What `after_worker_shutdown` is told.
-    Ended = Struct.new(:index, :pid, :process_status)
-
-    # One worker's place: the process that fills it, and when it may be filled again.
-    Place = Struct.new(:index, :pid, :started, :ready, :failures, :due, :told)
-
-    def initialize(configuration, application, listeners)
-      @configuration = configuration
-      @application = application
-      @listeners = listeners
-      @reports = {}
+    # `before` is what the server before this one has left, or nil.
+    def initialize(launcher, before = nil)
+      @launcher = launcher
+      @before = before
+      @orders = []
       @redirection = Redirection.new(configuration)
-      @places = Array.new(configuration.workers) { |index| Place.new(index, nil, 0, false, 0, 0) }
     end
 
     # Yields when every worker serves; returns when all have ended.
-    def run
-      @alive, @master_alive = IO.pipe
+    def run(&ready)
       @wakeup, @waker = IO.pipe
-      @fleet = Fleet.create(@places.size)
-      @application.load if @configuration.preload
-      @configuration.run_hooks(:before_fork)
-      Runtime.warm_up if @configuration.preload && @configuration.warm_up
+      @pool = WorkerPool.new(configuration, @launcher.application, @launcher.listeners, @before)
+      @rollout = Rollout.new(@pool)
+      trap_signals if @before
+      boot
       trap_signals
-      supervise { yield }
+      supervise(&ready)
     ensure
-      [@alive, @master_alive, @wakeup, @waker].each { |io| io&.close }
+      [@wakeup, @waker].each { |io| io&.close }
+      @pool&.close
     end
 
     # Lets the workers end in good order. It may be called from a trap.
     def stop
+      @delay_over = true if @stopping
       @stopping ||= now
       wake
     end
 
     # What all workers have counted, as JSON.
-    def stats
-      @fleet.stats
-    end
+    def stats = @pool.fleet.stats
 
     private
 
+    def configuration = @launcher.configuration
+
+    def notify = @launcher.notify
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    # The application that does not boot ends the server, but for workers that serve already.
+    def boot
+      notify.while_alive { @launcher.application.load } if configuration.preload
+      configuration.run_hooks(:before_fork)
+      Runtime.warm_up if configuration.preload && configuration.warm_up
+    rescue Failure => e
+      raise unless @before
+
+      e.report
+      @stale = "the application does not boot"
+    end
+
     def trap_signals
       Signals.trap_stop { stop }
-      Signals.trap_others { renew_output }
+      Signals.trap_orders { |order| take_order(order) }
       Signal.trap("CHLD") { wake }
+      System.hold_signals(false)
     end
 
-    # Here and in the workers, which hold the same files.
-    def renew_output
-      @redirection.renew
-      running.each { |place| tell(place, "HUP") } unless @redirection.idle?
-    end
-
-    def tell(place, signal)
-      Process.kill(signal, place.pid)
-    rescue Errno::ESRCH
-      nil
+    def take_order(order)
+      @orders << order
+      wake
     end
 
     def wake
@@ -82,100 +83,183 @@ module Thruway
       nil
     end
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
-
-    def supervise
-      announced = false
-      until @stopping && running.empty?
-        @stopping ? end_workers : start_workers
+    def supervise(&ready)
+      begin_service(&ready)
+      until @stopping && @pool.empty?
+        @stopping ? go_on_stopping : go_on
         wait_for_news
         reap
-        end_slow_starters unless @stopping
-        if !announced && @places.all?(&:ready)
-          announced = true
-          yield
-        end
+        end_late
+        notify.alive
       end
     end
 
-    def running
-      @places.select(&:pid)
+    # New workers take the place of those that the server before this one has left.
+    def begin_service(&ready)
+      @announce = ready
+      return unless @before
+      return restarted(@stale) if @stale
+
+      replace_all("hot restart") { |error| restarted(error) }
     end
 
-    def start_workers
-      @places.each do |place|
-        break if @stopping
-
-        start(place) if place.pid.nil? && place.due <= now
-      end
+    def go_on
+      @pool.start_due { enter_child } unless @stale
+      @rollout.step
+      follow_orders unless @rollout.active? || @trial
+      recycle unless @rollout.active? || @trial || @stale
+      announce if @announce && @pool.ready? && !@rollout.active?
     end
 
-    def start(place)
-      @configuration.run_hooks(:before_worker_fork, place.index)
-      hears, says = IO.pipe
-      place.pid = fork { work(place.index, hears, says) }
-      says.close
-      place.started = now
-      place.ready = place.told = false
-      @reports[hears] = place
-      @configuration.run_hooks(:after_worker_fork, place.index)
+    def announce
+      announce, @announce = @announce, nil
+      announce.call
+      # The end of a restart has been told.
+      notify.ready(status) unless @before
     end
 
-    # What the new process does.
-    def work(index, hears, says)
-      [hears, @master_alive, @wakeup, @waker, *@reports.keys].each(&:close)
-      Signals.trap_others { @redirection.renew }
+    def status = "#{@pool.places.count(&:ready?)} of #{@pool.places.size} workers serve"
+
+    # In a new process.
+    def enter_child
+      [@wakeup, @waker].each(&:close)
       Signals.restore
+      Signal.trap("HUP") { @redirection.renew }
       # A signal that came before was taken as the master takes it.
       exit!(0) if @stopping
-      worker = Worker.new(index, @configuration, @application, @listeners.descriptors, @fleet)
-      exit!(worker.run(alive: @alive, says: says))
     end
 
-    # Waits for a signal or for a worker that serves; a second at most if there is more to do.
-    def wait_for_news
-      seconds = @stopping || !@places.all?(&:ready) ? 1 : nil
-      readable, = IO.select([@wakeup, *@reports.keys], nil, nil, seconds)
-      readable&.each do |io|
-        text = io.read_nonblock(256, exception: false)
-        hear_from(io, text) unless io == @wakeup
+    def follow_orders
+      case @orders.shift
+      when :reload then reload
+      when :phased then restart_phased
+      when :hot then restart_hot
+      when :refork then say("there is nothing to refork from")
       end
     end
 
-    def hear_from(io, text)
-      place = @reports.delete(io)
-      place.ready = text == "r"
-      io.close
+    # What holds from now on, if it differs: workers are replaced, by those with the same code.
+    def reload
+      notify.reloading
+      renew_output
+      changed = @launcher.reload
+      return notify.ready(status) unless changed
+
+      @pool.configuration = configuration
+      @pool.application = @launcher.renew_application unless configuration.preload
+      @redirection = Redirection.new(configuration)
+      replace_all("reload") { |error| over("reload", error) }
+    rescue Failure => e
+      e.report
+      over("reload", "the configuration stays as it was")
+    end
+
+    # Here and in the workers, which hold the same files.
+    def renew_output
+      @redirection.renew
+      @pool.tell_all("HUP") unless @redirection.idle?
+    end
+
+    # The code is loaded in each worker, or in the next server.
+    def restart_phased
+      return restart_hot if configuration.preload
+
+      notify.reloading
+      @launcher.reload
+      @pool.application = @launcher.renew_application
+      @pool.configuration = configuration
+      replace_all("phased restart") { |error| over("phased restart", error) }
+    rescue Failure => e
+      e.report
+      over("phased restart", "the configuration cannot be read")
+    end
+
+    def restart_hot
+      notify.reloading
+      say("hot restart: the command is tried")
+      @trial = @launcher.restart.try
+      @trial_ends = now + configuration.worker_boot_seconds
+      over("hot restart", "the command does not start") unless @trial
+    end
+
+    # The trial has ended.
+    def end_trial(status)
+      @trial = nil
+      return if @stopping
+      return over("hot restart", "the trial failed") unless status.success?
+
+      @launcher.become_next(**@pool.inheritance)
+    rescue Failure => e
+      e.report
+      over("hot restart", "the next server did not start")
+    end
+
+    def restarted(error)
+      over("hot restart", error)
+      @announce = nil if error
+    end
+
+    def replace_all(name, &ended)
+      say("#{name}: workers are replaced, one by one")
+      roll_out(name, @pool.places, &ended)
+    end
+
+    def roll_out(name, places, &ended)
+      start = ->(place) { @pool.replace(place) { enter_child } }
+      @rollout.begin(name, places, start: start, &ended)
+    end
+
+    # One at a time, so that the others go on.
+    def recycle
+      place, why = @pool.worn
+      return unless place
+
+      say("worker #{place.index} is replaced #{why}")
+      roll_out("recycling", [place]) { |error| over("recycling", error) if error }
+    end
+
+    # A restart has ended, or stopped with an error.
+    def over(name, error)
+      text = error ? "#{name} stopped: #{error}; the workers that serve stay" : "#{name}: done"
+      say(text)
+      notify.ready("#{status}; #{text}")
+    end
+
+    def say(text) = Signals.say(text)
+
+    # Waits for a signal or for a word of a worker; a second at most if there is more to do.
+    def wait_for_news
+      readable, = IO.select([@wakeup, *@pool.reports], nil, nil, wait_seconds)
+      readable&.each do |io|
+        io == @wakeup ? @wakeup.read_nonblock(256, exception: false) : @pool.hear(io)
+      end
+    end
+
+    def wait_seconds
+      busy = @stopping || @trial || @rollout.active? || @orders.any? || !@pool.settled?
+      period = configuration.worker_check_seconds if configuration.watches_workers?
+      [(1 if busy && !@orders.any?), (0 if @orders.any? && !@rollout.active? && !@trial), period,
+       notify.period].compact.min
     end
 
     def reap
       while (pid, status = Process.wait2(-1, Process::WNOHANG))
-        place = @places.find { |candidate| candidate.pid == pid }
-        bury(place, status) if place
+        next end_trial(status) if pid == @trial
+
+        @pool.reap(pid, status) { |process, delay| lament(process, delay) }
       end
     rescue Errno::ECHILD
       nil
     end
 
-    def bury(place, status)
-      @configuration.run_hooks(:after_worker_shutdown,
-                               Ended.new(place.index, place.pid, status))
-      place.pid = nil
-      @fleet.bury(place.index)
-      return if @stopping
+    # Tells of a worker that nothing had asked to end.
+    def lament(process, delay)
+      return if @stopping || delay.nil?
 
-      never_served = !place.ready
-      place.ready = false
-      fail_if_none_serves(status) if never_served
-      short = now - place.started < SHORT_LIFE_SECONDS
-      place.failures = short ? place.failures + 1 : 0
-      delay = short ? [2**(place.failures - 2), DELAY_SECONDS_MAX].min : 0
-      delay = 0 if place.failures < 2
-      place.due = now + delay
-      warn "thruway: worker #{place.index} ended (#{describe(status)}); another starts " \
-           "#{delay.zero? ? "now" : "in #{delay} s"}"
+      fail_if_none_serves(process)
+      start = delay.zero? ? "now" : "in #{delay} s"
+      start = "when there is a restart" if @stale
+      say("worker #{process.index} ended (#{describe(process.status)}); another starts #{start}")
     end
 
     def describe(status)
@@ -183,41 +267,62 @@ module Thruway
     end
 
     # The application does not boot: it has said why, and will not tomorrow.
-    def fail_if_none_serves(status)
-      return unless status.exitstatus == Failure::STATUS && @places.none?(&:ready)
+    def fail_if_none_serves(process)
+      is_failure = !process.ready && process.status.exitstatus == Failure::STATUS
+      return unless is_failure && @pool.none_ready?
 
-      running.each { |place| Process.kill("KILL", place.pid) }
+      @pool.tell_all("KILL")
       throw :exit, Failure::STATUS
     end
 
-    # What takes longer to boot than it may starts anew.
-    def end_slow_starters
-      seconds = @configuration.worker_boot_seconds
-      running.each do |place|
-        next if place.ready || now < place.started + seconds || place.told
+    def end_late
+      @pool.end_late do |process, why|
+        next if @stopping && !process.asked
 
-        place.told = true
-        warn "thruway: worker #{place.index} has not booted within #{seconds.to_i} s"
-        tell(place, "KILL")
+        say("worker #{process.index} #{why}")
+        end_hard(process)
       end
+      return unless @trial && now >= @trial_ends
+
+      Process.kill("KILL", @trial)
+    end
+
+    # What its threads are in the middle of stands in the log before.
+    def end_hard(process)
+      if process.ready
+        @pool.tell(process, "PWR")
+        sleep LAST_WORDS_SECONDS
+      end
+      @pool.tell(process, "KILL")
+    end
+
+    # First balancers are told, and have time to look elsewhere.
+    def go_on_stopping
+      unless @announced_end
+        @announced_end = true
+        notify.stopping
+        Process.kill("KILL", @trial) if @trial
+        @pool.tell_all("URG") if configuration.drain_delay_seconds.positive?
+      end
+      end_workers if @delay_over || now >= @stopping + configuration.drain_delay_seconds
     end
 
     # Asks once, and insists when the time is over.
     def end_workers
-      limit = @stopping + @configuration.worker_shutdown_seconds + GRACE_SECONDS
+      @asked_at ||= now
+      limit = @asked_at + configuration.worker_shutdown_seconds + WorkerPool::GRACE_SECONDS
       signal = now > limit ? "KILL" : "TERM"
       return if signal == @last_signal
 
       refuse_connections unless @last_signal
       @last_signal = signal
-      running.each { |place| tell(place, signal) }
+      @pool.tell_all(signal)
     end
 
-    # The workers see the pipe end, take the connections that wait, and close the listeners for all;
-    # if they are too busy for that, it happens here.
+    # If the workers are too busy to close the listeners, it happens here.
     def refuse_connections
-      @master_alive.close
-      @listeners.close_for_all
+      @pool.end_all
+      @launcher.listeners.close_for_all
     end
   end
 end

@@ -9,7 +9,8 @@ module Thruway
   class Configuration
     HOOKS = %i[before_fork before_worker_boot before_worker_shutdown before_worker_fork
                after_worker_fork after_worker_shutdown after_booted after_stopped
-               before_thread_start before_thread_exit].freeze
+               before_thread_start before_thread_exit before_restart before_refork
+               after_refork].freeze
 
     # More bytes than any body has.
     NO_LIMIT = 1 << 62
@@ -33,6 +34,12 @@ module Thruway
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
       # What a client is, in the engine's words; zero and empty are none.
       fair_by: "connection", queue_seconds_max: 0, health_check: "",
+      # How long a server accepts before it closes its listeners, while health checks fail.
+      drain_delay_seconds: 0,
+      # When a worker is replaced: none, if it is not said.
+      worker_hang_seconds: nil, worker_requests_max: nil, worker_megabytes_max: nil,
+      worker_age_seconds_max: nil, worker_check_seconds: 5, refork_after: nil, restart_words: nil,
+      restart_file: nil, activated_sockets: nil,
       # What is counted, and where it is shown.
       client_source: "socket", trusted_proxies: "",
       counts: false, metrics_listener: nil, status_page: false
@@ -115,11 +122,25 @@ module Thruway
       @options[name] = value unless @options.key?(name)
     end
 
-    # Where to listen: what was said, or a port on the loopback in development and everywhere else.
-    def addresses
-      return @binds unless @binds.empty?
+    # Where to listen: what was said, or what systemd has opened. Without both, a port on the
+    # loopback in development and everywhere else.
+    def addresses(activation = nil)
+      activated = activation ? activation.uris : []
+      return activated if activated_sockets == :only && activated.any?
 
-      ["tcp://#{host}:#{port}"]
+      said = @binds
+      said += activated if activated_sockets
+      said = activated if said.empty? && !options.key?(:port)
+      said.empty? ? ["tcp://#{host}:#{port}"] : said
+    end
+
+    # The text that it was read from, by which two are compared.
+    def source = @source ||= []
+
+    # Whether workers tell at intervals how they are.
+    def watches_workers?
+      [worker_hang_seconds, worker_requests_max, worker_megabytes_max, worker_age_seconds_max,
+       refork_after].any?
     end
 
     def host

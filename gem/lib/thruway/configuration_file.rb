@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "securerandom"
+require "shellwords"
 require "tmpdir"
 
 require_relative "configuration"
@@ -24,7 +25,8 @@ module Thruway
       on_booted: :after_booted, after_booted: :after_booted, on_stopped: :after_stopped,
       after_stopped: :after_stopped, on_thread_start: :before_thread_start,
       before_thread_start: :before_thread_start, on_thread_exit: :before_thread_exit,
-      before_thread_exit: :before_thread_exit
+      before_thread_exit: :before_thread_exit, before_restart: :before_restart,
+      on_restart: :before_restart
     }.freeze
 
     # Words with one value, and the option that it is.
@@ -44,7 +46,10 @@ module Thruway
       response_memory_limit: :response_memory_bytes_max,
       worker_memory_limit: :worker_memory_bytes_max,
       response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min,
-      queue_seconds_max: :queue_seconds_max
+      queue_seconds_max: :queue_seconds_max, drain_delay: :drain_delay_seconds,
+      worker_timeout: :worker_hang_seconds, worker_check_interval: :worker_check_seconds,
+      worker_max_requests: :worker_requests_max, worker_max_mb: :worker_megabytes_max,
+      worker_max_age: :worker_age_seconds_max
     }.freeze
 
     # Words that are true unless they say otherwise, and the option that they are.
@@ -178,6 +183,16 @@ module Thruway
       @default_host || @configuration.host
     end
 
+    # The sockets of systemd too, or `"only"` them.
+    def bind_to_activated_sockets(answer = true)
+      @said[:activated_sockets] = answer.to_s == "only" ? :only : answer
+    end
+
+    # What is run instead of the command that started the server.
+    def restart_command(command)
+      @said[:restart_words] = command.to_s.shellsplit
+    end
+
     def app(object = nil, &block)
       @said[:app] = callable(object || block)
     end
@@ -273,7 +288,9 @@ module Thruway
 
     def evaluate(path)
       outer, @path = @path, path
-      instance_eval(File.read(path), path, 1)
+      text = File.read(path)
+      @configuration.source << path << text
+      instance_eval(text, path, 1)
     rescue Failure
       raise
     rescue ScriptError, StandardError => e

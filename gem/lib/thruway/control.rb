@@ -41,7 +41,11 @@ module Thruway
       @token = token
       @listeners = Listeners.new([uri])
       @address = @listeners.addresses.first.sub(/\Ahttp:/, "tcp:")
-      # Workers have nothing to do with it.
+      spare(configuration)
+    end
+
+    # Workers have nothing to do with it.
+    def spare(configuration)
       configuration.hooks[:before_worker_boot].unshift(->(*) { forget })
     end
 

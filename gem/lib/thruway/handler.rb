@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "shellwords"
+
 require_relative "configuration_file"
 require_relative "launcher"
 
@@ -11,7 +13,9 @@ module Thruway
     # Serves `app` until a signal ends it.
     def run(app, **options)
       configuration = configure(app, options)
-      launcher = Launcher.new(configuration, name: options[:name] || "the application")
+      restart = HotRestart.of_this_process(options[:restart_cmd]&.shellsplit)
+      launcher = Launcher.new(configuration, name: options[:name] || "the application",
+                                             restart: restart)
       yield launcher if block_given?
       launcher.run
     rescue Failure => e

@@ -1,29 +1,47 @@
 # frozen_string_literal: true
 
+require_relative "activation"
 require_relative "application"
 require_relative "cluster"
 require_relative "control"
+require_relative "hot_restart"
+require_relative "inheritance"
 require_relative "listeners"
+require_relative "notify"
 require_relative "redirection"
-require_relative "server"
+require_relative "single"
 
 module Thruway
   # Starts a server as it was configured, and says where it is.
   class Launcher
+    # Between two looks at the file that asks for restarts.
+    RESTART_FILE_SECONDS = 2
+
+    attr_reader :configuration, :application, :listeners, :notify, :restart
+
     # `started` is the time of the monotonic clock at which the user asked for it; `name` is what is
-    # served, as the user calls it.
-    def initialize(configuration, name:, started: Process.clock_gettime(Process::CLOCK_MONOTONIC))
+    # served, as the user calls it. `restart` starts it again; `reread` gives its configuration as
+    # it would be now.
+    def initialize(configuration, name:, started: Process.clock_gettime(Process::CLOCK_MONOTONIC),
+                   restart: HotRestart.of_this_process, reread: nil)
       @configuration = configuration
       @name = name
       @started = started
+      @reread = reread
+      @restart = restart
     end
 
     # Serves until a signal ends it.
     def run
+      @before = Inheritance.take
+      @notify = Notify.take
+      @activation = Activation.take
       @redirection = Redirection.new(@configuration)
-      Signals.trap_others { @redirection.renew }
+      early_orders unless @before
       prepare
-      @listeners = Listeners.new(@configuration.addresses, metrics: @configuration.metrics)
+      return try if ENV.delete(HotRestart::TRIAL)
+
+      listen
       @configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control = Control.open(@configuration)
       write_pidfile
@@ -42,7 +60,44 @@ module Thruway
       @runner&.stop
     end
 
+    # The same application, from where it is now.
+    def renew_application
+      @application = Application.new(@configuration).tap(&:check)
+    end
+
+    # Reads the configuration again. Whether it has changed; then it holds, unless it is to be kept.
+    def reload(keep: false)
+      read = @reread&.call or return false
+      read.check
+      return false if read.source == @configuration.source
+
+      take(read) unless keep
+      true
+    end
+
+    # Another configuration, for workers that start from now on.
+    def take(configuration)
+      configuration.offer(:metrics_listener, @listeners.metrics_from)
+      @control&.spare(configuration)
+      @configuration = configuration
+    end
+
+    # This process becomes the next server.
+    def become_next(**data)
+      @configuration.run_hooks(:before_restart)
+      @restart.words = @configuration.restart_words if @configuration.restart_words
+      own, foreign = @listeners.inheritance
+      @restart.become_next(listeners: own, kept: foreign, **data)
+    end
+
     private
+
+    # Until there is a server that can follow them.
+    def early_orders
+      Signals.trap_orders do |order|
+        order == :reload ? @redirection.renew : Signals.write("thruway: it has not started yet\n")
+      end
+    end
 
     def prepare
       configuration = @configuration
@@ -50,17 +105,44 @@ module Thruway
       ENV["RACK_ENV"] = configuration.environment
       directory = configuration.options[:directory]
       Dir.chdir(directory) if directory
-      @redirection.begin
+      @redirection.begin(continues: !@before.nil? || ENV.key?(HotRestart::TRIAL))
       @application = Application.new(configuration)
       @application.check
     end
 
+    # What a hot restart wants to know before it begins.
+    def try
+      @application.load
+    end
+
+    def listen
+      uris = @configuration.addresses(@activation)
+      @listeners = Listeners.new(uris, metrics: @configuration.metrics,
+                                       inherited: @before&.listeners || {}, activated: @activation)
+    end
+
     def serve
       kind = @configuration.workers.zero? ? Single : Cluster
-      @runner = kind.new(@configuration, @application, @listeners)
+      look_for_restarts if @configuration.restart_file
+      @runner = kind.new(self, @before)
       @runner.run do
         @control&.start { @runner.stats }
         announce
+      end
+    end
+
+    # A file that is touched asks for a restart, as Puma's plugin has it.
+    def look_for_restarts
+      path = File.expand_path(@configuration.restart_file)
+      touched = -> { File.file?(path) ? File.mtime(path) : nil }
+      before = touched.call
+      Thread.new do
+        loop do
+          sleep RESTART_FILE_SECONDS
+          now = touched.call
+          Process.kill("USR2", Process.pid) if now && now != before
+          before = now
+        end
       end
     end
 
@@ -71,9 +153,16 @@ module Thruway
       metrics = @listeners.metrics_addresses
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
       # At once: its reader may close after the first line.
-      $stdout.write(text)
-      $stdout.flush
+      tell(text)
       @configuration.run_hooks(:after_booted)
+    end
+
+    # After a restart, what has read the first line may be gone.
+    def tell(line)
+      $stdout.write(line)
+      $stdout.flush
+    rescue Errno::EPIPE
+      nil
     end
 
     # As Puma's, by which operators find it: `ps` shows addresses and the application's tag.
@@ -106,34 +195,6 @@ module Thruway
 
     def remove_pidfile
       [@pidfile, @state].each { |path| File.delete(path) if path && File.exist?(path) }
-    end
-  end
-
-  # A server in this very process.
-  class Single
-    def initialize(configuration, application, listeners)
-      @configuration = configuration
-      @application = application
-      @listeners = listeners
-    end
-
-    # Yields when it serves; returns when it was stopped.
-    def run
-      @server = Server.new(@application.load, @configuration, @listeners.descriptors)
-      Signals.trap_stop { stop }
-      yield
-      @server.run
-    end
-
-    # What is counted, as JSON.
-    def stats
-      @server.engine.stats
-    end
-
-    # It may be called from a trap.
-    def stop
-      @server&.stop
-      @listeners.close
     end
   end
 end

@@ -17,45 +17,62 @@ module Thruway
     MOMENT_SECONDS = 0.1
     LOOK_SECONDS = 0.002
 
-    # Addresses as they are shown: with the ports that the system chose.
-    attr_reader :addresses, :metrics_addresses
+    # Of each address as it was asked for: descriptors, each with the address as it is shown.
+    attr_reader :sockets
 
-    # Those for metrics come last.
-    def initialize(uris, metrics: [])
+    # Those for metrics come last. Some may be open already: `inherited` from the server before this
+    # one, in the form of `sockets`, or `activated` by systemd.
+    def initialize(uris, metrics: [], inherited: {}, activated: nil)
       @owner = Process.pid
-      @descriptors = []
-      @addresses = []
-      @metrics_addresses = []
-      @uris = {}
-      uris.each { |uri| open(uri, @addresses) }
-      @metrics_from = @descriptors.size unless metrics.empty?
-      metrics.each { |uri| open(uri, @metrics_addresses) }
+      @inherited = inherited.dup
+      @activated = activated
+      @foreign = []
+      @sockets = uris.uniq.to_h { |uri| [uri, open(uri)] }
+      @metrics = metrics.uniq.to_h { |uri| [uri, open(uri)] }
+      @inherited.each_value { |left| shut_down(left) }
+    end
+
+    # Whether systemd goes on with some of them.
+    def shared? = @foreign.any?
+
+    # What a program that this process becomes finds open: its own, and those of systemd.
+    def inheritance
+      own = all.reject { |_, sockets| @foreign.intersect?(sockets) }
+      [own, @foreign]
     end
 
     # Which of the descriptors is the first for metrics; nil without any.
-    attr_reader :metrics_from
+    def metrics_from = @metrics.empty? ? nil : @sockets.values.flatten.grep(Integer).size
 
     # Descriptors; where TLS is spoken, each in a pair with the URI that names the certificates.
     def descriptors
-      @descriptors.map { |number| @uris.key?(number) ? [number, @uris[number]] : number }
+      all.flat_map do |uri, sockets|
+        sockets.each_slice(2).map do |number, address|
+          address.start_with?("https://") ? [number, uri] : number
+        end
+      end
     end
+
+    # Addresses as they are shown: with the ports that the system chose.
+    def addresses = @shown ||= @sockets.values.flatten.grep(String)
+
+    def metrics_addresses = @shown_metrics ||= @metrics.values.flatten.grep(String)
 
     # Closes them, once: later, others may listen there. The files of unix sockets go with the
     # process that made them. It may be called from a trap.
     def close
-      sockets, @descriptors = @descriptors.map { |descriptor| IO.for_fd(descriptor) }, []
-      return if sockets.empty?
-
-      sockets.each(&:close)
-      addresses = @addresses + @metrics_addresses
-      paths = addresses.filter_map { |address| address[%r{\Aunix://([^@].*)}, 1] }
-      File.delete(*paths.select { |path| File.socket?(path) }) if Process.pid == @owner
+      addresses
+      metrics_addresses
+      left, @sockets, @metrics = all, {}, {}
+      left.each_value { |sockets| shut_down(sockets) }
     end
 
     # Closes them for all processes that have them: the system refuses connections from now on.
-    # Those that wait already are left to the workers for a moment.
+    # Before that, workers have a moment to take those that wait. Sockets of systemd stay open: it
+    # goes on with them.
     def close_for_all
-      sockets = @descriptors.map { |descriptor| Socket.for_fd(descriptor) }
+      own = all.values.flatten.grep(Integer) - @foreign
+      sockets = own.map { |descriptor| Socket.for_fd(descriptor) }
       sockets.each { |socket| socket.autoclose = false }
       limit = now + MOMENT_SECONDS
       sleep LOOK_SECONDS while now < limit && IO.select(sockets, nil, nil, 0)
@@ -64,6 +81,8 @@ module Thruway
     end
 
     private
+
+    def all = @sockets.merge(@metrics)
 
     def now
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
@@ -76,16 +95,35 @@ module Thruway
       nil
     end
 
-    def open(uri, addresses)
+    def shut_down(sockets)
+      sockets.each_slice(2) do |descriptor, address|
+        IO.for_fd(descriptor).close
+        path = address[%r{\Aunix://([^@].*)}, 1]
+        is_own = Process.pid == @owner && !@foreign.include?(descriptor)
+        File.delete(path) if path && is_own && File.socket?(path)
+      end
+    end
+
+    # Descriptors and addresses: `localhost` is several.
+    def open(uri)
+      activated(uri) || @inherited.delete(uri) || listen(uri)
+    end
+
+    def listen(uri)
+      raise Failure, "systemd has given no socket #{uri}" if uri.start_with?("systemd://")
+
       descriptor, message, kind = *listening = Engine.listen(uri)
       raise Failure.new(message, hint: HINTS[kind]) unless descriptor
 
-      # `localhost` is several.
-      listening.each_slice(2) do |number, address|
-        @descriptors << number
-        addresses << address
-        @uris[number] = uri if address.start_with?("https://")
-      end
+      listening
+    end
+
+    def activated(uri)
+      found = @activated ? @activated.at(uri) : []
+      return if found.empty?
+
+      @foreign.concat(found.map(&:descriptor))
+      found.flat_map { |socket| [socket.descriptor, socket.address.sub(/\Atcp:/, "http:")] }
     end
   end
 end

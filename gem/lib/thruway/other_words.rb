@@ -11,7 +11,6 @@ module Thruway
       after_refork: "workers are forked from the supervisor",
       allow_underscore_headers: "fields with _ in their names are dropped, as nginx does",
       before_refork: "workers are forked from the supervisor",
-      before_restart: "there is no restart",
       custom_logger: "the server's own lines go to stderr",
       debug: "the server says what goes wrong without it",
       enable_keep_alives: "connections are kept, and take their turns",
@@ -23,15 +22,11 @@ module Thruway
       max_io_threads: "all threads are alike",
       max_keep_alive: "connections are kept, and take their turns",
       on_refork: "workers are forked from the supervisor",
-      on_restart: "there is no restart",
       out_of_band: "it is never called; rack.response_finished is, after each answer",
       prune_bundler: "the server runs in the bundle",
       queue_requests: "a request is read before a thread has it",
-      restart_command: "there is no restart",
       wait_for_less_busy_worker: "a connection goes to the worker with the least to do",
-      worker_check_interval: "workers do not report",
-      worker_culling_strategy: "the number of workers stays",
-      worker_timeout: "a worker that hangs is not ended; request_timeout answers its clients"
+      worker_culling_strategy: "the number of workers stays"
     }.freeze
 
     # Words that ask for nothing but what holds anyway.
@@ -66,18 +61,9 @@ module Thruway
       pass_over(:raise_exception_on_sigterm, "after TERM the exit status is 0") if answer
     end
 
-    def bind_to_activated_sockets(answer = true)
-      return unless answer && ENV["LISTEN_FDS"]
-
-      refuse(:bind_to_activated_sockets, "sockets of systemd are not taken over",
-             "stop the socket unit, and let the server bind")
-    end
-
-    # Only the plugin that restarts has nothing to do; what others do would be missed.
+    # Only the plugin that restarts is built in; what others do would be missed.
     def plugin(name)
-      if name.to_s == "tmp_restart"
-        return pass_over("plugin :tmp_restart", "tmp/restart.txt is not looked at")
-      end
+      return @said[:restart_file] = "tmp/restart.txt" if name.to_s == "tmp_restart"
 
       refuse("plugin #{name.to_sym.inspect}", "plugins of Puma do not run here",
              "run what it does as a process of its own, such as bin/jobs for solid_queue")

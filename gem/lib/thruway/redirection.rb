@@ -12,8 +12,8 @@ module Thruway
     end
 
     # At the start: files are emptied, unless they are to be continued.
-    def begin
-      reopen(@redirect[:append] ? "a" : "w")
+    def begin(continues: false)
+      reopen(continues || @redirect[:append] ? "a" : "w")
     rescue SystemCallError => e
       raise Failure, "cannot redirect the output: #{e.message}"
     end

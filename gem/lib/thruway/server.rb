@@ -55,6 +55,17 @@ module Thruway
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
     end
 
+    # Lets others go on with its connections, and `run` end within so many seconds, or without a
+    # limit. It may be called from a trap.
+    def retire(seconds)
+      @engine.retire
+      @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
+    end
+
+    # Fails health checks, and parts with each client after its next answer. It may be called from a
+    # trap.
+    def announce_end = @engine.announce_end
+
     # Reads certificates anew, as is also done when their files have changed. It may be called while
     # the server serves, and not from a trap.
     def reload_certificates

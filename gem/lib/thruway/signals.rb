@@ -5,15 +5,19 @@ module Thruway
   module Signals
     # What Puma does on them, and this server does not.
     NOT_YET = {
-      "USR1" => "workers are not restarted one by one yet; stop the server and start it anew",
-      "USR2" => "the server does not restart by itself yet; stop it and start it anew",
       "TTIN" => "the number of workers stays as it was at the start",
       "TTOU" => "the number of workers stays as it was at the start"
     }.freeze
 
+    # What is asked of a server by a signal.
+    ORDERS = { "HUP" => :reload, "USR1" => :phased, "USR2" => :hot, "URG" => :refork }.freeze
+
+    # What a worker is told by its supervisor: others go on with its connections, or all end soon.
+    WORKER_ORDERS = { "USR1" => :retire, "URG" => :announce_end }.freeze
+
     module_function
 
-    # The first TERM, INT or QUIT stops in good order; the next INT at once.
+    # TERM, INT and QUIT stop in good order; the second INT at once.
     def trap_stop(&stop)
       asked = false
       %w[TERM QUIT].each { |name| Signal.trap(name, &stop) }
@@ -24,9 +28,10 @@ module Thruway
       end
     end
 
-    # The signals that operators send to servers: HUP calls the block, PWR shows what threads do.
-    def trap_others(&hang_up)
-      Signal.trap("HUP", &hang_up)
+    # The signals that operators send to servers: the block is given what is asked for; PWR shows
+    # what threads do.
+    def trap_orders(orders = ORDERS)
+      orders.each { |name, order| Signal.trap(name) { yield order } }
       Signal.trap("PWR") { write(backtraces) }
       NOT_YET.each do |name, text|
         Signal.trap(name) { write("thruway: #{name}: #{text}\n") }
@@ -36,6 +41,7 @@ module Thruway
     # For a process that decides for itself what it does with them.
     def restore
       %w[TERM INT QUIT CHLD].each { |name| Signal.trap(name, "DEFAULT") }
+      (ORDERS.keys - ["HUP"]).each { |name| Signal.trap(name, "IGNORE") }
     end
 
     # What every thread is in the middle of.
@@ -46,6 +52,9 @@ module Thruway
         "thruway: thread #{name}\n#{lines.map { |line| "  #{line}\n" }.join}"
       end.join
     end
+
+    # A line of the server's own. A log that nothing reads ends no server.
+    def say(text) = write("thruway: #{text}\n")
 
     # In one piece, and without a lock, which a trap could not have.
     def write(text)

@@ -102,10 +102,6 @@ class ConfigurationTest < Minitest::Test
         write("config/puma.rb", text)
         assert_includes refusal(@folder), reason
       end
-    write("config/puma.rb", "bind_to_activated_sockets")
-    _, said, status = Open3.capture3({ "LISTEN_FDS" => "1" }, BINARY, "serve", @folder)
-    assert_equal 2, status.exitstatus
-    assert_includes said, "sockets of systemd are not taken over"
   end
 
   def test_the_last_word_of_a_file_counts_and_the_command_line_goes_before_it

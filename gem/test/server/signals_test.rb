@@ -54,8 +54,6 @@ class SignalsTest < Minitest::Test
   def test_no_signal_of_operators_ends_a_server
     write("config.ru", HELLO)
     lines = { "HUP" => "there is no stdout_redirect to be reopened",
-              "USR1" => "workers are not restarted one by one yet",
-              "USR2" => "the server does not restart by itself yet",
               "TTIN" => "the number of workers stays", "TTOU" => "the number of workers stays",
               "PWR" => "thread thruway-" }
     KINDS.each do |arguments|

@@ -138,7 +138,12 @@ class ThreadsTest < Minitest::Test
 
   # How often a thread of that name has waited for something.
   def waits_of(name)
-    tasks = Dir["/proc/self/task/*"].select { |task| File.read("#{task}/comm").chomp == name }
+    tasks = Dir["/proc/self/task/*"].select do |task|
+      File.read("#{task}/comm").chomp == name
+    rescue Errno::ENOENT, Errno::ESRCH
+      # It has just ended.
+      false
+    end
     tasks.sum { |task| File.read("#{task}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i }
   end
 

@@ -5,7 +5,8 @@ mod handshakes;
 
 use super::*;
 use crate::{
-    Address, Body, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts, Written,
+    Address, Body, Ending, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts,
+    Written,
 };
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

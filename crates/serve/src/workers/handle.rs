@@ -1,14 +1,17 @@
 //! One worker's part in a group.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use rustix::io::Errno;
 use thruway_tls::TicketKeys;
 
 use super::balance::{self, Move, PERIOD_MS};
 use super::board::{Board, UNSURE};
+use super::ends::Ends;
+use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
-use super::mailbox::{Mailbox, MailboxSender, Message};
+use super::mailbox::Mailbox;
 use crate::connection::Connection;
 use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
@@ -28,8 +31,7 @@ pub struct WorkerHandle {
     client_turns: Arc<ClientTurns>,
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
-    mailbox: Mailbox,
-    senders: Vec<MailboxSender>,
+    ends: Arc<Ends>,
     service: Service,
     /// Room for all loads.
     loads: Vec<Load>,
@@ -43,6 +45,7 @@ pub(super) struct Shared {
     pub(super) client_turns: Arc<ClientTurns>,
     pub(super) metrics: Arc<MetricsTable>,
     pub(super) ticket_keys: Arc<TicketKeys>,
+    pub(super) ends: Arc<Ends>,
 }
 
 /// What this worker has done lately.
@@ -58,13 +61,8 @@ struct Service {
 }
 
 impl WorkerHandle {
-    pub(super) fn new(
-        index: usize,
-        shared: Shared,
-        mailbox: Mailbox,
-        senders: Vec<MailboxSender>,
-    ) -> Self {
-        let Shared { table, client_turns, metrics, ticket_keys } = shared;
+    pub(super) fn new(index: usize, shared: Shared) -> Self {
+        let Shared { table, client_turns, metrics, ticket_keys, ends } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
@@ -73,8 +71,7 @@ impl WorkerHandle {
             client_turns,
             metrics,
             ticket_keys,
-            mailbox,
-            senders,
+            ends,
             service,
             loads: Vec::new(),
             views: Vec::new(),
@@ -91,16 +88,14 @@ impl WorkerHandle {
         WorkerMetrics::enter(Arc::clone(&self.metrics), self.index)
     }
 
-    pub(crate) fn mailbox(&self) -> &impl std::os::fd::AsFd {
-        &self.mailbox
+    /// Where the siblings' messages come in.
+    pub(crate) fn mailbox(&self) -> &Mailbox {
+        &self.ends.mailboxes[self.index].0
     }
 
-    /// What another worker has sent next.
-    ///
-    /// # Errors
-    /// `EMFILE` if it was a connection, and no descriptor is left for it.
-    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
-        self.mailbox.receive(inbox, now_ms)
+    /// Where connections of workers that retire come from, and where this one's go when it does.
+    pub(crate) fn handover(&self) -> &Handover {
+        &self.ends.handover
     }
 
     /// Sends a new connection to the worker with the least to do; it comes back if that is this one.
@@ -158,7 +153,7 @@ impl WorkerHandle {
 
     /// Tells a sibling that it gets nothing.
     pub(crate) fn refuse(&self, asker: usize) {
-        if let Some(sender) = self.senders.get(asker) {
+        if let Some((_, sender)) = self.ends.mailboxes.get(asker) {
             sender.ring();
         }
     }
@@ -181,7 +176,7 @@ impl WorkerHandle {
         if !self.table.row(giver).ask(self.index) {
             return None;
         }
-        self.senders[giver].ring();
+        self.ends.mailboxes[giver].1.ring();
         Some(giver)
     }
 
@@ -200,7 +195,7 @@ impl WorkerHandle {
             {
                 has_some = true;
                 if view.computing == UNSURE {
-                    self.senders[index].ring();
+                    self.ends.mailboxes[index].1.ring();
                 }
             }
         }
@@ -219,6 +214,7 @@ impl WorkerHandle {
 
     pub(crate) fn drain(&self) {
         self.row().drain();
+        fence(Ordering::SeqCst);
     }
 
     /// What to do about the load, once every period.
@@ -255,8 +251,14 @@ impl WorkerHandle {
         is_active: bool,
         target: usize,
     ) -> Result<(), Errno> {
-        self.senders[target].send(connection)?;
-        self.table.row(target).expect_connection(is_active);
+        self.ends.mailboxes[target].1.send(connection)?;
+        let row = self.table.row(target);
+        row.expect_connection(is_active);
+        // A worker that retires says so, and looks into its mailbox once more after that.
+        fence(Ordering::SeqCst);
+        if !row.load().is_serving {
+            self.ends.forward(target);
+        }
         Ok(())
     }
 
@@ -296,7 +298,7 @@ mod tests {
     #[test]
     fn a_worker_that_is_full_takes_a_few_more_and_then_none() {
         let group = WorkerGroup::new(2).unwrap();
-        let (me, sibling) = (group.handle(0).unwrap(), group.handle(1).unwrap());
+        let (me, sibling) = (group.handle(0), group.handle(1));
         for (open, has_room) in [(0, true), (16, true), (17, true), (18, false), (99, false)] {
             sibling.note_connections(open, 0);
             assert_eq!(me.has_room(1, 16), has_room, "{open} are open");

@@ -129,6 +129,10 @@ impl Row<'_> {
         self.set(STATE, DRAINING);
     }
 
+    pub(super) fn is_vacant(self) -> bool {
+        self.at(STATE) == VACANT
+    }
+
     pub(super) fn vacate(self) {
         self.set(STATE, VACANT);
         self.set(WAITING, 0);

@@ -1,6 +1,6 @@
 //! How a connection moves from one worker to another: its socket and its state.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::{Error, Peer};
 
 /// Bytes of a message with a connection, without what was read of it.
-const MESSAGE_BYTES: usize = 72;
+pub(crate) const MESSAGE_BYTES: usize = 72;
 
 /// A message that only wakes.
 const BELL: [u8; 1] = [0];
@@ -32,7 +32,7 @@ pub(crate) enum Message {
 
 /// The end of a mailbox that a worker reads.
 #[derive(Debug)]
-pub(super) struct Mailbox(OwnedFd);
+pub(crate) struct Mailbox(OwnedFd);
 
 /// The end of a mailbox that its siblings write.
 #[derive(Debug)]
@@ -47,10 +47,6 @@ pub(super) fn pair() -> Result<(Mailbox, MailboxSender), Error> {
 }
 
 impl MailboxSender {
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
-    }
-
     /// Sends a connection, of which the sender keeps its own socket until it drops it.
     ///
     /// # Errors
@@ -73,16 +69,12 @@ impl MailboxSender {
 }
 
 impl Mailbox {
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        self.0.try_clone().map(Self)
-    }
-
     /// The next message, if there is one. What was read of its request comes through `inbox`, which has room for
     /// [`MOVED_BYTES_MAX`](crate::connection::MOVED_BYTES_MAX).
     ///
     /// # Errors
     /// `EMFILE` if a connection was sent, and is lost, because no descriptor is left for it.
-    pub(super) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
+    pub(crate) fn receive(&self, inbox: &mut [u8], now_ms: u64) -> Result<Option<Message>, Errno> {
         let mut message = [0; MESSAGE_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = RecvAncillaryBuffer::new(&mut room);
@@ -104,6 +96,24 @@ impl Mailbox {
     }
 }
 
+impl From<OwnedFd> for Mailbox {
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
+impl From<OwnedFd> for MailboxSender {
+    fn from(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+}
+
+impl AsFd for MailboxSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 impl AsFd for Mailbox {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -116,7 +126,7 @@ impl AsFd for Mailbox {
 /// sent 8, since when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
-fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
+pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     let (family, address, port) = match connection.peer {
         Peer::Unix => (0, [0; 16], 0),
         Peer::Tcp(peer) => match peer.ip() {
@@ -147,7 +157,11 @@ fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-fn read_message(message: &[u8; MESSAGE_BYTES], socket: OwnedFd, now_ms: u64) -> Connection {
+pub(crate) fn read_message(
+    message: &[u8; MESSAGE_BYTES],
+    socket: OwnedFd,
+    now_ms: u64,
+) -> Connection {
     let word = |at: usize| {
         let bytes = [message[at], message[at + 1], message[at + 2], message[at + 3]];
         u32::from_le_bytes(bytes)

@@ -5,12 +5,14 @@
 //! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
 //!
 //! Reading order: `load_table` (what workers know of each other), `board` (what a worker's threads tell). `balance`
-//! (what follows for new connections and short turns), `mailbox` (how a connection moves), `handle` (one worker's
-//! part).
+//! (what follows for new connections and short turns), `mailbox` and `ends` (how a connection moves), `handover`
+//! (how it leaves a worker that retires), `handle` (one worker's part).
 
 mod balance;
 mod board;
+mod ends;
 mod handle;
+mod handover;
 mod load_table;
 mod mailbox;
 mod siblings;
@@ -21,7 +23,8 @@ pub(crate) use balance::Move;
 pub use board::{Board, UNSURE};
 use handle::Shared;
 pub use handle::WorkerHandle;
-pub(crate) use mailbox::Message;
+pub use handover::{Handover, VERSION};
+pub(crate) use mailbox::{MESSAGE_BYTES, Message, read_message, write_message};
 pub(crate) use siblings::Siblings;
 
 use thruway_tls::TicketKeys;
@@ -30,14 +33,14 @@ use crate::Error;
 use crate::clock::monotonic_us;
 use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
+use ends::Ends;
 use load_table::LoadTable;
-use mailbox::{Mailbox, MailboxSender};
 
 /// What all workers share. It is made before they are forked, or started.
 #[derive(Debug)]
 pub struct WorkerGroup {
     table: Arc<LoadTable>,
-    mailboxes: Vec<(Mailbox, MailboxSender)>,
+    ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
@@ -49,31 +52,40 @@ impl WorkerGroup {
     /// # Errors
     /// The system has no memory or no descriptors left.
     pub fn new(workers: usize) -> Result<Self, Error> {
+        Self::with(workers, Handover::new()?)
+    }
+
+    /// A group of so many workers, to which an older one hands its connections over.
+    ///
+    /// # Errors
+    /// The system has no memory or no descriptors left.
+    pub fn with(workers: usize, handover: Handover) -> Result<Self, Error> {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
         let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
+        let ends = Arc::new(Ends { mailboxes, handover });
         let metrics = new_metrics(workers)?;
-        Ok(Self { table: Arc::new(table), mailboxes, client_turns, metrics, ticket_keys })
+        Ok(Self { table: Arc::new(table), ends, client_turns, metrics, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
-    ///
-    /// # Errors
-    /// No descriptors are left.
-    pub fn handle(&self, index: usize) -> Result<WorkerHandle, Error> {
-        let failed = |error| Error::system("join the other workers", error);
-        let (mailbox, _) = &self.mailboxes[index];
-        let mailbox = mailbox.try_clone().map_err(failed)?;
-        let senders = self.mailboxes.iter().map(|(_, sender)| sender.try_clone());
-        let senders = senders.collect::<Result<_, _>>().map_err(failed)?;
+    #[must_use]
+    pub fn handle(&self, index: usize) -> WorkerHandle {
         let shared = Shared {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
             metrics: Arc::clone(&self.metrics),
             ticket_keys: Arc::clone(&self.ticket_keys),
+            ends: Arc::clone(&self.ends),
         };
-        Ok(WorkerHandle::new(index, shared, mailbox, senders))
+        WorkerHandle::new(index, shared)
+    }
+
+    /// What this group leaves to the next one.
+    #[must_use]
+    pub fn handover(&self) -> &Handover {
+        &self.ends.handover
     }
 
     /// What all workers have counted, as JSON.
@@ -89,6 +101,15 @@ impl WorkerGroup {
     /// Notes that worker `index` is dead: nothing is sent to it until it is back.
     pub fn mark_dead(&self, index: usize) {
         self.table.row(index).vacate();
+        self.sweep();
+    }
+
+    /// Hands over what dead workers have in their mailboxes. A sibling may put something in until a moment after a
+    /// death, so call it again a little later.
+    pub fn sweep(&self) {
+        for index in (0..self.table.len()).filter(|index| self.table.row(*index).is_vacant()) {
+            self.ends.forward(index);
+        }
     }
 }
 

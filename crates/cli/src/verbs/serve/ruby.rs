@@ -95,6 +95,8 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     for (option, path) in paths.into_iter().filter_map(|(o, path)| Some((o, path.as_ref()?))) {
         say(option, path.into());
     }
+    // As it was typed: a hot restart runs it again.
+    std::env::args_os().for_each(|word| say("--command", word));
     if let Some(uri) = &serve.metrics {
         say("--metrics", uri.into());
     }

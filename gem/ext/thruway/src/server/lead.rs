@@ -80,7 +80,7 @@ impl RackEngine {
     }
 
     fn is_over(&self) -> bool {
-        self.is_stopping.get() && self.engine.lock().connection_count() == 0
+        self.is_stopping.get() && self.engine.lock().is_done()
     }
 
     /// Whether a thread in the application waits there: for anything but the lock, which the caller has.

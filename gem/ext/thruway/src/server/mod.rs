@@ -9,7 +9,8 @@
 //!    engine. `collections`: pauses for the collector.
 //! 3. `env` (the environment of a request), `request` (a call of the application), `response`, `head_fields`, `body`
 //!    and `sender` (from what it returns to what the client gets).
-//! 4. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
+//! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
+//!    `roots`: objects that Rust keeps alive.
 
 mod body;
 mod callbacks;
@@ -24,6 +25,7 @@ mod lead;
 mod leadership;
 mod load;
 mod options;
+mod process;
 mod rack_engine;
 mod request;
 mod response;

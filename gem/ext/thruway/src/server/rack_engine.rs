@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rb_sys::VALUE;
+use thruway_serve::Ending;
 
 use super::callbacks::Callbacks;
 use super::context::Context;
@@ -14,7 +15,7 @@ use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
 use crate::ruby::data_type::{Marker, Wrapped};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, Symbol};
+use crate::ruby::{Gvl, NIL, Symbol};
 
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
 /// lock held; no borrow of its cells lasts over a call that may run Ruby code.
@@ -69,6 +70,13 @@ impl Names {
 }
 
 impl RackEngine {
+    /// Ends the service in the given way, and lets every thread look.
+    pub(super) fn end(&self, ending: Ending) -> VALUE {
+        self.engine.lock().end(ending);
+        self.wake_all();
+        NIL
+    }
+
     /// Wakes every thread of the server, so that each looks what has changed.
     pub(super) fn wake_all(&self) {
         self.engine.wake();

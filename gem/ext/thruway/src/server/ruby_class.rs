@@ -1,25 +1,26 @@
 //! `Thruway::Engine`: what Ruby sees of the server.
 
-use std::os::fd::IntoRawFd;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rb_sys::VALUE;
 use thruway_http1::Version;
-use thruway_serve::{Bind, Listener, Ticket, Written, tls};
+use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance, tls};
 
 use super::context::{Context, Stage};
 use super::options::Options;
 use super::rack_engine::RackEngine;
 use super::sender::{self, Sender};
-use super::worker_group;
+use super::{process, worker_group};
 use crate::ruby::data_type::DataType;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
 
 static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
-/// Defines `Thruway::Engine` and `Thruway::Fleet`.
+/// Defines `Thruway::Engine`, `Thruway::Fleet` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     worker_group::define(ruby, thruway);
+    process::define(ruby, thruway);
     let Some(class) = define::class_under(ruby, thruway, c"Engine") else { return };
     let gvl = ruby.gvl();
     define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
@@ -27,6 +28,10 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"serve", Method::of_1(serve));
     define::method(gvl, class, c"drain", Method::of_1(drain));
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
+    define::method(gvl, class, c"announce_end", Method::of_0(announce_end));
+    define::method(gvl, class, c"retire", Method::of_0(retire));
+    define::method(gvl, class, c"export", Method::of_0(export));
+    define::method(gvl, class, c"import", Method::of_1(import));
     define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
     define::method(gvl, class, c"connections", Method::of_0(connections));
     define::method(gvl, class, c"requests", Method::of_0(requests));
@@ -102,17 +107,46 @@ fn serve(ruby: Protected, this: VALUE, number: VALUE) -> VALUE {
 fn drain(ruby: Protected, this: VALUE, closes_for_all: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
-    engine.engine.lock().drain(is_true(closes_for_all));
-    engine.wake_all();
-    NIL
+    engine.end(Ending::Drained { closes_for_all: is_true(closes_for_all) })
 }
 
 /// `engine.give_up`: all connections end, and requests without a response get 503.
 fn give_up(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).end(Ending::GivenUp)
+}
+
+/// `engine.announce_end`: health checks get 503, and responses part with their connections. New ones are accepted.
+fn announce_end(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).end(Ending::Announced)
+}
+
+/// `engine.retire`: it accepts nothing, and leaves its connections to other processes between two requests.
+fn retire(ruby: Protected, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
-    engine.engine.lock().give_up();
-    engine.wake_all();
-    NIL
+    engine.is_stopping.set(true);
+    engine.end(Ending::Retired)
+}
+
+/// `engine.export`: a descriptor for `import` in the program that this process becomes by `exec`.
+fn export(ruby: Protected, this: VALUE) -> VALUE {
+    let exported = inheritance::export(&mut TYPE.get(ruby, &this).engine.lock());
+    match exported.map_err(|error| error.to_string()) {
+        Ok(file) => rb_sys::LONG2NUM(file.into_raw_fd().into()),
+        Err(message) => {
+            let message = RString::binary(ruby.gvl(), message.as_bytes());
+            raise::runtime_error(ruby, message)
+        }
+    }
+}
+
+/// `engine.import(descriptor)`: goes on with what `export` has left. Whether it could be read.
+fn import(ruby: Protected, this: VALUE, descriptor: VALUE) -> VALUE {
+    let number = number::small(descriptor).and_then(|number| RawFd::try_from(number).ok());
+    let Some(number) = number.filter(|number| *number >= 0) else { return boolean(false) };
+    // SAFETY: the descriptor was left for this process, which has not used it.
+    let take = |number| unsafe { OwnedFd::from_raw_fd(number) };
+    let engine = TYPE.get(ruby, &this);
+    boolean(inheritance::import(&mut engine.engine.lock(), take(number), take).is_ok())
 }
 
 /// `engine.reload_certificates`: reads them anew; what is wrong, or nil. What is wrong leaves the old ones in use.

@@ -1,12 +1,14 @@
 //! `Thruway::Fleet`: what the workers of a cluster share, made before they are forked.
 
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
 use rb_sys::VALUE;
 use thruway_serve::WorkerGroup;
-use thruway_serve::workers::WorkerHandle;
+use thruway_serve::workers::{Handover, VERSION, WorkerHandle};
 
 use crate::ruby::data_type::{DataType, Marker, Wrapped};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{Gvl, NIL, Protected, RModule, RString, number, raise};
+use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, number, raise};
 
 /// Workers of one group at most.
 const WORKERS_MAX: usize = 1024;
@@ -24,8 +26,10 @@ impl Wrapped for Fleet {
 pub(super) fn define(ruby: Protected, thruway: RModule) {
     let Some(class) = define::class_under(ruby, thruway, c"Fleet") else { return };
     let gvl = ruby.gvl();
-    define::singleton_method(gvl, class.value(), c"create", Method::of_1(create));
+    define::singleton_method(gvl, class.value(), c"create", Method::of_2(create));
     define::method(gvl, class, c"bury", Method::of_1(bury));
+    define::method(gvl, class, c"sweep", Method::of_0(sweep));
+    define::method(gvl, class, c"handover", Method::of_0(handover));
     define::method(gvl, class, c"stats", Method::of_0(stats));
 }
 
@@ -39,21 +43,61 @@ pub(super) fn worker_handle(
         return Ok(None);
     }
     let group = gvl.protect(|ruby| TYPE.get(ruby, &fleet)).ok_or("it is no Thruway::Fleet")?;
-    group.0.handle(index).map(Some).map_err(|error| error.to_string())
+    Ok(Some(group.0.handle(index)))
 }
 
-/// `Fleet.create(workers)`.
-fn create(ruby: Protected, class: VALUE, workers: VALUE) -> VALUE {
+/// `Fleet.create(workers, inherited)`; `inherited` is nil, or what `handover` has left for this process.
+fn create(ruby: Protected, class: VALUE, workers: VALUE, inherited: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
     let workers = usize::try_from(number::to_u64(ruby, workers)).unwrap_or(0);
-    make(ruby.gvl(), class, workers.clamp(1, WORKERS_MAX))
+    make(gvl, class, workers.clamp(1, WORKERS_MAX), inherited_handover(gvl, inherited))
         .unwrap_or_else(|message| raise::runtime_error(ruby, message))
 }
 
-fn make(gvl: Gvl, class: VALUE, workers: usize) -> Result<VALUE, RString> {
+fn make(
+    gvl: Gvl,
+    class: VALUE,
+    workers: usize,
+    handover: Option<Handover>,
+) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
-    let group = WorkerGroup::new(workers)
-        .map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
+    let group = match handover {
+        Some(handover) => WorkerGroup::with(workers, handover),
+        None => WorkerGroup::new(workers),
+    };
+    let group = group.map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
     Ok(TYPE.wrap(gvl, class, Box::new(Fleet(group))))
+}
+
+/// What an older server has left; none if there is nothing, or it is in another form.
+fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<Handover> {
+    let inherited = RArray::of(gvl, inherited)?;
+    let at = |index| number::small(inherited.get(gvl, index)?);
+    let descriptor = |index| {
+        let number = at(index).and_then(|number| RawFd::try_from(number).ok());
+        // SAFETY: it was left for this process, which has not used it.
+        number.filter(|number| *number >= 0).map(|number| unsafe { OwnedFd::from_raw_fd(number) })
+    };
+    let ends = [descriptor(1)?, descriptor(2)?];
+    (at(0) == Some(VERSION.into())).then(|| Handover::from_descriptors(ends))
+}
+
+/// `fleet.handover`: the form of what goes from this server to the next one, and two descriptors for that.
+fn handover(ruby: Protected, this: VALUE) -> VALUE {
+    let gvl = ruby.gvl();
+    let fleet = TYPE.get(ruby, &this);
+    let list = RArray::with_room(gvl, 3);
+    list.push(gvl, number::from_u64(gvl, VERSION.into()));
+    for end in fleet.0.handover().descriptors() {
+        list.push(gvl, rb_sys::LONG2NUM(end.as_raw_fd().into()));
+    }
+    list.value()
+}
+
+/// `fleet.sweep`: see `WorkerGroup::sweep`.
+fn sweep(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).0.sweep();
+    NIL
 }
 
 /// `fleet.bury(worker)`: it is dead, and gets no connections until another takes its place.

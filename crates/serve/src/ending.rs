@@ -1,0 +1,68 @@
+//! What an engine does at the end of its service.
+
+use crate::acceptor::Acceptor;
+use crate::closing;
+use crate::connections::Connections;
+use crate::migration::Migration;
+use crate::stage::Stage;
+
+/// Until connections are handed over again that have found no room.
+const HAND_OVER_AGAIN_MS: u64 = 2;
+
+/// Accepts nothing more, and leaves the connections to other workers, or to the next program.
+pub(crate) fn retire(
+    connections: &mut Connections,
+    acceptor: &mut Acceptor,
+    migration: Option<&mut Migration>,
+) {
+    if connections.stage == Stage::Draining {
+        return;
+    }
+    let Some(migration) = migration else {
+        // What waits at the listeners is for the next program.
+        acceptor.abandon(connections);
+        connections.stage = Stage::Holding;
+        return;
+    };
+    migration.worker.drain();
+    migration.take_all_messages(connections);
+    // The kernel tells one worker of what waits. If it was this one, no other would look: so that is taken, and handed
+    // over with the rest.
+    acceptor.close(connections, false);
+    connections.poller.remove(migration.worker.handover());
+    migration.take_last(connections);
+    connections.stage = Stage::Retiring;
+}
+
+/// Takes what waits and then nothing more, and parts with each connection when it can.
+pub(crate) fn drain(
+    connections: &mut Connections,
+    acceptor: &mut Acceptor,
+    migration: Option<&mut Migration>,
+    closes_for_all: bool,
+) {
+    if let Some(migration) = migration {
+        migration.worker.drain();
+        migration.take_all_messages(connections);
+        migration.take_last(connections);
+    }
+    acceptor.close(connections, closes_for_all);
+    closing::begin_drain(connections);
+    closing::close_idle(connections);
+}
+
+/// Hands over what can be, if this worker retires; when to go on with that. The thread that waits is woken when
+/// nothing is left.
+pub(crate) fn hand_over_ms(
+    connections: &mut Connections,
+    migration: Option<&mut Migration>,
+    is_woken: &mut bool,
+) -> Option<u64> {
+    if connections.stage != Stage::Retiring {
+        return None;
+    }
+    let is_full = migration?.hand_over(connections);
+    closing::close_idle(connections);
+    *is_woken |= connections.slab.len() == 0;
+    if *is_woken { Some(0) } else { is_full.then_some(HAND_OVER_AGAIN_MS) }
+}

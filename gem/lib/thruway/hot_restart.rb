@@ -1,0 +1,67 @@
+# frozen_string_literal: true
+
+require_relative "inheritance"
+require_relative "signals"
+
+module Thruway
+  # A server that becomes its own successor: the command that started it is run again in the same
+  # process, and finds the listeners, the workers and the idle connections. Before that, the command
+  # is tried in a process of its own, which boots the application and ends.
+  class HotRestart
+    # Set for the trial.
+    TRIAL = "THRUWAY_TRIAL"
+
+    # What is not handed on.
+    OWN_VARIABLES = [Inheritance::VARIABLE, TRIAL, "THRUWAY_APPLICATION", "THRUWAY_HINT"].freeze
+
+    # What Linux shows of how this process was started, before it gives itself a title.
+    def self.of_this_process(command = nil, folder: logical_folder)
+      words = command || File.read("/proc/self/cmdline").split("\0")
+      variables = File.read("/proc/self/environ").split("\0").to_h do |variable|
+        name, _, value = variable.partition("=")
+        [name, value]
+      end
+      new(words, variables.except(*OWN_VARIABLES), folder)
+    end
+
+    # The current folder as it was named: a link in it may lead to another release later.
+    def self.logical_folder
+      named = ENV.fetch("PWD", "")
+      is_same = !named.empty? && File.identical?(named, ".")
+      is_same ? named : Dir.pwd
+    end
+    attr_writer :words
+
+    def initialize(words, variables, folder)
+      @words = words
+      @variables = variables
+      @folder = folder
+    end
+
+    # Starts the trial, and answers with its process number.
+    def try
+      variables = @variables.merge(TRIAL => "1")
+      spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
+    rescue SystemCallError => e
+      Signals.say("cannot start #{@words.first}: #{e.message}")
+      nil
+    end
+
+    # Becomes the next server, to which `data` is left. Signals wait for it.
+    def become_next(kept: [], **data)
+      variables, descriptors = Inheritance.leave(**data)
+      kept.each { |number| descriptors[number] = number }
+      variables = @variables.merge("PWD" => @folder, **variables)
+      System.hold_signals(true)
+      exec(variables, *command, chdir: @folder, unsetenv_others: true, **descriptors)
+    rescue SystemCallError => e
+      System.hold_signals(false)
+      raise Failure, "cannot start #{@words.first}: #{e.message}"
+    end
+
+    private
+
+    # Without a shell, whatever the words are.
+    def command = [[@words.first, @words.first], *@words.drop(1)]
+  end
+end

@@ -1,0 +1,121 @@
+# frozen_string_literal: true
+
+require_relative "server"
+require_relative "signals"
+
+module Thruway
+  # A server in this very process.
+  class Single
+    # `before` is what the server before this one has left, or nil.
+    def initialize(launcher, before = nil)
+      @launcher = launcher
+      @before = before
+    end
+
+    # Yields when it serves; returns when it was stopped.
+    def run
+      application = @launcher.notify.while_alive { @launcher.application.load }
+      @server = Server.new(application, configuration, @launcher.listeners.descriptors)
+      @server.engine.import(@before.connections) if @before&.connections
+      Signals.trap_stop { stop }
+      Signals.trap_orders { |order| Thread.new { follow(order) } }
+      System.hold_signals(false)
+      yield
+      @launcher.notify.ready
+      @launcher.notify.while_alive { @server.run }
+      become_next if @next
+    end
+
+    # It may be called from a trap.
+    def stop
+      @launcher.notify.stopping unless @stopping
+      return finish if @stopping || configuration.drain_delay_seconds.zero?
+
+      @stopping = true
+      @server.announce_end
+      Thread.new do
+        sleep configuration.drain_delay_seconds
+        finish
+      end
+    end
+
+    # What is counted, as JSON.
+    def stats = @server.engine.stats
+
+    private
+
+    def configuration = @launcher.configuration
+
+    def finish
+      @stopping = true
+      @server&.stop(closes_for_all: !@launcher.listeners.shared?)
+      @launcher.listeners.close
+    end
+
+    def follow(order)
+      case order
+      when :reload then reload
+      when :refork then say("there are no workers to refork")
+      else restart
+      end
+    end
+
+    # Files are opened again; another configuration takes a restart.
+    def reload
+      @launcher.notify.reloading
+      Redirection.new(configuration).renew
+      say("the configuration has changed; USR2 restarts with it") if @launcher.reload(keep: true)
+      @launcher.notify.ready
+    rescue Failure => e
+      e.report
+      @launcher.notify.ready
+    end
+
+    # Connections that are between two requests wait for the next server.
+    def restart
+      return say("a restart is under way") if @trial || @next || @stopping
+
+      @trial = true
+      @launcher.notify.reloading
+      say("hot restart: the command is tried")
+      return unless try
+
+      @next = true
+      @server.retire(configuration.drain_seconds)
+    ensure
+      @trial = false
+    end
+
+    def try
+      pid = @launcher.restart.try
+      limit = now + configuration.worker_boot_seconds
+      status = wait_for(pid, limit) if pid
+      return true if status&.success?
+
+      text = "hot restart stopped: the trial failed; the server stays as it was"
+      say(text)
+      @launcher.notify.ready(text)
+      false
+    end
+
+    def wait_for(pid, limit)
+      loop do
+        ended, status = Process.wait2(pid, Process::WNOHANG)
+        return status if ended
+
+        Process.kill("KILL", pid) if now >= limit
+        sleep 0.02
+      end
+    end
+
+    def become_next
+      return if @stopping
+
+      @launcher.become_next(connections: @server.engine.export)
+    end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def say(text) = Signals.say(text)
+  end
+end

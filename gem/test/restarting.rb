@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "commands"
+
+# Servers that restart, and clients that would notice.
+module Restarting
+  include Commands
+
+  # Answers with the version of its code, as it was when the code was loaded.
+  VERSIONED = <<~'RUBY'
+    raise "it does not boot" if File.exist?("broken")
+    version = File.read("version")
+    run ->(env) {
+      sleep 0.3 if env["PATH_INFO"] == "/slow"
+      [200, {}, ["#{version} #{Process.pid}"]]
+    }
+  RUBY
+
+  # Clients that ask without a pause, on connections that they keep.
+  class Crowd
+    attr_reader :responses, :errors
+
+    def initialize(count)
+      @goes_on = true
+      @responses = Array.new(count) { [] }
+      @errors = Queue.new
+      @threads = Array.new(count) { |number| Thread.new { ask(number, yield) } }
+    end
+
+    # All have got so many more responses.
+    def ask_more(count)
+      before = @responses.map(&:size)
+      Timeout.timeout(Serving::PATIENCE_SECONDS) do
+        sleep 0.01 until @errors.size.positive? || grown?(before, count)
+      end
+    end
+
+    def end
+      @goes_on = false
+      @threads.each { |thread| thread.join(Serving::PATIENCE_SECONDS) }
+    end
+
+    private
+
+    def grown?(before, count)
+      before.zip(@responses).all? { |size, responses| responses.size >= size + count }
+    end
+
+    def ask(number, client)
+      while @goes_on
+        response = client.request
+        @responses[number] << response.body
+        @errors << response.status unless response.status == 200
+      end
+    rescue SystemCallError, EOFError, NoMethodError => e
+      @errors << e
+    end
+  end
+
+  def start_version(version, *arguments)
+    write("config.ru", VERSIONED)
+    write("version", version)
+    start(*arguments, "-t", "2")
+  end
+
+  # What the server has said is told with a failure.
+  def teardown
+    warn "The log:\n#{log}" if @log && failures.any?
+    super
+  end
+
+  def log = File.read(@log)
+
+  # Waits for one more line with that text, after the block has run.
+  def logged(text)
+    before = log.scan(text).size
+    yield
+    eventually { log.scan(text).size > before }
+  end
+
+  def restart(pid, signal, name, to: nil)
+    write("version", to) if to
+    return restart_alone(pid, to) unless name
+
+    logged("#{name}: done") { Process.kill(signal, pid) }
+  end
+
+  # A server of one process says nothing: it is there, or it would not answer.
+  def restart_alone(pid, version)
+    Process.kill("USR2", pid)
+    eventually { get.body.start_with?(version) }
+  end
+
+  def version_and_pid = get.body.split.then { |version, pid| [version, pid.to_i] }
+
+  def worker_pids(pid)
+    File.read("/proc/#{pid}/task/#{pid}/children").split.map(&:to_i)
+  end
+end

@@ -1,0 +1,209 @@
+# frozen_string_literal: true
+
+require_relative "../restarting"
+
+# What a service manager and a load balancer see, and how workers are replaced that have had their
+# time.
+class OperationTest < Minitest::Test
+  include Restarting
+
+  KINDS = [[], %w[-w 2]].freeze
+
+  # A service manager's end of the notifications.
+  def notified
+    @notified ||= Socket.new(:UNIX, :DGRAM).tap do |socket|
+      socket.bind(Socket.sockaddr_un(File.join(@folder, "notify")))
+    end
+  end
+
+  # Waits for a message with that line; what came before is returned too.
+  def told(line)
+    messages = []
+    Timeout.timeout(PATIENCE_SECONDS) do
+      messages << notified.recv(4096) until messages.last&.lines(chomp: true)&.include?(line)
+    end
+    messages
+  end
+
+  # Starts a server as a service manager does, with sockets as the descriptors from 3 on.
+  def start_service(*arguments, sockets: {}, variables: {})
+    notified
+    @log = File.join(@folder, "log")
+    out, said = IO.pipe
+    variables = { "NOTIFY_SOCKET" => File.join(@folder, "notify") }.merge(variables)
+    # Only the process itself knows the number that LISTEN_PID is to be.
+    script = 'export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"'
+    descriptors = sockets.values.each_with_index.to_h { |socket, index| [3 + index, socket] }
+    unless sockets.empty?
+      variables.update("LISTEN_FDS" => sockets.size.to_s,
+                       "LISTEN_FDNAMES" => sockets.keys.join(":"))
+    end
+    @pids << spawn(variables, "sh", "-c", script, BINARY, "serve", @folder, *arguments,
+                   out: said, err: @log, **descriptors)
+    said.close
+    @address = Timeout.timeout(PATIENCE_SECONDS) { out.gets }[%r{on ((http|unix)://[^ ,]+)}, 1]
+    @pids.last
+  end
+
+  def versioned(version)
+    write("config.ru", VERSIONED)
+    write("version", version)
+  end
+
+  def test_a_service_manager_is_told_of_the_start_of_restarts_and_of_the_end
+    KINDS.each do |arguments|
+      versioned("v1")
+      pid = start_service("-p", "0", *arguments)
+      told("READY=1")
+      write("version", "v2")
+      Process.kill("USR2", pid)
+      began = told("RELOADING=1").size
+      assert_equal 1, began
+      told("READY=1")
+      eventually { version_and_pid.first == "v2" }
+      Process.kill("HUP", pid)
+      reload = notified.recv(4096)
+      assert_match(/\ARELOADING=1\nMONOTONIC_USEC=\d+\n\z/, reload)
+      told("READY=1")
+      write("broken", "")
+      Process.kill("USR2", pid)
+      told("RELOADING=1")
+      status = told("READY=1").last
+      assert_match(/STATUS=.*hot restart stopped: the trial failed/, status)
+      File.delete(File.join(@folder, "broken"))
+      Process.kill("TERM", pid)
+      told("STOPPING=1")
+      assert_predicate Process.wait2(pid).last, :success?
+    end
+  end
+
+  def test_a_service_manager_gets_signs_of_life
+    KINDS.each do |arguments|
+      versioned("v1")
+      pid = start_service("-p", "0", *arguments, variables: { "WATCHDOG_USEC" => "400000" })
+      2.times { told("WATCHDOG=1") }
+      Process.kill("USR2", pid)
+      eventually { log.include?("the command is tried") }
+      told("READY=1") until arguments.empty? || log.include?("hot restart: done")
+      2.times { told("WATCHDOG=1") }
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  def test_the_application_sees_none_of_the_variables_of_a_service_manager
+    write("config.ru", <<~'RUBY')
+      names = ENV.keys.grep(/\A(LISTEN_|NOTIFY_|WATCHDOG_|THRUWAY_(INHERIT|TRIAL))/)
+      run ->(_) { [200, {}, [names.inspect]] }
+    RUBY
+    socket = TCPServer.new("127.0.0.1", 0)
+    pid = start_service(sockets: { "web" => socket }, variables: { "WATCHDOG_USEC" => "1000000" })
+    assert_equal "[]", get.body
+    assert_predicate stop(pid), :success?
+  end
+
+  def test_sockets_of_a_service_manager_are_taken_by_address_and_by_name_and_stay_open
+    KINDS.each do |arguments|
+      versioned("v1")
+      tcp = TCPServer.new("127.0.0.1", 0)
+      unix = UNIXServer.new(File.join(@folder, "web.sock"))
+      sockets = { "tcp" => tcp, "files" => unix }
+      address = "tcp://127.0.0.1:#{tcp.local_address.ip_port}"
+      [["-b", address, "-b", "systemd://files"], []].each do |binds|
+        pid = start_service(*arguments, *binds, sockets: sockets)
+        assert_equal address.sub("tcp", "http"), @address
+        assert_equal "v1", version_and_pid.first
+        Process.kill("USR2", pid)
+        write("version", "v2")
+        eventually { version_and_pid.first == "v2" }
+        via_unix = Client.new(UNIXSocket.new(File.join(@folder, "web.sock"))).request.body
+        assert_match(/\Av2/, via_unix)
+        write("version", "v1")
+        eventually { log.include?("done") } unless arguments.empty?
+        assert_predicate stop(pid), :success?
+        # The service manager goes on with them: connections wait for the next start.
+        waiting = connect
+        assert_path_exists File.join(@folder, "web.sock")
+        tcp.accept.close
+        assert_predicate waiting, :closed?
+      end
+      [tcp, unix].each(&:close)
+      File.delete(File.join(@folder, "web.sock"))
+    end
+  end
+
+  def test_only_the_sockets_of_a_service_manager_are_used_if_that_is_said
+    versioned("v1")
+    write("config/puma.rb", "port 0\nbind_to_activated_sockets 'only'")
+    socket = TCPServer.new("127.0.0.1", 0)
+    pid = start_service(sockets: { "web" => socket })
+    title = File.read("/proc/#{pid}/cmdline").delete("\0")
+    assert_includes title, "(tcp://127.0.0.1:#{socket.local_address.ip_port})"
+    assert_predicate stop(pid), :success?
+    assert_includes refusal(@folder, "-b", "systemd://web"), "systemd has given no socket"
+  end
+
+  def test_a_stopping_server_fails_its_health_check_and_accepts_until_its_delay_is_over
+    write("config/puma.rb", "health_check '/up'\ndrain_delay 600")
+    KINDS.each do |arguments|
+      pid = start_version("v1", *arguments)
+      idle = connect
+      assert_equal 200, idle.request("/up").status
+      Process.kill("TERM", pid)
+      eventually { get("/up").status == 503 }
+      10.times do
+        response = get
+        assert_equal 200, response.status
+        assert_equal "close", response["connection"]
+      end
+      assert_equal 200, idle.request.status
+      assert_predicate idle, :closed?
+      assert_predicate stop(pid), :success?, "a second TERM ends the delay"
+      assert_raises(Errno::ECONNREFUSED) { connect }
+    end
+  end
+
+  def test_a_delay_ends_by_itself
+    write("config/puma.rb", "drain_delay 0.2")
+    KINDS.each do |arguments|
+      pid = start_version("v1", *arguments)
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  def test_a_worker_is_replaced_when_it_has_had_its_time
+    { "worker_max_requests 20" => /is replaced after \d+ requests/,
+      "worker_max_mb 1" => /is replaced after \d+ MiB/,
+      "worker_max_age 1" => /is replaced after \d+ seconds/ }.each do |limit, line|
+      write("config/puma.rb", "worker_check_interval 0.05\n#{limit}")
+      pid = start_version("v1", "-w", "2")
+      first = worker_pids(pid)
+      crowd = Crowd.new(4) { connect }
+      eventually { (worker_pids(pid) & first).empty? }
+      crowd.end
+      assert_empty(crowd.errors.size.times.map { crowd.errors.pop })
+      assert_match(line, log)
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  # It takes the interpreter's lock and gives it to no thread.
+  def test_a_worker_that_hangs_is_killed_and_replaced
+    write("config/puma.rb", "worker_check_interval 0.1\nworker_timeout 1")
+    write("config.ru", <<~'RUBY')
+      require "fiddle"
+      SLEEP = Fiddle::Function.new(Fiddle.dlopen(nil)["sleep"], [Fiddle::TYPE_INT],
+                                   Fiddle::TYPE_INT, need_gvl: true)
+      run lambda { |env|
+        SLEEP.call(600) if env["PATH_INFO"] == "/hang"
+        [200, {}, [Process.pid.to_s]]
+      }
+    RUBY
+    pid = start("-w", "1", "-t", "1")
+    first = get.body.to_i
+    hanging = connect.send("GET /hang HTTP/1.1\r\nHost: a\r\n\r\n")
+    eventually { log.include?("worker 0 has not run Ruby for 1 s") }
+    assert_predicate hanging, :closed?
+    refute_equal first, get.body.to_i
+    assert_predicate stop(pid), :success?
+  end
+end
