@@ -177,7 +177,7 @@ module Thruway
     def restart_hot
       notify.reloading
       say("hot restart: the command is tried")
-      @trial = @launcher.restart.try
+      @trial = @launcher.restart.try(self)
       @trial_ends = now + configuration.worker_boot_seconds
       over("hot restart", "the command does not start") unless @trial
     end

@@ -8,7 +8,7 @@ module Thruway
   # process, and finds the listeners, the workers and the idle connections. Before that, the command
   # is tried in a process of its own, which boots the application and ends.
   class HotRestart
-    # Set for the trial.
+    # Set for the trial, to the class of the server that is to be followed.
     TRIAL = "THRUWAY_TRIAL"
 
     # What is not handed on.
@@ -38,9 +38,9 @@ module Thruway
       @folder = folder
     end
 
-    # Starts the trial, and answers with its process number.
-    def try
-      variables = @variables.merge(TRIAL => "1")
+    # Starts the trial of a successor to `server`, and answers with its process number.
+    def try(server)
+      variables = @variables.merge(TRIAL => server.class.name)
       spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
     rescue SystemCallError => e
       Signals.say("cannot start #{@words.first}: #{e.message}")

@@ -39,7 +39,8 @@ module Thruway
       @redirection = Redirection.new(@configuration)
       early_orders unless @before
       prepare
-      return try if ENV.delete(HotRestart::TRIAL)
+      trial = ENV.delete(HotRestart::TRIAL)
+      return try(trial) if trial
 
       listen
       @configuration.offer(:metrics_listener, @listeners.metrics_from)
@@ -110,10 +111,17 @@ module Thruway
       @application.check
     end
 
-    # What a hot restart wants to know before it begins.
-    def try
+    # What a hot restart wants to know before it begins: whether this is a server of the kind that
+    # it follows, and whether the application boots.
+    def try(kind)
+      if kind != kind_of_server.name
+        raise Failure, "a restart cannot change between workers and one process: stop the server " \
+                       "and start it"
+      end
       @application.load
     end
+
+    def kind_of_server = @configuration.workers.zero? ? Single : Cluster
 
     def listen
       uris = @configuration.addresses(@activation)
@@ -122,9 +130,8 @@ module Thruway
     end
 
     def serve
-      kind = @configuration.workers.zero? ? Single : Cluster
       look_for_restarts if @configuration.restart_file
-      @runner = kind.new(self, @before)
+      @runner = kind_of_server.new(self, @before)
       @runner.run do
         @control&.start { @runner.stats }
         announce

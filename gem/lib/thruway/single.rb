@@ -87,7 +87,7 @@ module Thruway
     end
 
     def try
-      pid = @launcher.restart.try
+      pid = @launcher.restart.try(self)
       limit = now + configuration.worker_boot_seconds
       status = wait_for(pid, limit) if pid
       return true if status&.success?

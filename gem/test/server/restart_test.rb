@@ -23,11 +23,27 @@ class RestartTest < Minitest::Test
       crowd = Crowd.new(8) { connect }
       crowd.ask_more(5)
       %w[v2 v3].each { |version| restart(pid, signal, name, to: version) }
+      # The last of the old workers may still have some.
+      eventually do
+        crowd.errors.size.positive? || crowd.responses.all? { |bodies| bodies.last.start_with?("v3") }
+      end
       crowd.ask_more(5)
       crowd.end
       assert_empty crowd.errors.size.times.map { crowd.errors.pop }, "#{arguments} #{signal}"
       last = crowd.responses.map(&:last)
       assert_equal ["v3"], last.map { |body| body[0, 2] }.uniq, "#{arguments} #{signal}"
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  def test_a_restart_that_would_change_between_workers_and_one_process_is_refused
+    [[2, 0], [0, 2]].each do |before, after|
+      write("config/puma.rb", "workers #{before}\n")
+      pid = start_version("v1")
+      write("config/puma.rb", "workers #{after}\n")
+      logged("cannot change between workers and one process") { Process.kill("USR2", pid) }
+      logged("hot restart stopped: the trial failed") { Process.kill("USR2", pid) }
+      assert_match(/\Av1 /, get.body)
       assert_predicate stop(pid), :success?
     end
   end
