@@ -98,7 +98,7 @@ fn announce_metrics(listeners: &[Listener]) -> Result<(), Failure> {
 }
 
 fn addresses(listeners: &[Listener]) -> String {
-    let addresses: Vec<_> = listeners.iter().map(|l| l.address().to_string()).collect();
+    let addresses: Vec<_> = listeners.iter().map(ToString::to_string).collect();
     addresses.join(", ")
 }
 
