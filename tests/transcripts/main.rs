@@ -209,9 +209,9 @@ fn free_port() -> String {
 }
 
 impl Job {
-    /// Starts a command, and waits for the lines that it is to print.
+    /// Starts a command, and waits for the lines that it is to print. One that prints fewer is ended after a while.
     fn start(command: &str, lines: usize) -> (Self, Vec<String>) {
-        let mut sh = sh(&format!("exec {command}"));
+        let mut sh = sh(&format!("exec timeout --foreground 60 {command}"));
         let mut child = sh.process_group(0).stdout(Stdio::piped()).spawn().expect("sh starts");
         let mut output = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
         let printed = output.by_ref().take(lines).map_while(Result::ok).collect();
