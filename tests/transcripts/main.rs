@@ -209,7 +209,7 @@ fn free_port() -> String {
 }
 
 impl Job {
-    /// Starts a command, and waits for the lines that it is to print. One that prints fewer is ended after a while.
+    /// Starts a command, and waits for the lines that it is to print. If it prints fewer, it is ended after a while.
     fn start(command: &str, lines: usize) -> (Self, Vec<String>) {
         let mut sh = sh(&format!("exec timeout --foreground 60 {command}"));
         let mut child = sh.process_group(0).stdout(Stdio::piped()).spawn().expect("sh starts");
