@@ -1,5 +1,5 @@
-//! What `cargo x bench names` drives: it makes 211 folders of 40 files, and then does what each line of
-//! its input says, answering with the time of one piece of work.
+//! What `cargo x bench names` drives. It makes 211 folders of 40 files, and then does what each line of
+//! its input says. It answers each line with the time of one piece of work.
 //!
 //! `expand RULES`, in ns; `search`, `start`, `spawn` or `small TECHNIQUE PLACE`, in µs. The place is that
 //! of the program: `first`, `deep` (in the 197th folder) or `miss`. It is one process, so that contenders

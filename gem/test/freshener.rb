@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 # Random edits between look-ups and during them. One seed makes one sequence: a small tree, edits of
-# it before a program starts, and a program that looks features up while it, a child of it and a
-# stranger go on editing. It says the same with a pack and without, as far as a mode promises
-# it (docs/reference/verbs/run.md).
+# it before a program starts, and a program that looks features up. Meanwhile the program, a child
+# of it and a stranger go on editing. The program says the same with a pack and without, as far as a
+# mode promises it (docs/reference/verbs/run.md).
 #
-#   ruby freshener.rb build   ROOT SEED FIRST COUNT MODE
-#   ruby freshener.rb learn   …           loads everything once
-#   ruby freshener.rb between …           edits, before the program starts
-#   ruby freshener.rb look    …           the program; what it says is in ROOT/NUMBER.said
-#   ruby freshener.rb stranger            edits as it is told
+# - `ruby freshener.rb build ROOT SEED FIRST COUNT MODE`: makes the trees
+# - `ruby freshener.rb learn …`: loads everything once
+# - `ruby freshener.rb between …`: edits, before the program starts
+# - `ruby freshener.rb look …`: the program; what it says is in ROOT/NUMBER.said
+# - `ruby freshener.rb stranger`: edits as it is told
 #
 # Each sequence has a process of its own; a boot and a pack of its own if FRESHENER_BOOT says how.
 class Freshener

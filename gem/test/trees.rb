@@ -2,8 +2,9 @@
 
 require "fileutils"
 
-# A random tree of features, some of them in several folders of the load path, that require each
-# other in all ways; and random edits of it. The same seed makes the same tree and the same edits.
+# A random tree of features that require each other in all ways, and random edits of it. Some of the
+# features are in several folders of the load path. The same seed makes the same tree and the same
+# edits.
 class Trees
   BASES = %w[lib0 lib1 lib2 link].freeze
   FEATURES = %w[a b c d deep/e deep/f deep/er/g h.i].freeze

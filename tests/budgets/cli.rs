@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// The calls of `thruway ARGUMENT` after the dynamic loader has done its work: the first is that of Rust's runtime,
+/// The calls of `thruway ARGUMENT` after the dynamic loader has done its work. The first is that of Rust's runtime,
 /// which looks at the three streams.
 fn calls_after_the_loader(argument: &str) -> usize {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,8 @@
-//! What a request costs the server: one read and one write for a short Rack application; for a file its
-//! look-ups, and no copy of it; nothing while there is none.
+//! What a request costs the server:
+//!
+//! - for a short Rack application, one read and one write;
+//! - for a file, its look-ups, and no copy of it;
+//! - while there is no request, nothing.
 
 #[expect(dead_code, reason = "its other tests need more of it")]
 #[path = "../it/http.rs"]

@@ -1,11 +1,13 @@
 //! Every `console` block in the README and the docs is run, and must print what it shows.
 //!
-//! A line `$ COMMAND` is run by `sh` at the top of the checkout, with `thruway` on PATH; the lines
-//! below it, up to the next command, are its stdout and stderr. `[..]` stands for any text within a
-//! line, and a line `...` for any number of lines. In a block that begins with `console figures`,
-//! all numbers, units and bars may be others; in one of `console report`, absolute paths too, and how
-//! many rows with a path follow each other. A command that ends with `&` runs until the block ends.
-//! Port 9292 stands for a free one. Blocks that mount run only for root, where there is FUSE.
+//! - A line `$ COMMAND` is run by `sh` at the top of the checkout, with `thruway` on PATH.
+//! - The lines below it, up to the next command, are its stdout and stderr.
+//! - `[..]` stands for any text within a line, and a line `...` for any number of lines.
+//! - In a block that begins with `console figures`, all numbers, units and bars may be others.
+//! - In one of `console report`, so may absolute paths, and how many rows with a path follow each other.
+//! - A command that ends with `&` runs until the block ends.
+//! - Port 9292 stands for a free one.
+//! - Blocks that mount run only for root, where there is FUSE.
 #![forbid(unsafe_code)]
 #![cfg(unix)]
 

@@ -1,8 +1,8 @@
 //! `cargo x aarch64`: lints everything for the other processor that Linux is common on.
 //!
-//! It takes the library of the toolchain at hand, if that has one for the target, and otherwise builds
-//! it from the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed. Where a
-//! build script calls one, `true` stands in for it.
+//! It takes the library of the toolchain at hand, if that has one for the target. Otherwise it builds the library from
+//! the sources that Debian has for its own Rust. Nothing is linked, so no compiler of C is needed. Where a build
+//! script calls one, `true` stands in for it.
 
 use std::path::Path;
 use std::process::Command;

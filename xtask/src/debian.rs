@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-/// What it takes to build the standard library for a target that the toolchain at hand does not have, by a file
-/// of each, with its package.
+/// What it takes to build the standard library for a target that the toolchain at hand does not have. Each part
+/// is given by one of its files and its package.
 pub(crate) const LIBRARY_SOURCES: [(&str, &str); 4] = [
     ("/usr/bin/rustc", "rustc-web"),
     ("/usr/bin/cargo", "cargo-web"),

@@ -15,8 +15,8 @@ pub(crate) struct Gem {
     release: bool,
 }
 
-/// One command for both: features of dependencies are those that the chosen packages ask for together, and
-/// another choice would compile them again each time, into the same files.
+/// One command for both: features of dependencies are those that the chosen packages ask for together. Another
+/// choice of packages would compile the dependencies again each time, into the same files.
 const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thruway-gem-ext"];
 
 impl Gem {

@@ -1,7 +1,7 @@
 //! `cargo x instructions`: how many instructions of ours a request takes, as callgrind counts them.
 //!
 //! A server runs below callgrind. Its first requests are not counted. The count of a case is the mean of the next
-//! ones, of the program's or the extension's own code: neither Ruby's instructions nor the C library's are in it, so
+//! ones, of the program's or the extension's own code. Neither Ruby's instructions nor the C library's are in it, so
 //! that it holds on other systems. The kernel's are not counted either: `tests/budgets/serve.rs` counts its calls.
 
 mod profile;

@@ -1,6 +1,6 @@
 //! `cargo x windows`: lints, builds and tests for Windows on Linux, under Wine.
 //!
-//! It takes Debian's Rust, because rustup's brings no sources, and a target of Windows 7, because Wine 8
+//! It takes Debian's Rust, because rustup's brings no sources. The target is one of Windows 7, because Wine 8
 //! lacks a library that the newer one needs. Wine gets a folder of its own and leaves no process behind.
 
 use std::ffi::{OsStr, OsString};

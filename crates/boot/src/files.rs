@@ -106,7 +106,7 @@ impl Files {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Something may have been made, moved, removed or edited by a process of ours: nothing that is known
+    /// Something may have been made, moved, removed or edited by a process of ours. Nothing that is known
     /// counts now, not even what a frozen pack says. May be called where [`invalidate`](Self::invalidate) may.
     pub fn invalidate_pack(&self) {
         self.has_missed.store(true, Ordering::SeqCst);

@@ -19,7 +19,7 @@ use crate::path;
 /// through links still leads to the same place.
 ///
 /// Names are read where a folder's stamp differs, because a pack that is put into a folder changes that
-/// one's. A stamp has a change time, which no program sets, and an inode: what was unpacked over a
+/// one's. A stamp has a change time, which no program sets, and an inode. So what was unpacked over a
 /// release shows, whatever times it has been given. A file that is edited in place does not: its folder
 /// stays as it was.
 pub(crate) fn first_change<'a>(pack: &Pack<'a>, place: &Path) -> Option<&'a [u8]> {

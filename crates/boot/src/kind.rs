@@ -11,7 +11,7 @@ pub const DIGEST: u32 = 4;
 /// A script that is evaluated: named by its path, its data is 16 bytes of digest of its source, and its
 /// compiled code.
 pub const SCRIPT: u32 = 5;
-/// What a YAML file says: named by how it is read, a NUL, and its path; its data is a
+/// What a YAML file says: named by how it is read, a NUL, and its path. Its data is a
 /// [document](crate::document), or empty if what it says cannot be kept.
 pub const YAML: u32 = 8;
 /// What a JSON text says: named by how it is read, a NUL, and its digest. Its data is the path of the

@@ -1,12 +1,17 @@
 //! Ruby's boot as data: features, load path and compiled code, answered from a pack.
 //!
-//! *Answer the look-ups, let Ruby do the require.* This crate knows which path a feature has, what is
-//! at that path and what it compiles to; what a `require` does with that is Ruby's business alone.
+//! *Answer the look-ups, let Ruby do the require.* This crate answers which path a feature has, what is
+//! at that path and what it compiles to. What a `require` does with that is Ruby's business alone.
 //! Nothing here calls Ruby.
 //!
-//! Reading order: [`boot`](mod@boot) (the whole of it), [`files`] and [`folders`] (what is known of the disk),
-//! [`load_path`] (from a name to a path), [`code`] (from a path to compiled code), [`learned`] (what
-//! goes into the next pack), [`cache_path`] and [`options`].
+//! Reading order:
+//!
+//! 1. [`boot`](mod@boot): the whole of it.
+//! 2. [`files`] and [`folders`]: what is known of the disk.
+//! 3. [`load_path`]: from a name to a path.
+//! 4. [`code`]: from a path to compiled code.
+//! 5. [`learned`]: what goes into the next pack.
+//! 6. [`cache_path`] and [`options`].
 #![forbid(unsafe_code)]
 
 pub mod boot;

@@ -1,7 +1,7 @@
 //! HTTP/1 without sockets: bytes in, bytes out.
 //!
-//! A request's head becomes a [`Head`], by rules that are no weaker than nginx's on any of them; each
-//! way to break a rule is one [`ParseError`]. What follows the head goes through a [`BodyDecoder`].
+//! A request's head becomes a [`Head`], by rules of which none is weaker than nginx's. Each way to
+//! break a rule is one [`ParseError`]. What follows the head goes through a [`BodyDecoder`].
 //! Responses start with a [`ResponseHead`], which no input can make hold a line break.
 //!
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.

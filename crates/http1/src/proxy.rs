@@ -116,8 +116,8 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<ProxyHead>, ParseError> {
     Ok(Some(ProxyHead { client, length_bytes }))
 }
 
-/// The client in a block of addresses: none inside if it has no address of the Internet, none at all if the block is
-/// too short.
+/// The client in a block of addresses: `Some(None)` if it has no address of the Internet. `None` if the block is too
+/// short.
 fn client_of_block(family: u8, block: &[u8]) -> Option<Option<SocketAddr>> {
     let port_at = |at: usize| u16::from_be_bytes([block[at], block[at + 1]]);
     match family {

@@ -3,10 +3,15 @@
 //! An average hides a starved client: a server that answers four connections of ten looks *fast*. So
 //! everything here is counted per connection, and whatever is still pending at the end counts too.
 //!
-//! Reading order: [`Plan`] (what to ask of which server, and for how long), [`schedule`] (when a client wants its
-//! next request), [`client`] (one connection: asks, reads, counts), [`engine`] (epoll over all of
-//! them, in one thread), [`Report`]. [`response`] is the one place that knows the bytes of a
-//! response.
+//! Reading order:
+//!
+//! 1. [`Plan`]: what to ask of which server, and for how long.
+//! 2. [`schedule`]: when a client's next request is due.
+//! 3. [`client`]: one connection, which asks, reads and counts.
+//! 4. [`engine`]: epoll over all of them, in one thread.
+//! 5. [`Report`]: what a run showed.
+//!
+//! Nothing but [`response`] depends on the bytes of a response.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,8 +1,14 @@
 //! One view of many folders: the policy decides at open, the kernel moves the data.
 //!
-//! Reading order: [`plan`] (the options of a mount), `process` (supervisor and worker), `transport` (how requests
-//! arrive), `schedule` (where threads run), `view` (what each request does), `policy` (access rules), `inodes` (the
-//! table of inodes, in memory that outlives a crash).
+//! Reading order:
+//!
+//! 1. [`plan`]: the options of a mount.
+//! 2. `process`: supervisor and worker.
+//! 3. `transport`: how requests arrive.
+//! 4. `schedule`: where threads run.
+//! 5. `view`: what each request does.
+//! 6. `policy`: access rules.
+//! 7. `inodes`: the table of inodes, in memory that outlives a crash.
 #![forbid(unsafe_code)]
 
 mod actor;

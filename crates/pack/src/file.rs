@@ -122,7 +122,7 @@ fn trust(stat: &Stat) -> Result<(), Kind> {
 /// Writes a new pack and puts it at `path` in one step; folders on the way are made. The folder of the
 /// pack is made for this user alone: a pack tells what files say that others may not read.
 ///
-/// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename: a reader
+/// The bytes go to `path` + `.partial` first, are synced, and take their place by a rename. A reader
 /// finds the old pack or the new one, whole. The partial file is locked while it is written: of many
 /// processes one writes at a time, and the others get [`Written::Busy`]. What a killed process left
 /// of it is overwritten by the next. The new file has the mode 0444, so that nothing edits it in

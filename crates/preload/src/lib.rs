@@ -3,9 +3,14 @@
 //! A *template* is a Ruby that has booted and waits. A client asks it by a socket; it compares all that its boot
 //! asked with the disk, and forks. Nothing here calls Ruby.
 //!
-//! Reading order: [`key`] (which template a command may use), [`observed`] (when it is stale), [`plan`] (what it
-//! loads), [`place`] and [`wire`] (the socket), [`template`] and [`client`] (its two ends),
-//! [`history`] (why there was no fork).
+//! Reading order:
+//!
+//! 1. [`key`]: which template a command may use.
+//! 2. [`observed`]: when it is stale.
+//! 3. [`plan`]: what it loads.
+//! 4. [`place`] and [`wire`]: the socket.
+//! 5. [`template`] and [`client`]: its two ends.
+//! 6. [`history`]: why there was no fork.
 #![forbid(unsafe_code)]
 
 pub mod client;

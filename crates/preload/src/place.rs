@@ -106,8 +106,8 @@ impl Place {
         &self.path
     }
 
-    /// The path of a part of a key, through the open folder: short enough for a socket, and in this
-    /// folder whatever becomes of its name.
+    /// The path of a part of a key, through the open folder. It is short enough for a socket, and in
+    /// this folder whatever becomes of the folder's name.
     #[must_use]
     pub fn file(&self, key: u128, part: Part) -> PathBuf {
         let folder = self.folder.as_raw_fd();

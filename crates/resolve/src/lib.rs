@@ -4,9 +4,11 @@
 //! (base × name × suffix) and opens the first that exists. The result is an **open file**, never a
 //! path that has to be looked up again.
 //!
-//! Reading order: [`expand`](mod@expand) (lexical, never touches the disk), [`name`] (a URL path
-//! becomes a name that cannot leave its base), then [`disk`], the one module that touches the disk:
-//! a [`Boundary`] opens names beneath a folder.
+//! Reading order:
+//!
+//! 1. [`expand`](mod@expand): lexical, never touches the disk.
+//! 2. [`name`]: a URL path becomes a name that cannot leave its base.
+//! 3. [`disk`], the one module that touches the disk: a [`Boundary`] opens names beneath a folder.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

@@ -9,7 +9,7 @@ use rustix::fs::Statx;
 
 /// Size, times and inode of a file when it was looked at.
 ///
-/// Two equal stamps mean an unchanged file: a change of bytes, or another file in its
+/// Two equal stamps mean an unchanged file. A change of bytes, or another file in its
 /// place, changes the change time, and programs cannot set that one back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Stamp {

@@ -88,7 +88,7 @@ mod windows {
     }
 
     /// Whether Wine took a name for a name of the host. It does if the name begins with a slash and the folder
-    /// before its last component is there: the drive, and nothing else, is that of the host's root.
+    /// before its last component is there. Then the drive, and nothing else, is that of the host's root.
     fn is_of_host(name: &str, ours: Option<&[u8]>, theirs: Option<&[u8]>) -> bool {
         let (Some([_, ours @ ..]), Some([b'Z', theirs @ ..])) = (ours, theirs) else {
             return false;

@@ -1,5 +1,5 @@
-//! docs/reference/names.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`, and each
-//! of those holds, on Linux in a tree, on Windows on the disk. It is not packaged: the page is the project's.
+//! docs/reference/names.md as a test: each cell that names it as a source has rows in `vectors/search.tsv`. Each of
+//! those rows holds: on Linux in a tree, on Windows on the disk. The test is not packaged: the page is the project's.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;

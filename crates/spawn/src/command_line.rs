@@ -111,7 +111,7 @@ fn needs_batch_quotes(argument: &[u16]) -> bool {
     matches!(argument.last(), None | Some(&BACKSLASH)) || !argument.iter().all(is_harmless)
 }
 
-/// A quote is doubled, which both `cmd.exe` and the C runtime read as one inside quotes; a per cent
+/// A quote is doubled, which both `cmd.exe` and the C runtime read as one inside quotes. A per cent
 /// sign is kept from being a variable's.
 fn push_batch_argument(line: &mut Vec<u16>, argument: &[u16], quoted: bool) {
     if quoted {

@@ -10,7 +10,7 @@ use std::path::Path;
 use thruway_resolve::search::Posix;
 use thruway_spawn::{Command, Stdio};
 
-/// A folder with programs. Another process writes them: a descriptor open for writing here would be in
+/// A folder with programs. Another process writes them. A descriptor open for writing here would be in
 /// every process that another test starts meanwhile, and the program would be busy (ETXTBSY).
 fn programs(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");

@@ -112,7 +112,7 @@ impl Changes {
     fn begin(&self) -> io::Result<()> {
         // SAFETY: nothing is pending, so nothing else writes there.
         unsafe { *self.pending.overlapped.get() = OVERLAPPED::default() };
-        // SAFETY: the room is as large as said and aligned to 4 bytes, and both it and the request
+        // SAFETY: the room is as large as said and aligned to 4 bytes. Both it and the request
         // stay where they are until the request is done, which `drop` waits for.
         let begun = unsafe {
             ReadDirectoryChangesW(

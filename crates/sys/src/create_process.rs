@@ -65,7 +65,7 @@ impl Create<'_> {
         let startup = startup(&stdio, &attributes);
         let group = if self.new_group { CREATE_NEW_PROCESS_GROUP } else { 0 };
         let mut information = MaybeUninit::<PROCESS_INFORMATION>::uninit();
-        // SAFETY: every text ends in NUL, the command line may be written to, and the startup
+        // SAFETY: every text ends in NUL, and the command line may be written to. The startup
         // information with all that it points to outlives the call.
         let started = unsafe {
             CreateProcessW(

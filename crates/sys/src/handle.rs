@@ -38,7 +38,7 @@ impl FileHandle {
         let mut handle = KernelHandle { length: room, kind: 0, bytes: [0; BYTES_MAX] };
         let mut mount_id = 0i32;
         let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-        // SAFETY: the name ends with a zero byte; handle and mount id are valid for writes, and the
+        // SAFETY: the name ends with a zero byte. Handle and mount id are valid for writes, and the
         // handle's length field says how much room it has.
         let status = unsafe {
             libc::syscall(

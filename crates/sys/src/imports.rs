@@ -227,8 +227,8 @@ impl Slot {
     /// Whatever `mprotect` reports where the slot lies in read-only memory; the slot is unchanged.
     ///
     /// # Safety
-    /// `function` has the signature of the function that the slot was made for, keeps its contract,
-    /// and stays loaded for as long as the slot's object.
+    /// `function` has the signature of the function that the slot was made for, and keeps its contract.
+    /// It stays loaded for as long as the slot's object.
     pub unsafe fn replace(&self, function: *mut c_void) -> io::Result<()> {
         if self.is_read_only {
             self.protect(MprotectFlags::READ | MprotectFlags::WRITE)?;

@@ -1,7 +1,7 @@
 //! An io_uring: a queue of commands to the kernel, and one of what has become of them.
 //!
-//! No more than what commands to devices need: entries of 128 bytes, one thread that submits, and
-//! completions that wait until that thread asks for them.
+//! No more than what commands to devices need: entries of 128 bytes, and one thread that submits.
+//! Completions wait until that thread asks for them.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

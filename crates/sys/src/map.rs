@@ -9,9 +9,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A private, read-only map of a whole file.
 ///
-/// The bytes stay readable for as long as this value lives, whatever happens to the file's *name*:
-/// a rename over it, or its removal, leaves the mapped inode alone. A writer that *shrinks* the
-/// inode itself would make reads fault, so map only files that are replaced by rename and never
+/// The bytes stay readable for as long as this value lives, whatever happens to the file's *name*.
+/// A rename over it, or its removal, leaves the mapped inode alone. A writer that *shrinks* the
+/// inode itself would make reads fault. So map only files that are replaced by rename and never
 /// edited in place (packs are).
 #[derive(Debug)]
 pub struct ReadOnlyMap {

@@ -1,7 +1,7 @@
 //! Starting another program: in a new process, or in this one's place.
 //!
-//! A new process is made as `posix_spawn` makes one: it shares this one's memory until it runs the
-//! program (`CLONE_VM | CLONE_VFORK`), so nothing is copied, and what goes wrong in it is simply
+//! A new process is made as `posix_spawn` makes one. It shares this one's memory until it runs the
+//! program (`CLONE_VM | CLONE_VFORK`), so nothing is copied. What goes wrong in it is simply
 //! written down where this process reads it. Unlike `posix_spawn`, it tries one candidate after the
 //! other, which is why a search costs one process and not several.
 //!
@@ -41,7 +41,7 @@ impl Start<'_> {
         let blocked = AllBlocked::new();
         plan.mask = Some(blocked.before);
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-        // SAFETY: the stack, the plan and the descriptor outlive the call, and the call ends only
+        // SAFETY: the stack, the plan and the descriptor outlive the call. The call ends only
         // when the new process has left this memory, by execve or _exit (CLONE_VFORK).
         let pid = unsafe {
             libc::clone(
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn a_script_without_an_interpreter_is_run_by_sh() {
-        // Another process writes it: a descriptor that this one has open for writing would be in every
-        // process that another test starts at that moment, and the script would be busy (ETXTBSY).
+        // Another process writes it. A descriptor that this one has open for writing would be in every
+        // process that another test starts at that moment. The script would be busy then (ETXTBSY).
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         let path = script.display();

@@ -12,7 +12,7 @@ use crate::{Error, Session};
 
 /// Begins sessions with one server. Each has a full handshake.
 ///
-/// The server's certificate is not verified, only that the server has its key: the server that is measured is known,
+/// The server's certificate is not verified, only that the server has its key. The server that is measured is known,
 /// and mostly has a certificate that no authority has signed.
 #[derive(Debug, Clone)]
 pub struct ClientContext {

@@ -1,7 +1,7 @@
 //! Session tickets that every worker of a server accepts.
 //!
 //! A ticket is sealed with a key that all workers share, in memory that they inherit. The keys are random. After
-//! some hours a worker makes a new one, and the one before last is overwritten: what is read from memory later opens no
+//! some hours a worker makes a new one, and the one before last is overwritten. What is read from memory later opens no
 //! ticket of earlier times.
 
 use std::io;

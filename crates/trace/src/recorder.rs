@@ -36,7 +36,7 @@ const PAUSE_LONGEST: Duration = Duration::from_millis(8);
 impl Recorder {
     /// Starts the command in the current folder.
     ///
-    /// Call this before the first thread is started, and once a process: it forks, and it keeps the
+    /// Call this before the first thread is started, and once a process. It forks, and it keeps the
     /// process's signals for itself to pass them on.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A request's `rack.hijack`. The engine makes one for each request and sets its variables: it
-  # takes the connection of that request, from whatever thread, and never that of a later one.
+  # A request's `rack.hijack`. The engine makes one for each request and sets its variables.
+  # Whatever thread calls it, it takes the connection of that request, and never that of a later
+  # one.
   class Hijack
     def call
       @server.__send__(:hijack, @request)

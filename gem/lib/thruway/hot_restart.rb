@@ -4,7 +4,7 @@ require_relative "inheritance"
 require_relative "signals"
 
 module Thruway
-  # A server that becomes its own successor: the command that started it is run again in the same
+  # A server that becomes its own successor. The command that started it is run again in the same
   # process, and finds the listeners, the workers and the idle connections. Before that, the command
   # is tried in a process of its own, which boots the application and ends.
   class HotRestart

@@ -111,8 +111,8 @@ module Thruway
       @application.check
     end
 
-    # What a hot restart wants to know before it begins: whether this is a server of the kind that
-    # it follows, and whether the application boots.
+    # The check before a hot restart: this server is of the same kind as its predecessor, and the
+    # application boots.
     def try(kind)
       if kind != kind_of_server.name
         raise Failure, "a restart cannot change between workers and one process: stop the server " \

@@ -9,7 +9,7 @@ module Thruway
   #
   # With the flavour `:posix` it is what `File.expand_path` answers on POSIX: `~` and `~user`,
   # encodings and errors too. With `:windows` it is what Ruby answers on Windows, wherever this
-  # runs; a relative name without a base starts at `C:/` there, and `~` is the variable HOME.
+  # runs. A relative name without a base then starts at `C:/`, and `~` is the variable HOME.
   def self.expand_path(path, base = nil, flavour: :posix)
     case flavour
     when :posix then expand_posix(path, base)

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 # A Ruby that loads what a command's runs load, waits, and is forked for each of them. It is
-# evaluated in a module of its own (`load` with a module), in the place of a feature that Ruby
-# requires before the command's script. A child returns from here, and Ruby goes on as always. See
-# docs/explanation/design/preload.md.
+# evaluated in a module of its own (`load` with a module). That happens in the place of a feature
+# that Ruby requires before the command's script. A child returns from here, and Ruby goes on as
+# always. See docs/explanation/design/preload.md.
 class Template
   # Threads that a child may do without: `Timeout` and Active Record's reaper make theirs again, and
   # concurrent-ruby's only takes back the memory of threads that have ended.

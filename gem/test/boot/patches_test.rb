@@ -2,7 +2,7 @@
 
 require "booting"
 
-# Programs that change Psych, JSON, RubyGems, or Ruby's own methods: what the pack says must be what
+# Programs that change Psych, JSON, RubyGems, or Ruby's own methods. What the pack says must be what
 # the program's own methods would say, whichever program has written the pack.
 class PatchesTest < Minitest::Test
   include Booting

@@ -2,7 +2,7 @@
 
 require "booting"
 
-# Documents in what is no regular file, or in files that do not stay: nothing is opened a second
+# Documents in what is no regular file, or in files that do not stay. Nothing is opened a second
 # time, and nothing is kept longer than it is right.
 class SpecialFilesTest < Minitest::Test
   include Booting

@@ -7,8 +7,8 @@ require "preloading"
 class RandomWorld < Preloading::Application
   NAMES = %w[lib config config/deep lib/deep].freeze
   FILES = %w[a.rb b.rb c.yml d.txt .env].freeze
-  # What a boot may ask of a path, as an expression of `path`. What one command is told is the same
-  # for the next one, so a folder's own times and the order of its names are left out.
+  # What a boot may ask of a path, as an expression of `path`. One command is told the same as the
+  # next, so a folder's own times and the order of its names are left out.
   ASKED = [
     "File.exist?(path)", "File.file?(path)", "File.directory?(path)", "File.symlink?(path)",
     "File.ftype(path)", "File.executable?(path)", "FileTest.readable?(path)", "File.zero?(path)",

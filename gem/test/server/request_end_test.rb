@@ -10,7 +10,7 @@ class RequestEndTest < Minitest::Test
   GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
   # Serves two pipelined requests of one connection. `first` is called with the stream of the first
-  # one, with a Queue that says when the second response has begun, and with another that ends it.
+  # one and with two Queues. One says when the second response has begun, and the other ends it.
   def serve_two(&first)
     begun = Queue.new
     go = Queue.new

@@ -1,5 +1,5 @@
-//! Servers under clients that break off, that close their half, and that say half of it, while workers are
-//! killed: no byte that arrives is wrong, and no descriptor stays behind.
+//! Servers under clients that break off, that close their half of a connection, or that send half of a request.
+//! Workers are killed meanwhile. No byte that arrives is wrong, and no descriptor stays behind.
 //!
 //! `THRUWAY_SOAK_SECONDS` says how long (`cargo x soak serve` asks for a minute).
 

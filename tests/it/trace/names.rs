@@ -4,8 +4,8 @@ use std::process::Command;
 
 use super::{Place, backends, events, has, trace};
 
-/// The names that a Python program asks for, started in a fresh folder called `place`: those that
-/// contain `mark`, each once, without what is above that folder.
+/// The names that contain `mark` and that a Python program asks for, each once. The program is started in a
+/// fresh folder called `place`. What is above that folder is left out of the names.
 fn names(program: &str) -> Vec<Vec<String>> {
     let all = backends().iter().map(|backend| {
         let place = Place::new();

@@ -13,8 +13,8 @@ use crate::stderr;
 /// The one call of any program that the tracer always notes: the start of the command itself.
 const NOTED_BY_TRACER: u64 = 1;
 
-/// What a recording of this command by the stub says: how often the tracer was woken, how many calls it noted
-/// itself, and how many there were.
+/// What a recording of this command by the stub says. It has how often the tracer was woken, how many calls the
+/// tracer noted itself, and how many calls there were.
 #[cfg(target_arch = "x86_64")]
 fn stops(command: &mut Command) -> [u64; 3] {
     let place = Place::new();
@@ -210,8 +210,9 @@ fn programs_that_make_their_first_call_in_a_thread() {
     }
 }
 
-/// Makes calls with a stack pointer that points to nothing, to a page that may not be touched, and to the
-/// lowest bytes of one whose neighbour below may not; and tells if a register was changed.
+/// Makes calls with stack pointers that cannot be used, and tells if a register was changed. They point to
+/// nothing, or to a page that may not be touched. One points to the lowest bytes of a page, and the page below
+/// that may not be touched.
 const NO_STACK: &str = r#"
 #include <pthread.h>
 #include <sys/mman.h>

@@ -26,18 +26,19 @@ use serve::system_root::SystemRoot;
 /// Measure a verb against its peers
 ///
 /// Contenders run interleaved (A B A B), and medians are compared. A peer that is not a package is
-/// given by its path, as in `--peer iodine=DIR`; without a path it is left out with one line.
+/// given by its path, as in `--peer iodine=DIR`. Without a path it is left out with one line.
 ///
 /// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
 /// ruby and servers (puma, unicorn) installed from its packages. They run with that folder as their
 /// root, which takes root's rights, and see this checkout at its own path. Thruway runs there with the
-/// system's Ruby, and needs its extension for it: build `thruway-gem-ext` inside of such a system (or
+/// system's Ruby, and needs its extension for it. Build `thruway-gem-ext` inside of such a system (or
 /// with RUBY=PATH), and put it into target/release/gem/thruway/VERSION/thruway.so. Several Rubies are
 /// several roots.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// The verb, or one of its tables, as in serve-short [default: all of them but serve-matrix, which takes hours
-    /// and runs by its own name only]
+    /// The verb, or one of its tables, as in serve-short [default: all of them but serve-matrix]
+    ///
+    /// serve-matrix takes hours, and runs by its own name only.
     verb: Option<String>,
     /// How often each contender runs
     #[arg(long, default_value_t = 5)]

@@ -1,7 +1,7 @@
 //! Figures in prose that come from a table of docs/benchmarks.md.
 //!
-//! A comment behind them names their cells, and each has to be in the same paragraph, item or row, or in the table
-//! before the comment:
+//! A comment behind them names their cells. The figure of each cell has to be in the same paragraph, item or row, or
+//! in the table before the comment:
 //! `677 → 333 ms <!-- boot-commands > rails runner 0 > plain > wall ; boot-commands > … -->`.
 //! A figure may be rounded, to two digits at least.
 

@@ -1,5 +1,6 @@
-//! Sentences in Markdown that are understood at once: at most 25 words.
+//! Sentences that are understood at once, in pages and in comments: at most 25 words.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use super::page::{Breach, Page};
@@ -23,13 +24,29 @@ struct Sentences {
 
 pub(super) fn breaches(pages: &[Page]) -> Vec<Breach> {
     let is_left_out = |page: &Page| LEFT_OUT.iter().any(|path| page.path == Path::new(path));
-    let looked_at = pages.iter().filter(|page| page.is_markdown() && !is_left_out(page));
-    looked_at.flat_map(too_long).collect()
+    pages.iter().filter(|page| !is_left_out(page)).flat_map(too_long).collect()
 }
 
 fn too_long(page: &Page) -> Vec<Breach> {
-    let long = sentences(&page.text).into_iter().filter(|(_, words)| *words > WORDS_MAX);
+    let prose = prose(page);
+    let long = sentences(&prose).into_iter().filter(|(_, words)| *words > WORDS_MAX);
     long.map(|(line, words)| page.breach(line, format!("a sentence of {words} words"))).collect()
+}
+
+/// A page's text, or a program's comments; other lines are empty.
+fn prose(page: &Page) -> Cow<'_, str> {
+    let marks: &[&str] = match page.path.extension().and_then(|end| end.to_str()) {
+        Some("md") => return Cow::Borrowed(&page.text),
+        Some("rs") => &["///", "//!", "//"],
+        Some("rb") => &["#"],
+        _ => &[],
+    };
+    let comment = |line: &str| {
+        let line = line.trim_start();
+        let text = marks.iter().find_map(|mark| line.strip_prefix(mark));
+        text.unwrap_or_default().to_owned() + "\n"
+    };
+    page.text.lines().map(comment).collect::<String>().into()
 }
 
 /// The sentences outside code, tables and headings.
@@ -118,6 +135,12 @@ mod tests {
         assert_eq!((found("a.md", 25), found("a.md", 26)), (0, 1));
         let pages = ["a.rs", "CHANGELOG.md"].map(|path| page(path, &"word ".repeat(26)));
         assert_eq!(breaches(&pages), []);
+        for (path, mark) in [("a.rs", "//"), ("a.rs", "    ///"), ("a.rs", "//!"), ("a.rb", "  #")]
+        {
+            let comment = |words| format!("{mark} One {}", format!("\n{mark} word").repeat(words));
+            let found = |words| too_long(&page(path, &comment(words))).len();
+            assert_eq!((found(24), found(25)), (0, 1), "{mark}");
+        }
         let long = format!("One.\n\nTwo {}", "word\n".repeat(26));
         assert_eq!(
             breaches(&[page("a.md", &long)]),

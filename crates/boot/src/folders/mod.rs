@@ -127,8 +127,8 @@ impl Folders {
         self.pack.edited(path);
     }
 
-    /// Whether the pack is believed about what is at a clean path, without asking: it is frozen, this
-    /// process has changed nothing there, and it may look there.
+    /// Whether the pack is believed about what is at a clean path, without asking. It is if the pack is
+    /// frozen, and this process has changed nothing there and may look there.
     pub(crate) fn is_frozen_at(&mut self, path: &[u8]) -> bool {
         if !self.is_frozen() {
             return false;

@@ -32,7 +32,7 @@ use crate::output::Answer;
 /// From a name to its bytes with no stops.
 ///
 /// Finds the file-system work that programs and servers waste between a name and its bytes, and
-/// removes it: decide once, at open; then let the kernel move the bytes.
+/// removes it. Its rule: decide once, at open; then let the kernel move the bytes.
 #[derive(Debug, Parser)]
 #[command(name = "thruway", version, max_term_width = 100)]
 pub(crate) struct Thruway {

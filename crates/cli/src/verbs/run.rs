@@ -22,8 +22,8 @@ const NOT_THERE: u8 = 127;
 ///
 /// The command takes the place of this process: signals, exit status, streams and process group are
 /// its own. Every Ruby that it starts finds its features in the application's pack instead of searching
-/// for them; whatever the pack does not know goes into the next one when that Ruby ends. Programs that
-/// are not Ruby are not touched.
+/// for them. Whatever is not in the pack goes into the next one when that Ruby ends. Programs that are
+/// not Ruby are not touched.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]

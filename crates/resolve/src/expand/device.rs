@@ -1,7 +1,7 @@
 //! Names that mean a device on Windows, wherever they stand: `nul`, `con.txt`, `com1`.
 //!
-//! Source of the rules of both systems: "Special DOS Device names" in the book of the omnipath crate;
-//! of the list of names also Microsoft's "Naming Files, Paths, and Namespaces".
+//! Source of the rules of both systems: "Special DOS Device names" in the book of the omnipath crate.
+//! Another source of the list of names: Microsoft's "Naming Files, Paths, and Namespaces".
 
 use super::Unit;
 use super::form::Form;
@@ -10,8 +10,8 @@ use super::form::Form;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Devices {
-    /// Up to Windows 10 and Server 2022: the last component of any name that is not on a share, up
-    /// to its first dot or colon. `C:\x\nul.txt` is `\\.\nul`.
+    /// Up to Windows 10 and Server 2022: the last component of any name, up to its first dot or colon.
+    /// Names on a share are excepted. `C:\x\nul.txt` is `\\.\nul`.
     Windows10,
     /// Since Windows 11: only a name that is nothing else. `C:\x\con` and `nul.txt` are files. `nul`
     /// alone also counts as the last component (where its folder exists, which is not asked here).

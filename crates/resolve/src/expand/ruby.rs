@@ -41,8 +41,8 @@ impl std::fmt::Debug for Surroundings<'_> {
 /// `File.expand_path(name, base)`; without a base, the current folder is it.
 ///
 /// # Errors
-/// In Ruby's own words, as its `ArgumentError` has them: a NUL byte, a home that is not known or not
-/// absolute, a user that does not exist.
+/// In the words of Ruby's `ArgumentError`: a NUL byte, a home that is not known or not absolute, a user
+/// that does not exist.
 pub fn expand_path(
     flavour: Flavour,
     name: &[u8],
@@ -65,7 +65,7 @@ fn split_tilde(flavour: Flavour, name: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(after.split_at(end))
 }
 
-/// On POSIX the folder that a name starts at is taken as it is: only what is relative to it is
+/// On POSIX the folder that a name starts at is taken as it is. Only what is relative to it is
 /// looked at, so `//` at the start of a name and `..` inside `HOME` stay.
 fn expand_posix(
     name: &[u8],
@@ -192,8 +192,8 @@ fn join_windows(
 }
 
 impl<'a> Parts<'a> {
-    /// Takes of the base what the name leaves of it: nothing if the name is on another drive, its
-    /// drive or share if the name begins with a separator.
+    /// Takes of the base what the name leaves of it. That is nothing if the name is on another drive. It
+    /// is the base's drive or share if the name begins with a separator.
     fn add_base(&mut self, base: &'a [u8], surroundings: &Surroundings<'a>) -> Result<(), Error> {
         let form = Form::of(self.name);
         let is_rooted = !matches!(form, Form::Relative | Form::DriveRelative { .. });

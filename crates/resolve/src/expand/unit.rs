@@ -1,6 +1,6 @@
 //! What a name on Windows is made of: bytes of WTF-8, or units of UTF-16.
 //!
-//! The rules for Windows are written once and hold for both, so that a lone surrogate, which Windows
+//! The rules for Windows are written once and hold for both. So a lone surrogate, which Windows
 //! allows in names, goes through without loss and without a conversion.
 
 /// One byte of WTF-8 (`u8`) or one unit of UTF-16 (`u16`).

@@ -183,7 +183,7 @@ fn is_drive(folder: &[u8]) -> bool {
 
 /// Whether a file can have that name. On Windows some characters cannot be in one, and would mean
 /// something else on the way: a wildcard, a stream. A dot or a space at the end would go away on
-/// the way to the disk, and another file be started than was looked at.
+/// the way to the disk. Then another file would be started than was looked at.
 fn can_be_a_file(flavour: Flavour, stem: &[u8]) -> bool {
     match flavour {
         Flavour::Windows => {

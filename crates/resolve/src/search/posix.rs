@@ -122,8 +122,8 @@ impl Folders for Posix {
     }
 }
 
-/// File systems of this machine alone that change a folder's times with each of its entries: ext4 and
-/// its elders, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
+/// File systems of this machine alone that change a folder's times with each of its entries. They are
+/// ext4 and its predecessors, XFS, Btrfs, F2FS, ZFS, bcachefs, tmpfs, ramfs, overlayfs, SquashFS, EROFS.
 #[cfg(target_os = "linux")]
 pub(super) const KEEP_STAMPS: [i64; 11] = [
     0xEF53,

@@ -152,8 +152,8 @@ impl Rules {
         if self.kind == Kind::Exec { b"/bin:/usr/bin" } else { b"" }
     }
 
-    /// Whether the searching program's own folder and those of the system come before its `PATH`, and
-    /// the `PATH` of the program to be before them all: Rust's way on Windows.
+    /// Whether the searching program's own folder and those of the system come before its `PATH`. Then
+    /// the `PATH` of the program to be comes before them all. That is Rust's way on Windows.
     #[must_use]
     pub fn searches_own_folders(&self) -> bool {
         self.kind == Kind::Rust

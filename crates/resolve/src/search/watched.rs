@@ -1,7 +1,7 @@
 //! An index over folders that the system tells the changes of: no question for a miss, one for a hit.
 //!
 //! It is for programs that stay: setting it up asks more than one search does. What cannot be watched
-//! (a network's file system, a folder that may not be read) is looked at each time, so that an answer is
+//! (a network's file system, a folder that may not be read) is looked at each time. So an answer is
 //! never older than the question.
 
 use std::collections::HashMap;

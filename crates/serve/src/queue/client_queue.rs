@@ -1,7 +1,7 @@
 //! Requests that wait, by client: however many connections a client has, one of its requests is in the run queue.
 //!
 //! A client's other requests are *parked* behind it, in their order. The first one's key is when it was ready, or when
-//! the client had its last turn, whichever is later: so clients take turns, in all workers together.
+//! the client had its last turn, whichever is later. So clients take turns, in all workers together.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

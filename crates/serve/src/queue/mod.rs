@@ -1,8 +1,9 @@
 //! One queue over all workers: which request is served next, and where.
 //!
 //! [`RunQueue`](run_queue::RunQueue) is the order within a worker. [`policy`] decides which worker serves what
-//! waits. Where clients take turns instead of connections, [`client_queue`] keeps one request of each in the run
-//! queue, and [`client_turns`] tells the workers of each other's turns. All are told the time, and none does any I/O.
+//! waits. Where clients take turns instead of connections, [`client_queue`] keeps one request of each client in the
+//! run queue. [`client_turns`] tells the workers of each other's turns then. All are told the time, and none does any
+//! I/O.
 
 pub(crate) mod client_queue;
 pub(crate) mod client_turns;

@@ -105,8 +105,8 @@ pub(crate) fn ask_from(
     my_next_us.map_or(views[me].is_idle(), is_due).then_some(giver)
 }
 
-/// Whether `me`, which is idle and has asked for nothing, should look again soon: a sibling has a request that may be
-/// moved in a moment. The sibling may not have seen that `me` is idle, and nothing else would tell it.
+/// Whether `me`, which is idle and has asked for nothing, should look again soon. It should if a sibling has a request
+/// that may be moved in a moment. The sibling may not have seen that `me` is idle, and nothing else would tell it.
 pub(crate) fn looks_again(views: &[WorkerView], me: usize) -> bool {
     views[me].is_idle() && siblings(views, me).any(|(_, view)| view.waiting > 0)
 }

@@ -122,8 +122,8 @@ impl AsFd for Mailbox {
 
 /// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
 /// whether it is readable 1, what is known of its proxy 1, turns 4, their epoch 4. Since when it waits, in
-/// milliseconds, 8. Then in microseconds: when its last request was ready 8, its key 8, when its last response was
-/// sent 8, since when it waits for a turn 8.
+/// milliseconds, 8. The rest is in microseconds: when its last request was ready 8, its key 8. Then when its last
+/// response was sent 8, since when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
 pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {

@@ -4,9 +4,12 @@
 //! moves as the policy of the queue decides (see `queue`). Where turns are too short for that, workers exchange
 //! connections while one serves its own faster than another: the scheduler never shares processors out evenly.
 //!
-//! Reading order: `load_table` (what workers know of each other), `board` (what a worker's threads tell). `balance`
-//! (what follows for new connections and short turns), `mailbox` and `ends` (how a connection moves), `handover`
-//! (how it leaves a worker that retires), `handle` (one worker's part).
+//! Reading order:
+//!
+//! 1. `load_table`: what workers read of each other. `board`: what a worker's threads tell.
+//! 2. `balance`: what follows for new connections and short turns.
+//! 3. `mailbox` and `ends`: how a connection moves. `handover`: how it leaves a worker that retires.
+//! 4. `handle`: one worker's part.
 
 mod balance;
 mod board;

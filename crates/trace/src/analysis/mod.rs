@@ -1,8 +1,12 @@
 //! What was asked, what of it was wasted, and why. It is counted as events come, so a recording of
 //! any length takes as much memory as it has different names.
 //!
-//! Reading order: [`names`] (what was asked of each name), `search` and `kind` (which folders were
-//! searched, and by which programs), [`report`] (what all that comes to), `advice` (what would fix it).
+//! Reading order:
+//!
+//! 1. [`names`]: what was asked of each name.
+//! 2. `search` and `kind`: which folders were searched, and by which programs.
+//! 3. [`report`]: what all that comes to.
+//! 4. `advice`: what would fix it.
 
 mod advice;
 mod comparison;

@@ -66,8 +66,8 @@ impl Programs {
         Ok(Self { ring, totals, _loaded: loaded })
     }
 
-    /// Takes the records that are there, in the order in which they were noted, unless there are so many
-    /// that everything else would have to wait. Answers with whether those were all.
+    /// Takes the records that are there, in the order in which they were noted. It stops where there are
+    /// so many that everything else would have to wait. Answers with whether those were all.
     pub(super) fn drain(&mut self, mut each: impl FnMut(&[u8])) -> bool {
         for _ in 0..RECORDS_MAX {
             let Some(record) = self.ring.next() else { return true };

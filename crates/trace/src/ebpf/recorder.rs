@@ -28,7 +28,7 @@ const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 impl KernelRecorder {
     /// Starts the command in the current folder.
     ///
-    /// Call this before the first thread is started, and once a process: it forks, and it keeps the
+    /// Call this before the first thread is started, and once a process. It forks, and it keeps the
     /// process's signals for itself to pass them on.
     ///
     /// # Errors

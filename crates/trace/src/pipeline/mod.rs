@@ -1,7 +1,11 @@
 //! From the rings to events, in four steps.
 //!
-//! `drain` takes the records of all rings, `merge` puts them into the order in which the calls ended,
-//! `clock` turns ticks into nanoseconds, and `paths` makes names absolute. `events` joins the last two.
+//! 1. `drain` takes the records of all rings.
+//! 2. `merge` puts them into the order in which the calls ended.
+//! 3. `clock` turns ticks into nanoseconds.
+//! 4. `paths` makes names absolute.
+//!
+//! `events` joins the last two.
 
 mod clock;
 mod drain;

@@ -117,9 +117,9 @@ impl Injector {
         }
     }
 
-    /// Leads the site of a call that ended at `back` to the stub and, with the first one of a file,
-    /// all others that are known of it. No other thread may be running there. `None`: it cannot be
-    /// patched, and stops again the next time.
+    /// Leads the site of a call that ended at `back` to the stub. With the first one of a file, all
+    /// others that are known of it are led there too. No other thread may be running there. `None`: the
+    /// site cannot be patched, and stops again the next time.
     pub(super) fn patch(
         &mut self,
         id: i32,

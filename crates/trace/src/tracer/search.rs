@@ -403,7 +403,7 @@ mod tests {
     #[test]
     fn a_function_is_found_that_begins_shortly_before_its_call() {
         // ret; nop [rax + rax]: what stands before a function. Then musl's function for calls at which a thread
-        // may be cancelled: mov rax, rdi; and so on; mov r9, [rsp + 8]; mov rdx, rcx; syscall; ret
+        // may be cancelled. Its code: mov rax, rdi; and so on; mov r9, [rsp + 8]; mov rdx, rcx; syscall; ret
         let before =
             [0xc3, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x66, 0x0f, 0x1f, 0x44, 0, 0];
         let moves = [0x48, 0x89, 0xf8, 0x4d, 0x89, 0xc2, 0x48, 0x89, 0xf7, 0x4d, 0x89, 0xc8, 0x48];

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 # Starts the boot in every Ruby below `thruway run`. It is loaded in the place of RubyGems
-# (RUBYLIB), the first feature that Ruby requires by itself, and ends with what was wanted,
-# from the pack. A Ruby without RubyGems comes to it after the features of its command line
+# (RUBYLIB), the first feature that Ruby requires by itself. At its end it requires RubyGems, which
+# comes from the pack. A Ruby without RubyGems comes to it after the features of its command line
 # (RUBYOPT). RUBYOPT names `run.rb` twice: when Ruby requires that again, the boot takes our names
 # out of $LOADED_FEATURES. This has to work in any Ruby, and does nothing where there is no
 # extension for it.

@@ -1,7 +1,7 @@
 //! `thruway mount` against the folder itself, overlayfs, mergerfs and libfuse's passthrough_hp.
 //!
-//! All of them show folders of one ext4 that lies in memory, so that what is measured is the way to
-//! the data and not a disk.
+//! All of them show folders of one ext4 that lies in memory. So what is measured is the way to the data,
+//! and not a disk.
 
 pub(super) mod calls;
 pub(super) mod data;

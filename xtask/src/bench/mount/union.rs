@@ -116,8 +116,8 @@ fn is_at_one(places: &[PathBuf]) -> bool {
 }
 
 /// The index is built when the first name is asked for. The kernel remembers nothing of the folders, as
-/// after a start: a search of them for 8,440 names each leaves as many in memory for each, and
-/// to watch a folder the kernel goes through them all.
+/// after a start. A search for 8,440 names in each folder leaves as many names of each in memory. To watch
+/// a folder, the kernel goes through all of them.
 fn indexing(
     context: &BenchContext,
     filesystem: &TestFilesystem,

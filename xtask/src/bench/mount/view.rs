@@ -182,7 +182,7 @@ fn is_uring_on() -> bool {
 }
 
 /// Has the kernel forget all names, and waits until it has given their memory back. A native search leaves
-/// 1.8 million names that are not there; freeing them, which goes on for half a second after the call, would
+/// 1.8 million names that are not there. Freeing them goes on for half a second after the call, and would
 /// be counted for the next contender. A name that was used of late is spared the first time.
 pub(super) fn drop_names() -> Result<(), String> {
     for _ in 0..2 {

@@ -1,7 +1,11 @@
 //! The servers that are compared, as data.
 //!
-//! Arguments stand apart by spaces. In them and in the configuration `{port}`, `{workers}`, `{threads}`, `{app}` (the
-//! folder of `config.ru`), `{folder}` (of files) and `{run}` (a folder that is thrown away) are filled in.
+//! Arguments stand apart by spaces. In them and in the configuration these are filled in:
+//!
+//! - `{port}`, `{workers}` and `{threads}`;
+//! - `{app}`: the folder of `config.ru`;
+//! - `{folder}`: that of files;
+//! - `{run}`: a folder that is thrown away.
 
 /// A server, and how it is started.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! A recording of ten million calls, made by a program that makes them: what the recorder holds in
-//! memory meanwhile, and how long the report takes.
+//! A recording of ten million calls, made by a program that makes them. What the recorder holds in memory
+//! meanwhile is measured, and how long the report takes.
 
 use std::fs;
 use std::path::Path;

@@ -28,7 +28,7 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Load a server and show each connection's share
 ///
-/// Each connection asks for URL again and again, and waits for each response (a closed loop); with
+/// Each connection asks for URL again and again, and waits for each response (a closed loop). With
 /// --rate, requests leave at a constant rate (open loop), and latency counts from when a request
 /// was due. Whatever is still pending at the end is counted, so a starved connection cannot hide
 /// behind the average of the others. Several URLs are asked in turn, each by its weight, and
@@ -61,15 +61,16 @@ pub(crate) struct Load {
     #[arg(long, value_name = "D", default_value_t = 1, conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
-    /// Connections by class instead of -c, and not with --rate: greedy (always has a request pending), pipelined (has
-    /// several, --pipeline or 16), polite (rests after each response), trickle (sends its requests a byte every
-    /// 100 ms), slow-read (takes 1024 bytes every 100 ms), idle (asks once and keeps the connection)
+    /// Connections by class instead of -c, and not with --rate. Classes: greedy (always has a request pending),
+    /// pipelined (has several, --pipeline or 16), polite (rests after each response). Slow ones: trickle (sends its
+    /// requests a byte every 100 ms), slow-read (takes 1024 bytes every 100 ms). And idle (asks once and keeps the
+    /// connection)
     #[arg(long, value_name = "CLASS=N,...", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["connections", "rate", "class"])]
     mix: Vec<ClassText>,
     /// One class of connections with options of its own, instead of -c, --rate and --mix; may be repeated. Of all
-    /// classes: url=K (asks the Kth URL only); greedy, pipelined: depth=D; polite: pause=MS; scheduled (an open
-    /// loop): rate=R, arrivals=HOW, depth=D; trickle: gap=MS; slow-read: gap=MS, bytes=N
+    /// classes: url=K (asks the Kth URL only). Of greedy and pipelined: depth=D; of polite: pause=MS. Of scheduled
+    /// (an open loop): rate=R, arrivals=HOW, depth=D. Of trickle: gap=MS; of slow-read: gap=MS, bytes=N
     #[arg(long, value_name = "CLASS=N[,OPTION=VALUE,...]")]
     #[arg(conflicts_with_all = ["connections", "rate"])]
     class: Vec<ClassText>,

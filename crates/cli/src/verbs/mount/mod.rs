@@ -67,8 +67,8 @@ pub(super) struct Options {
     /// Let no program be started
     #[arg(long)]
     no_exec: bool,
-    /// When reads change access times: never, files, relative (if they are older than the last change or a day),
-    /// or always [default: as the sources are mounted]
+    /// When reads change access times: never, files, relative, or always. With relative, reads change them if they
+    /// are older than the last change or a day [default: as the sources are mounted]
     #[arg(long, value_name = "WHEN")]
     atime: Option<Atime>,
     /// Mount over a folder that is not empty, and hide what is in it
@@ -86,14 +86,14 @@ pub(super) struct Options {
     #[arg(long, value_name = "WHEN", default_value = "on")]
     xattr: Switch,
     /// Where POSIX record locks are visible: only on the mount (local), or also to programs that use the sources
-    /// directly (shared, at a request for each close). flock is always visible
+    /// directly (shared). With shared, each close costs a request. flock is always visible
     #[arg(long, value_name = "WHERE", default_value = "local")]
     locks: Locks,
     /// Rules about which users may open and change which files; read again at SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with = "frozen")]
     policy: Option<PathBuf>,
-    /// How changes behind the mount are noticed: they invalidate the kernel's cache at once (told; needs root), each
-    /// look-up asks (asked), or not before the timeouts end (ignored)
+    /// How changes behind the mount are noticed: told, asked or ignored. With told, they invalidate the kernel's cache
+    /// at once, which needs root. With asked, each look-up asks. With ignored, none is noticed before the timeouts end
     #[arg(long, value_name = "HOW", default_value = "told")]
     changes: Noticed,
     /// How long the kernel may keep names without asking again

@@ -109,8 +109,8 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     arguments
 }
 
-/// The gem's two folders in the checkout that this binary was built in, whether or not the extension is built: none if
-/// it is not in one.
+/// The gem's two folders in the checkout that this binary was built in: none if it is not in one. Whether the
+/// extension is built makes no difference.
 fn gem_in_checkout() -> Vec<PathBuf> {
     let Ok(binary) = std::env::current_exe() else { return Vec::new() };
     let Some(profile) = binary.parent() else { return Vec::new() };

@@ -11,10 +11,10 @@ pub(super) const STANDARD: &str = "-";
 
 /// Show the wasted look-ups of a command and what would fix them
 ///
-/// Runs the command and records every system call that asks for a file by its name, of all the
-/// processes and threads that come from it. Counts are equal to those of strace -f -c -e trace=%file.
-/// The report goes to stderr. The exit status is the command's; where that is 0 and a budget is
-/// exceeded, it is 1.
+/// Runs the command and records every system call that asks for a file by its name. The calls of all
+/// the processes and threads that come from it are recorded. Counts are equal to those of
+/// strace -f -c -e trace=%file. The report goes to stderr. The exit status is the command's; where that
+/// is 0 and a budget is exceeded, it is 1.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
     /// Write a recording to this file, a line of JSON a call

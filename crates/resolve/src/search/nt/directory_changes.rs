@@ -122,7 +122,7 @@ impl Watch for DirectoryChanges {
         is_watched
     }
 
-    /// The bases concerned are no longer watched: a folder that was renamed is still told of by its
+    /// The bases concerned are no longer watched. A folder that was renamed is still told of by its
     /// handle, while its path may lead to another one.
     fn changed(&mut self, numbers: &mut Vec<usize>) {
         self.folders.retain(|_, watched| match watched.changes.take() {

@@ -1,5 +1,5 @@
-//! Another order of `PATH`, under which every command is the same file as before: of those in the
-//! recording, and of all others that are on the disk.
+//! Another order of `PATH`, under which every command is the same file as before. That holds for
+//! those in the recording, and for all others that are on the disk.
 
 use super::super::disk::Listing;
 use super::super::names::Name;

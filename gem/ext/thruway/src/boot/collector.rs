@@ -1,9 +1,9 @@
 //! `--gc-after`: Ruby collects no garbage until the program has asked for that much memory.
 //!
 //! A boot leaves little garbage and many objects, and each collection looks at all of them. What the
-//! program asks for is counted as it is asked for, so that the bound holds whatever it does. A program that
-//! switches the collector on or off itself gets the answers that it would get without us, and has
-//! its way from then on.
+//! program asks for is counted as it is asked for, so that the bound holds whatever it does. If a program
+//! switches the collector on or off itself, it gets the answers that it would get without us. From then
+//! on, only the program switches the collector.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

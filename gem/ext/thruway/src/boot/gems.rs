@@ -3,7 +3,7 @@
 //!
 //! RubyGems reads a gemspec and evaluates it; every start of Ruby does that for all default gems.
 //! Reading is left as it is. What is evaluated comes from the pack if its source is, byte for byte,
-//! what was compiled; so nothing has to be asked of the disk.
+//! what was compiled. So nothing has to be asked of the disk.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -55,8 +55,8 @@ pub(crate) fn replace(object: &Object, imports: &[&Import]) -> io::Result<()> {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             import.original.store(original, Ordering::Release);
-            // SAFETY: the replacement has the signature of the function of that name, hands on what
-            // it does not answer, and is part of an extension, which Ruby never unloads.
+            // SAFETY: the replacement has the signature of the function of that name, and hands on what it does not
+            // answer. It is part of an extension, which Ruby never unloads.
             unsafe { slot.replace((import.replacement)()) }?;
         }
     }

@@ -1,7 +1,11 @@
 //! `require "thruway/boot"`: Ruby's own `require`, with its look-ups answered and its code supplied.
 //!
-//! Reading order: [`start`] (what is put where), [`require`] (a name becomes a path before Ruby searches),
-//! [`interpose`] (what Ruby still asks libc is answered), [`code`] (compiled code is handed over, or learned).
+//! Reading order:
+//!
+//! 1. [`start`]: what is put where.
+//! 2. [`require`]: a name becomes a path before Ruby searches.
+//! 3. [`interpose`]: what Ruby still asks libc is answered.
+//! 4. [`code`]: compiled code is handed over, or learned.
 
 mod allocations;
 mod code;

@@ -5,7 +5,7 @@
 //! change a method at any time, and Ruby has no hook for it.
 //!
 //! Core methods carry a mark of Ruby's (`rb_method_basic_definition_p`). Those of a library are compared
-//! with what was there when it had just been loaded, and that has to come from the library's own files.
+//! with what was there when it had just been loaded. What was there has to come from the library's own files.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;

@@ -1,9 +1,9 @@
 //! libruby's calls into libc by which this process may learn that another one has changed something.
 //!
 //! A change of which this process has learned nothing cannot be told from a change that is still to come. So what is
-//! known of folders counts until this process reads from something that is no file, waits, starts a child or sees
-//! one end. What a C library reads by itself, and what comes through files, is not seen here: for that, a folder
-//! counts for some seconds at most (`PAUSE_MAX`).
+//! known of folders counts until this process may have learned of one. It may have when it reads from something that
+//! is no file, waits, starts a child or sees one end. What a C library reads by itself, and what comes through files,
+//! is not seen here. For that, a folder counts for some seconds at most (`PAUSE_MAX`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -101,8 +101,8 @@ fn loaded(gvl: Gvl) {
 fn path_of(ruby: Protected, name: RString) -> RString {
     let gvl = ruby.gvl();
     let Some((boot, bytes)) = searched(&name) else { return name };
-    // What is loaded already, or being loaded, is Ruby's to find: by this name it may be another file
-    // than the first one in the load path.
+    // Ruby itself finds what is loaded already, or being loaded. By this name it may be another file than the
+    // first one in the load path.
     if vm::is_provided(ruby, name) {
         // SAFETY: the closure does not call Ruby.
         let knows = unsafe {

@@ -1,8 +1,8 @@
 //! What this thread is in the middle of: a search of Ruby's for a feature, step by step.
 //!
 //! Ruby looks for a feature with `open`, `fstat`, `close`, `realpath` and `stat`, in this order and on
-//! one thread, and runs no Ruby code in between. Between [`begin`] and [`end`] those calls may be
-//! answered; at any other time, and on any other thread, they are not ours.
+//! one thread. No Ruby code runs in between. Between [`begin`] and [`end`] those calls may be answered;
+//! at any other time, and on any other thread, they are not ours.
 
 use std::cell::Cell;
 

@@ -117,8 +117,8 @@ pub(super) fn makes_dates_itself(gvl: Gvl) -> bool {
     })
 }
 
-/// Whether `object` is a Hash whose values are plain enough to be told from what they print:
-/// true, false, nil, symbols, and lists of symbols and classes.
+/// Whether `object` is a Hash whose keys and values can be told from what they print. Those are true, false, nil,
+/// symbols, classes, and lists of symbols and classes.
 pub(super) fn is_printable_hash(gvl: Gvl, object: VALUE) -> bool {
     let Some(hash) = RHash::of(gvl, object) else { return false };
     let mut is_printable = true;

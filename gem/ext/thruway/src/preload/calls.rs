@@ -87,8 +87,8 @@ fn take(object: &Object) {
             if known.is_null() {
                 import.original.store(original, Ordering::Release);
             }
-            // SAFETY: the replacement has the signature of the function of that name, hands on each
-            // call, and is part of an extension, which Ruby never unloads.
+            // SAFETY: the replacement has the signature of the function of that name, and hands on each call. It is
+            // part of an extension, which Ruby never unloads.
             if unsafe { slot.replace((import.replacement)()) }.is_err() {
                 notes::object(|| "a library's calls cannot be seen".to_owned());
             }

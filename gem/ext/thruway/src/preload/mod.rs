@@ -1,8 +1,12 @@
 //! Templates: a Ruby that has booted, and is forked for each command. See docs/explanation/design/preload.md.
 //!
-//! Reading order: [`post`] (what this Ruby is to be), [`learner`] (a command that says what it loads), [`calls`],
-//! [`questions`] and [`notes`] (what a template's boot asks), [`native`] (what `template.rb` is made of), [`guard`] (a
-//! child that would need another boot).
+//! Reading order:
+//!
+//! 1. [`post`]: what this Ruby is to be.
+//! 2. [`learner`]: a command that says what it loads.
+//! 3. [`calls`], [`questions`] and [`notes`]: what a template's boot asks.
+//! 4. [`native`]: what `template.rb` is made of.
+//! 5. [`guard`]: a child that would need another boot.
 
 mod calls;
 mod guard;

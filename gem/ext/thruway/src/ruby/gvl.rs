@@ -12,8 +12,8 @@ use super::immediate::{NIL, TRUE};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Gvl(PhantomData<*const ()>);
 
-/// Proof that this thread holds the lock, and that an exception is caught: by [`Gvl::protect`] or [`Gvl::catch`], or by
-/// Ruby code that called a method of ours.
+/// Proof that this thread holds the lock, and that an exception is caught. [`Gvl::protect`] or [`Gvl::catch`] catches
+/// it, or Ruby code that called a method of ours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Protected(Gvl);
 

@@ -7,8 +7,8 @@
 //! 2. `lead` and `leadership`: what a thread does, and which thread leads. `shared_engine`, `standby`, `duty`,
 //!    `signal`, `load` and `gvl_events`: what is done while none is at the
 //!    engine. `collections`: pauses for the collector.
-//! 3. `env` (the environment of a request), `request` (a call of the application), `response`, `head_fields`, `body`
-//!    and `sender` (from what it returns to what the client gets).
+//! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body` and
+//!    `sender`: from what the application returns to what the client gets.
 //! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
 //!    `roots`: objects that Rust keeps alive.
 

@@ -188,7 +188,7 @@ fn samples(shape: Shape, load: Load, run: &Run) -> Vec<(&'static str, Sample)> {
 }
 
 /// A quantile of the latency. Requests without a response count too, or a server that leaves most of its requests
-/// waiting would look quick: where they are more than the quantile leaves out, the age of the oldest stands in.
+/// waiting would look quick. Where they are more than the quantile leaves out, the age of the oldest stands in.
 fn latency_ms(number: &dyn Fn(&str) -> f64, quantile: &str, share: f64) -> f64 {
     let answered = number("/requests");
     if answered == 0.0 {
