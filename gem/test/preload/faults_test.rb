@@ -23,6 +23,8 @@ class PreloadFaultsTest < Minitest::Test
 
   def templates(made) = made.templates.map { |template| template["process"] }
 
+  def parent_of(process) = File.read("/proc/#{process}/status")[/^PPid:\s+(\d+)/, 1].to_i
+
   def tell = "File.write('tmp/process', Process.pid)"
 
   def assert_ends(process)
@@ -61,9 +63,12 @@ class PreloadFaultsTest < Minitest::Test
 
   def test_a_template_that_is_killed_is_made_anew
     with_template do |made|
+      template = templates(made).first
       client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go')")
       command = process_of(made)
-      made.templates.each { |template| Process.kill(:KILL, template["process"]) }
+      assert_equal template, parent_of(command)
+      Process.kill(:KILL, template)
+      assert_ends(template)
       made.write("tmp/go", "")
       assert_equal 2, Process.wait2(client).last.exitstatus
       assert_ends(command)
@@ -88,6 +93,8 @@ class PreloadFaultsTest < Minitest::Test
       switches = -> {
         File.read("/proc/#{template}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
       }
+      # It looks after the client that has just gone.
+      sleep 1
       before = switches.call
       sleep 1
       assert_equal before, switches.call
