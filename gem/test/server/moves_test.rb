@@ -39,10 +39,6 @@ class MovesTest < Minitest::Test
     [client, worker.to_i]
   rescue EOFError, Errno::ECONNRESET, Errno::EPIPE
     client.io.close
-    retry_of(body)
-  end
-
-  def retry_of(body)
     ask(nil, body)
   end
 
