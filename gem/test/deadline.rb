@@ -40,6 +40,10 @@ module Deadline
   end
 end
 
+# What runs the tests may have started them in the background of a script, where these are ignored.
+# Whatever a test starts would ignore them, too.
+%w[HUP INT QUIT].each { |signal| trap(signal, "DEFAULT") }
+
 Minitest::Test.prepend(Deadline)
 # The names of the tests that ended, as they end.
 $stdout.sync = true
