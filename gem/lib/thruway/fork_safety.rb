@@ -13,8 +13,8 @@ module ForkSafety
 
   module_function
 
-  # Ends threads that are known, or that the block knows. If there is another one: that, and all
-  # stay.
+  # Ends threads that are known, or that the block knows. An unknown thread is the
+  # answer; then all stay.
   def end_threads(threads)
     others = threads.reject { |one| KNOWN_THREADS.match?(one.inspect) }
     others = others.reject { |one| yield one } if block_given?

@@ -11,8 +11,7 @@ module Thruway
   # What a worker becomes that serves no more: the process that the next workers are forked from.
   # They begin with what it has loaded and compiled. See docs/explanation/design/refork.md.
   class WorkerTemplate
-    # Beyond those that both kinds of templates know: concurrent-ruby's pools begin anew in a child,
-    # and what waits for a child of the template has nothing to do in its siblings.
+    # Beyond those that both kinds of templates know: concurrent-ruby's pools begin anew in a child.
     KNOWN_THREADS = %r{/concurrent/executor/(ruby_thread_pool_executor|timer_set)\.rb:\d+}
 
     # The longest message of the supervisor.
@@ -48,7 +47,7 @@ module Thruway
       Signal.trap("INT", "IGNORE")
     end
 
-    # Makes the process one that can be forked: with one thread, and without connections. Answers
+    # Prepares the process for forks: it keeps one thread, and no connections. Answers
     # with what is in the way.
     def prepare
       @configuration.run_hooks(:before_refork)

@@ -2,7 +2,7 @@
 
 require_relative "../restarting"
 
-# Workers that are forked from one that has served.
+# Workers that are forked from a warm worker.
 class ReforkTest < Minitest::Test
   include Restarting
 
@@ -35,7 +35,7 @@ class ReforkTest < Minitest::Test
     worker_pids(pid).find { |worker| File.read("/proc/#{worker}/cmdline").include?("template") }
   end
 
-  def test_workers_go_on_from_one_that_has_served_and_no_client_notices
+  def test_workers_go_on_from_a_warm_worker_and_no_client_notices
     [1, 3].each do |workers|
       pid = start_warming("", "-w", workers.to_s)
       crowd = Crowd.new(8) { connect }

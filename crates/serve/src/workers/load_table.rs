@@ -34,7 +34,7 @@ const SERVING: u64 = 1;
 const DRAINING: u64 = 2;
 
 /// What is seen of a row without a process.
-const NOBODY: WorkerView = WorkerView {
+const VACANT_VIEW: WorkerView = WorkerView {
     is_serving: false,
     free_threads: 0,
     computing: 0,
@@ -105,7 +105,7 @@ impl Row<'_> {
 
     fn view(self) -> WorkerView {
         if self.is_vacant() {
-            return NOBODY;
+            return VACANT_VIEW;
         }
         let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
         WorkerView {
