@@ -98,6 +98,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-small", serve::files::small),
     ("serve-idle", serve::many_connections::idle),
     ("serve-trickle", serve::many_connections::trickle),
+    ("serve-tls", serve::tls::run),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-ebpf", trace::ebpf),

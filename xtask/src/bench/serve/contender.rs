@@ -36,6 +36,11 @@ fn is_wanted(server: &Server, chosen: &[String]) -> bool {
 }
 
 impl Contender {
+    /// A server of this machine that is none of the usual ones, if its program is at hand.
+    pub(crate) fn of(context: &BenchContext, server: &'static Server) -> Option<Self> {
+        Self::new(context, server, None)
+    }
+
     fn new(
         context: &BenchContext,
         server: &'static Server,
