@@ -10,8 +10,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
-/// Of `Cargo.toml`.
-const PROFILE: &str = "proof";
+use crate::command::PROOF_PROFILE;
 
 /// Run the random tests of the boot, of a mount or of the server's queue at length
 #[derive(Debug, Args)]
@@ -63,7 +62,7 @@ impl Prove {
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);
         }
-        crate::gem::build(root, self.ruby.as_ref(), PROFILE)?;
+        crate::gem::build(root, self.ruby.as_ref(), PROOF_PROFILE)?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = match self.what {
             Proof::Preload => "gem/test/preload/random_test.rb".to_owned(),
@@ -71,7 +70,7 @@ impl Prove {
         };
         let mut ruby = Command::new(&self.ruby);
         ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
-        ruby.env("THRUWAY", crate::gem::folder(root, PROFILE).join("thruway"));
+        ruby.env("THRUWAY", crate::gem::folder(root, PROOF_PROFILE).join("thruway"));
         ruby.env("THRUWAY_CASES", self.cases.to_string());
         ruby.env("THRUWAY_SEED", self.seed.to_string()).env("THRUWAY_PROGRESS", "1");
         crate::command::succeed(&mut ruby)
