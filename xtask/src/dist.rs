@@ -96,7 +96,7 @@ impl Dist {
         self.only.is_empty() || self.only.contains(&kind)
     }
 
-    /// Those that are named; for another processor one that is made, since a Ruby of this machine would not do.
+    /// Those that are named. For another processor one is made, since no Ruby of this machine fits.
     fn ruby_roots(&self, builder: &Builder) -> Result<Vec<PathBuf>, String> {
         if self.processor.is_foreign() && self.ruby_root.is_empty() {
             return Ok(vec![trial::foreign_root(builder)?]);

@@ -89,7 +89,8 @@ impl Bar {
         let _ = writeln!(
             text,
             "<text x=\"{names_end}\" y=\"{baseline}\" text-anchor=\"end\">{name}</text>\
-             <rect class=\"{colour}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>\
+             <rect class=\"{colour}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
+             height=\"{BAR_HEIGHT}\" rx=\"2\"/>\
              <text x=\"{end:.1}\" y=\"{baseline}\" text-anchor=\"{anchor}\">{figure}</text>",
             top + (ROW_HEIGHT - BAR_HEIGHT) / 2.0
         );
