@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# What `refork` saves: the memory of four workers of the Rails example after 2,000 requests. Then the
-# requests a second. Rounds without and with it alternate.
+# What `refork` saves: the memory of four workers of the Rails example after 2,000 requests, and
+# then the requests a second. Rounds without and with it alternate.
 #
-#   ruby benches/serve/refork.rb [ROUNDS]     # after cargo build --release and cargo x gem --release
+#   ruby benches/serve/refork.rb [ROUNDS]     # after cargo x gem --release
 
 require "json"
 require "timeout"
@@ -11,14 +11,16 @@ require "tmpdir"
 
 ROOT = File.expand_path("../..", __dir__)
 BINARY = File.join(ROOT, "target/release/thruway")
+APPLICATION = File.join(ROOT, "examples/rails_app")
 REQUESTS = 2000
 WORKERS = 4
 WAIT_SECONDS = 60
 
 def start(log)
   out, said = IO.pipe
-  pid = spawn({ "SECRET_KEY_BASE" => "none" }, BINARY, "serve", File.join(ROOT, "examples/rails_app"),
-              "-p", "0", "-w", WORKERS.to_s, "-t", "5", "-e", "production", out: said, err: log)
+  words = ["-p", "0", "-w", WORKERS.to_s, "-t", "5", "-e", "production"]
+  pid = spawn({ "SECRET_KEY_BASE" => "none" }, BINARY, "serve", APPLICATION, *words,
+              out: said, err: log)
   said.close
   line = Timeout.timeout(WAIT_SECONDS) { out.gets } or abort(File.read(log))
   [pid, line[%r{http://[^ ,]+}].sub("0.0.0.0", "127.0.0.1")]
@@ -27,7 +29,8 @@ end
 def load(url, *limit)
   command = [BINARY, "load", "#{url}/#{ENV.fetch("PAGE", "")}", "-c", "16", *limit, "--json"]
   report = JSON.parse(IO.popen(command, &:read)).fetch("total")
-  abort("failed requests: #{report}") unless report.fetch("failed").zero? && report.fetch("errors").empty?
+  is_whole = report.fetch("failed").zero? && report.fetch("errors").empty?
+  abort("failed requests: #{report}") unless is_whole
   report.fetch("requests_per_second")
 end
 
@@ -68,7 +71,8 @@ rounds = (ARGV[0] || 3).to_i
 rows = { "without" => [], "with refork" => [] }
 rounds.times { rows.each { |name, list| list << measure(name == "with refork") } }
 puts "Ruby #{`ruby -v`[/\d+\.\d+\.\d+/]}, #{WORKERS} workers, medians of #{rounds} rounds"
-puts "| | PSS of the workers, MiB | PSS of all processes, MiB | requests/s |", "| --- | --- | --- | --- |"
+puts "| | PSS of the workers, MiB | PSS of all processes, MiB | requests/s |"
+puts "| --- | --- | --- | --- |"
 medians = rows.transform_values { |list| median(list) }
 medians.each { |name, row| puts "| #{name} | #{row.map(&:round).join(" | ")} |" }
 without, with = medians.values

@@ -3,7 +3,7 @@
 # What clients notice of restarts: 200 connections ask all the time, and the server restarts ten
 # times. A table on stdout has failed requests, and p99 without restarts and with them.
 #
-#   ruby benches/serve/restarts.rb [RATE]     # after cargo build --release and cargo x gem --release
+#   ruby benches/serve/restarts.rb [RATE]     # after cargo x gem --release
 #
 # RATE is in requests a second, of all connections.
 
@@ -81,8 +81,11 @@ end
 
 def p99_ms(report) = report.dig("total", "latency", "p99_ns") / 1e6
 
-puts "Ruby #{`ruby -v`[/\d+\.\d+\.\d+/]}, #{CONNECTIONS} connections, #{RATE} requests/s, #{RESTARTS} restarts"
-puts "| restart | workers | requests | failed | p99 before, ms | p99 during, ms | ÷ | one restart, s |"
+version = `ruby -v`[/\d+\.\d+\.\d+/]
+puts "Ruby #{version}, #{CONNECTIONS} connections, #{RATE} requests/s, #{RESTARTS} restarts"
+columns = ["restart", "workers", "requests", "failed", "p99 before, ms", "p99 during, ms", "÷",
+           "one restart, s"]
+puts "| #{columns.join(" | ")} |"
 puts "| --- | --- | --- | --- | --- | --- | --- | --- |"
 KINDS.each do |kind, (signal, name, configuration)|
   [2, 4].each do |workers|

@@ -203,6 +203,8 @@ class OperationTest < Minitest::Test
 
   def test_connections_beyond_the_limit_of_descriptors_wait
     write("config.ru", FAILING)
+    # Some that have their response keep their connections.
+    write("config/puma.rb", "persistent_timeout 1")
     pid = start("-t", "1", by: %w[prlimit --nofile=48:48])
     clients = Array.new(80) { connect }
     clients.each { |client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
