@@ -1,10 +1,12 @@
 //! Session tickets that every worker of a server accepts.
 //!
-//! A ticket is sealed with a key that all workers share, in memory that they inherit. The keys are random. After
+//! A ticket is sealed with a key that all workers share, in memory that they inherit. A server that takes over in a hot
+//! restart gets a descriptor of that, so its clients need no whole handshake. The keys are random. After
 //! some hours a worker makes a new one, and the one before last is overwritten. What is read from memory later opens no
 //! ticket of earlier times.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::fence;
@@ -13,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::server::ProducesTickets;
-use thruway_sys::shared_memory::Anonymous;
+use thruway_sys::shared_memory::Memfd;
 
 /// How long a key seals tickets, in seconds; it opens them for as long again.
 const PERIOD_S: u64 = 6 * 3600;
@@ -45,7 +47,7 @@ const NAME_BYTES: usize = 8;
 /// The keys of a server's session tickets. They are made before its workers are forked, or started.
 #[derive(Debug)]
 pub struct TicketKeys {
-    words: Anonymous,
+    words: Memfd,
     random: SystemRandom,
 }
 
@@ -64,10 +66,22 @@ impl TicketKeys {
     /// # Errors
     /// The system has no memory left, or no random numbers.
     pub fn new() -> io::Result<Self> {
-        let keys = Self { words: Anonymous::new(WORDS)?, random: SystemRandom::new() };
+        let words = Memfd::new(c"thruway-tickets", WORDS)?;
+        let keys = Self { words, random: SystemRandom::new() };
         let first = keys.make(now_s()).ok_or_else(|| io::Error::other("no random numbers"))?;
         keys.store(CURRENT, first);
         Ok(keys)
+    }
+
+    /// The keys whose [`AsFd`] this was in an older process: both use them from now on.
+    ///
+    /// # Errors
+    /// There are none in the file.
+    pub fn from_file(file: OwnedFd) -> io::Result<Self> {
+        let words = Memfd::from_file(file)?;
+        let keys = (words.len() == WORDS).then(|| Self { words, random: SystemRandom::new() });
+        let has_some = |keys: &Self| keys.load(CURRENT).name != Key::NONE.name;
+        keys.filter(has_some).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// A key that is not in use yet.
@@ -136,6 +150,13 @@ impl TicketKeys {
     fn store(&self, at: usize, key: Key) {
         let words = [key.made_s, key.name].into_iter().chain(key.secret);
         self.words[at..].iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
+    }
+}
+
+/// For the process that comes after this one.
+impl AsFd for TicketKeys {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.words.as_fd()
     }
 }
 
@@ -225,6 +246,21 @@ mod tests {
         assert_eq!(tickets(&keys, b"clients show certificates").decrypt(&ticket), None);
         let stranger = Arc::new(TicketKeys::new().unwrap());
         assert_eq!(tickets(&stranger, b"rules").decrypt(&ticket), None);
+    }
+
+    #[test]
+    fn a_ticket_is_accepted_by_the_server_that_takes_the_keys_over() {
+        let keys = Arc::new(TicketKeys::new().unwrap());
+        let file = keys.as_fd().try_clone_to_owned().unwrap();
+        let later = Arc::new(TicketKeys::from_file(file).unwrap());
+        let ticket = tickets(&keys, b"").seal(b"session", 0).unwrap();
+        assert_eq!(tickets(&later, b"").open(&ticket, 0).unwrap(), b"session");
+        let other = Memfd::new(c"other", 1).unwrap();
+        let other = other.as_fd().try_clone_to_owned().unwrap();
+        assert!(TicketKeys::from_file(other).is_err());
+        let empty = Memfd::new(c"empty", WORDS).unwrap();
+        let empty = empty.as_fd().try_clone_to_owned().unwrap();
+        assert!(TicketKeys::from_file(empty).is_err(), "a key of zeros is none");
     }
 
     #[test]

@@ -15,6 +15,9 @@ module Thruway
   class ConfigurationFile
     include OtherWords
 
+    # Files from the time of Puma 3 to 5 name it so, as Heroku's guide did.
+    DefaultRackup = "config.ru"
+
     # Puma's names for hooks, old and new, and ours.
     HOOKS = {
       before_fork: :before_fork, on_worker_boot: :before_worker_boot,

@@ -74,8 +74,11 @@ module Thruway
 
     private
 
-    # In a child: the parent alone responds.
+    # In a child: the parent alone responds. A child of a child has other files by these numbers.
     def forget
+      return if @is_forgotten
+
+      @is_forgotten = true
       @listeners.descriptors.each { |descriptor| IO.for_fd(descriptor).close }
       @sockets&.each { |socket| socket.autoclose = false }
     end

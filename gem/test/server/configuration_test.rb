@@ -54,6 +54,93 @@ class ConfigurationTest < Minitest::Test
     IO.for_fd(descriptor).close if descriptor
   end
 
+  # The words that well-known applications and guides put into their files, as they combine them.
+  WELL_KNOWN = {
+    "Rails 6 and 7" => <<~'RUBY',
+      max_threads_count = ENV.fetch("RAILS_MAX_THREADS") { 5 }
+      min_threads_count = ENV.fetch("RAILS_MIN_THREADS") { max_threads_count }
+      threads min_threads_count, max_threads_count
+      worker_timeout 3600 if ENV.fetch("RAILS_ENV", "development") == "development"
+      port ENV.fetch("PORT") { 0 }
+      environment ENV.fetch("RAILS_ENV") { "development" }
+      pidfile ENV.fetch("PIDFILE") { "tmp/pids/server.pid" }
+      workers ENV.fetch("WEB_CONCURRENCY") { 2 }
+      preload_app!
+      plugin :tmp_restart
+    RUBY
+    "Rails 8" => <<~'RUBY',
+      threads_count = ENV.fetch("RAILS_MAX_THREADS", 3)
+      threads threads_count, threads_count
+      port ENV.fetch("PORT", 0)
+      plugin :tmp_restart
+      plugin :solid_queue if ENV["SOLID_QUEUE_IN_PUMA"]
+      pidfile ENV["PIDFILE"] if ENV["PIDFILE"]
+    RUBY
+    "Mastodon" => <<~'RUBY',
+      persistent_timeout ENV.fetch("PERSISTENT_TIMEOUT") { 20 }.to_i
+      threads_count = ENV.fetch("MAX_THREADS") { 5 }.to_i
+      threads threads_count, threads_count
+      bind "tcp://127.0.0.1:0"
+      environment "production"
+      workers ENV.fetch("WEB_CONCURRENCY") { 2 }.to_i
+      preload_app!
+      set_remote_address(proxy_protocol: :v1) if ENV["PROXY_PROTO_V1"] == "true"
+      on_worker_boot { 1 }
+      plugin :tmp_restart
+    RUBY
+    "GitLab" => <<~'RUBY',
+      rackup "config.ru"
+      pidfile "tmp/pids/puma.pid"
+      state_path "tmp/pids/puma.state"
+      stdout_redirect "puma.stdout.log", "puma.stderr.log", true
+      threads 1, 4
+      queue_requests false
+      bind "tcp://127.0.0.1:0"
+      workers 3
+      on_restart { 1 }
+      before_fork { 1 }
+      on_worker_boot { 1 }
+      on_worker_shutdown { 1 }
+      preload_app!
+      tag "gitlab-puma-worker"
+      worker_timeout 60
+      wait_for_less_busy_worker ENV.fetch("PUMA_WAIT_FOR_LESS_BUSY_WORKER", 0.001).to_f
+      nakayoshi_fork unless ENV["DISABLE_PUMA_NAKAYOSHI_FORK"] == "true"
+      log_formatter { |text| text }
+      lowlevel_error_handler { |error, env| [500, {}, [error.class.name, env.size.to_s]] }
+    RUBY
+    "Discourse" => <<~'RUBY',
+      directory "."
+      workers ENV.fetch("PUMA_WORKERS", "4").to_i
+      threads 8, 32
+      bind "tcp://127.0.0.1:0"
+      stdout_redirect "log/out.log", "log/err.log", true
+      pidfile "tmp/pids/puma.pid"
+      state_path "tmp/pids/puma.state"
+      activate_control_app
+      worker_timeout 60
+      preload_app!
+    RUBY
+    "Heroku's guide" => <<~'RUBY'
+      workers Integer(ENV["WEB_CONCURRENCY"] || 2)
+      threads_count = Integer(ENV["RAILS_MAX_THREADS"] || 5)
+      threads threads_count, threads_count
+      preload_app!
+      rackup DefaultRackup if defined?(DefaultRackup)
+      rackup DefaultRackup
+      port ENV["PORT"] || 0
+      environment ENV["RACK_ENV"] || "development"
+      on_worker_boot { 1 }
+    RUBY
+  }.freeze
+
+  def test_files_of_well_known_applications_start
+    WELL_KNOWN.each do |name, text|
+      kind, lines = outcome(text)
+      refute_equal "refused", kind, "#{name}: #{lines}"
+    end
+  end
+
   def test_every_word_of_puma_is_in_the_tables_and_does_what_they_say
     write("config/other.rb", "threads 1")
     assert_empty PUMA - ROWS.map { |code, _| code[/\A[a-z_]+!?/].to_sym }

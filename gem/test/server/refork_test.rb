@@ -103,6 +103,22 @@ class ReforkTest < Minitest::Test
     end
   end
 
+  # What a worker gives up once, its children do not have.
+  def test_it_can_be_asked_for_by_the_control_application_again_and_again
+    pid = start_warming(<<~RUBY, "-w", "1")
+      activate_control_app "unix://control"
+      state_path "state"
+      agent_check "tcp://127.0.0.1:0"
+    RUBY
+    state = File.join(@folder, "state")
+    2.times do
+      logged("refork: done") { assert system(BINARY, "ctl", "-S", state, "refork") }
+      client = connect
+      3.times { assert_equal 200, client.request.status }
+    end
+    assert_predicate stop(pid), :success?
+  end
+
   def test_a_thread_of_the_application_stops_it_unless_that_may_end
     write("config.ru", <<~'RUBY')
       require "timeout"

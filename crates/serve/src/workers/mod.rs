@@ -20,6 +20,7 @@ mod load_table;
 mod mailbox;
 mod siblings;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 pub(crate) use balance::Move;
@@ -55,18 +56,25 @@ impl WorkerGroup {
     /// # Errors
     /// The system has no memory or no descriptors left.
     pub fn new(workers: usize) -> Result<Self, Error> {
-        Self::with(workers, Handover::new()?)
+        Self::with(workers, Handover::new()?, None)
     }
 
-    /// A group of so many workers, to which an older one hands its connections over.
+    /// A group of so many workers, to which an older one hands its connections over, and the keys of session tickets
+    /// in a file.
     ///
     /// # Errors
     /// The system has no memory or no descriptors left.
-    pub fn with(workers: usize, handover: Handover) -> Result<Self, Error> {
+    pub fn with(
+        workers: usize,
+        handover: Handover,
+        ticket_keys: Option<OwnedFd>,
+    ) -> Result<Self, Error> {
         let table = LoadTable::new(workers)
             .map_err(|error| Error::system("make memory that workers share", error))?;
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
-        let (client_turns, ticket_keys) = (new_client_turns()?, new_ticket_keys()?);
+        let inherited = ticket_keys.and_then(|file| TicketKeys::from_file(file).ok());
+        let ticket_keys = inherited.map_or_else(new_ticket_keys, |keys| Ok(Arc::new(keys)))?;
+        let client_turns = new_client_turns()?;
         let ends = Arc::new(Ends { mailboxes, handover });
         let metrics = new_metrics(workers)?;
         Ok(Self { table: Arc::new(table), ends, client_turns, metrics, ticket_keys })
@@ -89,6 +97,12 @@ impl WorkerGroup {
     #[must_use]
     pub fn handover(&self) -> &Handover {
         &self.ends.handover
+    }
+
+    /// The keys of session tickets, for the next group.
+    #[must_use]
+    pub fn ticket_keys(&self) -> BorrowedFd<'_> {
+        self.ticket_keys.as_fd()
     }
 
     /// What all workers have counted, as JSON.

@@ -58,11 +58,11 @@ fn make(
     gvl: Gvl,
     class: VALUE,
     workers: usize,
-    handover: Option<Handover>,
+    inherited: Option<(Handover, Option<OwnedFd>)>,
 ) -> Result<VALUE, RString> {
     let class = RModule::of(gvl, class).ok_or(RString::binary(gvl, b"it is no class"))?;
-    let group = match handover {
-        Some(handover) => WorkerGroup::with(workers, handover),
+    let group = match inherited {
+        Some((handover, ticket_keys)) => WorkerGroup::with(workers, handover, ticket_keys),
         None => WorkerGroup::new(workers),
     };
     let group = group.map_err(|error| RString::binary(gvl, error.to_string().as_bytes()))?;
@@ -70,7 +70,7 @@ fn make(
 }
 
 /// What an older server has left; none if there is nothing, or it is in another form.
-fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<Handover> {
+fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<(Handover, Option<OwnedFd>)> {
     let inherited = RArray::of(gvl, inherited)?;
     let at = |index| number::small(inherited.get(gvl, index)?);
     let descriptor = |index| {
@@ -78,17 +78,19 @@ fn inherited_handover(gvl: Gvl, inherited: VALUE) -> Option<Handover> {
         // SAFETY: it was left for this process, which has not used it.
         number.filter(|number| *number >= 0).map(|number| unsafe { OwnedFd::from_raw_fd(number) })
     };
-    let ends = [descriptor(1)?, descriptor(2)?];
-    (at(0) == Some(VERSION.into())).then(|| Handover::from_descriptors(ends))
+    let (ends, ticket_keys) = ([descriptor(1)?, descriptor(2)?], descriptor(3));
+    (at(0) == Some(VERSION.into())).then(|| (Handover::from_descriptors(ends), ticket_keys))
 }
 
-/// `fleet.handover`: the form of what goes from this server to the next one, and two descriptors for that.
+/// `fleet.handover`: the form of what goes from this server to the next one, two descriptors for that, and one of the
+/// keys of session tickets.
 fn handover(ruby: Protected, this: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let fleet = TYPE.get(ruby, &this);
-    let list = RArray::with_room(gvl, 3);
+    let list = RArray::with_room(gvl, 4);
     list.push(gvl, number::from_u64(gvl, VERSION.into()));
-    for end in fleet.0.handover().descriptors() {
+    let ends = fleet.0.handover().descriptors();
+    for end in ends.into_iter().chain([fleet.0.ticket_keys()]) {
         list.push(gvl, rb_sys::LONG2NUM(end.as_raw_fd().into()));
     }
     list.value()
