@@ -83,7 +83,7 @@ fn overview(ratios: &[Ratio]) -> Plot {
         let length = factor.clamp(1.0 / FACTOR_MAX, FACTOR_MAX).log2() / FACTOR_MAX.log2();
         Bar {
             name: ratio.what.replace('`', ""),
-            figure: format!("{} {}", times(factor), ratio.peer).trim_end().to_owned(),
+            figure: format!("{} {}", times(factor), peer_of(ratio)),
             length,
             is_ours: true,
         }
@@ -93,6 +93,11 @@ fn overview(ratios: &[Ratio]) -> Plot {
         text: Chart { title: &title, bars: bars.collect() }.svg(),
         title,
     }
+}
+
+/// Some tables know no peer by name: their cell is a ratio to the best.
+fn peer_of(ratio: &Ratio) -> &str {
+    if ratio.peer.is_empty() { "the best" } else { &ratio.peer }
 }
 
 /// `2.2 ×`, whichever of the two is better.

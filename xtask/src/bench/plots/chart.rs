@@ -62,11 +62,9 @@ impl Chart<'_> {
     fn scale(&self) -> (f64, f64) {
         let left = self.bars.iter().map(|bar| -bar.length).fold(0.0, f64::max);
         let right = self.bars.iter().map(|bar| bar.length).fold(0.0, f64::max);
-        // Figures stand on both sides then.
-        let left_figures = if left > 0.0 { FIGURES_WIDTH } else { 0.0 };
-        let room = WIDTH - NAMES_WIDTH - left_figures - FIGURES_WIDTH - MARGIN;
+        let room = WIDTH - NAMES_WIDTH - FIGURES_WIDTH - MARGIN;
         let scale = room / (left + right).max(f64::MIN_POSITIVE);
-        (NAMES_WIDTH + left_figures + left * scale, scale)
+        (NAMES_WIDTH + left * scale, scale)
     }
 }
 
@@ -81,17 +79,14 @@ impl Bar {
             (false, true) => "ours",
             (false, false) => "peer",
         };
-        let (end, anchor) = match self.length < 0.0 {
-            true => (left - 6.0, "end"),
-            false => (left + width + 6.0, "start"),
-        };
+        let figure_start = left + width + 6.0;
         let names_end = NAMES_WIDTH - 10.0;
         let _ = writeln!(
             text,
             "<text x=\"{names_end}\" y=\"{baseline}\" text-anchor=\"end\">{name}</text>\
              <rect class=\"{colour}\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" \
              height=\"{BAR_HEIGHT}\" rx=\"2\"/>\
-             <text x=\"{end:.1}\" y=\"{baseline}\" text-anchor=\"{anchor}\">{figure}</text>",
+             <text x=\"{figure_start:.1}\" y=\"{baseline}\">{figure}</text>",
             top + (ROW_HEIGHT - BAR_HEIGHT) / 2.0
         );
     }
