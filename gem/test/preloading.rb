@@ -119,10 +119,13 @@ module Preloading
     def forked(*words, **options)
       how = nil
       Preloading.await(-> { "a fork of #{words.inspect}, which is #{how}" }) do
+        before = processes
         said = preloaded(*words, **options)
         how = said.how
         return said if said.forked?
         raise "no fork: #{how}\n#{said}" if how.match?(/no template:|cannot be asked|runs nothing/)
+
+        await_another(before)
       end
     end
 
@@ -133,8 +136,7 @@ module Preloading
     # Waits until a template listens, or it is said why there is none; answers with the reason.
     def await_template(count = 1)
       Preloading.await("#{count} templates, or a reason for none") do
-        refusal = Dir["#{@around}/run/thruway/preload/*.refusal"].first
-        return File.read(refusal) if refusal
+        return File.read(refusals.first) if refusals.any?
 
         templates.size >= count
       end
@@ -165,6 +167,20 @@ module Preloading
       FILES.each { |name, text| write(name, text) }
       File.chmod(0o755, path("bin/rails"))
     end
+
+    # A template is being made: another boot would only slow it.
+    def await_another(before)
+      100.times do
+        break if (processes - before).any? || refusals.any?
+
+        sleep 0.02
+      end
+      nil
+    end
+
+    def processes = templates.map { |template| template["process"] }
+
+    def refusals = Dir["#{@around}/run/thruway/preload/*.refusal"]
 
     # The streams are files: a process that keeps them open is not waited for.
     def run(words, env: {}, input: "", **options)
