@@ -16,6 +16,10 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// Writes the text to the disk, with the mode of the file and, if that is allowed, its owner.
     pub(crate) fn write(path: &Path, text: &str) -> io::Result<Self> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what is replaced is the file that a link leads to"
+        )]
         let path = fs::canonicalize(path)?;
         let old = fs::metadata(&path)?;
         let mut name = path.file_name().unwrap_or_default().to_owned();

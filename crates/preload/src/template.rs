@@ -329,6 +329,10 @@ impl Template {
         // Those that still run are looked after until they end.
         while !self.children.is_empty() {
             let Ok(ready) = self.wait() else { break };
+            if ready.has_client {
+                // It came just before the end. Without an answer it boots.
+                let _ = self.listener.accept();
+            }
             if ready.has_child_news {
                 self.events.clear();
             }
