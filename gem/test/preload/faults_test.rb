@@ -77,6 +77,24 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
+  # The first is told what has changed, and the template ends. It still looks after a command then.
+  def test_all_clients_that_come_as_a_template_ends_boot
+    with_template do |made|
+      template = templates(made).first
+      client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go')")
+      process_of(made)
+      File.write(made.path("config/environment.rb"), "\n", mode: "a")
+      Process.kill(:STOP, template)
+      late = Array.new(3) { Thread.new { made.preloaded(*WORDS, "puts 1") } }
+      sleep 0.3
+      Process.kill(:CONT, template)
+      said = late.map { |one| one.join(15)&.value&.out }
+      made.write("tmp/go", "")
+      assert_equal ["1\n"] * 3, said
+      assert_predicate status_of(client), :success?
+    end
+  end
+
   def test_a_template_that_is_stopped_lets_its_commands_end
     with_template do |made|
       client = start(made, "#{tell}; sleep 0.02 until File.exist?('tmp/go'); exit 3")
