@@ -3,19 +3,60 @@
 require "fileutils"
 require "json"
 require "minitest/autorun"
-require "open3"
-require "timeout"
 require "tmpdir"
 
-# A Rails application whose commands are run by Ruby as it is and as forks of a template, and must
-# say the same.
+# Applications whose commands are run by Ruby as it is and as forks of a template, and must say the
+# same.
 module Preloading
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   EXAMPLE = File.expand_path("../../examples/rails_app", __dir__)
   # What takes longer hangs.
   PATIENCE_SECONDS = 60
+  # Once something has hung, other things probably will: they are not waited for as long.
+  PATIENCE_AFTER_A_FAILURE_SECONDS = 5
   # Variables of the tests' user, which would choose another way.
   OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB RAILS_ENV].freeze
+
+  class << self
+    # Waits for what the block answers with, and says what it was that did not come.
+    def await(what)
+      deadline = now + patience
+      until (answer = yield)
+        give_up(what) if now > deadline
+        sleep 0.01
+      end
+      answer
+    end
+
+    # Waits for the end of a process of this one's, and answers with its status.
+    def status_of(process, what)
+      watcher = Process.detach(process)
+      return watcher.value if watcher.join(patience)
+
+      Process.kill(:KILL, process)
+      give_up("the end of #{what}")
+    end
+
+    # Whether a process runs. A process that has ended may stay in the table for ever, if its new
+    # parent does not ask for its status.
+    def runs?(process)
+      !File.read("/proc/#{process}/stat")[/\) (.)/, 1].match?(/[ZX]/)
+    rescue SystemCallError
+      false
+    end
+
+    private
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+    def patience = @has_failed ? PATIENCE_AFTER_A_FAILURE_SECONDS : PATIENCE_SECONDS
+
+    def give_up(what)
+      waited = patience
+      @has_failed = true
+      raise "waited #{waited} s in vain for #{what.respond_to?(:call) ? what.call : what}"
+    end
+  end
 
   # What a command said, how it ended, and how it began.
   Said = Struct.new(:out, :err, :status, :how) do
@@ -23,14 +64,35 @@ module Preloading
     def forked? = how.start_with?("forked")
   end
 
-  # An application in a folder of its own, with a place of its own for templates.
+  # A small program in a folder of its own, with a place of its own for templates. It is laid out as
+  # a Rails application, whose code it has none of.
   class Application
+    FILES = {
+      "bin/rails" => <<~'RUBY',
+        #!/usr/bin/env ruby
+        ARGV.shift
+        ENV["RAILS_ENV"] = ARGV.shift(2).last if ARGV.first == "-e"
+        require "json"
+        require_relative "../config/application"
+        require_relative "../config/environment"
+        eval(ARGV.shift, TOPLEVEL_BINDING, __FILE__)
+      RUBY
+      "config/application.rb" => %(require "yaml"\nrequire "stringio"\n),
+      "config/environment.rb" => <<~'RUBY',
+        require_relative "application"
+        Dir.glob("#{__dir__}/initializers/*.rb").sort.each { |file| require file }
+      RUBY
+      "config.ru" => "", "lib/known.txt" => "", "tmp/known" => ""
+    }.freeze
+
     attr_reader :folder, :environment
 
     def initialize
       @around = Dir.mktmpdir("preload")
       @folder = "#{@around}/app"
       fill
+      # Root starts nothing in a folder that others may write.
+      File.chmod(0o755, folder)
       Dir.mkdir("#{@around}/run", 0o700)
       @environment = OTHERS.to_h { |name| [name, nil] }.merge("XDG_RUNTIME_DIR" => "#{@around}/run")
     end
@@ -55,13 +117,15 @@ module Preloading
 
     # A command that is a fork of a template, which is made if there is none.
     def forked(*words, **options)
-      deadline = now + PATIENCE_SECONDS
-      loop do
+      how = nil
+      Preloading.await(-> { "a fork of #{words.inspect}, which is #{how}" }) do
+        before = processes
         said = preloaded(*words, **options)
+        how = said.how
         return said if said.forked?
-        raise "no fork: #{said.how}\n#{said}" if now > deadline || said.how.include?("no template:")
+        raise "no fork: #{how}\n#{said}" if how.match?(/no template:|cannot be asked|runs nothing/)
 
-        sleep 0.1
+        await_another(before)
       end
     end
 
@@ -70,27 +134,73 @@ module Preloading
     def templates = reports.select { |report| report["state"] == "waits" }
 
     # Waits until a template listens, or it is said why there is none; answers with the reason.
-    def await_template
-      deadline = now + PATIENCE_SECONDS
-      until templates.any?
-        refusal = Dir["#{@around}/run/thruway/preload/*.refusal"].first
-        return File.read(refusal) if refusal
-        raise "no template" if now > deadline
+    def await_template(count = 1)
+      Preloading.await("#{count} templates, or a reason for none") do
+        return File.read(refusals.first) if refusals.any?
 
-        sleep 0.05
+        templates.size >= count
       end
+      nil
     end
 
-    def thruway(*words)
-      out, status = Open3.capture2(environment, THRUWAY, *words, chdir: folder)
-      raise "#{words}: #{status}" unless status.success?
+    def await_file(name)
+      Preloading.await("the file #{name}") { File.size?(path(name)) }
+      File.read(path(name))
+    end
 
-      out
+    def thruway(*words, **options)
+      said = run([THRUWAY, *words], **options)
+      raise "#{words}: #{said}" unless said.status.success?
+
+      said.out
     end
 
     def remove
-      thruway("preload", "stop", "--all")
+      thruway("preload", "stop", "--all", chdir: @around)
+    ensure
       FileUtils.rm_rf(@around)
+    end
+
+    private
+
+    def fill
+      FILES.each { |name, text| write(name, text) }
+      File.chmod(0o755, path("bin/rails"))
+    end
+
+    # A template is being made: another boot would only slow it.
+    def await_another(before)
+      100.times do
+        break if (processes - before).any? || refusals.any?
+
+        sleep 0.02
+      end
+      nil
+    end
+
+    def processes = templates.map { |template| template["process"] }
+
+    def refusals = Dir["#{@around}/run/thruway/preload/*.refusal"]
+
+    # The streams are files: a process that keeps them open is not waited for.
+    def run(words, env: {}, input: "", **options)
+      streams = Dir.mktmpdir("streams", @around)
+      given, out, err = %w[in out err].map { |name| "#{streams}/#{name}" }
+      File.write(given, input)
+      options = { in: given, out: out, err: err, chdir: folder, **options }
+      status = Preloading.status_of(spawn(environment.merge(env), *words, **options), words.inspect)
+      Said.new(File.read(out), File.read(err), status)
+    ensure
+      FileUtils.rm_rf(streams) if streams
+    end
+  end
+
+  # The example, which is a Rails application.
+  class RailsApplication < Application
+    def initialize
+      super
+      # The first boot makes a database.
+      plain("bin/rails", "runner", "0")
     end
 
     private
@@ -98,23 +208,13 @@ module Preloading
     def fill
       FileUtils.cp_r(EXAMPLE, folder)
       FileUtils.rm_rf("#{folder}/tmp")
-      FileUtils.mkdir_p(["#{folder}/config/initializers", "#{folder}/log"])
-    end
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    def run(words, env: {}, input: "", **options)
-      words = ["timeout", "--foreground", PATIENCE_SECONDS.to_s, *words]
-      Said.new(*Open3.capture3(environment.merge(env), *words, stdin_data: input, chdir: folder,
-                                                               **options))
+      FileUtils.mkdir_p(%w[config/initializers log tmp].map { |name| path(name) })
     end
   end
 
   # An application for the length of a block.
-  def application
-    application = Application.new
-    # The first boot makes a database.
-    application.plain("bin/rails", "runner", "0")
+  def application(kind = Application)
+    application = kind.new
     yield application
   ensure
     application&.remove
@@ -124,5 +224,9 @@ module Preloading
     return pass if plain.to_s == forked.to_s
 
     flunk "#{how}\n-- plain\n#{plain}\n-- preloaded\n#{forked}"
+  end
+
+  def assert_ends(process)
+    pass if Preloading.await("the end of process #{process}") { !Preloading.runs?(process) }
   end
 end

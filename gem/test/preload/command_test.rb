@@ -9,7 +9,6 @@ class PreloadCommandTest < Minitest::Test
   # One application and one template for all: none of these commands changes a file.
   def self.application
     @application ||= Preloading::Application.new.tap do |made|
-      made.plain("bin/rails", "runner", "0")
       Minitest.after_run { made.remove }
     end
   end
@@ -26,8 +25,10 @@ class PreloadCommandTest < Minitest::Test
     forked
   end
 
+  NAMES = "p ARGV, $0, $PROGRAM_NAME, __FILE__, __dir__, Dir.pwd"
+
   def test_arguments_and_names
-    said = assert_same("p ARGV, $0, $PROGRAM_NAME, __FILE__, Rails.env, Dir.pwd", "a", "b c", "")
+    said = assert_same(NAMES, "a", "b c", "")
     assert_includes said.out, '["a", "b c", ""]'
   end
 
@@ -45,11 +46,12 @@ class PreloadCommandTest < Minitest::Test
     assert_same("at_exit { puts 1 }; at_exit { puts 2; exit 4 }; END { puts 3 }")
   end
 
-  def test_backtraces
-    # Below that are frames of how RubyGems finds the script's first feature: its gem is active.
-    command = "grep_v(/kernel_require|zeitwerk.*kernel/)"
-    assert_same("puts caller.#{command}; def m = raise('x'); m rescue puts $!.backtrace.#{command}")
-  end
+  # Below that are frames of how RubyGems finds the script's first feature: its gem is active.
+  OWN_FRAMES = "grep_v(/kernel_require|zeitwerk.*kernel/)"
+  BACKTRACES = "puts caller.#{OWN_FRAMES}; " \
+               "def m = raise('x'); m rescue puts $!.backtrace.#{OWN_FRAMES}"
+
+  def test_backtraces = assert_same(BACKTRACES)
 
   def test_environment
     own = "ENV.to_h.reject { |name, _| name =~ /THRUWAY|RUBYOPT|RUBYLIB|^_$/ }.sort"
@@ -69,41 +71,50 @@ class PreloadCommandTest < Minitest::Test
     end
   end
 
+  HANDLERS = "p trap(:CHLD, 'DEFAULT'), trap(:INT, 'DEFAULT'), trap(:TERM, 'DEFAULT')"
   CHILDREN = [
     "puts `echo 1`; p $?.exitstatus", "Process.wait(fork { exit 3 }); p $?.exitstatus",
     "exec 'echo', 'x'", "p system('exit 2'), $?.exitstatus",
     "p Process.wait2(spawn('kill $$')).last.termsig", "trap(:CHLD) { puts 1 }; `true`; sleep 0.1",
-    "begin; Process.wait; rescue Errno::ECHILD; puts 'none'; end",
-    "p trap(:CHLD, 'DEFAULT'), trap(:INT, 'DEFAULT'), trap(:TERM, 'DEFAULT')"
+    "begin; Process.wait; rescue Errno::ECHILD; puts 'none'; end", HANDLERS
   ].freeze
 
   def test_children
     CHILDREN.each { |code| assert_same(code) }
   end
 
-  def test_features_and_constants
-    code = "puts $LOADED_FEATURES.grep_v(/thruway/).sort, Object.constants.grep_v(/Thruway/).sort"
-    assert_same(code)
-    assert_same("puts $LOAD_PATH.reject { |folder| folder.include?('/target/') }")
-  end
+  FEATURES = [
+    "puts $LOADED_FEATURES.grep_v(/thruway/).sort", "puts Object.constants.grep_v(/Thruway/).sort",
+    "puts $LOAD_PATH.reject { |folder| folder.include?('/target/') }"
+  ].join("; ")
+
+  def test_features_and_constants = assert_same(FEATURES)
 
   def test_random_numbers_are_of_each_command_alone
     numbers = Array.new(3) { forked("p rand, Random.rand, [*1..99].sample").out }
     assert_equal 3, numbers.uniq.size
   end
 
-  def test_the_database_is_reached_by_each
-    4.times do
-      assert_same("connection = ActiveRecord::Base.connection; p connection.tables.sort")
-    end
+  def test_a_daemon_outlives_the_command
+    done = "File.write('tmp/daemon', Process.getsid == Process.pid)"
+    said = forked("Process.daemon(true); sleep 0.01 until File.exist?('tmp/go'); #{done}")
+    assert said.status.success?, said.to_s
+    application = self.class.application
+    application.write("tmp/go", "")
+    # It is forked again.
+    assert_equal "false", application.await_file("tmp/daemon")
   end
 
-  def test_a_daemon_outlives_the_command
-    file = self.class.application.path("tmp/daemon")
-    File.delete(file) if File.exist?(file)
-    done = "File.write(#{file.dump}, Process.getsid == Process.pid)"
-    said = forked("Process.daemon(true); sleep 0.2; #{done}")
-    assert said.status.success?, said.to_s
-    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until File.exist?(file) && !File.empty?(file) }
+  # Rails' own commands say as much as the small ones. This is one command, for a boot takes time.
+  def test_a_command_of_rails
+    application(RailsApplication) do |made|
+      connection = "p ActiveRecord::Base.connection.tables.sort, Rails.env"
+      code = [NAMES, BACKTRACES, FEATURES, HANDLERS, connection].join("; ")
+      words = ["bin/rails", "runner", code, "a"]
+      plain = made.plain(*words)
+      assert_predicate plain.status, :success?, plain.to_s
+      # Each of them connects anew.
+      3.times { assert_said plain, made.forked(*words) }
+    end
   end
 end

@@ -16,10 +16,10 @@ class PreloadFaultsTest < Minitest::Test
 
   # The number that a command writes as soon as it runs.
   def process_of(made)
-    file = made.path("tmp/process")
-    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(file) && !File.empty?(file) }
-    Integer(File.read(file)).tap { File.delete(file) }
+    Integer(made.await_file("tmp/process")).tap { File.delete(made.path("tmp/process")) }
   end
+
+  def status_of(client) = Preloading.status_of(client, "a client")
 
   def templates(made) = made.templates.map { |template| template["process"] }
 
@@ -27,13 +27,14 @@ class PreloadFaultsTest < Minitest::Test
 
   def tell = "File.write('tmp/process', Process.pid)"
 
-  def assert_ends(process)
-    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 while File.exist?("/proc/#{process}") }
+  # How often a process has gone to sleep.
+  def sleeps_of(process)
+    File.read("/proc/#{process}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
   end
 
   def with_template
     application do |made|
-      made.forked(*WORDS, "0", in: File::NULL, stdin_data: "")
+      made.forked(*WORDS, "0")
       yield made
     end
   end
@@ -43,7 +44,7 @@ class PreloadFaultsTest < Minitest::Test
       client = start(made, "#{tell}; sleep")
       command = process_of(made)
       Process.kill(:KILL, client)
-      Process.wait(client)
+      status_of(client)
       assert_ends(command)
     end
   end
@@ -53,11 +54,11 @@ class PreloadFaultsTest < Minitest::Test
       client = start(made, "trap(:USR1) { exit 9 }; #{tell}; sleep")
       process_of(made)
       Process.kill(:USR1, client)
-      assert_equal 9, Process.wait2(client).last.exitstatus
+      assert_equal 9, status_of(client).exitstatus
       client = start(made, "#{tell}; sleep")
       process_of(made)
       Process.kill(:TERM, client)
-      assert_equal 15, Process.wait2(client).last.termsig
+      assert_equal 15, status_of(client).termsig
     end
   end
 
@@ -70,7 +71,7 @@ class PreloadFaultsTest < Minitest::Test
       Process.kill(:KILL, template)
       assert_ends(template)
       made.write("tmp/go", "")
-      assert_equal 2, Process.wait2(client).last.exitstatus
+      assert_equal 2, status_of(client).exitstatus
       assert_ends(command)
       assert_equal "1\n", made.forked(*WORDS, "puts 1").out
     end
@@ -83,21 +84,19 @@ class PreloadFaultsTest < Minitest::Test
       made.thruway("preload", "stop")
       assert_empty made.templates
       made.write("tmp/go", "")
-      assert_equal 3, Process.wait2(client).last.exitstatus
+      assert_equal 3, status_of(client).exitstatus
     end
   end
 
   def test_a_template_sleeps_and_ends_when_it_is_told
     with_template do |made|
       template = templates(made).first
-      switches = -> {
-        File.read("/proc/#{template}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
-      }
-      # It looks after the client that has just gone.
-      sleep 1
-      before = switches.call
-      sleep 1
-      assert_equal before, switches.call
+      # It looks after the client that has just gone, and then after nothing.
+      Preloading.await("a template that sleeps") do
+        before = sleeps_of(template)
+        sleep 0.5
+        before == sleeps_of(template)
+      end
       Process.kill(:TERM, template)
       assert_ends(template)
       assert_equal "1\n", made.forked(*WORDS, "puts 1").out
@@ -163,7 +162,7 @@ class PreloadFaultsTest < Minitest::Test
       10.times do |number|
         made.forked(*WORDS, "0") if made.templates.empty?
         process = templates(made).first or next
-        killer = Thread.new { sleep(random.rand(0.1)); Process.kill(:KILL, process) }
+        killer = Thread.new { sleep(random.rand(0.05)); Process.kill(:KILL, process) }
         said = made.preloaded(*WORDS, "File.write('tmp/runs', 'x', mode: 'a'); puts #{number}")
         killer.join
         assert_ran_once(made, said, "#{number}\n")

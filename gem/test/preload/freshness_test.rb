@@ -6,7 +6,7 @@ require "preloading"
 class PreloadFreshnessTest < Minitest::Test
   include Preloading
 
-  CODE = "p Rails.configuration.x.said, I18n.t('said'), ENV['SAID'], Said.new.text"
+  CODE = "load('app/models/said.rb'); p SAID_AT_BOOT, ENV['SAID'], Said.new.text"
 
   # A model, an initializer that reads files in several ways, and a locale.
   def with_said
@@ -14,12 +14,16 @@ class PreloadFreshnessTest < Minitest::Test
       made.write("app/models/said.rb", "class Said; def text = 'model 1'; end")
       made.write("config/locales/en.yml", "en:\n  said: locale 1\n")
       made.write("config/said.yml", "text: yaml 1\n")
+      made.write("config/database.yml", "a: 1\n")
       made.write("lib/said.txt", "text 1")
       made.write("config/initializers/said.rb", <<~'RUBY')
-        Rails.configuration.x.said = [
-          YAML.load_file(Rails.root.join("config/said.yml")), File.read(Rails.root.join("lib/said.txt")),
-          File.exist?(Rails.root.join("lib/extra.txt")), Dir.children(Rails.root.join("lib")).sort,
-          File.size(__FILE__)
+        ROOT = File.expand_path("../..", __dir__)
+        SAID_AT_BOOT = [
+          YAML.load_file("#{ROOT}/config/said.yml"), File.read("#{ROOT}/lib/said.txt"),
+          File.exist?("#{ROOT}/lib/extra.txt"), Dir.children("#{ROOT}/lib").sort,
+          File.size(__FILE__), YAML.load_file("#{ROOT}/config/locales/en.yml"),
+          File.read("#{ROOT}/config/database.yml"), File.file?("#{ROOT}/app/models/said.rb"),
+          Dir.glob("#{ROOT}/app/models/*.rb").sort
         ]
       RUBY
       sleep 0.04
@@ -27,16 +31,43 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
-  def assert_fresh(made, env: {})
-    plain = made.plain("bin/rails", "runner", CODE, env: env)
-    said = made.preloaded("bin/rails", "runner", CODE, env: env)
+  def assert_fresh(made, *words, env: {})
+    words = ["bin/rails", "runner", *words, CODE]
+    plain = made.plain(*words, env: env)
+    assert_predicate plain.status, :success?, plain.to_s
+    said = made.preloaded(*words, env: env)
     assert_said plain, said, said.how
     said
   end
 
   def forked(made) = made.forked("bin/rails", "runner", CODE)
 
-  def test_a_model_is_edited_and_the_template_stays
+  RAILS = "p Rails.env, I18n.t('said'), Said.new.text, ENV['RAILS_ENV'], ENV['BY_BOOT']"
+
+  # Rails finds its models, locales and environments by itself.
+  def test_edits_of_a_rails_application
+    application(RailsApplication) do |made|
+      made.write("app/models/said.rb", "class Said; def text = 'model 1'; end")
+      made.write("config/locales/en.yml", "en:\n  said: locale 1\n")
+      made.write("config/initializers/said.rb", "ENV['BY_BOOT'] = ENV['RAILS_ENV']")
+      words = ["bin/rails", "runner", RAILS]
+      made.forked(*words)
+      # As editors save; the template stays.
+      made.write("app/models/.said.rb", "class Said; def text = 'model 2'; end")
+      File.rename(made.path("app/models/.said.rb"), made.path("app/models/said.rb"))
+      said = made.preloaded(*words)
+      assert_equal [true, true], [said.forked?, said.out.include?("model 2")], said.to_s
+      made.write("config/locales/en.yml", "en:\n  said: locale 2\n")
+      assert_includes made.preloaded(*words).out, "locale 2"
+      made.write("app/models/other.rb", "class Other; end")
+      refute_predicate made.preloaded(*words), :forked?
+      words.insert(2, "-e", "production")
+      expected = %("production"\n"locale 2"\n"model 2"\n"production"\n"production"\n)
+      assert_equal expected, made.forked(*words).out
+    end
+  end
+
+  def test_a_file_that_is_only_looked_for_is_edited_and_the_template_stays
     with_said do |made|
       forked(made)
       made.write("app/models/said.rb", "class Said; def text = 'model 2'; end")
@@ -52,19 +83,18 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  READ = { "config/said.yml" => "text: yaml 2\n", "lib/said.txt" => "text 2",
+           "config/application.rb" => nil, "lib/extra.txt" => "", "config/initializers/zz.rb" => "",
+           "app/models/other.rb" => "class Other; end", "config/database.yml" => nil }.freeze
+
   def test_what_the_boot_read_is_edited
-    { "config/said.yml" => "text: yaml 2\n", "lib/said.txt" => "text 2",
-      "config/application.rb" => nil, "lib/extra.txt" => "", "config/initializers/zz.rb" => "",
-      "app/models/other.rb" => "class Other; end",
-      "config/database.yml" => nil }.each_slice(4) do |edits|
-      with_said do |made|
-        edits.each do |name, text|
-          forked(made)
-          text ? made.write(name, text) : File.write(made.path(name), "\n", mode: "a")
-          said = assert_fresh(made)
-          refute_predicate said, :forked?, name
-          assert_match(/has changed$/, said.how, name)
-        end
+    with_said do |made|
+      READ.each do |name, text|
+        forked(made)
+        text ? made.write(name, text) : File.write(made.path(name), "\n", mode: "a")
+        said = assert_fresh(made)
+        refute_predicate said, :forked?, name
+        assert_match(/has changed$/, said.how, name)
       end
     end
   end
@@ -79,24 +109,17 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # Its application is loaded under the variables that the command has set before it.
   def test_an_environment_that_an_argument_chooses
-    with_said do |made|
-      code = "puts Rails.env"
-      made.forked("bin/rails", "runner", code)
-      said = made.preloaded("bin/rails", "runner", "-e", "production", code)
-      assert_said made.plain("bin/rails", "runner", "-e", "production", code), said
-      refute_predicate said, :forked?
-    end
-  end
-
-  # Rails' application is loaded under the variables that the command has set before it.
-  def test_forks_of_an_environment_that_an_argument_chooses
     application do |made|
       made.write("config/initializers/said.rb", "ENV['BY_BOOT'] = ENV['RAILS_ENV']")
       File.write(made.path("config/application.rb"), "FIRST = ENV['RAILS_ENV']\n", mode: "a")
-      code = "p FIRST, Rails.env, Rails.configuration.eager_load, ENV['RAILS_ENV'], ENV['BY_BOOT']"
+      code = "p FIRST, ENV['RAILS_ENV'], ENV['BY_BOOT']"
+      made.forked("bin/rails", "runner", code)
       words = ["bin/rails", "runner", "-e", "production", code]
-      made.plain(*words)
+      said = made.preloaded(*words)
+      assert_said made.plain(*words), said
+      refute_predicate said, :forked?
       assert_said made.plain(*words), made.forked(*words)
     end
   end
@@ -108,7 +131,7 @@ class PreloadFreshnessTest < Minitest::Test
       made.write("Rakefile", <<~RUBY)
         ENV["SAID"] = "chosen" if ENV["COLUMNS"] == "7"
         require_relative "config/application"
-        Rails.application.load_tasks
+        task(:environment) { require_relative "config/environment" }
         task(said: :environment) { puts SAID }
       RUBY
       assert_said made.plain("rake", "said"), made.forked("rake", "said")
@@ -133,8 +156,8 @@ class PreloadFreshnessTest < Minitest::Test
     application do |made|
       made.write("config/initializers/said.rb", <<~RUBY)
         require #{LIBRARY.dump}
-        Thruway::Preload.exclude Rails.root.join("lib/noise.txt")
-        File.read(Rails.root.join("lib/noise.txt"))
+        Thruway::Preload.exclude "lib/noise.txt"
+        File.read("lib/noise.txt")
       RUBY
       made.write("lib/noise.txt", "1")
       made.write("lib/native.bin", "1")

@@ -9,7 +9,7 @@ class PreloadServerTest < Minitest::Test
   include Preloading
 
   def test_rails_server_is_a_fork
-    application do |made|
+    application(RailsApplication) do |made|
       first = serve(made)
       made.await_template
       assert_equal 0, made.templates.first["forks"]
@@ -26,16 +26,18 @@ class PreloadServerTest < Minitest::Test
     words = %W[run --preload -- bin/rails server -b 127.0.0.1 -p #{port}]
     streams = { in: File::NULL, out: File::NULL, err: File::NULL }
     server = spawn(made.environment, THRUWAY, *words, chdir: made.folder, **streams)
-    page = Timeout.timeout(PATIENCE_SECONDS) { page_of(port) }
+    page = Preloading.await("a page of Rails' server") { page_of(port) }
     Process.kill(:TERM, server)
-    _, status = Process.wait2(server)
+    status = Preloading.status_of(server, "Rails' server")
+    server = nil
     [page, status.exitstatus, status.termsig]
+  ensure
+    Process.kill(:KILL, server) if server
   end
 
   def page_of(port)
     Net::HTTP.get_response(URI("http://127.0.0.1:#{port}/")).code
   rescue Errno::ECONNREFUSED
-    sleep 0.05
-    retry
+    nil
   end
 end

@@ -10,10 +10,16 @@ class PreloadTerminalTest < Minitest::Test
 
   # A shell on a terminal of its own.
   class Shell
+    # Signals that the tests' own process ignores would be ignored by all that it starts: some
+    # machines run tests below `nohup`, or behind `&`.
+    DEFAULTS = "%w[HUP INT QUIT TSTP TTIN TTOU PIPE CHLD].each { |one| trap(one, 'DEFAULT') }; " \
+               "exec(*ARGV)"
+
     def initialize(made)
       quiet = { "PS1" => "$ ", "TERM" => "dumb", "HISTFILE" => nil,
                 "BASH_SILENCE_DEPRECATION_WARNING" => "1" }
-      command = [made.environment.merge(quiet), "bash", "--norc", "--noprofile", "-i"]
+      bash = %w[bash --norc --noprofile -i]
+      command = [made.environment.merge(quiet), "ruby", "--disable-gems", "-e", DEFAULTS, *bash]
       @reader, @writer, @process = PTY.spawn(*command, chdir: made.folder)
       @said = +""
       expect("$ ")
@@ -24,11 +30,12 @@ class PreloadTerminalTest < Minitest::Test
 
     # What was said up to that, which is waited for.
     def expect(text)
-      Timeout.timeout(Preloading::PATIENCE_SECONDS) do
-        @said << @reader.readpartial(4096) until (found = @said.index(text))
-        @said.slice!(0, found + text.size)
+      Preloading.await(-> { "#{text.inspect} in #{@said.inspect}" }) do
+        more = @reader.read_nonblock(4096, exception: false)
+        @said << more if more.is_a?(String)
+        found = @said.index(text) and return @said.slice!(0, found + text.size)
       end
-    rescue Timeout::Error, EOFError, Errno::EIO
+    rescue EOFError, Errno::EIO
       raise "no #{text.inspect} in #{@said.inspect}"
     end
 
@@ -44,7 +51,7 @@ class PreloadTerminalTest < Minitest::Test
     def close
       @writer.close
       @reader.close
-      Process.wait(@process)
+      Preloading.status_of(@process, "a shell")
     end
   end
 
@@ -55,7 +62,7 @@ class PreloadTerminalTest < Minitest::Test
     shell = Shell.new(made)
     before = made.templates.size
     shell.said(preloaded("0"))
-    Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until made.templates.size > before }
+    made.await_template(before + 1)
     yield shell
   ensure
     shell&.close
@@ -133,7 +140,7 @@ class PreloadTerminalTest < Minitest::Test
         end
         one.said(preloaded("puts 1"))
       end
-      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 while File.exist?("/proc/#{first}") }
+      assert_ends(first)
       assert_empty made.templates
     end
   end
@@ -143,8 +150,8 @@ class PreloadTerminalTest < Minitest::Test
       shell(made) do |shell|
         said = shell.said("#{preloaded("puts [3, 1, 2]")} | sort | tr '\\n' ' '")
         assert_includes said, "1 2 3"
-        shell.line("#{preloaded("sleep")} | cat")
-        sleep 1
+        shell.line("#{preloaded("puts %q(ready); $stdout.flush; sleep")} | cat")
+        shell.expect("ready\r\n")
         shell.type("\x03")
         shell.expect("$ ")
         assert_includes shell.said("echo still here"), "still here"
@@ -167,20 +174,18 @@ class PreloadTerminalTest < Minitest::Test
   # The terminal is closed, and the command that ignores it goes on.
   def test_nohup
     application do |made|
-      made.write("tmp/x", "")
       shell = Shell.new(made)
-      code = "File.write(%q(tmp/begun), %q()); sleep 0.02 until File.exist?(%q(tmp/go)); " \
+      code = "File.write(%q(tmp/begun), %q(1)); sleep 0.02 until File.exist?(%q(tmp/go)); " \
              "File.write(%q(tmp/process), %q(over))"
       before = preloaded("0").sub("run ", "run --explain ")
       shell.said("nohup #{before} >/dev/null 2>&1")
-      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.05 until made.templates.any? }
+      made.await_template
       shell.line("nohup #{preloaded(code)} >/dev/null 2>&1 &")
-      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(made.path("tmp/begun")) }
+      made.await_file("tmp/begun")
       assert_equal 1, forks(made)
       shell.close
       made.write("tmp/go", "")
-      over = made.path("tmp/process")
-      Timeout.timeout(PATIENCE_SECONDS) { sleep 0.02 until File.exist?(over) && !File.empty?(over) }
+      assert_equal "over", made.await_file("tmp/process")
     end
   end
 
