@@ -325,8 +325,7 @@ impl Template {
 
     /// Ends: no client finds it any more. Commands that still run go on, without a template to look after them.
     pub fn end(mut self) {
-        self.place.remove(self.key, Part::Socket);
-        self.unlock();
+        self.withdraw();
         // Those that still run are looked after until they end.
         while !self.children.is_empty() {
             let Ok(ready) = self.wait() else { break };
@@ -338,6 +337,13 @@ impl Template {
             }
             self.reap();
         }
+    }
+
+    fn withdraw(&mut self) {
+        self.place.remove(self.key, Part::Socket);
+        self.unlock();
+        // What has ended already would wake this process for ever.
+        self.leader = None;
     }
 
     /// What a child gives up of its template's.
@@ -394,4 +400,38 @@ impl Request {
 pub fn now_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_session_that_has_ended_does_not_wake_a_template_that_ends() {
+        let above = tempfile::tempdir().unwrap();
+        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let (observed, description) = (Observed::default(), Description::default());
+        let mut template = Template::listen(place, 7, -1, observed, description).unwrap();
+        let mut leader = Command::new("true").spawn().unwrap();
+        let process = Pid::from_child(&leader);
+        template.leader = Some(pidfd_open(process, PidfdFlags::empty()).unwrap());
+        leader.wait().unwrap();
+        let (client, socket) = UnixStream::pair().unwrap();
+        template.children.push(Child { process: 0, socket, is_orphan: false });
+        assert!(template.wait().unwrap().has_ended_session);
+        template.withdraw();
+        let going = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(client);
+        });
+        let mut ready = template.wait().unwrap();
+        while !ready.has_lost_clients {
+            // Another test's child has ended.
+            assert!(ready.has_child_news && !ready.has_ended_session);
+            template.events.clear();
+            ready = template.wait().unwrap();
+        }
+        going.join().unwrap();
+    }
 }
