@@ -121,6 +121,9 @@ pub fn ask(place: &Place, key: u128, command: &Command<'_>) -> io::Result<Answer
             let shares_group = command.terminal.is_there();
             Ok(Answer::Started(Running { socket, process, template, shares_group }))
         }
+        (Kind::Exited | Kind::Killed, _) => {
+            Ok(Answer::Refused("the fork ended before the command began".to_owned()))
+        }
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -76,6 +76,8 @@ pub struct Request {
     descriptors: Vec<OwnedFd>,
     group: i32,
     socket: UnixStream,
+    /// The template, in words.
+    template: String,
 }
 
 /// What a template is to do.
@@ -259,6 +261,7 @@ impl Template {
             descriptors,
             group: message.number(3)?,
             socket,
+            template: format!("{} ({} s old)", std::process::id(), self.began.elapsed().as_secs()),
         };
         let is_other = |words: &Vec<Vec<u8>>| *words != request.words;
         if self.description.only_words.as_ref().is_some_and(is_other) {
@@ -271,12 +274,9 @@ impl Template {
         (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
     }
 
-    /// The fork for a request has been made.
+    /// The fork for a request has been made. It tells the client itself, or it has not begun when it ends.
     pub fn forked(&mut self, request: Request, process: i32) {
         request.join_group(process);
-        let words = format!("{} ({} s old)", std::process::id(), self.began.elapsed().as_secs());
-        let started = Message::new(Kind::Started).with_number(process).with(words);
-        let _ = started.send(&request.socket, &[]);
         self.children.push(Child { process, socket: request.socket, is_orphan: false });
         self.used = Instant::now();
         self.forks += 1;
@@ -363,18 +363,27 @@ struct Ready {
 }
 
 impl Request {
-    /// Makes this process the command's: its group or session, and its descriptors.
+    /// Makes this process the command's: its group or session, and its descriptors. Then tells the client so: only a
+    /// client that knows of it does not boot, so the command runs once, whatever becomes of the template.
     ///
     /// # Errors
-    /// A descriptor cannot be put in its place.
-    pub fn take_over(self) -> io::Result<()> {
+    /// A descriptor cannot be put in its place, or the client has gone.
+    pub fn take_over(mut self) -> io::Result<()> {
         if self.group == 0 {
             let _ = rustix::process::setsid();
         } else {
             self.join_group(0);
         }
-        drop(self.socket);
         let highest = self.numbers.iter().copied().max().unwrap_or(2) + 1;
+        let socket = UnixStream::from(descriptor::copy_from(self.socket.as_fd(), highest)?);
+        let process = i32::try_from(std::process::id()).unwrap_or(0);
+        let template = std::mem::take(&mut self.template);
+        self.place_descriptors(highest)?;
+        Message::new(Kind::Started).with_number(process).with(template).send(&socket, &[])
+    }
+
+    fn place_descriptors(self, highest: i32) -> io::Result<()> {
+        drop(self.socket);
         // None of them may stand where another one belongs.
         let copies = self.descriptors.iter().map(|one| descriptor::copy_from(one.as_fd(), highest));
         let copies: Vec<_> = copies.collect::<io::Result<_>>()?;

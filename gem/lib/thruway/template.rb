@@ -215,6 +215,7 @@ class Template
   end
 
   def fork_for_request
+    template = Process.pid
     hooks&.run_before_fork
     child = Process.fork
     return :child unless child
@@ -223,6 +224,8 @@ class Template
     child
   rescue Exception => e # rubocop:disable Lint/RescueException
     @native.failed("#{e.class}: #{e.message}")
+    # Hooks of the application's own may raise in the child.
+    exit!(1) unless Process.pid == template
   end
 
   # This process is the command.

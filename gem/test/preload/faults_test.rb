@@ -154,6 +154,22 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
+  # The template is killed between the fork and whatever it would say of it.
+  def test_a_template_that_is_killed_right_after_a_fork
+    application do |made|
+      made.write("config/initializers/killed.rb", <<~'RUBY')
+        Process.singleton_class.prepend(Module.new do
+          def _fork = super.tap { |child| Process.kill(:KILL, Process.pid) if child.positive? }
+        end)
+      RUBY
+      run = [*WORDS, "File.write('tmp/runs', 'x', mode: 'a'); puts 1"]
+      made.preloaded(*run)
+      made.await_template
+      FileUtils.rm_f(made.path("tmp/runs"))
+      assert_ran_once(made, made.preloaded(*run), "1\n")
+    end
+  end
+
   # Whenever a template ends, its clients' commands have run or are booted; none is lost, none runs
   # twice.
   def test_a_template_that_is_killed_at_any_time
