@@ -2,9 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -16,6 +18,9 @@ use thruway_sys::signal::{Mask, SignalFd, number};
 use crate::place::{Part, Place};
 use crate::terminal::{self, Terminal};
 use crate::wire::{Kind, Message, encoded};
+
+/// A template answers in milliseconds, or in seconds on a busy machine. A stopped template never does.
+pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Signals that a client hands on. Those that the terminal sends reach the child by themselves, if it is in
 /// the client's group.
@@ -75,11 +80,8 @@ pub enum End {
     Unknown,
 }
 
-/// Connects to the template of a key; `None` if there is none.
-///
-/// # Errors
-/// The socket belongs to another user, or whatever the system reports.
-pub fn connect(place: &Place, key: u128) -> io::Result<Option<UnixStream>> {
+/// Connects to the template of a key, whose answers are waited for so long; `None` if there is none.
+fn connect(place: &Place, key: u128, patience: Duration) -> io::Result<Option<UnixStream>> {
     let socket = match UnixStream::connect(place.file(key, Part::Socket)) {
         Ok(socket) => socket,
         Err(error) => {
@@ -92,15 +94,21 @@ pub fn connect(place: &Place, key: u128) -> io::Result<Option<UnixStream>> {
     if peer::of(socket.as_fd())?.uid != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
+    socket.set_read_timeout(Some(patience))?;
     Ok(Some(socket))
 }
 
-/// Asks the template of a key to run a command.
+/// Asks the template of a key to run a command, and waits for its answer for so long.
 ///
 /// # Errors
 /// Whatever the system reports; the command has not been started then.
-pub fn ask(place: &Place, key: u128, command: &Command<'_>) -> io::Result<Answer> {
-    let Some(socket) = connect(place, key)? else { return Ok(Answer::NoTemplate) };
+pub fn ask(
+    place: &Place,
+    key: u128,
+    command: &Command<'_>,
+    patience: Duration,
+) -> io::Result<Answer> {
+    let Some(socket) = connect(place, key, patience)? else { return Ok(Answer::NoTemplate) };
     let numbers = terminal::descriptors()?;
     let copies: Vec<OwnedFd> = numbers
         .iter()
@@ -109,7 +117,25 @@ pub fn ask(place: &Place, key: u128, command: &Command<'_>) -> io::Result<Answer
     let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
     request(command, &numbers).send(&socket, &borrowed)?;
     drop(copies);
-    let Some((message, _)) = Message::receive(&socket)? else { return Ok(Answer::NoTemplate) };
+    let message = match Message::receive(&socket) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            // No command finds it any more. What it says from now on does not arrive, so its fork does not begin.
+            place.remove(key, Part::Socket);
+            socket.shutdown(Shutdown::Both)?;
+            let last = Message::receive(&socket)?;
+            if last.is_none() {
+                return Ok(Answer::Refused("the template does not answer".to_owned()));
+            }
+            last
+        }
+        answer => answer?,
+    };
+    socket.set_read_timeout(None)?;
+    let Some((message, _)) = message else { return Ok(Answer::NoTemplate) };
+    answer_of(&message, socket, command)
+}
+
+fn answer_of(message: &Message, socket: UnixStream, command: &Command<'_>) -> io::Result<Answer> {
     let text = |place: usize| {
         let field = message.fields.get(place).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(field).into_owned()
@@ -236,7 +262,7 @@ impl End {
 /// # Errors
 /// Whatever the system reports.
 pub fn status(place: &Place, key: u128) -> io::Result<Option<Vec<Vec<u8>>>> {
-    let Some(socket) = connect(place, key)? else { return Ok(None) };
+    let Some(socket) = connect(place, key, ANSWER_MAX)? else { return Ok(None) };
     Message::new(Kind::Status).send(&socket, &[])?;
     Ok(Message::receive(&socket)?.map(|(message, _)| message.fields))
 }
@@ -246,9 +272,27 @@ pub fn status(place: &Place, key: u128) -> io::Result<Option<Vec<Vec<u8>>>> {
 /// # Errors
 /// Whatever the system reports.
 pub fn stop_template(place: &Place, key: u128) -> io::Result<bool> {
-    let Some(socket) = connect(place, key)? else { return Ok(false) };
+    let Some(socket) = connect(place, key, ANSWER_MAX)? else { return Ok(false) };
     Message::new(Kind::Stop).send(&socket, &[])?;
     // It closes the socket when it has ended.
     let _ = Message::receive(&socket);
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_template_that_does_not_answer_is_not_waited_for() {
+        let above = tempfile::tempdir().unwrap();
+        let place = Place::at(&above.path().join("a/b")).unwrap();
+        let _listener = UnixListener::bind(place.file(7, Part::Socket)).unwrap();
+        let terminal = Terminal::of_process().unwrap();
+        let command = Command { words: &[], environment: &[], terminal: &terminal };
+        let answer = ask(&place, 7, &command, Duration::from_millis(20)).unwrap();
+        assert!(matches!(answer, Answer::Refused(reason) if reason.contains("does not answer")));
+        assert_eq!(place.keys(Part::Socket), [], "the next command does not ask it");
+    }
 }

@@ -83,7 +83,7 @@ impl<'a> Preloaded<'a> {
         let number = key.number();
         let command =
             client::Command { words: self.words, environment: &environment, terminal: &terminal };
-        let reason = match client::ask(&place, number, &command)? {
+        let reason = match client::ask(&place, number, &command, client::ANSWER_MAX)? {
             Answer::Started(running) => return Ok(Tried::Running(running)),
             Answer::Refused(reason) => reason,
             Answer::NoTemplate if is_being_made(&place, number) => {
