@@ -39,6 +39,24 @@ fn the_second_boot_compiles_nothing_and_shows_no_difference() {
 }
 
 #[test]
+fn a_pack_that_is_only_read_stays_as_it_is() {
+    let program = Program::new(&FILES);
+    let (packed, all) = features(&program.run(&["--explain", "--read-only"]));
+    assert!(packed == 0 && fs::read(program.pack()).is_err());
+    program.run(&[]);
+    let before = fs::read(program.pack()).unwrap();
+    program.write("lib/a.rb", "require 'set'\nA = 'other'\n");
+    program.age();
+    for options in [&["--explain", "--read-only"][..], &["--explain", "--read-only", "--digest"]] {
+        let changed = program.run(options);
+        assert!(stdout(&changed).starts_with("other\n"), "{}", stdout(&changed));
+        assert_eq!(features(&changed), (all - 1, 1));
+    }
+    assert!(fs::read(program.pack()).unwrap() == before);
+    program.same(&["--read-only"]);
+}
+
+#[test]
 fn every_part_can_be_left_to_ruby() {
     let program = Program::new(&FILES);
     program.run(&[]);

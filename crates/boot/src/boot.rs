@@ -87,7 +87,7 @@ impl Boot {
             pack,
             loaded_bytes: AtomicUsize::new(0),
             // A frozen pack stays as it is.
-            may_write: may_write && !options.is_frozen(),
+            may_write: may_write && !options.is_frozen() && !options.read_only,
             thawed_by,
             learned: Mutex::default(),
             json_digests: OnceLock::new(),

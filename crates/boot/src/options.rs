@@ -60,6 +60,8 @@ pub struct Options {
     pub pack: Option<PathBuf>,
     /// When the pack is believed.
     pub trust: Trust,
+    /// Whether the pack stays as it is: nothing is learned.
+    pub read_only: bool,
     /// Parts that are left to Ruby.
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.
@@ -84,6 +86,7 @@ impl Options {
             match word {
                 "off" => options.off = true,
                 "explain" => options.explain = true,
+                "read-only" => options.read_only = true,
                 "digest" => options.trust = Trust::Digest,
                 "frozen" => options.trust = Trust::Frozen,
                 "trust-image" => options.trust = Trust::Image,
@@ -114,6 +117,7 @@ impl Options {
             Trust::Frozen => words.push("frozen".to_owned()),
             Trust::Image => words.push("trust-image".to_owned()),
         }
+        words.extend(self.read_only.then(|| "read-only".to_owned()));
         words.extend(self.without.iter().map(|part| format!("without-{}", part.name())));
         words.extend(self.gc_after_mb.map(|megabytes| format!("gc-after-{megabytes}")));
         words.extend(self.explain.then(|| "explain".to_owned()));
@@ -151,6 +155,7 @@ mod tests {
                 trust,
                 without,
                 gc_after_mb,
+                read_only: true,
                 explain: true,
                 explained_process: Some(7),
                 ..Options::default()

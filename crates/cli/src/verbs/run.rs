@@ -59,6 +59,9 @@ pub(crate) struct BootOptions {
     /// Compare a file's content where its stamp differs: for machines that check out anew each time
     #[arg(long)]
     digest: bool,
+    /// Leave the pack as it is: what it lacks is compiled each time, and nothing is written
+    #[arg(long)]
+    read_only: bool,
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
@@ -109,7 +112,8 @@ impl BootOptions {
         let pack = self.pack.as_deref().map(absolute).transpose()?;
         let without = Part::ALL.into_iter().filter(has).collect();
         let (explain, gc_after_mb) = (self.explain, self.gc_after);
-        Ok(Options { pack, trust, without, explain, gc_after_mb, ..Options::default() })
+        let options = Options { pack, trust, without, explain, gc_after_mb, ..Options::default() };
+        Ok(Options { read_only: self.read_only, ..options })
     }
 }
 

@@ -178,7 +178,10 @@ pub(super) const ALL: [Sections; 16] = [
         environment: &[
             PATH,
             PACK,
-            ("THRUWAY_BOOT", "how Ruby boots: frozen, digest, trust-image, explain, or off"),
+            (
+                "THRUWAY_BOOT",
+                "how Ruby boots: frozen, digest, trust-image, read-only, explain, or off",
+            ),
             ("THRUWAY_PRELOAD", "1 is as --preload; 0 forbids it"),
         ],
         files: &[PACKS],
