@@ -40,8 +40,8 @@ impl Check {
     }
 }
 
-/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. Each test is named
-/// as it ends, and one that hangs fails.
+/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. The name of
+/// each test is shown when it ends.
 const GEM_TESTS: [&str; 9] = [
     "-Itarget/debug/gem",
     "-Igem/lib",

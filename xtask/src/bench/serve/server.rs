@@ -52,7 +52,7 @@ pub(crate) enum App {
     Folder,
 }
 
-pub(crate) const SERVERS: [Server; 8] = [
+pub(crate) const SERVERS: [Server; 9] = [
     Server {
         name: "thruway",
         program: Program::Ours,
@@ -121,6 +121,16 @@ pub(crate) const SERVERS: [Server; 8] = [
     Server {
         name: "unicorn",
         program: Program::Installed("unicorn"),
+        tells_version: false,
+        is_secure: false,
+        rack: Some("-E none -c {run}/config {app}/config.ru"),
+        sendfile: None,
+        folder: None,
+        config: "listen '127.0.0.1:{port}'\nworker_processes {workers}\n",
+    },
+    Server {
+        name: "Pitchfork",
+        program: Program::Peer("pitchfork"),
         tells_version: false,
         is_secure: false,
         rack: Some("-E none -c {run}/config {app}/config.ru"),

@@ -10,6 +10,7 @@ use super::callbacks::Callbacks;
 use super::context::Context;
 use super::env::Environments;
 use super::files::DeclaredFolders;
+use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
@@ -21,6 +22,8 @@ use crate::ruby::{Gvl, NIL, Symbol};
 /// lock held; no borrow of its cells lasts over a call that may run Ruby code.
 pub(super) struct RackEngine {
     pub(super) engine: Arc<SharedEngine>,
+    /// None once the server is closed.
+    pub(super) helpers: Cell<Option<Helpers>>,
     pub(super) environments: RefCell<Environments>,
     pub(super) leadership: Leadership,
     pub(super) contexts: Vec<Context>,
@@ -75,6 +78,15 @@ impl RackEngine {
         self.engine.lock().end(ending);
         self.wake_all();
         NIL
+    }
+
+    /// Ends what goes on outside of Ruby's threads, none of which may be in the engine any more. After that the process
+    /// can be forked, and each child can make a server of its own.
+    pub(super) fn close(&self, gvl: Gvl) {
+        self.leadership.signal().duty.end();
+        if let Some(helpers) = self.helpers.take() {
+            helpers.end(gvl);
+        }
     }
 
     /// Wakes every thread of the server, so that each looks what has changed.

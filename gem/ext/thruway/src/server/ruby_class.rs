@@ -30,6 +30,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
     define::method(gvl, class, c"announce_end", Method::of_0(announce_end));
     define::method(gvl, class, c"retire", Method::of_0(retire));
+    define::method(gvl, class, c"close", Method::of_0(close));
     define::method(gvl, class, c"export", Method::of_0(export));
     define::method(gvl, class, c"import", Method::of_1(import));
     define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
@@ -125,6 +126,12 @@ fn retire(ruby: Protected, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.end(Ending::Retired)
+}
+
+/// `engine.close`: ends its own thread, and what Ruby tells it. No thread is in `serve` any more.
+fn close(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).close(ruby.gvl());
+    NIL
 }
 
 /// `engine.export`: a descriptor for `import` in the program that this process becomes by `exec`.
