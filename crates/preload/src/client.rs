@@ -19,7 +19,7 @@ use crate::place::{Part, Place};
 use crate::terminal::{self, Terminal};
 use crate::wire::{Kind, Message, encoded};
 
-/// A template answers in milliseconds, and later on a busy machine. A process that is stopped answers never.
+/// A template answers in milliseconds, or in seconds on a busy machine. A stopped template never does.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
 /// Signals that a client hands on. Those that the terminal sends reach the child by themselves, if it is in

@@ -61,7 +61,6 @@ class PreloadFreshnessTest < Minitest::Test
       assert_includes made.preloaded(*words).out, "locale 2"
       made.write("app/models/other.rb", "class Other; end")
       refute_predicate made.preloaded(*words), :forked?
-      assert_said made.plain(*words), made.forked(*words)
       words.insert(2, "-e", "production")
       expected = %("production"\n"locale 2"\n"model 2"\n"production"\n"production"\n)
       assert_equal expected, made.forked(*words).out
