@@ -88,8 +88,10 @@ fn clients_of_both_versions_are_served_and_older_ones_are_not() {
         let got = curl(&server, "localhost", &site.pair.certificate, version);
         assert_eq!(got.stdout, b"0123456789", "{version:?}: {}", stderr(&got));
     }
-    let alpn = s_client(&server, &["-alpn", "h2,http/1.1"]);
-    assert!(text(&alpn).contains("ALPN protocol: http/1.1"), "{}", text(&alpn));
+    for (offered, chosen) in [("h2,http/1.1", "h2"), ("http/1.1", "http/1.1")] {
+        let alpn = text(&s_client(&server, &["-alpn", offered]));
+        assert!(alpn.contains(&format!("ALPN protocol: {chosen}\n")), "{alpn}");
+    }
     let old = s_client(&server, &["-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0"]);
     assert!(text(&old).contains("alert"), "{}", text(&old));
 }

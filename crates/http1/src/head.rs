@@ -16,6 +16,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1
     Http11,
+    /// HTTP/2: the head is written as one of HTTP/1.1, and there is another framing around it.
+    Http2,
 }
 
 /// Where the parts of a head stand in the bytes that it was parsed from.
@@ -142,6 +144,11 @@ impl Head {
     #[must_use]
     pub fn request<'a>(&'a self, bytes: &'a [u8]) -> Request<'a> {
         Request { head: self, bytes }
+    }
+
+    /// Notes that the head has come by HTTP/2, whatever is written in its first line.
+    pub fn set_http2(&mut self) {
+        self.version = Version::Http2;
     }
 
     /// Bytes of the head, the empty line included.

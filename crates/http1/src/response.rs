@@ -45,10 +45,10 @@ pub enum ResponseFraming {
     Chunked,
     /// By chunks that the body already consists of.
     Coded,
-    /// By the end of the connection, after the body's own chunks are decoded: a client of HTTP/1.0 must not be sent
-    /// any (RFC 9112, 6.1).
+    /// By the end of the connection or stream, after the body's own chunks are decoded. Clients of HTTP/1.0 and HTTP/2
+    /// must not be sent any (RFC 9112, 6.1; RFC 9113, 8.2.2).
     Decoded,
-    /// By the end of the connection.
+    /// By the end of the connection, or of the stream.
     UntilClose,
 }
 
@@ -211,7 +211,7 @@ impl<'a> ResponseHead<'a> {
     ) -> BodyPlan {
         let framing = self.partial.framing(constraints, body_bytes);
         if let Some((start, end, _)) = self.partial.coding_line
-            && constraints.version == Version::Http10
+            && constraints.version != Version::Http11
         {
             self.out.drain(start..end);
         }
@@ -278,7 +278,7 @@ impl PartialHead {
             return ResponseFraming::Empty;
         }
         match body_bytes.or(self.claimed_bytes) {
-            _ if self.is_coded && constraints.version == Version::Http10 => {
+            _ if self.is_coded && constraints.version != Version::Http11 => {
                 let is_chunked = self.coding_line.is_some_and(|(.., is_chunked)| is_chunked);
                 if is_chunked { ResponseFraming::Decoded } else { ResponseFraming::UntilClose }
             }

@@ -120,7 +120,7 @@ fn meaning(request: Request<'_>) -> String {
 fn write(request: Request<'_>) -> Vec<u8> {
     let version: &[u8] = match request.version() {
         Version::Http10 => b" HTTP/1.0\r\n",
-        Version::Http11 => b" HTTP/1.1\r\n",
+        Version::Http11 | Version::Http2 => b" HTTP/1.1\r\n",
     };
     let mut written = [request.method(), b" ", request.target(), version].concat();
     for (name, value) in request.fields() {

@@ -51,7 +51,7 @@ impl Acceptor {
     pub(crate) fn listen_again(&mut self, connections: &Connections) {
         let may_listen = connections.stage.accepts()
             && connections.clock.now_ms >= self.paused_until_ms
-            && connections.slab.len() < connections.settings.connections_max;
+            && connections.count() < connections.settings.connections_max;
         if !self.is_listening && may_listen {
             // Without descriptors it is tried again after the next pause.
             let _ = self.listen(connections);
@@ -73,7 +73,7 @@ impl Acceptor {
         for _ in 0..ACCEPTS_MAX {
             let worker = migration.as_ref().map(|migration| &migration.worker);
             let coming = worker.map_or(0, WorkerHandle::connections);
-            let count = connections.slab.len().max(coming);
+            let count = connections.count().max(coming);
             if count >= connections.settings.connections_max {
                 let crowd = format!("{count} are open, as many as may be, and the next ones wait");
                 connections.warn("accept a connection", io::Error::other(crowd));
@@ -120,7 +120,7 @@ impl Acceptor {
     }
 
     fn accept_last(&mut self, index: usize, connections: &mut Connections) {
-        while connections.slab.len() < connections.settings.connections_max {
+        while connections.count() < connections.settings.connections_max {
             let Ok(Some(connection)) = self.next(index, connections) else { return };
             if let Err(errno) = connections.open(connection) {
                 return connections.warn("accept a connection", errno);

@@ -47,7 +47,7 @@ pub(crate) fn tell_health(
 pub(crate) fn health(connections: &mut Connections) -> (u16, &'static str) {
     if connections.stage.parts() {
         (503, "the server is stopping")
-    } else if connections.slab.len() >= connections.settings.connections_max {
+    } else if connections.count() >= connections.settings.connections_max {
         (503, "as many connections are open as may be")
     } else if find_late(connections).is_some() {
         (503, "requests have waited too long")

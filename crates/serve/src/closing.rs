@@ -5,6 +5,7 @@ use thruway_http1::ParseError;
 use crate::connection::{Connection, Phase, Received};
 use crate::connections::Connections;
 use crate::counting;
+use crate::http2::output;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::stage::Stage;
@@ -39,8 +40,18 @@ fn expire(connections: &mut Connections, id: ConnectionId) {
         }
         Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
         Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
+        Phase::Multiplexing if is_in_head(connection) => {
+            output::give_up(connections, id, "a head takes too long");
+        }
+        Phase::Multiplexing => output::close(connections, id),
         _ => end(connections, id),
     }
+}
+
+/// Whether a connection speaks HTTP/2, and a head comes in.
+fn is_in_head(connection: &Connection) -> bool {
+    let multiplexer = connection.multiplexer.as_ref();
+    multiplexer.is_some_and(|multiplexer| multiplexer.head_since_ms.is_some())
 }
 
 /// Closes a connection between two requests.
@@ -54,9 +65,13 @@ fn end(connections: &mut Connections, id: ConnectionId) {
 /// Cuts off a client that takes too little of its response.
 fn check_pace(connections: &mut Connections, id: ConnectionId) {
     let now_ms = connections.clock.now_ms;
+    let by_all = output::taken_bytes(connections, id);
     let Some(connection) = connections.slab.get_mut(id) else { return };
-    if connections.deadlines.is_fast_enough(connection, now_ms) {
+    let taken = by_all.unwrap_or_else(|| connection.taken_bytes());
+    if connections.deadlines.is_fast_enough(connection, now_ms, taken) {
         connections.set_deadline(id);
+    } else if let Some(parent) = output::parent_of(connections, id) {
+        output::give_up(connections, parent, "it takes too little of a response");
     } else {
         connections.reset(id);
     }
@@ -77,6 +92,12 @@ pub(crate) fn hang_up_with(
     counting::refuse(connections, id, status);
     let Some(ticket) = connections.begin_request(id) else { return };
     ResponseWriter::new(connections, ticket).respond_broken(status, text);
+}
+
+/// The disk is full, or there is no folder for files without names.
+pub(crate) fn give_up_body(connections: &mut Connections, id: ConnectionId, error: std::io::Error) {
+    connections.warn("keep a request's body", error);
+    hang_up_with(connections, id, 507, "the body cannot be kept");
 }
 
 /// Reads and throws away. Closes when the client has closed, or goes on for too long.
@@ -110,10 +131,11 @@ pub(crate) fn begin_drain(connections: &mut Connections) {
 /// Closes connections between two requests, if no other process goes on with them. A fresh one has a moment for its
 /// first request.
 pub(crate) fn close_idle(connections: &mut Connections) {
+    output::leave_all(connections);
     let is_idle = |id: &ConnectionId| {
         let connection = connections.slab.get(*id);
         connection.is_some_and(|connection| {
-            let goes_on = connections.stage.passes_on() && connection.tls.is_none();
+            let goes_on = connections.stage.passes_on() && !connection.is_bound();
             connection.is_idle() && !connection.is_readable && !connection.is_fresh && !goes_on
         })
     };
@@ -125,7 +147,12 @@ pub(crate) fn close_idle(connections: &mut Connections) {
 
 /// Ends all connections at the end of a drain. A request without a response yet gets 503.
 pub(crate) fn give_up(connections: &mut Connections, inbox: &mut [u8]) {
-    let ids: Vec<_> = connections.slab.ids().collect();
+    let mut ids: Vec<_> = connections.slab.ids().collect();
+    // Streams go before their connections.
+    let is_parent = |id: &ConnectionId| {
+        connections.slab.get(*id).is_some_and(|connection| connection.multiplexer.is_some())
+    };
+    ids.sort_by_key(is_parent);
     for id in ids {
         give_up_one(connections, id, inbox);
     }
@@ -136,6 +163,7 @@ fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]
     let has_asked = match connection.phase {
         Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
         Phase::Receiving(_) | Phase::Handling => true,
+        Phase::Multiplexing => return output::close(connections, id),
         Phase::Handshaking | Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => {
             false
         }

@@ -10,11 +10,13 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use thruway_http1::ResponseFraming;
-
+use thruway_sys::socket::queued_bytes;
 use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
 
 use crate::activity::Share;
+use crate::carrier::{Carrier, StreamLink};
 use crate::listener::Peer;
+use crate::multiplexer::Multiplexer;
 use crate::observed::Observed;
 use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
@@ -34,7 +36,7 @@ pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
 /// A client's connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) socket: OwnedFd,
+    pub(crate) carrier: Carrier,
     pub(crate) peer: Peer,
     /// Whether its other end is believed as a proxy.
     pub(crate) is_trusted: bool,
@@ -82,6 +84,8 @@ pub(crate) struct Connection {
     pub(crate) unchunk: Option<Box<Unchunk>>,
     /// What is sealed for the client, and opened of it, if it speaks TLS and its handshake has begun.
     pub(crate) tls: Option<Box<Session>>,
+    /// Its streams, if it speaks HTTP/2.
+    pub(crate) multiplexer: Option<Box<Multiplexer>>,
     pub(crate) share: Share,
     /// Its request, if requests are counted.
     pub(crate) observed: Option<Box<Observed>>,
@@ -104,6 +108,8 @@ pub(crate) enum Phase {
     Responding,
     /// The last response is sent; what still comes in is discarded.
     Lingering { bytes_left: u32 },
+    /// It speaks HTTP/2: its requests are streams.
+    Multiplexing,
 }
 
 /// A response whose body comes in pieces.
@@ -146,36 +152,14 @@ pub(crate) enum Received {
 
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, peer: Peer, listener: u16, now_ms: u64) -> Self {
-        Self {
-            socket,
-            peer,
-            is_trusted: false,
-            awaits_proxy_head: false,
-            listener,
-            phase: Phase::Waiting,
-            request: 0,
-            is_readable: false,
-            is_writable: true,
-            is_ended: false,
-            is_persistent: true,
-            is_fresh: true,
-            input: Vec::new(),
-            seen: 0,
-            has_head: false,
-            since_ms: now_ms,
-            asked_us: 0,
-            responded_us: 0,
-            ready_us: 0,
-            here_us: 0,
-            key_us: 0,
-            standing: Standing::default(),
-            output: None,
-            held_bytes: 0,
-            unchunk: None,
-            tls: None,
-            share: Share::default(),
-            observed: None,
-        }
+        on(Carrier::Socket(socket), peer, listener, now_ms)
+    }
+
+    /// Whether it can be served in this process only: its keys are here, or its streams.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.tls.is_some()
+            || self.multiplexer.is_some()
+            || matches!(self.carrier, Carrier::Stream(_))
     }
 
     /// Whether the handler has the request that `ticket` names.
@@ -195,6 +179,12 @@ impl Connection {
                 upload.is_whole || self.is_readable || !self.input.is_empty()
             }
             Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
+            Phase::Multiplexing => {
+                let mut sides = self.multiplexer.iter();
+                self.is_readable
+                    || !self.input.is_empty()
+                    || self.is_writable && sides.any(|multiplexer| multiplexer.has_work())
+            }
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
         }
     }
@@ -228,7 +218,7 @@ impl Connection {
             _ => None,
         };
         let is_small = read_bytes.is_some_and(|read| read + self.input.len() <= MOVED_BYTES_MAX);
-        is_small && self.output.is_none() && !self.is_ended && self.tls.is_none()
+        is_small && self.output.is_none() && !self.is_ended && !self.is_bound()
     }
 
     /// Takes a request that is whole back into the input. The worker that goes on with it reads it
@@ -250,7 +240,9 @@ impl Connection {
     /// Whether something has come in, or the client has closed.
     pub(crate) fn has_bytes(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        !matches!(recv(&self.socket, &mut [0], flags), Err(Errno::AGAIN | Errno::INTR))
+        self.carrier.socket().is_some_and(|socket| {
+            !matches!(recv(socket, &mut [0], flags), Err(Errno::AGAIN | Errno::INTR))
+        })
     }
 
     /// Reads what is there, up to the size of `inbox`.
@@ -261,7 +253,8 @@ impl Connection {
         if self.tls.is_some() {
             return receive_sealed(self, inbox);
         }
-        match recv(&self.socket, &mut *inbox, RecvFlags::empty()) {
+        let Carrier::Socket(socket) = &self.carrier else { return Received::Later };
+        match recv(socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
             Ok((length, _)) => {
                 // Less than fits is all there was: the next byte is a new event. The end is no event if it came before.
@@ -297,24 +290,29 @@ impl Connection {
         if self.tls.is_some() {
             return deliver_sealed(self, head, payload, turn_bytes);
         }
+        if let Carrier::Stream(link) = &mut self.carrier {
+            let body = link.take_head(head);
+            push(&mut self.output, body, payload);
+            return Ok(Flushed::Blocked);
+        }
         match payload {
             Payload::Empty => self.deliver_slices(head, &[], turn_bytes),
             Payload::Slices(slices) => self.deliver_slices(head, slices, turn_bytes),
             Payload::File { file, offset, length } => {
                 self.deliver_file(head, (file, offset, length), turn_bytes)
             }
-            Payload::Parts(parts) => {
-                let mut output = self.output.take().unwrap_or_default();
-                output.push(Part::Bytes(head.to_vec()));
-                parts.into_iter().for_each(|part| output.push(part));
-                self.output = Some(output);
+            Payload::Parts(_) => {
+                push(&mut self.output, head, payload);
                 self.flush(turn_bytes)
             }
         }
     }
 
     /// Keeps bytes for the next flush.
-    pub(crate) fn hold(&mut self, bytes: &[u8]) {
+    pub(crate) fn hold(&mut self, mut bytes: &[u8]) {
+        if let Carrier::Stream(link) = &mut self.carrier {
+            bytes = link.take_head(bytes);
+        }
         let output = self.output.get_or_insert_default();
         output.push(Part::Bytes(bytes.to_vec()));
     }
@@ -334,7 +332,7 @@ impl Connection {
     /// still holds.
     pub(crate) fn taken_bytes(&self) -> i64 {
         let left = self.output.as_ref().map_or(0, |output| output.left_bytes());
-        let queued = thruway_sys::socket::queued_bytes(self.socket.as_fd()).unwrap_or(0);
+        let queued = self.carrier.socket().map_or(0, |socket| queued_bytes(socket).unwrap_or(0));
         let sealed = self.tls.as_ref().map_or(0, |session| session.unsent_bytes()) as u64;
         i64::try_from(left).unwrap_or(i64::MAX).saturating_sub_unsigned(queued + sealed)
     }
@@ -345,9 +343,10 @@ impl Connection {
     /// The connection's.
     pub(crate) fn flush(&mut self, mut turn_bytes: usize) -> Result<Flushed, Errno> {
         let Some(output) = &mut self.output else { return Ok(Flushed::Done) };
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
         let flushed = match &mut self.tls {
-            None => output.flush(self.socket.as_fd(), &mut turn_bytes)?,
-            Some(session) => output.flush_sealed(session, self.socket.as_fd(), &mut turn_bytes)?,
+            None => output.flush(socket.as_fd(), &mut turn_bytes)?,
+            Some(session) => output.flush_sealed(session, socket.as_fd(), &mut turn_bytes)?,
         };
         match flushed {
             Flushed::Done => self.output = None,
@@ -365,11 +364,12 @@ impl Connection {
         turn_bytes: usize,
     ) -> Result<Flushed, Errno> {
         let mut sent = 0;
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
         if self.output.is_none() && body.len() < SLICES_MAX {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
             let all = [head].into_iter().chain(body.iter().copied());
             slices.iter_mut().zip(all).for_each(|(to, from)| *to = IoSlice::new(from));
-            sent = match gather(self.socket.as_fd(), &slices[..=body.len()], false) {
+            sent = match gather(socket.as_fd(), &slices[..=body.len()], false) {
                 Err(Errno::AGAIN | Errno::INTR) => 0,
                 sent => sent?,
             };
@@ -378,18 +378,8 @@ impl Connection {
         if sent == total {
             return Ok(Flushed::Done);
         }
-        self.keep_unsent(head, body, sent);
+        keep_unsent(&mut self.output, head, body, sent);
         self.flush(turn_bytes)
-    }
-
-    fn keep_unsent(&mut self, head: &[u8], body: &[&[u8]], mut sent: usize) {
-        let mut output = self.output.take().unwrap_or_default();
-        for slice in [head].iter().chain(body) {
-            let skipped = sent.min(slice.len());
-            sent -= skipped;
-            output.push(Part::Bytes(slice[skipped..].to_vec()));
-        }
-        self.output = Some(output);
     }
 
     /// The head waits in the kernel for the first bytes of the file.
@@ -401,15 +391,16 @@ impl Connection {
     ) -> Result<Flushed, Errno> {
         let mut sent = 0;
         let (mut at, mut left) = (offset, length);
+        let Carrier::Socket(socket) = &self.carrier else { return Ok(Flushed::Blocked) };
         if self.output.is_none() {
-            sent = match gather(self.socket.as_fd(), &[IoSlice::new(head)], true) {
+            sent = match gather(socket.as_fd(), &[IoSlice::new(head)], true) {
                 Err(Errno::AGAIN | Errno::INTR) => 0,
                 sent => sent?,
             };
         }
         if sent == head.len() {
             let most = usize::try_from(length).map_or(turn_bytes, |all| all.min(turn_bytes));
-            match sendfile(&self.socket, &file, Some(&mut at), most) {
+            match sendfile(socket, &file, Some(&mut at), most) {
                 Ok(0) if most > 0 => return Err(Errno::PIPE),
                 Ok(bytes) => left -= bytes as u64,
                 Err(Errno::AGAIN | Errno::INTR) => {}
@@ -430,8 +421,10 @@ impl Connection {
     /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
         self.say_end();
-        // It fails only if the client is gone, which the next read will tell.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+        if let Carrier::Socket(socket) = &self.carrier {
+            // It fails only if the client is gone, which the next read will tell.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
+        }
         self.input = Vec::new();
         self.seen = 0;
         self.since_ms = now_ms;
@@ -440,22 +433,99 @@ impl Connection {
 
     /// Tells a client that speaks TLS that nothing was cut off. It is for connections whose last response is sent.
     pub(crate) fn say_end(&mut self) {
-        if let Some(session) = &mut self.tls {
+        if let (Some(session), Carrier::Socket(socket)) = (&mut self.tls, &self.carrier) {
             session.close();
             // A client that takes nothing now is not waited for.
-            let _ = send_sealed(session, self.socket.as_fd());
+            let _ = send_sealed(session, socket.as_fd());
         }
+    }
+}
+
+/// A stream of `parent`, with a request whose head is whole.
+pub(crate) fn stream_of(
+    parent: &Connection,
+    link: StreamLink,
+    upload: Upload,
+    now_ms: u64,
+) -> Connection {
+    let carrier = Carrier::Stream(Box::new(link));
+    Connection {
+        is_trusted: parent.is_trusted,
+        is_writable: false,
+        is_persistent: false,
+        is_fresh: false,
+        phase: Phase::Receiving(Box::new(upload)),
+        ..on(carrier, parent.peer, parent.listener, now_ms)
+    }
+}
+
+fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Connection {
+    Connection {
+        carrier,
+        peer,
+        is_trusted: false,
+        awaits_proxy_head: false,
+        listener,
+        phase: Phase::Waiting,
+        request: 0,
+        is_readable: false,
+        is_writable: true,
+        is_ended: false,
+        is_persistent: true,
+        is_fresh: true,
+        input: Vec::new(),
+        seen: 0,
+        has_head: false,
+        since_ms: now_ms,
+        asked_us: 0,
+        responded_us: 0,
+        ready_us: 0,
+        here_us: 0,
+        key_us: 0,
+        standing: Standing::default(),
+        output: None,
+        held_bytes: 0,
+        unchunk: None,
+        tls: None,
+        multiplexer: None,
+        share: Share::default(),
+        observed: None,
+    }
+}
+
+/// Keeps a head and a body.
+fn push(kept: &mut Option<Box<Output>>, head: &[u8], payload: Payload<'_>) {
+    let output = kept.get_or_insert_default();
+    output.push(Part::Bytes(head.to_vec()));
+    match payload {
+        Payload::Empty => {}
+        Payload::Slices(slices) => {
+            slices.iter().for_each(|slice| output.push(Part::Bytes(slice.to_vec())));
+        }
+        Payload::File { file, offset, length } => {
+            output.push(Part::File { file: Arc::new(file), offset, length });
+        }
+        Payload::Parts(parts) => parts.into_iter().for_each(|part| output.push(part)),
+    }
+}
+
+fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut sent: usize) {
+    let output = kept.get_or_insert_default();
+    for slice in [head].iter().chain(body) {
+        let skipped = sent.min(slice.len());
+        sent -= skipped;
+        output.push(Part::Bytes(slice[skipped..].to_vec()));
     }
 }
 
 /// Reads what is there, and opens it in `inbox`.
 fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
     let Some(session) = &mut connection.tls else { return Received::Later };
+    let Carrier::Socket(socket) = &connection.carrier else { return Received::Later };
     if session.is_over() {
         return Received::Ended;
     }
-    let length = match recv(&connection.socket, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty())
-    {
+    let length = match recv(socket, &mut inbox[RECORD_BYTES_MAX..], RecvFlags::empty()) {
         Ok((0, _)) => return Received::Ended,
         Ok((length, _)) => length,
         Err(Errno::AGAIN) => {
@@ -487,10 +557,11 @@ fn receive_sealed(connection: &mut Connection, inbox: &mut [u8]) -> Received {
 /// Sends what TLS itself has to say. What the client does not take now waits like output.
 fn send_records(connection: &mut Connection) -> Result<(), Errno> {
     let Some(session) = &mut connection.tls else { return Ok(()) };
+    let Carrier::Socket(socket) = &connection.carrier else { return Ok(()) };
     if !session.has_unsent() {
         return Ok(());
     }
-    match send_sealed(session, connection.socket.as_fd()) {
+    match send_sealed(session, socket.as_fd()) {
         Err(Errno::AGAIN) => {
             connection.is_writable = false;
             connection.output.get_or_insert_default();

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use thruway_http2::Stream;
+
 use crate::activity::Activity;
+use crate::carrier::StreamLink;
 use crate::clock::{Clock, monotonic_us};
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, stream_of};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
 use crate::metrics::WorkerMetrics;
@@ -23,6 +26,7 @@ use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
+use crate::upload::Upload;
 use crate::waits::Waits;
 use crate::warnings::Warnings;
 use crate::workers::Siblings;
@@ -60,6 +64,10 @@ pub(crate) struct Connections {
     pub(crate) scratch: Vec<u8>,
     /// Requests so far: the number of the last one.
     requests: u64,
+    /// How many entries are streams of others.
+    streams: usize,
+    /// A response has left other work: the thread that waits is to be woken.
+    pub(crate) has_news: bool,
 }
 
 impl Connections {
@@ -71,12 +79,12 @@ impl Connections {
     ) -> Self {
         let clock = Clock::new();
         let by_client = settings.fair_by != FairBy::Connection;
-        let clients = by_client.then(|| ClientQueues::new(client_turns));
+        let clients = ClientQueues::new(client_turns);
         let waits = settings.queue_ms.map(|_| Waits::default());
         Self {
             poller,
             slab: Slab::new(),
-            turns: Turns::new(clients, waits),
+            turns: Turns::new(clients, by_client, waits),
             deadlines: Deadlines::new(&settings, clock.now_ms),
             activity: Activity::default(),
             clock,
@@ -89,6 +97,8 @@ impl Connections {
             siblings: None,
             scratch: Vec::new(),
             requests: 0,
+            streams: 0,
+            has_news: false,
         }
     }
 
@@ -97,10 +107,15 @@ impl Connections {
         self.warnings.note(self.clock.now_ms, doing, source);
     }
 
-    /// Whether a connection ends after its response: all do, or others go on with them, and this one speaks TLS, whose
-    /// keys are here.
+    /// Open connections; streams are none.
+    pub(crate) fn count(&self) -> usize {
+        self.slab.len() - self.streams
+    }
+
+    /// Whether a connection ends after its response: all do, or others go on with them, and this one is bound to this
+    /// process.
     pub(crate) fn parts_with(&self, id: ConnectionId) -> bool {
-        let is_bound = || self.slab.get(id).is_some_and(|connection| connection.tls.is_some());
+        let is_bound = || self.slab.get(id).is_some_and(Connection::is_bound);
         self.stage.parts() || self.stage.passes_on() && is_bound()
     }
 
@@ -141,7 +156,9 @@ impl Connections {
         let connection = self.slab.get_mut(id).filter(|connection| {
             connection.has_work() && !(keeps_back && connection.awaits_request())
         })?;
-        self.activity.note_turn(&mut connection.share);
+        if connection.carrier.stream().is_none() {
+            self.activity.note_turn(&mut connection.share);
+        }
         Some(id)
     }
 
@@ -152,9 +169,9 @@ impl Connections {
         }
         let share = connection.share;
         let id = self.slab.insert(connection);
-        if let Some(connection) = self.slab.get(id) {
+        if let Some(socket) = self.slab.get(id).and_then(|connection| connection.carrier.socket()) {
             let word = Token::Connection(id).to_word();
-            if let Err(errno) = self.poller.add_connection(&connection.socket, word) {
+            if let Err(errno) = self.poller.add_connection(socket, word) {
                 self.slab.remove(id);
                 return Err(errno);
             }
@@ -164,11 +181,37 @@ impl Connections {
         Ok(id)
     }
 
-    /// Takes a connection out of the registry. Its socket is closed when it is dropped.
+    /// Registers a stream of `parent`, with a request whose head is whole.
+    pub(crate) fn open_stream(
+        &mut self,
+        parent: ConnectionId,
+        stream: Stream,
+        upload: Upload,
+    ) -> Option<ConnectionId> {
+        let (number, now_ms) = (stream.number(), self.clock.now_ms);
+        let link = StreamLink::new(parent, stream);
+        let connection = stream_of(self.slab.get(parent)?, link, upload, now_ms);
+        let id = self.slab.insert(connection);
+        self.streams += 1;
+        let multiplexer = self.slab.get_mut(parent).and_then(|it| it.multiplexer.as_mut());
+        if let Some(multiplexer) = multiplexer {
+            multiplexer.enter(number, id);
+        }
+        Some(id)
+    }
+
+    /// Takes a connection out of the registry, with its streams. Its socket is closed when it is dropped.
     pub(crate) fn close(&mut self, id: ConnectionId) -> Option<Connection> {
         self.turns.remove(id.slot());
         self.deadlines.remove(id.slot());
-        let closed = self.slab.remove(id)?;
+        let mut closed = self.slab.remove(id)?;
+        let streams = closed.multiplexer.as_ref().map_or(Vec::new(), |it| it.streams());
+        for stream in streams {
+            self.close(stream);
+        }
+        if let Some(link) = closed.carrier.stream_mut() {
+            self.leave_parent(link);
+        }
         self.activity.leave(closed.share);
         self.held_bytes -= closed.held_bytes;
         if let Some(metrics) = self.metrics.as_ref().filter(|_| closed.is_counted()) {
@@ -178,12 +221,27 @@ impl Connections {
         Some(closed)
     }
 
+    /// A stream is closed: what is left of it is reset, and its connection has a turn to say so.
+    fn leave_parent(&mut self, link: &mut StreamLink) {
+        self.streams -= 1;
+        let Some(parent) = self.slab.get_mut(link.parent) else { return };
+        let Some(multiplexer) = parent.multiplexer.as_mut() else { return };
+        multiplexer.leave(link.stream.number());
+        parent.since_ms = self.clock.now_ms;
+        if !link.stream.is_whole() {
+            link.stream.reset();
+            multiplexer.needs_flush = true;
+            self.turns.enqueue(link.parent.slot(), parent, self.clock.now_us);
+        }
+    }
+
     /// Ends a connection in the middle of a response.
     pub(crate) fn reset(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.close(id) {
+        let closed = self.close(id);
+        if let Some(socket) = closed.as_ref().and_then(|connection| connection.carrier.socket()) {
             // Without a reset, the end of the connection could pass for the end of the body.
             let reset = Some(std::time::Duration::ZERO);
-            let _ = rustix::net::sockopt::set_socket_linger(&connection.socket, reset);
+            let _ = rustix::net::sockopt::set_socket_linger(socket, reset);
         }
     }
 
@@ -265,7 +323,7 @@ impl Connections {
 
     /// Counts what waits in memory for a client, and spools what is too much. That happens when the client takes
     /// nothing now, or when the other responses alone fill the worker's memory.
-    fn hold(&mut self, id: ConnectionId, is_blocked: bool) {
+    pub(crate) fn hold(&mut self, id: ConnectionId, is_blocked: bool) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         let others = self.held_bytes - connection.held_bytes;
         let settings = &self.settings;
@@ -290,7 +348,7 @@ impl Connections {
 
     /// Closes after the last response. While the client may still be sending, a close at once would take the response
     /// back from it (RFC 9112, 9.6).
-    fn hang_up(&mut self, id: ConnectionId) {
+    pub(crate) fn hang_up(&mut self, id: ConnectionId) {
         let Some(connection) = self.slab.get_mut(id) else { return };
         if connection.input.is_empty() && !connection.is_readable {
             connection.say_end();
@@ -312,7 +370,7 @@ impl Connections {
     /// A request waits no more. If it was its client's first, the next one of the client takes its place.
     fn leave_client(&mut self, standing: Standing) {
         let Standing::First(client) = standing else { return };
-        let Some(clients) = &mut self.turns.clients else { return };
+        let clients = &mut self.turns.clients;
         let is_parked = |id| {
             let connection = self.slab.get(id);
             connection.is_some_and(|connection| connection.standing == Standing::Parked(client))

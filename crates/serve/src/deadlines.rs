@@ -76,9 +76,13 @@ impl Deadlines {
         self.timers.next_expiry_ms(now_ms)
     }
 
-    /// Whether a client takes enough of its response.
-    pub(crate) fn is_fast_enough(&self, connection: &mut Connection, now_ms: u64) -> bool {
-        let taken = connection.taken_bytes();
+    /// Whether a client takes enough of its response: `taken` bytes so far, from an arbitrary start.
+    pub(crate) fn is_fast_enough(
+        &self,
+        connection: &mut Connection,
+        now_ms: u64,
+        taken: i64,
+    ) -> bool {
         let pace = connection.output.as_mut().and_then(|output| output.pace.as_mut());
         pace.is_some_and(|pace| pace.look(now_ms, taken, self.demand))
     }
@@ -103,7 +107,21 @@ impl Deadlines {
             Phase::Receiving(_) => Some(now_ms + timeouts.body_ms),
             Phase::Handling => timeouts.request_ms.map(|ms| since + ms),
             Phase::Lingering { .. } => Some(since + LINGER_MS),
+            Phase::Multiplexing => self.multiplexing_ms(connection),
             Phase::Streaming(_) | Phase::Responding => None,
+        }
+    }
+
+    /// The deadline of a connection whose streams have their own.
+    fn multiplexing_ms(&self, connection: &Connection) -> Option<u64> {
+        let (timeouts, since) = (&self.timeouts, connection.since_ms);
+        let multiplexer = connection.multiplexer.as_ref()?;
+        match multiplexer.head_since_ms {
+            Some(since) => Some(since + timeouts.head_ms),
+            None if !multiplexer.is_idle() => None,
+            None if multiplexer.session.is_leaving() => Some(since + DRAIN_FIRST_BYTE_MS),
+            None if connection.is_fresh => Some(since + timeouts.first_byte_ms),
+            None => Some(since + timeouts.keep_alive_ms),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::acceptor::Acceptor;
 use crate::closing;
 use crate::connections::Connections;
+use crate::http2::output;
 use crate::migration::Migration;
 use crate::stage::Stage;
 
@@ -22,6 +23,7 @@ pub(crate) fn retire(
         // What waits at the listeners is for the next program.
         acceptor.abandon(connections);
         connections.stage = Stage::Holding;
+        output::leave_all(connections);
         return;
     };
     migration.worker.drain();

@@ -9,6 +9,7 @@ use crate::connections::Connections;
 use crate::ending;
 use crate::exchange::Handler;
 use crate::handshake;
+use crate::http2::input;
 use crate::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
@@ -96,7 +97,7 @@ impl Engine {
             Some(worker) => Some(worker.metrics()),
             None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
         };
-        let tls = TlsListeners::new(&listeners, &ticket_keys)?;
+        let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
         let mut connections = Connections::new(poller, settings, client_turns, tls);
         connections.metrics.clone_from(&metrics);
         connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
@@ -238,7 +239,7 @@ impl Engine {
     /// Open connections.
     #[must_use]
     pub fn connection_count(&self) -> usize {
-        self.connections.slab.len()
+        self.connections.count()
     }
 
     /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
@@ -319,7 +320,7 @@ impl Engine {
     pub(crate) fn serve(&mut self, id: ConnectionId, handler: &mut impl Handler) {
         let connections = &mut self.connections;
         let Some(connection) = connections.slab.get(id) else { return };
-        if connection.output.is_some() {
+        if connection.output.is_some() && connection.multiplexer.is_none() {
             return connections.flush(id);
         }
         match connection.phase {
@@ -329,6 +330,7 @@ impl Engine {
             Phase::Lingering { .. } => {
                 closing::drain_input(connections, id, &mut self.reader.inbox);
             }
+            Phase::Multiplexing => input::go_on(connections, id, &mut self.reader.inbox),
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
         }
     }

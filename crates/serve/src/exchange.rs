@@ -83,8 +83,14 @@ impl Exchange<'_> {
         self.connection()?.tls.as_ref()?.peer_certificate()
     }
 
+    /// The connection of the request. That of a stream has other streams, too.
     fn connection(&self) -> Option<&Connection> {
-        self.writer.connections.slab.get(self.writer.ticket.connection)
+        let slab = &self.writer.connections.slab;
+        let connection = slab.get(self.writer.ticket.connection)?;
+        match connection.carrier.stream() {
+            None => Some(connection),
+            Some(link) => slab.get(link.parent),
+        }
     }
 
     /// The index of the listener that the connection came from.

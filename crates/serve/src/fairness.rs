@@ -9,21 +9,28 @@ use crate::slab::ConnectionId;
 
 /// Notes which client has sent a request.
 pub(crate) fn identify(connections: &mut Connections, id: ConnectionId, request: &Request<'_>) {
-    let Some(clients) = &connections.turns.clients else { return };
     let Some(connection) = connections.slab.get_mut(id) else { return };
-    if connection.standing != Standing::Unknown {
+    let parent = connection.carrier.stream().map(|link| link.parent);
+    if !connections.turns.by_client && parent.is_none() || connection.standing != Standing::Unknown
+    {
         return;
     }
     let peer = connections.settings.client_of(request, connection.peer, connection.is_trusted);
-    if let Some(name) = connections.settings.fair_by.name_of(request, peer) {
-        connection.standing = Standing::Known(clients.client(&name));
+    let name = connections.settings.fair_by.name_of(request, peer);
+    if let Some(name) = name.or_else(|| parent.map(name_of_connection)) {
+        connection.standing = Standing::Known(connections.turns.clients.client(&name));
     }
+}
+
+/// The name of a client that is a connection with several streams: that of no other one in any worker.
+fn name_of_connection(id: ConnectionId) -> Vec<u8> {
+    format!("connection {} of {}", id.to_word(), std::process::id()).into_bytes()
 }
 
 /// Whether a whole request is served now. Otherwise it waits: for its client's turn, or behind the client's
 /// other requests.
 pub(crate) fn has_turn(connections: &mut Connections, id: ConnectionId) -> bool {
-    let Some(clients) = &mut connections.turns.clients else { return true };
+    let clients = &mut connections.turns.clients;
     let Some(connection) = connections.slab.get_mut(id) else { return true };
     let ready_us = connection.ready_us;
     if let Standing::Known(client) = connection.standing {
@@ -42,9 +49,10 @@ pub(crate) fn has_turn(connections: &mut Connections, id: ConnectionId) -> bool 
     let key_us = clients.key_us(client, connection.key_us, ready_us);
     connection.key_us = key_us;
     let is_due = connections.turns.lowest_key_us().is_none_or(|lowest_us| key_us <= lowest_us);
-    match &mut connections.turns.clients {
-        Some(clients) if is_due => clients.note_turn(client, monotonic_us()),
-        _ => connections.turns.requeue(id.slot(), key_us),
+    if is_due {
+        connections.turns.clients.note_turn(client, monotonic_us());
+    } else {
+        connections.turns.requeue(id.slot(), key_us);
     }
     is_due
 }

@@ -11,6 +11,7 @@ use thruway_tls::ServerContext;
 use crate::closing;
 use crate::connection::{Phase, Received};
 use crate::connections::Connections;
+use crate::http2::begin;
 use crate::slab::ConnectionId;
 
 /// What a client is told that speaks plain HTTP where TLS is spoken.
@@ -19,7 +20,7 @@ const PLAIN: &str = "this port speaks HTTPS";
 /// Goes on with a handshake, as far as the client has sent its part.
 pub(crate) fn go_on(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
     if connections.slab.get(id).is_some_and(|connection| connection.tls.is_none()) {
-        begin(connections, id);
+        begin_handshake(connections, id);
     }
     let Some(connection) = connections.slab.get_mut(id) else { return };
     let received = connection.receive(inbox);
@@ -33,13 +34,17 @@ pub(crate) fn go_on(connections: &mut Connections, id: ConnectionId, inbox: &mut
     if connection.tls.as_ref().is_some_and(|session| !session.is_handshaking()) {
         connection.phase = Phase::Waiting;
         connection.since_ms = connections.clock.now_ms;
-        if let Received::Bytes(length) = received {
+        let speaks_http2 = connection.tls.as_ref().is_some_and(|session| session.speaks_http2());
+        let length = if let Received::Bytes(length) = received { length } else { 0 };
+        if speaks_http2 {
+            begin::begin(connections, id, &inbox[..length]);
+        } else if length > 0 {
             connection.keep(&inbox[..length], 0);
         }
     }
 }
 
-fn begin(connections: &mut Connections, id: ConnectionId) {
+fn begin_handshake(connections: &mut Connections, id: ConnectionId) {
     let now_ms = connections.clock.now_ms;
     if let Err(error) = connections.tls.look(now_ms) {
         connections.warn("take over changed certificates", io::Error::other(error));

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::fs::MemfdFlags;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -30,12 +30,14 @@ pub fn export(engine: &mut Engine) -> io::Result<OwnedFd> {
         if !connection.awaits_request() || connection.is_ended {
             continue;
         }
-        fcntl_setfd(&connection.socket, FdFlags::empty())?;
-        write_record(&mut file, connection)?;
-        connections.poller.remove(&connection.socket);
-        if let Some(connection) = connections.close(id) {
+        let Some(socket) = connection.carrier.socket() else { continue };
+        fcntl_setfd(socket, FdFlags::empty())?;
+        write_record(&mut file, connection, socket)?;
+        connections.poller.remove(socket);
+        if let Some(socket) = connections.close(id).and_then(|closed| closed.carrier.into_socket())
+        {
             // It is for the next program.
-            let _ = connection.socket.into_raw_fd();
+            let _ = socket.into_raw_fd();
         }
     }
     file.rewind()?;
@@ -54,16 +56,22 @@ pub fn import(
     let mut file = File::from(file);
     let now_ms = monotonic_us() / 1000;
     while let Some(connection) = read_record(&mut file, &take, now_ms)? {
-        fcntl_setfd(&connection.socket, FdFlags::CLOEXEC)?;
+        if let Some(socket) = connection.carrier.socket() {
+            fcntl_setfd(socket, FdFlags::CLOEXEC)?;
+        }
         keep(connection, &mut engine.connections);
     }
     Ok(())
 }
 
 /// The socket's number, how much was read of the next request, the message of a connection that moves, and those bytes.
-fn write_record(file: &mut File, connection: &Connection) -> io::Result<()> {
+fn write_record(
+    file: &mut File,
+    connection: &Connection,
+    socket: BorrowedFd<'_>,
+) -> io::Result<()> {
     let length = u32::try_from(connection.input.len()).map_err(io::Error::other)?;
-    file.write_all(&connection.socket.as_raw_fd().to_le_bytes())?;
+    file.write_all(&socket.as_raw_fd().to_le_bytes())?;
     file.write_all(&length.to_le_bytes())?;
     file.write_all(&write_message(connection))?;
     file.write_all(&connection.input)

@@ -15,8 +15,9 @@
 //! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
 //!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
-//! 6. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
-//! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 6. `carrier`, `multiplexer`, `http2`: what differs for HTTP/2, whose streams are entries like connections.
+//! 7. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
+//! 8. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -25,6 +26,7 @@ mod address;
 mod admission;
 mod attention;
 mod bind;
+mod carrier;
 mod client_source;
 mod clock;
 mod closing;
@@ -40,10 +42,12 @@ mod fair_by;
 mod fairness;
 mod folder;
 mod handshake;
+mod http2;
 pub mod inheritance;
 mod listener;
 mod metrics;
 mod migration;
+mod multiplexer;
 mod observed;
 mod observer;
 mod output;
@@ -89,7 +93,7 @@ pub use listener::{Listener, Peer};
 pub use metrics::{Time, WorkerMetrics};
 pub use output::{Part, QUANTUM_BYTES, SharedBytes};
 pub use poller::{Bell, Events, Waiter, Waker};
-pub use response::{Response, ResponseWriter, Written};
+pub use response::{Direction, Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
 pub use stage::Ending;

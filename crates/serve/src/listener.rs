@@ -236,7 +236,7 @@ impl AsFd for Listener {
 /// Reads what the connections are to be sealed with, so that a mistake is told before anything is served.
 fn check_certificates(options: &TlsOptions) -> Result<(), Error> {
     let keys = TicketKeys::new().map_err(|error| Error::system("make keys", error))?;
-    ServerContext::new(options.clone(), Arc::new(keys)).map(drop).map_err(Error::tls)
+    ServerContext::new(options.clone(), Arc::new(keys), false).map(drop).map_err(Error::tls)
 }
 
 fn stream(family: AddressFamily) -> Result<OwnedFd, Errno> {

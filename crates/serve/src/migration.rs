@@ -77,7 +77,7 @@ impl Migration {
             return self.take_last(connections);
         }
         for _ in 0..MESSAGES_MAX {
-            if connections.slab.len() >= connections.settings.connections_max {
+            if connections.count() >= connections.settings.connections_max {
                 return;
             }
             let now_ms = connections.clock.now_ms;
@@ -91,7 +91,7 @@ impl Migration {
 
     /// Takes all of that, and keeps it here: the other workers end as well.
     pub(crate) fn take_last(&mut self, connections: &mut Connections) {
-        while connections.slab.len() < connections.settings.connections_max {
+        while connections.count() < connections.settings.connections_max {
             let now_ms = connections.clock.now_ms;
             match self.worker.handover().receive(&mut self.inbox, now_ms) {
                 Ok(Some(connection)) => keep(connection, connections),
@@ -112,7 +112,9 @@ impl Migration {
                 connections.settle(id);
                 return true;
             }
-            connections.poller.remove(&connection.socket);
+            if let Some(socket) = connection.carrier.socket() {
+                connections.poller.remove(socket);
+            }
             connections.close(id);
         }
         false
@@ -127,7 +129,7 @@ impl Migration {
 
     /// Tells the other workers what waits here.
     pub(crate) fn publish(&self, connections: &Connections) {
-        self.worker.note_connections(connections.slab.len(), connections.activity.count());
+        self.worker.note_connections(connections.count(), connections.activity.count());
         self.worker.note_waiting(connections.turns.len(), connections.oldest());
     }
 
@@ -228,7 +230,9 @@ impl Migration {
         let is_active = connections.activity.is_active(connection.share);
         let is_sent = self.worker.send(connection, is_active, target).is_ok();
         if is_sent {
-            connections.poller.remove(&connection.socket);
+            if let Some(socket) = connection.carrier.socket() {
+                connections.poller.remove(socket);
+            }
             connections.close(id);
         }
         is_sent

@@ -103,7 +103,7 @@ pub(crate) fn snapshot(connections: &Connections) -> Snapshot {
     let here = Present {
         is_serving: connections.stage.accepts(),
         is_draining: !connections.stage.accepts(),
-        connections: connections.slab.len() as u64,
+        connections: connections.count() as u64,
         active: connections.activity.count(),
         waiting: connections.turns.len() as u64,
     };

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::sendfile;
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
 pub(crate) use sealed::send as send_sealed;
@@ -210,6 +210,33 @@ impl Output {
         Ok(Flushed::Done)
     }
 
+    /// Takes the next bytes, so many at most: fewer at the end of a part.
+    ///
+    /// # Errors
+    /// A file cannot be read; `EPIPE` if it has become shorter than was promised.
+    pub(crate) fn take(&mut self, most: usize) -> Result<Vec<u8>, Errno> {
+        let Some(first) = self.parts.front_mut() else { return Ok(Vec::new()) };
+        let piece = if let Part::File { file, offset, length } = first {
+            let mut piece = vec![0; usize::try_from(*length).map_or(most, |all| all.min(most))];
+            let read = read_file(file.as_fd(), &mut piece, *offset)?;
+            piece.truncate(read);
+            *offset += read as u64;
+            *length -= read as u64;
+            self.file_bytes -= read as u64;
+            if *length == 0 {
+                self.parts.pop_front();
+            }
+            piece
+        } else {
+            let bytes = &first.bytes().unwrap_or_default()[self.sent..];
+            let piece = bytes[..bytes.len().min(most)].to_vec();
+            self.forget(piece.len());
+            piece
+        };
+        self.left_bytes += piece.len() as u64;
+        Ok(piece)
+    }
+
     /// Sends the parts in memory up to the first file, all that fit into one call.
     fn send_bytes(&mut self, socket: BorrowedFd<'_>, quantum: usize) -> Result<usize, Errno> {
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -237,6 +264,20 @@ impl Output {
             self.sent -= length;
             self.memory_bytes -= length;
             self.parts.pop_front();
+        }
+    }
+}
+
+/// Reads bytes of a file that are to be there.
+///
+/// # Errors
+/// Those of the read; `EPIPE` at the end of the file.
+fn read_file(file: BorrowedFd<'_>, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    loop {
+        match pread(file, &mut *to, offset) {
+            Ok(0) => return Err(Errno::PIPE),
+            Err(Errno::INTR) => {}
+            read => return read,
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::connections::Connections;
 use crate::counting;
 use crate::exchange::{Exchange, Handler};
 use crate::fairness;
+use crate::http2::begin;
 use crate::listener::Peer;
 use crate::observer;
 use crate::output::QUANTUM_BYTES;
@@ -78,6 +79,7 @@ impl RequestReader {
         }
         match self.head.parse(bytes, seen, &connections.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
+            Err(_) if begin::takes(connections, id, bytes) => {}
             Err(error) => closing::refuse(connections, id, error),
             Ok(true) => {
                 let request = self.head.request(&bytes[..self.head.length_bytes()]);
@@ -94,7 +96,7 @@ impl RequestReader {
                 let goes_on = has_body(&self.head, bytes)
                     || handler.is_present() && fairness::has_turn(connections, id);
                 if goes_on {
-                    begin(connections, id, &self.head, bytes, handler);
+                    begin_request(connections, id, &self.head, bytes, handler);
                 } else if let Some(connection) = connections.slab.get_mut(id) {
                     connection.keep(bytes, 0);
                     connection.has_head = true;
@@ -146,7 +148,7 @@ impl RequestReader {
         let Phase::Receiving(upload) = &mut connection.phase else { return };
         match upload.take(bytes, &connections.settings.limits) {
             Err(BodyError::Refused(error)) => closing::refuse(connections, id, error),
-            Err(BodyError::Disk(error)) => give_up_body(connections, id, error),
+            Err(BodyError::Disk(error)) => closing::give_up_body(connections, id, error),
             Ok(None) => {}
             Ok(Some(used)) => {
                 upload.is_whole = true;
@@ -210,7 +212,7 @@ fn has_body(head: &Head, bytes: &[u8]) -> bool {
 }
 
 /// Goes on with a request whose head is whole: to its handler, or to its body first.
-fn begin(
+fn begin_request(
     connections: &mut Connections,
     id: ConnectionId,
     head: &Head,
@@ -257,14 +259,8 @@ fn finish_upload(connections: &mut Connections, id: ConnectionId, handler: &mut 
     let Upload { head, head_bytes, spool, .. } = *upload;
     match spool.finish() {
         Ok(body) => hand_over(connections, id, &head.request(&head_bytes), body, handler),
-        Err(error) => give_up_body(connections, id, error),
+        Err(error) => closing::give_up_body(connections, id, error),
     }
-}
-
-/// The disk is full, or there is no folder for files without names.
-fn give_up_body(connections: &mut Connections, id: ConnectionId, error: io::Error) {
-    connections.warn("keep a request's body", error);
-    closing::hang_up_with(connections, id, 507, "the body cannot be kept");
 }
 
 fn hand_over(

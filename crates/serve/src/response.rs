@@ -1,7 +1,9 @@
 //! Responses: whole ones, and those whose body is written piece by piece.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
 
 use thruway_http1::date::DATE_BYTES;
 use thruway_http1::response::{CHUNK_END, CHUNKS_END, ResponseConstraints, chunk_start, reason};
@@ -10,7 +12,8 @@ use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
 use crate::connection::{Connection, Payload, Phase, Stream};
 use crate::connections::Connections;
 use crate::counting;
-use crate::output::{Part, QUANTUM_BYTES};
+use crate::http2::output;
+use crate::output::{Flushed, Part, QUANTUM_BYTES};
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
 
@@ -23,6 +26,15 @@ pub struct Response<'a> {
     pub plan: BodyPlan,
     /// The body, as long as the plan says; it is not sent where there must not be one.
     pub payload: Payload<'a>,
+}
+
+/// What a thread waits for at a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Something to read.
+    In,
+    /// Room to write.
+    Out,
 }
 
 /// The result of writing a piece.
@@ -53,18 +65,27 @@ impl<'a> ResponseWriter<'a> {
         self.connections.clock.date()
     }
 
-    /// The connection's socket, to wait until it takes bytes.
+    /// The connection's socket, to wait until it takes bytes. A response of HTTP/2 waits for what the client says of
+    /// its windows: until there is something to read.
     #[must_use]
-    pub fn socket(self) -> Option<BorrowedFd<'a>> {
+    pub fn socket(self) -> Option<(BorrowedFd<'a>, Direction)> {
         let connections: &'a Connections = self.connections;
         let connection = connections.slab.get(self.ticket.connection);
-        connection.filter(|found| found.is_of(self.ticket)).map(|found| found.socket.as_fd())
+        let connection = connection.filter(|found| found.is_of(self.ticket))?;
+        let Some(link) = connection.carrier.stream() else {
+            return Some((connection.carrier.socket()?, Direction::Out));
+        };
+        let parent = connections.slab.get(link.parent)?;
+        let direction = if parent.is_writable { Direction::In } else { Direction::Out };
+        Some((parent.carrier.socket()?, direction))
     }
 
     /// Whether the connection wants a turn, such as for its next request: that may be so after the response, too.
     #[must_use]
-    pub fn has_work(&self) -> bool {
-        self.connections.slab.get(self.ticket.connection).is_some_and(Connection::has_work)
+    pub fn has_work(&mut self) -> bool {
+        let has_news = std::mem::take(&mut self.connections.has_news);
+        let connection = self.connections.slab.get(self.ticket.connection);
+        has_news || connection.is_some_and(Connection::has_work)
     }
 
     /// Sends a whole response. If the client is gone, so is the response.
@@ -88,7 +109,9 @@ impl<'a> ResponseWriter<'a> {
     /// Sends an interim response, such as 103 (Early Hints), while nothing of the response itself is sent.
     pub fn inform(&mut self, head: &[u8]) {
         let Some(connection) = self.connections.connection_of(self.ticket) else { return };
-        if matches!(connection.phase, Phase::Handling) {
+        if connection.carrier.stream().is_some() {
+            output::inform(self.connections, self.ticket.connection, head);
+        } else if matches!(connection.phase, Phase::Handling) {
             let flushed = connection.deliver(head, Payload::Empty, QUANTUM_BYTES);
             self.connections.after_flush(self.ticket.connection, flushed);
             self.connections.settle(self.ticket.connection);
@@ -161,8 +184,7 @@ impl<'a> ResponseWriter<'a> {
         if self.connections.connection_of(self.ticket).is_none() {
             return Written::Gone;
         }
-        self.connections.flush(self.ticket.connection);
-        self.connections.settle(self.ticket.connection);
+        self.flush_waiting();
         self.backlog()
     }
 
@@ -180,8 +202,7 @@ impl<'a> ResponseWriter<'a> {
             connection.hold(CHUNKS_END);
         }
         counting::end(self.connections, self.ticket.connection);
-        self.connections.flush(self.ticket.connection);
-        self.connections.settle(self.ticket.connection);
+        self.flush_waiting();
         0
     }
 
@@ -195,12 +216,14 @@ impl<'a> ResponseWriter<'a> {
     /// Takes the connection out of the engine, with the bytes that were read and not understood. None if the client is
     /// gone or has not yet taken what was written.
     pub fn detach(&mut self) -> Option<(OwnedFd, Vec<u8>)> {
-        if self.connections.connection_of(self.ticket)?.output.is_some() {
+        let connection = self.connections.connection_of(self.ticket)?;
+        if connection.output.is_some() || connection.carrier.stream().is_some() {
             return None;
         }
         counting::give_away(self.connections, self.ticket.connection);
         let connections = &mut *self.connections;
-        let Connection { socket, input, tls, .. } = connections.close(self.ticket.connection)?;
+        let Connection { carrier, input, tls, .. } = connections.close(self.ticket.connection)?;
+        let socket = carrier.into_socket()?;
         connections.poller.remove(&socket);
         let Some(session) = tls else { return Some((socket, input)) };
         match connections.tls.tunnel(socket, session) {
@@ -246,8 +269,27 @@ impl<'a> ResponseWriter<'a> {
             _ => response.payload,
         };
         let flushed = connection.deliver(response.head, payload, turn_bytes);
-        self.connections.after_flush(self.ticket.connection, flushed);
-        self.connections.settle(self.ticket.connection);
+        self.go_on(flushed);
+    }
+
+    /// Sends what waits.
+    fn flush_waiting(&mut self) {
+        let id = self.ticket.connection;
+        if output::parent_of(self.connections, id).is_some() {
+            return output::flush(self.connections, id);
+        }
+        self.connections.flush(id);
+        self.connections.settle(id);
+    }
+
+    /// Goes on after a delivery.
+    fn go_on(&mut self, flushed: Result<Flushed, Errno>) {
+        let id = self.ticket.connection;
+        if output::parent_of(self.connections, id).is_some() {
+            return output::flush(self.connections, id);
+        }
+        self.connections.after_flush(id, flushed);
+        self.connections.settle(id);
     }
 
     fn write_plain(&mut self, piece: &[u8]) -> Written {
@@ -272,8 +314,7 @@ impl<'a> ResponseWriter<'a> {
         } else {
             connection.deliver(piece, Payload::Empty, most)
         };
-        self.connections.after_flush(id, flushed);
-        self.connections.settle(id);
+        self.go_on(flushed);
         self.backlog()
     }
 }

@@ -72,6 +72,10 @@ pub struct Settings {
     pub queue_ms: Option<u64>,
     /// A path at which the server itself tells whether it responds.
     pub health_path: Option<Vec<u8>>,
+    /// Whether clients may speak HTTP/2: by ALPN where TLS is spoken, elsewhere if they begin with it.
+    pub has_http2: bool,
+    /// What one connection of HTTP/2 may cost.
+    pub http2_limits: thruway_http2::Limits,
     /// Whether requests are counted for metrics.
     pub counts: bool,
     /// The first listener that is for metrics, as all after it.
@@ -99,6 +103,8 @@ impl Default for Settings {
             trust: Trust::default(),
             queue_ms: None,
             health_path: None,
+            has_http2: true,
+            http2_limits: thruway_http2::Limits::default(),
             counts: false,
             metrics_listener: None,
             has_status_page: false,

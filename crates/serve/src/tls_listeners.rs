@@ -31,13 +31,19 @@ impl TlsListeners {
     ///
     /// # Errors
     /// A certificate or a key cannot be used.
-    pub(crate) fn new(listeners: &[Listener], keys: &Arc<TicketKeys>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        listeners: &[Listener],
+        keys: &Arc<TicketKeys>,
+        has_http2: bool,
+    ) -> Result<Self, Error> {
         if listeners.iter().all(|listener| listener.tls().is_none()) {
             return Ok(Self::default());
         }
         let context = |listener: &Listener| {
             let options = listener.tls().map(|options| options.as_ref().clone());
-            options.map(|options| ServerContext::new(options, Arc::clone(keys))).transpose()
+            options
+                .map(|options| ServerContext::new(options, Arc::clone(keys), has_http2))
+                .transpose()
         };
         let contexts = listeners.iter().map(context).collect::<Result<_, _>>();
         Ok(Self { contexts: contexts.map_err(Error::tls)?, ..Self::default() })

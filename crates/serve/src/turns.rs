@@ -9,23 +9,32 @@ use crate::queue::standing::Standing;
 use crate::waits::{Wait, Waits};
 
 /// The run queue, and what its keys are computed from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
     queue: RunQueue,
     /// How long a round lasts.
     round: MeanInterval,
     /// How long clients rest between two requests.
     rests: MeanInterval,
-    /// Where clients take turns, and not connections.
-    pub(crate) clients: Option<ClientQueues>,
+    /// What waits of each client, where clients take turns; and of each connection that speaks HTTP/2.
+    pub(crate) clients: ClientQueues,
+    /// Whether clients take turns, and not connections.
+    pub(crate) by_client: bool,
     /// Where requests may wait for so long and no longer.
     pub(crate) waits: Option<Waits>,
 }
 
 impl Turns {
-    /// With `clients`, these take turns, and not connections. With `waits`, these are kept.
-    pub(crate) fn new(clients: Option<ClientQueues>, waits: Option<Waits>) -> Self {
-        Self { clients, waits, ..Self::default() }
+    /// If it is `by_client`, clients take turns, and not connections. With `waits`, these are kept.
+    pub(crate) fn new(clients: ClientQueues, by_client: bool, waits: Option<Waits>) -> Self {
+        Self {
+            queue: RunQueue::default(),
+            round: MeanInterval::default(),
+            rests: MeanInterval::default(),
+            clients,
+            by_client,
+            waits,
+        }
     }
 
     /// Enqueues a connection that has had something to do since `ready_us`. If it waits already, its key stays.
@@ -37,7 +46,7 @@ impl Turns {
         let (mut interval_us, mut rest_us) = (0, 0);
         if connection.awaits_request() && connection.input.is_empty() {
             let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
-            if asked_us > 0 && self.clients.is_none() {
+            if asked_us > 0 && !self.by_client {
                 interval_us = ready_us.saturating_sub(asked_us);
                 rest_us = ready_us.saturating_sub(connection.responded_us);
                 self.round.note(interval_us);

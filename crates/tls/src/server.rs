@@ -12,11 +12,12 @@ use rustls::version::{TLS12, TLS13};
 
 use crate::certificates::Certificates;
 use crate::files::{self, Stamp};
+use crate::session::HTTP2;
 use crate::tickets::Tickets;
 use crate::{Error, Options, Session, TicketKeys, Verify};
 
 /// What clients are offered by ALPN.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
 
 /// Tickets after a handshake: browsers open a few connections at once, and use each ticket once.
 const TICKETS_PER_HANDSHAKE: usize = 2;
@@ -27,20 +28,21 @@ pub struct ServerContext {
     options: Options,
     keys: Arc<TicketKeys>,
     provider: Arc<CryptoProvider>,
+    has_http2: bool,
     config: Arc<ServerConfig>,
     stamps: Vec<Option<Stamp>>,
 }
 
 impl ServerContext {
-    /// Reads the files that `options` names.
+    /// Reads the files that `options` names. With `has_http2`, clients are offered that, too.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn new(options: Options, keys: Arc<TicketKeys>) -> Result<Self, Error> {
+    pub fn new(options: Options, keys: Arc<TicketKeys>, has_http2: bool) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let stamps = stamps(&options);
-        let config = config(&options, &keys, &provider)?;
-        Ok(Self { options, keys, provider, config, stamps })
+        let config = config(&options, &keys, &provider, has_http2)?;
+        Ok(Self { options, keys, provider, has_http2, config, stamps })
     }
 
     /// A session with a client that has just connected.
@@ -70,7 +72,7 @@ impl ServerContext {
     /// # Errors
     /// As [`reload_if_changed`](Self::reload_if_changed).
     pub fn reload(&mut self) -> Result<(), Error> {
-        self.config = config(&self.options, &self.keys, &self.provider)?;
+        self.config = config(&self.options, &self.keys, &self.provider, self.has_http2)?;
         Ok(())
     }
 }
@@ -84,6 +86,7 @@ fn config(
     options: &Options,
     keys: &Arc<TicketKeys>,
     provider: &Arc<CryptoProvider>,
+    has_http2: bool,
 ) -> Result<Arc<ServerConfig>, Error> {
     let versions = if options.is_only_tls13 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
@@ -99,7 +102,8 @@ fn config(
     };
     let certificates = Certificates::read(options, provider)?;
     let mut config = builder.with_cert_resolver(Arc::new(certificates));
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+    let protocols = &PROTOCOLS[usize::from(!has_http2)..];
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
     config.ticketer = Arc::new(Tickets::new(Arc::clone(keys), rules(options, &authorities)));
     Ok(Arc::new(config))

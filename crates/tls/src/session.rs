@@ -11,6 +11,9 @@ pub const RECORD_BYTES_MAX: usize = (16 << 10) + 2048 + 5;
 /// Plain bytes that are sealed before all of them have to be sent: four records.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 
+/// The name of HTTP/2 in ALPN.
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// The first byte of a handshake's record.
 const HANDSHAKE: u8 = 0x16;
 
@@ -132,6 +135,12 @@ impl Session {
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// Whether the handshake has chosen HTTP/2.
+    #[must_use]
+    pub fn speaks_http2(&self) -> bool {
+        self.connection.alpn_protocol() == Some(HTTP2)
     }
 
     /// Whether the client has said that it sends nothing more.

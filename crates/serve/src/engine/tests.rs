@@ -2,6 +2,7 @@ mod admission;
 mod draining;
 mod fairness;
 mod handshakes;
+mod http2;
 
 use super::*;
 use crate::{

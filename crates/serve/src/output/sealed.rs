@@ -3,10 +3,10 @@
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::io::{Errno, pread};
+use rustix::io::Errno;
 use thruway_tls::Session;
 
-use super::{Flushed, Output, Part, gather};
+use super::{Flushed, Output, Part, gather, read_file};
 
 /// Bytes that are read from a file at once, to be sealed and sent.
 const PIECE_BYTES: usize = 64 << 10;
@@ -104,15 +104,9 @@ fn seal_file(
     if most == 0 {
         return Ok(0);
     }
-    loop {
-        match pread(file, &mut piece[..most], offset) {
-            // The file ends before the length that was promised: only the connection's end can say so.
-            Ok(0) => return Err(Errno::PIPE),
-            Ok(read) => return Ok(session.seal(&piece[..read])),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    // If the file ends before the length that was promised, only the connection's end can say so.
+    let read = read_file(file.as_fd(), &mut piece[..most], offset)?;
+    Ok(session.seal(&piece[..read]))
 }
 
 /// Sends what a session has sealed.

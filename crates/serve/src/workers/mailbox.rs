@@ -55,7 +55,8 @@ impl MailboxSender {
         let message = write_message(connection);
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = SendAncillaryBuffer::new(&mut room);
-        let sockets = [connection.socket.as_fd()];
+        let Some(socket) = connection.carrier.socket() else { return Err(Errno::BADF) };
+        let sockets = [socket];
         attached.push(SendAncillaryMessage::ScmRights(&sockets));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let parts = [IoSlice::new(&message), IoSlice::new(&connection.input)];
@@ -239,7 +240,7 @@ mod tests {
         assert!(got.is_trusted && got.awaits_proxy_head);
         assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
         assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
-        UnixStream::from(got.socket).write_all(b"same socket").unwrap();
+        UnixStream::from(got.carrier.into_socket().unwrap()).write_all(b"same socket").unwrap();
         let mut text = String::new();
         far.read_to_string(&mut text).unwrap();
         assert_eq!(text, "same socket");

@@ -14,7 +14,7 @@ use thruway_http1::{Request, Version};
 use thruway_serve::Peer;
 
 use super::roots::{Root, Roots};
-use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString};
+use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString, boolean};
 
 /// Field names whose keys are kept; names beyond are made anew each time.
 const KEYS_MAX: usize = 1024;
@@ -51,9 +51,11 @@ struct Keys {
     after_reply: Root<RString>,
     finished: Root<RString>,
     hijack: Root<RString>,
+    may_hijack: Root<RString>,
     empty: Root<RString>,
     get: Root<RString>,
     http_10: Root<RString>,
+    http_2: Root<RString>,
     scheme: Root<RString>,
     https: Root<RString>,
     https_port: Root<RString>,
@@ -121,8 +123,17 @@ impl Environments {
             uri: request.target(),
         };
         self.set_own(gvl, &mut env, &own);
-        if request.version() == Version::Http10 {
-            env.set(gvl, self.keys.protocol.get(), self.keys.http_10.get().value());
+        let protocol = match request.version() {
+            Version::Http10 => Some(&self.keys.http_10),
+            Version::Http11 => None,
+            Version::Http2 => Some(&self.keys.http_2),
+        };
+        if let Some(protocol) = protocol {
+            env.set(gvl, self.keys.protocol.get(), protocol.get().value());
+        }
+        if request.version() == Version::Http2 {
+            // A stream has no connection of its own.
+            env.set(gvl, self.keys.may_hijack.get(), boolean(false));
         }
         if is_tls {
             env.set(gvl, self.keys.is_https.get(), self.keys.on.get().value());
@@ -320,9 +331,11 @@ impl Keys {
             after_reply: keep("rack.after_reply"),
             finished: keep("rack.response_finished"),
             hijack: keep("rack.hijack"),
+            may_hijack: keep("rack.hijack?"),
             empty: keep(""),
             get: keep("GET"),
             http_10: keep("HTTP/1.0"),
+            http_2: keep("HTTP/2"),
             scheme: keep("rack.url_scheme"),
             https: keep("https"),
             https_port: keep("443"),

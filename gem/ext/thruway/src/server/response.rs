@@ -1,8 +1,8 @@
 //! From what an application returns to its response: the status, the head, and the kind of its body.
 
 use rb_sys::VALUE;
-use thruway_http1::ResponseHead;
 use thruway_http1::response::{PartialHead, ResponseConstraints, is_bodiless};
+use thruway_http1::{ResponseHead, Version};
 
 use super::context::Context;
 use super::head_fields::{HeadFields, Special};
@@ -82,9 +82,14 @@ impl<'a> Responder<'a> {
         let body = self.context.body.get();
         let array = RArray::plain(self.ruby.gvl(), body);
         let names = &self.engine.names;
-        if special.hijack != NIL {
+        let is_shared = self.context.constraints.get().version == Version::Http2;
+        if special.hijack != NIL && is_shared {
+            // The connection is not the request's alone, but what takes it can write to a stream as well.
+            self.send_stream(partial, special.hijack);
+        } else if special.hijack != NIL {
             self.give_away(partial, special.hijack);
         } else if status == SWITCHING_PROTOCOLS
+            && !is_shared
             && array.is_none()
             && responds_to(self.ruby, body, names.call)
         {

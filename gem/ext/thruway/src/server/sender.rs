@@ -5,7 +5,7 @@ use std::os::fd::{IntoRawFd, RawFd};
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{BodyPlan, ResponseFraming, ResponseHead};
-use thruway_serve::{Payload, Response, Ticket, Written};
+use thruway_serve::{Direction, Payload, Response, Ticket, Written};
 
 use super::context::{Context, Stage};
 use super::shared_engine::SharedEngine;
@@ -179,8 +179,8 @@ fn wait_below(
         if bytes <= bytes_max {
             return true;
         }
-        let Some(socket) = engine.socket(ticket) else { return false };
-        ruby.gvl().release(|| wait_writable(socket), || ());
+        let Some((socket, direction)) = engine.socket(ticket) else { return false };
+        ruby.gvl().release(|| wait_for(socket, direction), || ());
         thread::check_interrupts(ruby);
         let mut engine = engine.lock();
         // All threads may be waiting here, so that none reads the clock.
@@ -190,9 +190,14 @@ fn wait_below(
     false
 }
 
-/// Waits until `socket` takes bytes. Should it be closed meanwhile, the wait ends with the next look.
-fn wait_writable(socket: RawFd) {
-    let mut polled = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
+/// Waits until `socket` takes bytes, or has some. Should it be closed meanwhile, or another thread read them, the wait
+/// ends with the next look.
+fn wait_for(socket: RawFd, direction: Direction) {
+    let events = match direction {
+        Direction::In => libc::POLLIN,
+        Direction::Out => libc::POLLOUT,
+    };
+    let mut polled = libc::pollfd { fd: socket, events, revents: 0 };
     // SAFETY: the pointer is to one entry; a descriptor that is closed is reported, not touched.
     unsafe { libc::poll(&raw mut polled, 1, LOOK_MS) };
 }

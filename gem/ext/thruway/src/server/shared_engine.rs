@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use thruway_serve::{Engine, EngineHandle, Events, Ticket, Waiter};
+use thruway_serve::{Direction, Engine, EngineHandle, Events, Ticket, Waiter};
 
 use super::signal::Signal;
 
@@ -81,7 +81,9 @@ impl SharedEngine {
     }
 
     /// The descriptor of a request's connection, to wait until it takes bytes.
-    pub(super) fn socket(&self, ticket: Ticket) -> Option<RawFd> {
-        self.lock().response(ticket).socket().map(|socket| socket.as_raw_fd())
+    pub(super) fn socket(&self, ticket: Ticket) -> Option<(RawFd, Direction)> {
+        let mut engine = self.lock();
+        let (socket, direction) = engine.response(ticket).socket()?;
+        Some((socket.as_raw_fd(), direction))
     }
 }

@@ -1,0 +1,209 @@
+//! One connection.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::server::{Builder, Connection, Handshake};
+
+use crate::frames::{Excess, FrameCounter};
+use crate::heads;
+use crate::limits::Limits;
+use crate::stream::{Stream, Woken};
+use crate::wire::Wire;
+
+/// One connection: its streams have handles of their own.
+pub struct Session {
+    state: State,
+    wire: Wire,
+    frames: FrameCounter,
+    woken: Woken,
+    is_leaving: bool,
+    fault: Option<String>,
+}
+
+enum State {
+    /// The client's preface is not there yet.
+    Handshake(Box<Handshake<Wire, Bytes>>),
+    Open(Box<Connection<Wire, Bytes>>),
+    /// Nothing more comes, and nothing more is sent but what waits.
+    Over,
+}
+
+/// What a session has brought.
+#[derive(Debug)]
+pub enum Progress {
+    /// A request: its head as a client of HTTP/1.1 would have written it, and its stream. There is no head if the
+    /// request names two hosts.
+    Request(Option<Vec<u8>>, Box<Stream>),
+    /// Nothing more, before something comes in.
+    Idle,
+    /// The connection is over.
+    Over,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Session").field("is_over", &self.is_over()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A connection whose client has sent nothing yet.
+    #[must_use]
+    pub fn new(limits: &Limits, now_ms: u64) -> Self {
+        let wire = Wire::default();
+        let mut builder = Builder::new();
+        builder
+            .max_concurrent_streams(limits.streams_max)
+            .max_header_list_size(limits.head_bytes_max)
+            .initial_window_size(limits.stream_window_bytes)
+            .initial_connection_window_size(limits.window_bytes)
+            .max_send_buffer_size(limits.send_buffer_bytes)
+            .max_local_error_reset_streams(Some(limits.provoked_resets_max));
+        Self {
+            state: State::Handshake(Box::new(builder.handshake(wire.clone()))),
+            wire,
+            frames: FrameCounter::new(limits, now_ms),
+            woken: Woken::default(),
+            is_leaving: false,
+            fault: None,
+        }
+    }
+
+    /// Takes what the client has sent.
+    ///
+    /// # Errors
+    /// It has sent too much of something: the connection is about to end with GOAWAY.
+    pub fn receive(&mut self, bytes: &[u8], now_ms: u64) -> Result<(), Excess> {
+        if let Err(excess) = self.frames.count(bytes, now_ms) {
+            self.give_up();
+            return Err(excess);
+        }
+        self.wire.push(bytes);
+        Ok(())
+    }
+
+    /// Goes on with what has come in: the next request, or what else there is to know.
+    pub fn progress(&mut self) -> Progress {
+        let context = &mut Context::from_waker(Waker::noop());
+        if let State::Handshake(handshake) = &mut self.state {
+            match Pin::new(handshake).poll(context) {
+                Poll::Pending => return Progress::Idle,
+                Poll::Ready(Ok(connection)) => self.state = State::Open(Box::new(connection)),
+                Poll::Ready(Err(error)) => return self.end(Some(&error)),
+            }
+        }
+        let State::Open(connection) = &mut self.state else { return Progress::Over };
+        match connection.poll_accept(context) {
+            Poll::Pending => Progress::Idle,
+            Poll::Ready(None) => self.end(None),
+            Poll::Ready(Some(Err(error))) => self.end(Some(&error)),
+            Poll::Ready(Some(Ok((request, responder)))) => {
+                let head = heads::request_head(&request, !request.body().is_end_stream());
+                let stream = Stream::new(&self.woken, request.into_body(), responder);
+                Progress::Request(head, Box::new(stream))
+            }
+        }
+    }
+
+    /// Writes what streams have to send, as far as there is room for it. What it brings otherwise comes with the next
+    /// [`progress`](Self::progress).
+    pub fn flush(&mut self) {
+        if let State::Open(connection) = &mut self.state {
+            let closed = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
+            if let Poll::Ready(closed) = closed {
+                self.end(closed.err().as_ref());
+            }
+        }
+    }
+
+    /// Takes what is to be sent to the client.
+    #[must_use]
+    pub fn take_unsent(&mut self) -> Vec<u8> {
+        self.wire.take_unsent()
+    }
+
+    /// The streams about which there is something new: bytes, room, or an end.
+    #[must_use]
+    pub fn take_woken(&mut self) -> Vec<u32> {
+        self.woken.take()
+    }
+
+    /// Whether something has come in that waits until what is to be sent is taken.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        !self.is_over() && self.wire.has_unread()
+    }
+
+    /// Whether a head has begun and not ended.
+    #[must_use]
+    pub fn is_in_head(&self) -> bool {
+        self.frames.is_in_head()
+    }
+
+    /// Tells the client to ask elsewhere from now on. What it has asked for is still served.
+    pub fn leave(&mut self) {
+        if !std::mem::replace(&mut self.is_leaving, true)
+            && let State::Open(connection) = &mut self.state
+        {
+            connection.graceful_shutdown();
+        }
+    }
+
+    /// Whether it was told so.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// Ends with GOAWAY: the client costs too much. Streams are over with that.
+    pub fn give_up(&mut self) {
+        self.shut(Reason::ENHANCE_YOUR_CALM);
+    }
+
+    /// Ends with GOAWAY: nothing is wrong, and nothing more is served.
+    pub fn close(&mut self) {
+        self.shut(Reason::NO_ERROR);
+    }
+
+    /// Whether nothing more comes, and nothing more is sent but what waits.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    /// The rule or the limit that the client has broken, if the connection is over for that: once.
+    pub fn take_fault(&mut self) -> Option<String> {
+        self.fault.take()
+    }
+
+    fn shut(&mut self, reason: Reason) {
+        self.wire.discard();
+        match &mut self.state {
+            State::Open(connection) => {
+                connection.abrupt_shutdown(reason);
+                self.flush();
+            }
+            _ => self.state = State::Over,
+        }
+    }
+
+    fn end(&mut self, error: Option<&h2::Error>) -> Progress {
+        self.state = State::Over;
+        self.fault = error.filter(|error| error.is_library()).map(fault_of);
+        Progress::Over
+    }
+}
+
+/// What the client has done wrong. Which limit it has passed stands in the text for developers alone.
+fn fault_of(error: &h2::Error) -> String {
+    let text = format!("{error:?}");
+    match text.split('"').nth(1).filter(|detail| !detail.is_empty()) {
+        Some(detail) => format!("{error}: {}", detail.replace('_', " ")),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,176 @@
+//! One stream: a request and its response.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+
+use crate::heads;
+
+/// The numbers of streams about which there is something new.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Woken(Arc<Mutex<Vec<u32>>>);
+
+impl Woken {
+    pub(crate) fn take(&self) -> Vec<u32> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn waker(&self, number: u32) -> Waker {
+        Waker::from(Arc::new(StreamWaker { number, woken: self.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct StreamWaker {
+    number: u32,
+    woken: Woken,
+}
+
+impl Wake for StreamWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.number);
+    }
+}
+
+/// A request and its response.
+#[derive(Debug)]
+pub struct Stream {
+    number: u32,
+    waker: Waker,
+    incoming: RecvStream,
+    responder: SendResponse<Bytes>,
+    /// The way of the response's body, once its head is sent.
+    outgoing: Option<SendStream<Bytes>>,
+    is_whole: bool,
+}
+
+/// What comes next of a request's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Incoming {
+    /// Bytes.
+    Data(Bytes),
+    /// Nothing yet.
+    Later,
+    /// The end.
+    End,
+    /// The stream or the connection is over.
+    Gone,
+}
+
+impl Stream {
+    pub(crate) fn new(woken: &Woken, incoming: RecvStream, responder: SendResponse<Bytes>) -> Self {
+        let number = responder.stream_id().as_u32();
+        let waker = woken.waker(number);
+        Self { number, waker, incoming, responder, outgoing: None, is_whole: false }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether the request has no body, or all of it was taken.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    /// Takes what is there of the request's body. The client may send as much again.
+    pub fn receive(&mut self) -> Incoming {
+        match self.incoming.poll_data(&mut Context::from_waker(&self.waker)) {
+            Poll::Pending => Incoming::Later,
+            Poll::Ready(None) => Incoming::End,
+            Poll::Ready(Some(Err(_))) => Incoming::Gone,
+            Poll::Ready(Some(Ok(data))) => {
+                // It fails only for more than was received.
+                let _ = self.incoming.flow_control().release_capacity(data.len());
+                Incoming::Data(data)
+            }
+        }
+    }
+
+    /// Whether the client has reset the stream, or the connection is over.
+    pub fn is_gone(&mut self) -> bool {
+        let context = &mut Context::from_waker(&self.waker);
+        let reset = match &mut self.outgoing {
+            Some(outgoing) => outgoing.poll_reset(context),
+            None => self.responder.poll_reset(context),
+        };
+        reset.is_ready() && !self.is_whole
+    }
+
+    /// Whether the head of the response is sent.
+    #[must_use]
+    pub fn has_responded(&self) -> bool {
+        self.outgoing.is_some()
+    }
+
+    /// Sends an interim response, which is written as for HTTP/1.
+    pub fn inform(&mut self, head: &[u8]) {
+        // A stream that is gone takes nothing.
+        let _ = self.responder.send_informational(heads::response_head(head));
+    }
+
+    /// Sends the head of the response, which is written as for HTTP/1; false if the stream is gone.
+    pub fn respond(&mut self, head: &[u8], is_whole: bool) -> bool {
+        let sent = self.responder.send_response(heads::response_head(head), is_whole);
+        self.is_whole |= is_whole && sent.is_ok();
+        self.outgoing = sent.ok();
+        self.outgoing.is_some()
+    }
+
+    /// How many bytes of the response's body can be sent now, up to `wanted`. None if the stream is gone. With no room,
+    /// the session tells when there is some.
+    pub fn room_bytes(&mut self, wanted: usize) -> Option<usize> {
+        let outgoing = self.outgoing.as_mut()?;
+        outgoing.reserve_capacity(wanted);
+        loop {
+            let room = outgoing.capacity();
+            if room > 0 {
+                return Some(room.min(wanted));
+            }
+            match outgoing.poll_capacity(&mut Context::from_waker(&self.waker)) {
+                Poll::Pending => return Some(0),
+                Poll::Ready(Some(Ok(_))) => {}
+                Poll::Ready(_) => return None,
+            }
+        }
+    }
+
+    /// Sends a piece of the response's body, no longer than there is room for.
+    pub fn send(&mut self, piece: Vec<u8>, is_last: bool) {
+        if let Some(outgoing) = &mut self.outgoing {
+            // A stream that is gone takes nothing.
+            let _ = outgoing.send_data(piece.into(), is_last);
+            self.is_whole |= is_last;
+        }
+    }
+
+    /// Whether all of the response is sent.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Breaks the response off.
+    pub fn reset(&mut self) {
+        match &mut self.outgoing {
+            Some(outgoing) => outgoing.send_reset(Reason::INTERNAL_ERROR),
+            None => self.responder.send_reset(Reason::INTERNAL_ERROR),
+        }
+    }
+
+    /// Where the body begins in what starts with a head.
+    #[must_use]
+    pub fn head_bytes(bytes: &[u8]) -> usize {
+        heads::head_bytes(bytes)
+    }
+}

@@ -1,0 +1,375 @@
+//! HTTP/2, spoken frame by frame.
+
+use super::*;
+use thruway_http2::PREFACE;
+
+mod attacks;
+
+/// The types of frames (RFC 9113, 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// The codes of errors (RFC 9113, 7).
+const NO_ERROR: u32 = 0;
+const ENHANCE_YOUR_CALM: u32 = 11;
+
+/// The last field line of a head whose status is 200: it stands in HPACK's table.
+const STATUS_200: u8 = 0x88;
+
+/// A frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+impl Frame {
+    fn to_bytes(&self) -> Vec<u8> {
+        let length = u32::try_from(self.payload.len()).unwrap().to_be_bytes();
+        let stream = self.stream.to_be_bytes();
+        [&length[1..], &[self.kind, self.flags], &stream, &self.payload].concat()
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    Frame { kind, flags, stream, payload: payload.to_vec() }.to_bytes()
+}
+
+/// A field line without compression. Its parts are shorter than 127 bytes.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
+}
+
+fn head(method: &str, path: &str) -> Vec<u8> {
+    let lines = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a")];
+    lines.map(|(name, value)| field(name, value)).concat()
+}
+
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head("GET", path))
+}
+
+/// A client that has sent its preface and these settings.
+struct Client {
+    socket: TcpStream,
+    bytes: Vec<u8>,
+    frames: Vec<Frame>,
+    is_over: bool,
+}
+
+impl Client {
+    fn new(rig: &Rig, settings: &[(u16, u32)]) -> Self {
+        let socket = rig.connect();
+        let mut client = Self { socket, bytes: Vec::new(), frames: Vec::new(), is_over: false };
+        let pair =
+            |(name, value): &(u16, u32)| [&name.to_be_bytes()[..], &value.to_be_bytes()].concat();
+        let pairs: Vec<_> = settings.iter().map(pair).collect();
+        client.send(&[PREFACE, &frame(SETTINGS, 0, 0, &pairs.concat())].concat());
+        client
+    }
+
+    /// The server may have ended the connection in the middle.
+    fn send(&mut self, bytes: &[u8]) {
+        let _ = self.socket.write_all(bytes);
+    }
+
+    /// Takes in what is there.
+    fn receive(&mut self) {
+        self.socket.set_nonblocking(true).unwrap();
+        let read = self.socket.read_to_end(&mut self.bytes);
+        self.is_over = !matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.socket.set_nonblocking(false).unwrap();
+        while self.bytes.len() >= 9 {
+            let number =
+                |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+            let length = number(&self.bytes[..3]) as usize;
+            if self.bytes.len() < 9 + length {
+                return;
+            }
+            let rest = self.bytes.split_off(9 + length);
+            let bytes = std::mem::replace(&mut self.bytes, rest);
+            let stream = number(&bytes[5..9]);
+            let payload = bytes[9..].to_vec();
+            self.frames.push(Frame { kind: bytes[3], flags: bytes[4], stream, payload });
+        }
+    }
+
+    /// The response's body, once it has ended.
+    fn body(&self, stream: u32) -> Option<String> {
+        let mine = || self.frames.iter().filter(|frame| frame.stream == stream);
+        mine().find(|frame| frame.flags & END_STREAM != 0 && frame.kind <= HEADERS)?;
+        let data = mine().filter(|frame| frame.kind == DATA).map(|frame| &frame.payload[..]);
+        Some(String::from_utf8_lossy(&data.collect::<Vec<_>>().concat()).into_owned())
+    }
+
+    /// The code of a frame that ends a stream or the connection.
+    fn code(&self, kind: u8) -> Option<u32> {
+        let found = self.frames.iter().rfind(|frame| frame.kind == kind)?;
+        let from = if kind == GOAWAY { 4 } else { 0 };
+        Some(u32::from_be_bytes(found.payload[from..from + 4].try_into().unwrap()))
+    }
+}
+
+impl Rig {
+    /// Runs until the client has received what it waits for.
+    fn run_client(&mut self, client: &mut Client, mut is_done: impl FnMut(&Client) -> bool) {
+        self.run_until(|_| {
+            client.receive();
+            is_done(client)
+        });
+    }
+}
+
+/// Says what it was asked.
+fn mirror(request: &Request<'_>, exchange: &mut Exchange<'_>, _tickets: &mut Vec<Ticket>) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = request.fields().map(|(name, value)| format!("{}={}", text(name), text(value)));
+    let fields: Vec<_> = fields.collect();
+    let length = exchange.take_body().length_bytes();
+    let asked =
+        [text(request.method()), text(request.target()), fields.join(","), length.to_string()];
+    exchange.respond_text(200, &format!("{:?} {}", request.version(), asked.join(" ")));
+}
+
+#[test]
+fn a_client_that_begins_with_http_2_is_served_by_it() {
+    let mut rig = Rig::new(mirror);
+    let mut client = Client::new(&rig, &[]);
+    let cookies = [field("cookie", "a=1"), field("x-a", "1"), field("cookie", "b=2")].concat();
+    let request = [head("GET", "/one?two"), cookies].concat();
+    client.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &request));
+    rig.run_client(&mut client, |client| client.body(1).is_some());
+    let expected = "200 OK: Http2 GET /one?two host=a,cookie=a=1; b=2,x-a=1 0\n";
+    assert_eq!(client.body(1).unwrap(), expected);
+    let answer = client.frames.iter().find(|frame| frame.kind == HEADERS).unwrap();
+    assert_eq!(answer.payload[0], STATUS_200);
+    client.send(&get(3, "/again"));
+    rig.run_client(&mut client, |client| client.body(3).is_some());
+    assert_eq!(rig.engine.connection_count(), 1, "streams are no connections");
+}
+
+#[test]
+fn a_preface_may_come_in_pieces() {
+    let mut rig = Rig::new(hello);
+    let mut socket = rig.connect();
+    let bytes = [PREFACE, &frame(SETTINGS, 0, 0, &[]), &get(1, "/")].concat();
+    for byte in bytes {
+        socket.write_all(&[byte]).unwrap();
+        rig.engine.poll(&mut Events::new(), Some(1));
+        while rig.engine.turn(&mut rig.handler) {}
+    }
+    let mut client = Client { socket, bytes: Vec::new(), frames: Vec::new(), is_over: false };
+    rig.run_client(&mut client, |client| client.body(1).is_some());
+    assert_eq!(client.body(1).unwrap(), "200 OK: hello\n");
+}
+
+#[test]
+fn http_2_can_be_refused() {
+    let mut rig = Rig::with(hello, Settings { has_http2: false, ..Settings::default() });
+    let mut socket = rig.connect();
+    socket.write_all(PREFACE).unwrap();
+    let got = rig.receive(&mut socket, usize::MAX);
+    assert!(got.starts_with("HTTP/1.1 505 "), "{got}");
+}
+
+#[test]
+fn a_body_is_whole_before_its_request_has_a_turn() {
+    let mut rig = Rig::with(echo, Settings { body_memory_bytes_max: 100, ..Settings::default() });
+    let mut client = Client::new(&rig, &[]);
+    let post = head("POST", "/");
+    for (stream, size) in [(1, 10), (3, 1000)] {
+        client.send(&frame(HEADERS, END_HEADERS, stream, &post));
+        client.send(&frame(DATA, 0, stream, &vec![b'x'; size]));
+    }
+    rig.run_until(|rig| rig.engine.connections.slab.len() == 3);
+    assert!(client.body(1).is_none());
+    for stream in [1, 3] {
+        client.send(&frame(DATA, END_STREAM, stream, b"end"));
+    }
+    rig.run_client(&mut client, |client| client.body(1).is_some() && client.body(3).is_some());
+    assert_eq!(client.body(1).unwrap(), format!("200 OK: {}end\n", "x".repeat(10)));
+    let large = format!("200 OK: (file of 1003) {}end\n", "x".repeat(1000));
+    assert_eq!(client.body(3).unwrap(), large);
+    assert_eq!(rig.engine.connections.slab.len(), 1, "streams go with their responses");
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_and_the_connection_goes_on() {
+    let mut settings = Settings::default();
+    settings.limits.body_bytes_max = 10;
+    let mut rig = Rig::with(echo, settings);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&frame(HEADERS, END_HEADERS, 1, &head("POST", "/")));
+    client.send(&frame(DATA, 0, 1, b"eleven bytes"));
+    rig.run_client(&mut client, |client| client.code(RESET).is_some());
+    assert_eq!(client.body(1).unwrap(), "413 Content Too Large: the body is too large\n");
+    assert_eq!(client.code(RESET), Some(NO_ERROR));
+    client.send(&get(3, "/"));
+    rig.run_client(&mut client, |client| client.body(3).is_some());
+}
+
+#[test]
+fn what_is_wrong_with_a_head_ends_its_stream_alone() {
+    let mut rig = Rig::new(mirror);
+    let mut client = Client::new(&rig, &[]);
+    let bad = [head("GET", "/"), field("host", "b")].concat();
+    client.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &bad));
+    client.send(&get(3, "/a/%zz"));
+    client.send(&get(5, "/"));
+    rig.run_client(&mut client, |client| {
+        [1, 3, 5].into_iter().all(|stream| client.body(stream).is_some())
+    });
+    assert!(client.body(1).unwrap().starts_with("400 Bad Request: the host"));
+    assert!(client.body(3).unwrap().starts_with("400 Bad Request: the path"));
+    assert!(client.body(5).unwrap().starts_with("200 OK"));
+}
+
+#[test]
+fn a_large_response_follows_the_clients_windows() {
+    let mut rig = Rig::new(|_, exchange, _| {
+        let (head, plan) = head_of(Some(300_000));
+        let body = vec![b'x'; 300_000];
+        exchange.respond(Response { head: &head, plan, payload: Payload::Slices(&[&body]) });
+    });
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    let got = |client: &Client| {
+        let data = client.frames.iter().filter(|frame| frame.kind == DATA);
+        data.map(|frame| frame.payload.len()).sum::<usize>()
+    };
+    rig.run_client(&mut client, |client| got(client) == 65_535);
+    for sum in [165_535, 265_535, 300_000] {
+        client.send(&frame(WINDOW_UPDATE, 0, 0, &100_000_u32.to_be_bytes()));
+        client.send(&frame(WINDOW_UPDATE, 0, 1, &100_000_u32.to_be_bytes()));
+        rig.run_client(&mut client, |client| got(client) == sum);
+    }
+    rig.run_client(&mut client, |client| client.body(1).is_some());
+}
+
+#[test]
+fn a_response_comes_in_pieces_as_its_handler_writes_them() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    let mut head = Vec::new();
+    let constraints = ResponseConstraints {
+        version: thruway_http1::Version::Http2,
+        is_head: false,
+        is_persistent: true,
+    };
+    rig.engine.response(ticket).inform(b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+    let plan = ResponseHead::new(&mut head, 200).finish(constraints, None, &[b'-'; 29]);
+    rig.engine.response(ticket).begin(&head, plan);
+    rig.engine.response(ticket).write(b"one ");
+    let data = |client: &Client| client.frames.iter().filter(|frame| frame.kind == DATA).count();
+    rig.run_client(&mut client, |client| data(client) == 1);
+    let heads = client.frames.iter().filter(|frame| frame.kind == HEADERS);
+    assert_eq!(heads.count(), 2, "hints come before the response");
+    rig.engine.response(ticket).write(b"two");
+    assert_eq!(rig.engine.response(ticket).finish(), 0);
+    rig.run_client(&mut client, |client| client.body(1).is_some());
+    assert_eq!(client.body(1).unwrap(), "one two");
+}
+
+#[test]
+fn a_response_that_breaks_off_is_reset() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    let (head, plan) = head_of(Some(10));
+    rig.engine.response(ticket).begin(&head, plan);
+    rig.engine.response(ticket).write(b"part");
+    assert_eq!(rig.engine.response(ticket).finish(), 6);
+    rig.run_client(&mut client, |client| client.code(RESET).is_some());
+    assert_eq!(client.code(RESET), Some(2), "INTERNAL_ERROR");
+    assert_eq!(client.body(1), None);
+}
+
+#[test]
+fn a_request_that_is_reset_is_not_served() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    client.send(&frame(HEADERS, END_HEADERS, 3, &head("POST", "/")));
+    client.send(&frame(RESET, 0, 3, &8_u32.to_be_bytes()));
+    client.send(&frame(RESET, 0, 1, &8_u32.to_be_bytes()));
+    rig.run_until(|rig| rig.engine.connections.slab.len() == 1);
+    let ticket = rig.handler.tickets[0];
+    assert!(rig.engine.response(ticket).socket().is_none(), "its ticket has ended");
+    assert_eq!(rig.handler.tickets.len(), 1);
+}
+
+#[test]
+fn streams_of_a_connection_take_turns_with_other_connections() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    (0..10).for_each(|number| client.send(&get(2 * number + 1, "/")));
+    rig.run_until(|rig| rig.handler.tickets.len() == 10);
+    rig.handler.tickets.clear();
+    let mut other = rig.connect();
+    rig.run_until(|rig| rig.engine.connection_count() == 2);
+    // All ask at once: of the connection with many streams one goes first, and the other connection is the next.
+    let requests: Vec<_> = (10..20).map(|number| get(2 * number + 1, "/")).collect();
+    client.send(&requests.concat());
+    other.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut events = Events::new();
+    rig.engine.poll(&mut events, Some(0));
+    let is_other = |rig: &Rig| {
+        rig.handler.tickets.iter().position(|ticket| {
+            let connection = rig.engine.connections.slab.get(ticket.connection);
+            connection.is_some_and(|connection| connection.carrier.stream().is_none())
+        })
+    };
+    while rig.engine.turn(&mut rig.handler) {}
+    assert_eq!(rig.handler.tickets.len(), 11);
+    assert!(is_other(&rig).unwrap() <= 2, "{:?}", is_other(&rig));
+}
+
+#[test]
+fn a_drain_tells_the_client_and_serves_what_it_has_asked_for() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    rig.engine.end(Ending::Drained { closes_for_all: true });
+    rig.run_client(&mut client, |client| client.code(GOAWAY).is_some());
+    let ping = client.frames.iter().find(|frame| frame.kind == PING).unwrap();
+    let pong = Frame { flags: 1, ..ping.clone() };
+    client.send(&pong.to_bytes());
+    let ticket = rig.handler.tickets[0];
+    let (mut head, plan) = head_of(Some(4));
+    head.extend_from_slice(b"body");
+    rig.engine.response(ticket).respond(Response { head: &head, plan, payload: Payload::Empty });
+    rig.run_client(&mut client, |client| client.is_over);
+    assert_eq!((client.body(1).as_deref(), client.code(GOAWAY)), (Some("body"), Some(NO_ERROR)));
+    assert!(rig.engine.is_done());
+}
+
+#[test]
+fn an_idle_client_is_told_before_it_is_closed() {
+    let mut settings = Settings::default();
+    settings.timeouts.keep_alive_ms = 100;
+    let mut rig = Rig::with(hello, settings);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&get(1, "/"));
+    rig.run_client(&mut client, |client| client.is_over);
+    assert_eq!((client.body(1).is_some(), client.code(GOAWAY)), (true, Some(NO_ERROR)));
+}

@@ -1,0 +1,122 @@
+//! Clients that cost more than they bring: each ends with GOAWAY and a line in the log.
+
+use super::*;
+
+/// Sends what `attack` makes of each number, until the connection ends. The line in the log.
+fn attacked(
+    mut rig: Rig,
+    settings: &[(u16, u32)],
+    attack: impl Fn(u32) -> Vec<u8>,
+) -> (u32, String) {
+    let mut client = Client::new(&rig, settings);
+    let mut other = Client::new(&rig, &[]);
+    let mut number = 0;
+    // The server has to have room for all of them, since it runs only after them.
+    let at_once = (10_000 / (attack(1).len() + 100)).max(1);
+    rig.run_until(|_| {
+        for _ in 0..at_once {
+            client.send(&attack(number));
+            number += 1;
+        }
+        client.receive();
+        client.code(GOAWAY).is_some() || number > 100_000
+    });
+    let code = client.code(GOAWAY).expect("the connection ends");
+    rig.run_client(&mut client, |client| client.is_over);
+    other.send(&get(1, "/"));
+    rig.run_client(&mut other, |other| other.body(1).is_some());
+    let line = rig.engine.warning().expect("there is a line in the log").to_string();
+    assert!(rig.engine.warning().is_none(), "there is one line");
+    let text = line.strip_prefix("cannot go on with a connection of HTTP/2: ").expect(&line);
+    (code, text.to_owned())
+}
+
+fn calm(text: &str) -> (u32, String) {
+    (ENHANCE_YOUR_CALM, text.to_owned())
+}
+
+#[test]
+fn rapid_resets() {
+    let attack = |number| {
+        let stream = 2 * number + 1;
+        [get(stream, "/"), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()
+    };
+    let (code, text) = attacked(Rig::new(hello), &[], attack);
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    assert!(text.contains("reset"), "{text}");
+}
+
+#[test]
+fn resets_that_the_server_is_made_to_send() {
+    // A window of a stream may not grow beyond its largest size: the server resets the stream.
+    let attack = |number| {
+        let stream = 2 * number + 1;
+        let open = frame(HEADERS, END_HEADERS, stream, &head("POST", "/"));
+        [open, frame(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes())].concat()
+    };
+    let (code, text) = attacked(Rig::new(hello), &[], attack);
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    assert!(text.contains("reset"), "{text}");
+}
+
+#[test]
+fn a_head_that_never_ends() {
+    let begun = frame(HEADERS, 0, 1, &head("GET", "/"));
+    let more = frame(CONTINUATION, 0, 1, &field("a", "b"));
+    let attack = |number| if number == 0 { begun.clone() } else { more.clone() };
+    let (code, text) = attacked(Rig::new(hello), &[], attack);
+    assert_eq!(code, ENHANCE_YOUR_CALM);
+    assert!(text.contains("continuation"), "{text}");
+}
+
+#[test]
+fn a_head_that_comes_slowly() {
+    let mut settings = Settings::default();
+    settings.timeouts.head_ms = 100;
+    let begun = frame(HEADERS, 0, 1, &head("GET", "/"));
+    let attack = |number| if number == 0 { begun.clone() } else { Vec::new() };
+    assert_eq!(attacked(Rig::with(hello, settings), &[], attack), calm("a head takes too long"));
+}
+
+#[test]
+fn a_small_head_that_becomes_large() {
+    // One line goes into the table of the connection, and each byte after that is the same line again.
+    let value = "x".repeat(120);
+    let line = [&[0x40, 1, b'a', 120], value.as_bytes()].concat();
+    let many = [head("GET", "/"), line, vec![0x80 | 62; 16_000]].concat();
+    let bomb = |number| frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, &many);
+    let (code, text) = attacked(Rig::new(hello), &[], bomb);
+    assert_eq!(code, ENHANCE_YOUR_CALM, "{text}");
+}
+
+#[test]
+fn floods_of_frames_that_ask_for_nothing() {
+    let cases = [
+        (frame(PING, 0, 0, &[0; 8]), "it sends too many PING frames"),
+        (frame(SETTINGS, 0, 0, &[]), "it sends too many SETTINGS frames"),
+        (frame(PRIORITY, 0, 1, &[0, 0, 0, 3, 1]), "it sends too many frames that ask for nothing"),
+        (frame(0xfa, 0, 1, &[0; 5]), "it sends too many frames that ask for nothing"),
+    ];
+    for (flood, text) in cases {
+        assert_eq!(attacked(Rig::new(hello), &[], |_| flood.clone()), calm(text));
+    }
+}
+
+#[test]
+fn bodies_without_bytes() {
+    let begun = frame(HEADERS, END_HEADERS, 1, &head("POST", "/"));
+    let empty = frame(DATA, 0, 1, &[]);
+    let attack = |number| if number == 0 { begun.clone() } else { empty.clone() };
+    let said = attacked(Rig::new(hello), &[], attack);
+    assert_eq!(said, calm("it sends too many empty DATA frames"));
+}
+
+#[test]
+fn a_window_that_stays_shut() {
+    let mut settings = Settings::default();
+    settings.timeouts.write_ms = 200;
+    let attack = |number| if number < 3 { get(2 * number + 1, "/") } else { Vec::new() };
+    // SETTINGS_INITIAL_WINDOW_SIZE is 4.
+    let said = attacked(Rig::with(hello, settings), &[(4, 0)], attack);
+    assert_eq!(said, calm("it takes too little of a response"));
+}

@@ -1,0 +1,35 @@
+//! How a connection begins to speak HTTP/2.
+
+use thruway_http2::PREFACE;
+
+use crate::connection::Phase;
+use crate::connections::Connections;
+use crate::multiplexer::Multiplexer;
+use crate::slab::ConnectionId;
+
+/// Goes on by HTTP/2 with `bytes`, which were read already.
+pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) {
+    let now_ms = connections.clock.now_ms;
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let limits = &connections.settings.http2_limits;
+    connection.multiplexer = Some(Box::new(Multiplexer::new(limits, now_ms)));
+    connection.phase = Phase::Multiplexing;
+    connection.since_ms = now_ms;
+    connection.keep(bytes, 0);
+}
+
+/// Takes what is no head of HTTP/1, if it is the beginning of HTTP/2.
+pub(crate) fn takes(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) -> bool {
+    if !connections.settings.has_http2 {
+        return false;
+    }
+    if bytes.starts_with(PREFACE) {
+        begin(connections, id, bytes);
+        return true;
+    }
+    let may_follow = PREFACE.starts_with(bytes);
+    if let Some(connection) = connections.slab.get_mut(id).filter(|_| may_follow) {
+        connection.keep(bytes, bytes.len());
+    }
+    may_follow
+}

@@ -1,0 +1,125 @@
+# frozen_string_literal: true
+
+require "fileutils"
+require "open3"
+require "openssl"
+require "tmpdir"
+
+require_relative "../serving"
+
+# Applications that are asked by HTTP/2, with curl as the client.
+class Http2Test < Minitest::Test
+  include Serving
+
+  # What curl gets, and how: the version and the status come behind the body.
+  def curl(path, *options, how: "--http2-prior-knowledge")
+    address = @address.sub(/\Atcp|\Assl/) { |scheme| scheme == "ssl" ? "https" : "http" }
+    address = "http://#{address}" unless address.include?("://")
+    command = ["curl", "-sSk", "--noproxy", "*", "--max-time", PATIENCE_SECONDS.to_s, how,
+               "-w", "|%{http_version} %{http_code}", *options, "#{address}#{path}"]
+    got, status = Open3.capture2e(*command)
+    assert_predicate status, :success?, got
+    got
+  end
+
+  def parameters(folder)
+    key = OpenSSL::PKey::EC.generate("prime256v1")
+    certificate = OpenSSL::X509::Certificate.new
+    certificate.subject = certificate.issuer = OpenSSL::X509::Name.parse("/CN=localhost")
+    certificate.public_key = key
+    certificate.version = 2
+    certificate.serial = 1
+    certificate.not_before = Time.now - 60
+    certificate.not_after = Time.now + 3600
+    certificate.sign(key, "SHA256")
+    File.write(File.join(folder, "cert.pem"), certificate.to_pem)
+    File.write(File.join(folder, "key.pem"), key.to_pem, perm: 0o600)
+    "cert=#{folder}/cert.pem&key=#{folder}/key.pem"
+  end
+
+  ENVIRONMENT = %w[REQUEST_METHOD PATH_INFO QUERY_STRING SERVER_PROTOCOL rack.url_scheme
+                   HTTP_HOST HTTP_COOKIE CONTENT_LENGTH HTTP_TRANSFER_ENCODING rack.hijack?].freeze
+
+  def answer_with_environment
+    lambda do |env|
+      body = env["rack.input"].read
+      values = env.values_at(*ENVIRONMENT)
+      [200, { "content-type" => "text/plain" }, [(values + [body.bytesize]).join(",")]]
+    end
+  end
+
+  def test_the_environment_is_that_of_http_1_but_for_the_protocol
+    serve(answer_with_environment)
+    got = curl("/a%20b?c=d", "-H", "host: x.test:81", "-b", "a=1; b=2")
+    assert_equal "GET,/a%20b,c=d,HTTP/2,http,x.test:81,a=1; b=2,,,false,0|2 200", got
+    got = curl("/", "-H", "host: x.test", "--data-binary", "12345")
+    assert_equal "POST,/,,HTTP/2,http,x.test,,5,,false,5|2 200", got
+    got = curl("/", "-H", "host: x.test", "-I", "-o", File::NULL)
+    assert_equal "|2 200", got
+  end
+
+  def test_large_bodies_come_whole_in_both_directions
+    Dir.mktmpdir do |folder|
+      large = File.join(folder, "large")
+      File.binwrite(large, Random.new(1).bytes(3_000_000))
+      serve do |env|
+        body = env["rack.input"].read
+        case env["PATH_INFO"]
+        when "/file" then [200, {}, File.open(large, "rb")]
+        when "/pieces" then [200, {}, body.scan(/.{1,70000}/mn)]
+        else [200, {}, [body]]
+        end
+      end
+      %w[/echo /pieces /file].each do |path|
+        got = curl(path, "--data-binary", "@#{large}", "-o", File.join(folder, "got"))
+        assert_equal "|2 200", got
+        assert FileUtils.identical?(large, File.join(folder, "got")), path
+      end
+    end
+  end
+
+  def test_by_alpn_over_tls_and_clients_may_choose_http_1
+    Dir.mktmpdir do |folder|
+      serve(answer_with_environment, binds: ["ssl://127.0.0.1:0?#{parameters(folder)}"])
+      host = ["-H", "host: x.test"]
+      assert_equal "GET,/,,HTTP/2,https,x.test,,,,false,0|2 200", curl("/", *host, how: "--http2")
+      got = curl("/", *host, how: "--http1.1")
+      assert_equal "GET,/,,HTTP/1.1,https,x.test,,,,true,0|1.1 200", got
+    end
+  end
+
+  def test_bodies_that_write_by_themselves_stream
+    serve do |env|
+      stream = lambda do |io|
+        3.times { |number| io.write("#{number} ") && io.flush }
+        io.close
+      end
+      if env["PATH_INFO"] == "/partial"
+        [200, { "rack.hijack" => stream }, []]
+      else
+        [200, {}, stream]
+      end
+    end
+    assert_equal "0 1 2 |2 200", curl("/")
+    assert_equal "0 1 2 |2 200", curl("/partial")
+  end
+
+  def test_many_streams_of_one_client_are_all_served
+    serve { |env| [200, {}, [env["PATH_INFO"]]] }
+    address = @address[/\d+\z/]
+    said, = Open3.capture2e("h2load", "-n", "600", "-c", "2", "-m", "30", "http://127.0.0.1:#{address}/")
+    assert_includes said, "600 succeeded, 0 failed, 0 errored, 0 timeout"
+  end
+
+  def test_a_stop_says_goodbye_to_idle_clients
+    server = serve { [200, {}, ["x"]] }
+    assert_equal "x|2 200", curl("/")
+    client = connect
+    client.io.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n#{[0, 0, 0, 4, 0, 0].pack("C5N")}")
+    eventually { client.io.read_nonblock(9, exception: false).is_a?(String) }
+    server.stop(5)
+    got = Timeout.timeout(PATIENCE_SECONDS) { client.io.read }.bytes
+    # A length of eight and more bytes, the type of GOAWAY, and no flags.
+    assert(got.each_cons(5).any? { |bytes| bytes in [0, 0, 8.., 7, 0] }, "there is no GOAWAY")
+  end
+end
