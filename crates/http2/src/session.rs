@@ -194,16 +194,28 @@ impl Session {
 
     fn end(&mut self, error: Option<&h2::Error>) -> Progress {
         self.state = State::Over;
-        self.fault = error.filter(|error| error.is_library()).map(fault_of);
+        let error = error.filter(|error| error.is_library());
+        self.fault = error.map(|error| match self.wire.look_at_unsent(detail_of) {
+            Some(detail) => format!("{error}: {detail}"),
+            None => error.to_string(),
+        });
         Progress::Over
     }
 }
 
-/// What the client has done wrong. Which limit it has passed stands in the text for developers alone.
-fn fault_of(error: &h2::Error) -> String {
-    let text = format!("{error:?}");
-    match text.split('"').nth(1).filter(|detail| !detail.is_empty()) {
-        Some(detail) => format!("{error}: {}", detail.replace('_', " ")),
-        None => error.to_string(),
-    }
+/// The text for developers in a GOAWAY frame at the end of `bytes`: it names the limit that was passed.
+fn detail_of(bytes: &[u8]) -> Option<String> {
+    const GOAWAY: u8 = 7;
+    const HEADER_BYTES: usize = 9;
+    const CODES_BYTES: usize = 8;
+    let last = bytes.len().checked_sub(HEADER_BYTES + CODES_BYTES)?;
+    let is_goaway = |at: &usize| {
+        let frame = &bytes[*at..];
+        let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]);
+        frame[3..HEADER_BYTES] == [GOAWAY, 0, 0, 0, 0, 0]
+            && usize::try_from(length) == Ok(frame.len() - HEADER_BYTES)
+    };
+    let at = (0..=last).rev().find(is_goaway)?;
+    let text = &bytes[at + HEADER_BYTES + CODES_BYTES..];
+    (!text.is_empty()).then(|| String::from_utf8_lossy(text).replace('_', " "))
 }

@@ -46,6 +46,11 @@ impl Wire {
         std::mem::take(&mut self.buffers().unsent)
     }
 
+    /// Looks at what is to be sent.
+    pub(crate) fn look_at_unsent<T>(&self, look: impl FnOnce(&[u8]) -> T) -> T {
+        look(&self.buffers().unsent)
+    }
+
     fn buffers(&self) -> MutexGuard<'_, Buffers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
