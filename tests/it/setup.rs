@@ -12,6 +12,11 @@ use crate::{stderr, stdout};
 /// Runs `scripts/setup serve` where `dpkg-query` answers as `query` says, for the user `uid`. What
 /// `apt-get` is asked for stands in the folder's file `asked`.
 fn setup(query: &str, uid: u32) -> (TempDir, Output) {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    setup_of(&checkout, query, uid)
+}
+
+fn setup_of(checkout: &Path, query: &str, uid: u32) -> (TempDir, Output) {
     let folder = tempfile::tempdir().expect("a folder");
     let asked = folder.path().join("asked");
     for (name, script) in [
@@ -26,8 +31,8 @@ fn setup(query: &str, uid: u32) -> (TempDir, Output) {
     }
     let rest = std::env::var("PATH").expect("there is one");
     let path = format!("{}:{rest}", folder.path().display());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
-    let output = Command::new(script).arg("serve").env("PATH", path).output();
+    let output =
+        Command::new(checkout.join("scripts/setup")).arg("serve").env("PATH", path).output();
     (folder, output.expect("the script starts"))
 }
 
@@ -57,6 +62,24 @@ fn with_everything_there_setup_has_nothing_to_say() {
     let (folder, output) = setup("echo installed", 0);
     assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), "", ""));
     assert!(folder.path().join("asked").metadata().is_err());
+}
+
+/// As in a bare root of Debian 12, which does not name the archive of security updates.
+#[test]
+fn a_system_whose_rust_is_too_old_is_told_so() {
+    let checkout = tempfile::tempdir().expect("a folder");
+    let scripts = checkout.path().join("scripts");
+    fs::create_dir(&scripts).expect("it is made");
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
+    fs::copy(setup, scripts.join("setup")).expect("it is copied");
+    fs::write(scripts.join("cargo"), "#!/bin/sh\nexit 2\n").expect("it is written");
+    fs::set_permissions(scripts.join("cargo"), PermissionsExt::from_mode(0o755)).expect("ours");
+    let (folder, output) = setup_of(checkout.path(), "echo installed", 0);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("the Rust of this system is too old\n\nhint: "), "{output:?}");
+    // A newer one was asked for.
+    let asked = fs::read_to_string(folder.path().join("asked")).expect("apt-get was called");
+    assert!(asked.contains("install -y --no-install-recommends rustc-web cargo-web"), "{asked}");
 }
 
 /// What `make` prints in the checkout; it runs nothing with `--dry-run`.

@@ -26,16 +26,23 @@ impl Packages {
         forget_earlier_packages(&target).map_err(|error| {
             format!("cannot remove what cargo keeps of earlier packages: {error}")
         })?;
-        // Both compile each package; the former asks the registry as well whether it would take it.
-        let how: &[&str] = if self.publish { &["publish", "--dry-run"] } else { &["package"] };
-        let mut cargo = Command::new(crate::command::cargo());
-        cargo.current_dir(root).env("CARGO_TARGET_DIR", &target).args(how);
-        // What is not committed yet is packaged, too.
-        cargo.args(["--quiet", "--allow-dirty", "--workspace"]);
-        cargo.args(PRIVATE.iter().flat_map(|package| ["--exclude", package]));
-        crate::command::succeed(&mut cargo)?;
-        if self.publish { use_them(root, &target) } else { Ok(()) }
+        succeed(root, &target, &["package"])?;
+        if self.publish {
+            // Whether the registry would take them: all are compiled already.
+            succeed(root, &target, &["publish", "--dry-run", "--no-verify"])?;
+            use_them(root, &target)?;
+        }
+        Ok(())
     }
+}
+
+/// Runs cargo for all public crates, in their order. What is not committed yet is packaged, too.
+fn succeed(root: &Path, target: &Path, how: &[&str]) -> Result<(), String> {
+    let mut cargo = Command::new(crate::command::cargo());
+    cargo.current_dir(root).env("CARGO_TARGET_DIR", target).args(how);
+    cargo.args(["--quiet", "--allow-dirty", "--workspace"]);
+    cargo.args(PRIVATE.iter().flat_map(|package| ["--exclude", package]));
+    crate::command::succeed(&mut cargo)
 }
 
 /// Builds a program outside of the workspace. All that it depends on, ours included, comes from a folder that stands

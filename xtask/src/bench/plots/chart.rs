@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 900.0;
 const ROW_HEIGHT: f64 = 22.0;
 const BAR_HEIGHT: f64 = 14.0;
 /// The title and the room below it.
 const HEAD_HEIGHT: f64 = 40.0;
 const NAMES_WIDTH: f64 = 330.0;
 /// Beside the longest bar.
-const FIGURES_WIDTH: f64 = 170.0;
+const FIGURES_WIDTH: f64 = 200.0;
 const MARGIN: f64 = 12.0;
 
 /// Colours of GitHub's own pages, which are told apart without seeing red or green.
