@@ -8,6 +8,7 @@ use crate::counting;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::stage::Stage;
+use crate::upgraded;
 
 /// Reads the clock, and ends what has taken too long.
 pub(crate) fn tick(connections: &mut Connections) {
@@ -39,6 +40,7 @@ fn expire(connections: &mut Connections, id: ConnectionId) {
         }
         Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
         Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
+        Phase::Upgraded(_) => upgraded::expire(connections, id),
         _ => end(connections, id),
     }
 }
@@ -136,9 +138,11 @@ fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]
     let has_asked = match connection.phase {
         Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
         Phase::Receiving(_) | Phase::Handling => true,
-        Phase::Handshaking | Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => {
-            false
-        }
+        Phase::Handshaking
+        | Phase::Streaming(_)
+        | Phase::Responding
+        | Phase::Lingering { .. }
+        | Phase::Upgraded(_) => false,
     };
     if has_asked && connection.output.is_none() {
         // Unread bytes would take the response back from the client.

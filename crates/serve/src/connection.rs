@@ -20,6 +20,7 @@ use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
+use crate::upgraded::{self, Upgraded};
 use crate::upload::Upload;
 
 /// Bytes that are read and discarded, at most, before a lingering connection is closed.
@@ -104,6 +105,8 @@ pub(crate) enum Phase {
     Responding,
     /// The last response is sent; what still comes in is discarded.
     Lingering { bytes_left: u32 },
+    /// It speaks another protocol, for an application.
+    Upgraded(Box<Upgraded>),
 }
 
 /// A response whose body comes in pieces.
@@ -187,7 +190,7 @@ impl Connection {
     /// Whether a turn would make progress.
     pub(crate) fn has_work(&self) -> bool {
         if self.output.is_some() {
-            return self.is_writable;
+            return self.is_writable || upgraded::has_work(self);
         }
         match &self.phase {
             Phase::Waiting => self.is_readable || self.seen < self.input.len(),
@@ -196,6 +199,7 @@ impl Connection {
             }
             Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
+            Phase::Upgraded(_) => upgraded::has_work(self),
         }
     }
 
@@ -209,6 +213,7 @@ impl Connection {
         let is_whole = match &self.phase {
             Phase::Waiting => self.has_head,
             Phase::Receiving(upload) => upload.is_whole,
+            Phase::Upgraded(_) => return upgraded::needs_handler(self),
             _ => false,
         };
         is_whole && self.output.is_none()

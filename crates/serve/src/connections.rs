@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use thruway_websocket::{CloseCode, Deflater};
 
 use crate::activity::Activity;
 use crate::clock::{Clock, monotonic_us};
@@ -23,6 +24,7 @@ use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
+use crate::upgraded;
 use crate::waits::Waits;
 use crate::warnings::Warnings;
 use crate::workers::Siblings;
@@ -58,6 +60,8 @@ pub(crate) struct Connections {
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
     pub(crate) scratch: Vec<u8>,
+    /// What decompresses messages, once one has come that is compressed.
+    pub(crate) deflater: Option<Box<Deflater>>,
     /// Requests so far: the number of the last one.
     requests: u64,
 }
@@ -88,6 +92,7 @@ impl Connections {
             metrics: None,
             siblings: None,
             scratch: Vec::new(),
+            deflater: None,
             requests: 0,
         }
     }
@@ -164,8 +169,15 @@ impl Connections {
         Ok(id)
     }
 
-    /// Takes a connection out of the registry. Its socket is closed when it is dropped.
+    /// Takes a connection out of the registry. Its socket is closed when it is dropped. An upgraded one stays until its
+    /// owner is told of its end.
     pub(crate) fn close(&mut self, id: ConnectionId) -> Option<Connection> {
+        if let Phase::Upgraded(upgraded) = &self.slab.get(id)?.phase
+            && !upgraded.is_over()
+        {
+            upgraded::finish(self, id, CloseCode::ABNORMAL);
+            return None;
+        }
         self.turns.remove(id.slot());
         self.deadlines.remove(id.slot());
         let closed = self.slab.remove(id)?;
@@ -257,6 +269,9 @@ impl Connections {
                 if !connection.is_persistent {
                     self.hang_up(id);
                 }
+            }
+            Ok(flushed) if matches!(connection.phase, Phase::Upgraded(_)) => {
+                upgraded::after_flush(self, id, flushed);
             }
             Ok(_) => {}
         }

@@ -1,10 +1,13 @@
 //! What an engine does at the end of its service.
 
+use thruway_websocket::CloseCode;
+
 use crate::acceptor::Acceptor;
 use crate::closing;
 use crate::connections::Connections;
 use crate::migration::Migration;
 use crate::stage::Stage;
+use crate::upgraded::say_farewell;
 
 /// Until connections are handed over again that have found no room.
 const HAND_OVER_AGAIN_MS: u64 = 2;
@@ -18,6 +21,7 @@ pub(crate) fn retire(
     if connections.stage == Stage::Draining {
         return;
     }
+    say_farewell(connections, CloseCode::RESTART);
     let Some(migration) = migration else {
         // What waits at the listeners is for the next program.
         acceptor.abandon(connections);
@@ -47,6 +51,8 @@ pub(crate) fn drain(
         migration.take_last(connections);
     }
     acceptor.close(connections, closes_for_all);
+    let code = if closes_for_all { CloseCode::GOING_AWAY } else { CloseCode::RESTART };
+    say_farewell(connections, code);
     closing::begin_drain(connections);
     closing::close_idle(connections);
 }

@@ -21,6 +21,7 @@ use crate::stage::{Ending, Stage};
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
+use crate::upgraded;
 use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
 
 /// Short turns between two polls.
@@ -319,7 +320,7 @@ impl Engine {
     pub(crate) fn serve(&mut self, id: ConnectionId, handler: &mut impl Handler) {
         let connections = &mut self.connections;
         let Some(connection) = connections.slab.get(id) else { return };
-        if connection.output.is_some() {
+        if connection.output.is_some() && !matches!(connection.phase, Phase::Upgraded(_)) {
             return connections.flush(id);
         }
         match connection.phase {
@@ -328,6 +329,9 @@ impl Engine {
             Phase::Receiving(_) => self.reader.read_body(connections, id, handler),
             Phase::Lingering { .. } => {
                 closing::drain_input(connections, id, &mut self.reader.inbox);
+            }
+            Phase::Upgraded(_) => {
+                upgraded::turn(connections, id, &mut self.reader.inbox, handler);
             }
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
         }

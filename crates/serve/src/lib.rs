@@ -15,8 +15,9 @@
 //! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
 //!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
-//! 6. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
-//! 6. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 6. `upgraded`: WebSockets and server-sent events.
+//! 7. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
+//! 8. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;
@@ -69,6 +70,7 @@ mod trust;
 mod tunnel;
 mod turns;
 mod unchunk;
+mod upgraded;
 mod upload;
 mod waits;
 mod warnings;
@@ -96,7 +98,9 @@ pub use stage::Ending;
 pub use stats::stats;
 pub use stop::StopSignals;
 pub use thruway_tls::Options as TlsOptions;
+pub use thruway_websocket as websocket;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use trust::Trust;
+pub use upgraded::{SocketEvent, SocketWriter, UpgradeTo};
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

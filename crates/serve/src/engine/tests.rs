@@ -2,6 +2,7 @@ mod admission;
 mod draining;
 mod fairness;
 mod handshakes;
+mod sockets;
 
 use super::*;
 use crate::{

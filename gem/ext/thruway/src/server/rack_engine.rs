@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rb_sys::VALUE;
 use thruway_serve::Ending;
+use thruway_serve::websocket::Deflater;
 
 use super::callbacks::Callbacks;
 use super::context::Context;
@@ -32,6 +33,8 @@ pub(super) struct RackEngine {
     /// The class `Thruway::Hijack`.
     pub(super) hijack: Root<PlainClass>,
     pub(super) roots: Arc<Roots>,
+    /// What compresses messages, once there is one to compress.
+    pub(super) deflater: RefCell<Option<Box<Deflater>>>,
     pub(super) names: Names,
 }
 

@@ -10,12 +10,12 @@ use super::context::{Context, Stage};
 use super::options::Options;
 use super::rack_engine::RackEngine;
 use super::sender::{self, Sender};
-use super::{process, worker_group};
+use super::{process, sockets, worker_group};
 use crate::ruby::data_type::DataType;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
 
-static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
+pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// Defines `Thruway::Engine`, `Thruway::Fleet` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
@@ -41,6 +41,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"write", Method::of_2(write));
     define::method(gvl, class, c"finish", Method::of_1(finish));
     define::method(gvl, class, c"abort", Method::of_1(abort));
+    sockets::define(gvl, class);
 }
 
 /// `Engine.create(server, options)`: see `Thruway::Server` for the options.
@@ -255,7 +256,7 @@ fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
 }
 
 /// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
-fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
+pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
     let ticket = RString::convert(ruby, ticket);
     // SAFETY: no Ruby code runs while the bytes are used.
     let bytes = unsafe { ticket.bytes() };
