@@ -12,6 +12,7 @@
 # - `ruby freshener.rb stranger`: edits as it is told
 #
 # Each sequence has a process of its own; a boot and a pack of its own if FRESHENER_BOOT says how.
+# The processes are forks of one, which has loaded the extension, but not started the boot.
 class Freshener
   BASES = %w[a b link/in c].freeze
   NAMES = %w[f g sub/h k.x].freeze
@@ -22,6 +23,8 @@ class Freshener
   IN_PLACE = %i[write set_back hard rights].freeze
   EDITS = %i[write write set_back replace replace remove add add swap rename_parent retarget
              hard folder rights link mount].freeze
+  # Of so many sequences one ends as a program does. The others end once they have said all.
+  ENDING = 8
   MOUNT, UNMOUNT = RUBY_PLATFORM.start_with?("x86_64") ? [165, 166] : [40, 39]
   BIND, DETACH = 4096, 2
 
@@ -200,6 +203,7 @@ class Freshener
     in_each_tree do |tree, folder, number|
       follow(tree, folder)
       File.write("#{@root}/#{number}.said", $said.join("\n").gsub(folder, "/R"))
+      exit!(true) unless (number % ENDING).zero?
     end
   end
 
@@ -221,6 +225,7 @@ class Freshener
   end
 
   def in_each_tree
+    require "thruway/thruway" if ENV["FRESHENER_BOOT"]
     each_tree do |tree, folder, number|
       child = fork do
         boot("#{@root}/#{number}.pack") if ENV["FRESHENER_BOOT"]

@@ -40,19 +40,30 @@ impl Check {
     }
 }
 
-/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile.
-const GEM_TESTS: [&str; 6] = [
+/// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. The name of
+/// each test is shown when it ends.
+const GEM_TESTS: [&str; 9] = [
     "-Itarget/debug/gem",
     "-Igem/lib",
     "-Igem/test",
     "-w",
+    "-rdeadline",
     "-e",
     "Dir['gem/test/**/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
+    "--",
+    "--verbose",
 ];
 
 /// Every `examples/*/test/*_test.rb` in one process; applications run in processes of their own.
-const EXAMPLE_TESTS: [&str; 3] =
-    ["-w", "-e", "Dir['examples/*/test/*_test.rb'].sort.each { |file| require \"./#{file}\" }"];
+const EXAMPLE_TESTS: [&str; 7] = [
+    "-Igem/test",
+    "-w",
+    "-rdeadline",
+    "-e",
+    "Dir['examples/*/test/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
+    "--",
+    "--verbose",
+];
 
 /// The steps whose title contains `only`. None is a mistake, not a success.
 fn chosen(mut steps: Vec<Step>, only: Option<&str>) -> Result<Vec<Step>, String> {

@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+/// A profile of `Cargo.toml`: optimised a little, with the checks of a test build.
+pub(crate) const PROOF_PROFILE: &str = "proof";
+
 /// The cargo that started this task.
 pub(crate) fn cargo() -> PathBuf {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()).into()

@@ -22,23 +22,26 @@ const BUILD: [&str; 5] = ["build", "--package", "thruway-cli", "--package", "thr
 impl Gem {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let ruby = std::env::var_os("RUBY").unwrap_or_else(|| "ruby".into());
-        let version = ruby_version(&ruby)?;
-        let mut build = Command::new(crate::command::cargo());
-        build.current_dir(root).args(BUILD);
-        if self.release {
-            build.arg("--release");
-        }
-        let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
-        if !status.success() {
-            return Err(format!("the extension does not build ({status})"));
-        }
-        install(&self.profile(root), &version)
-            .map_err(|error| format!("cannot copy the extension: {error}"))
+        build(root, &ruby, if self.release { "release" } else { "dev" })
     }
+}
 
-    fn profile(&self, root: &Path) -> PathBuf {
-        root.join("target").join(if self.release { "release" } else { "debug" })
+/// The binary and the extension for that Ruby, by this profile of `Cargo.toml`.
+pub(crate) fn build(root: &Path, ruby: &OsStr, profile: &str) -> Result<(), String> {
+    let version = ruby_version(ruby)?;
+    let mut build = Command::new(crate::command::cargo());
+    build.current_dir(root).env("RUBY", ruby).args(BUILD).args(["--profile", profile]);
+    let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
+    if !status.success() {
+        return Err(format!("the extension does not build ({status})"));
     }
+    install(&folder(root, profile), &version)
+        .map_err(|error| format!("cannot copy the extension: {error}"))
+}
+
+/// Where cargo puts what it builds by this profile.
+pub(crate) fn folder(root: &Path, profile: &str) -> PathBuf {
+    root.join("target").join(if profile == "dev" { "debug" } else { profile })
 }
 
 /// As `thruway/thruway.so` for `require`, and in a folder of its Ruby's version for `thruway run`,

@@ -10,6 +10,8 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
+use crate::command::PROOF_PROFILE;
+
 /// Run the random tests of the boot, of a mount or of the server's queue at length
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
@@ -60,7 +62,7 @@ impl Prove {
         if let Proof::Queue = self.what {
             return queue::run(root, self.cases, self.seed);
         }
-        build(root, self.ruby.as_ref())?;
+        crate::gem::build(root, self.ruby.as_ref(), PROOF_PROFILE)?;
         let name = self.what.to_possible_value().map(|value| value.get_name().to_owned());
         let test = match self.what {
             Proof::Preload => "gem/test/preload/random_test.rb".to_owned(),
@@ -68,21 +70,9 @@ impl Prove {
         };
         let mut ruby = Command::new(&self.ruby);
         ruby.current_dir(root).args(["-Igem/test", &test]).env("RUBY", &self.ruby);
+        ruby.env("THRUWAY", crate::gem::folder(root, PROOF_PROFILE).join("thruway"));
         ruby.env("THRUWAY_CASES", self.cases.to_string());
         ruby.env("THRUWAY_SEED", self.seed.to_string()).env("THRUWAY_PROGRESS", "1");
         crate::command::succeed(&mut ruby)
     }
-}
-
-/// The binary, and the extension for that Ruby.
-pub(crate) fn build(root: &Path, ruby: &Path) -> Result<(), String> {
-    let mut gem = Command::new(crate::command::cargo());
-    crate::command::succeed(gem.current_dir(root).args(["x", "gem"]).env("RUBY", ruby))?;
-    let mut program = Command::new(crate::command::cargo());
-    crate::command::succeed(program.current_dir(root).args([
-        "build",
-        "--quiet",
-        "--package",
-        "thruway-cli",
-    ]))
 }

@@ -18,9 +18,9 @@ use crate::listener::Peer;
 use crate::observed::Observed;
 use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
+use crate::socket_state::Upgraded;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
-use crate::upgraded::{self, Upgraded};
 use crate::upload::Upload;
 
 /// Bytes that are read and discarded, at most, before a lingering connection is closed.
@@ -31,6 +31,9 @@ const SLICES_MAX: usize = 16;
 
 /// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
 pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
+
+/// While more waits for the client of an upgraded connection, nothing is read of it: each ping makes a pong.
+const READ_BACKLOG_BYTES_MAX: u64 = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -190,7 +193,7 @@ impl Connection {
     /// Whether a turn would make progress.
     pub(crate) fn has_work(&self) -> bool {
         if self.output.is_some() {
-            return self.is_writable || upgraded::has_work(self);
+            return self.is_writable || has_socket_work(self);
         }
         match &self.phase {
             Phase::Waiting => self.is_readable || self.seen < self.input.len(),
@@ -199,7 +202,7 @@ impl Connection {
             }
             Phase::Handshaking | Phase::Lingering { .. } => self.is_readable,
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
-            Phase::Upgraded(_) => upgraded::has_work(self),
+            Phase::Upgraded(_) => has_socket_work(self),
         }
     }
 
@@ -213,7 +216,9 @@ impl Connection {
         let is_whole = match &self.phase {
             Phase::Waiting => self.has_head,
             Phase::Receiving(upload) => upload.is_whole,
-            Phase::Upgraded(_) => return upgraded::needs_handler(self),
+            Phase::Upgraded(upgraded) => {
+                return upgraded.has_event() && !can_flush(self) && !can_read(self);
+            }
             _ => false,
         };
         is_whole && self.output.is_none()
@@ -451,6 +456,41 @@ impl Connection {
             let _ = send_sealed(session, self.socket.as_fd());
         }
     }
+}
+
+/// The state of a connection that was upgraded.
+pub(crate) fn upgraded(connection: &Connection) -> Option<&Upgraded> {
+    match &connection.phase {
+        Phase::Upgraded(upgraded) => Some(upgraded),
+        _ => None,
+    }
+}
+
+/// The same, to be changed.
+pub(crate) fn upgraded_mut(connection: &mut Connection) -> Option<&mut Upgraded> {
+    match &mut connection.phase {
+        Phase::Upgraded(upgraded) => Some(upgraded),
+        _ => None,
+    }
+}
+
+/// Whether bytes that wait for the client could leave.
+pub(crate) fn can_flush(connection: &Connection) -> bool {
+    connection.output.is_some() && connection.is_writable
+}
+
+/// Whether something of an upgraded connection could be read and kept.
+pub(crate) fn can_read(connection: &Connection) -> bool {
+    let Some(upgraded) = upgraded(connection) else { return false };
+    let has_input = connection.is_readable || connection.seen < connection.input.len();
+    let has_room = upgraded.message.is_none() && !upgraded.is_over();
+    has_input && has_room && connection.backlog_bytes() <= READ_BACKLOG_BYTES_MAX
+}
+
+/// Whether a turn of an upgraded connection would make progress.
+fn has_socket_work(connection: &Connection) -> bool {
+    let has_event = upgraded(connection).is_some_and(Upgraded::has_event);
+    has_event || can_flush(connection) || can_read(connection)
 }
 
 /// Reads what is there, and opens it in `inbox`.

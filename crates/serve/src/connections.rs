@@ -8,7 +8,7 @@ use thruway_websocket::{CloseCode, Deflater};
 
 use crate::activity::Activity;
 use crate::clock::{Clock, monotonic_us};
-use crate::connection::{Connection, Phase};
+use crate::connection::{self, Connection, Phase};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
 use crate::metrics::WorkerMetrics;
@@ -19,12 +19,12 @@ use crate::queue::client_turns::ClientTurns;
 use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
+use crate::socket_state::SocketStage;
 use crate::stage::Stage;
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::turns::Turns;
-use crate::upgraded;
 use crate::waits::Waits;
 use crate::warnings::Warnings;
 use crate::workers::Siblings;
@@ -175,7 +175,7 @@ impl Connections {
         if let Phase::Upgraded(upgraded) = &self.slab.get(id)?.phase
             && !upgraded.is_over()
         {
-            upgraded::finish(self, id, CloseCode::ABNORMAL);
+            finish_upgraded(self, id, CloseCode::ABNORMAL);
             return None;
         }
         self.turns.remove(id.slot());
@@ -271,7 +271,7 @@ impl Connections {
                 }
             }
             Ok(flushed) if matches!(connection.phase, Phase::Upgraded(_)) => {
-                upgraded::after_flush(self, id, flushed);
+                after_flush_upgraded(self, id, flushed);
             }
             Ok(_) => {}
         }
@@ -339,4 +339,43 @@ impl Connections {
             self.turns.requeue(next.slot(), connection.key_us);
         }
     }
+}
+
+/// Goes on after a write to an upgraded connection.
+fn after_flush_upgraded(connections: &mut Connections, id: ConnectionId, flushed: Flushed) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let Some(upgraded) = connection::upgraded_mut(connection) else { return };
+    if flushed != Flushed::Done {
+        upgraded.has_waited = true;
+        return;
+    }
+    upgraded.is_drained |= std::mem::take(&mut upgraded.has_waited) && upgraded.wants_drained;
+    match upgraded.stage {
+        SocketStage::Leaving(code) => finish_upgraded(connections, id, code),
+        SocketStage::Broken(_) => {
+            connection.say_end();
+            // It fails only if the client is gone, which the next read tells.
+            let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Write);
+        }
+        SocketStage::Open | SocketStage::Closing | SocketStage::Ended(_) => {}
+    }
+}
+
+/// Closes the socket of an upgraded connection. Its owner is told in the connection's next turn.
+pub(crate) fn finish_upgraded(connections: &mut Connections, id: ConnectionId, code: CloseCode) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let Some(upgraded) = connection::upgraded_mut(connection) else { return };
+    if upgraded.is_over() {
+        return;
+    }
+    upgraded.stage = SocketStage::Ended(code);
+    connection.say_end();
+    // It fails only if the client is gone.
+    let _ = rustix::net::shutdown(&connection.socket, rustix::net::Shutdown::Both);
+    connection.output = None;
+    connection.input = Vec::new();
+    connection.seen = 0;
+    connections.poller.remove(&connection.socket);
+    connections.held_bytes -= std::mem::take(&mut connection.held_bytes);
+    connections.settle(id);
 }

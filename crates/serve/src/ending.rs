@@ -5,9 +5,9 @@ use thruway_websocket::CloseCode;
 use crate::acceptor::Acceptor;
 use crate::closing;
 use crate::connections::Connections;
+use crate::farewell::say_farewell;
 use crate::migration::Migration;
 use crate::stage::Stage;
-use crate::upgraded::say_farewell;
 
 /// Until connections are handed over again that have found no room.
 const HAND_OVER_AGAIN_MS: u64 = 2;

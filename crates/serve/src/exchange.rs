@@ -9,8 +9,8 @@ use thruway_http1::response::ResponseConstraints;
 use crate::connection::Connection;
 use crate::listener::Peer;
 use crate::response::{Response, ResponseWriter};
+use crate::socket_state::SocketEvent;
 use crate::ticket::Ticket;
-use crate::upgraded::SocketEvent;
 use crate::upload::Body;
 
 /// Responds to requests.

@@ -15,7 +15,7 @@
 //! 4. [`workers`], `migration`: several engines, and how requests move between them. `stage`, `ending`,
 //!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
-//! 6. `upgraded`: WebSockets and server-sent events.
+//! 6. `upgraded`, `socket_state`, `socket_writer`: WebSockets and server-sent events.
 //! 7. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
 //! 8. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ mod error;
 mod exchange;
 mod fair_by;
 mod fairness;
+mod farewell;
 mod folder;
 mod handshake;
 pub mod inheritance;
@@ -57,6 +58,8 @@ mod response;
 mod server;
 mod settings;
 mod slab;
+mod socket_state;
+mod socket_writer;
 mod spool_file;
 mod stage;
 mod stats;
@@ -94,6 +97,8 @@ pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use socket_state::{SocketEvent, UpgradeTo};
+pub use socket_writer::SocketWriter;
 pub use stage::Ending;
 pub use stats::stats;
 pub use stop::StopSignals;
@@ -101,6 +106,5 @@ pub use thruway_tls::Options as TlsOptions;
 pub use thruway_websocket as websocket;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use trust::Trust;
-pub use upgraded::{SocketEvent, SocketWriter, UpgradeTo};
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

@@ -65,8 +65,8 @@ pub struct Settings {
     pub write_bytes_per_second_min: u64,
     /// Limits of a message that comes in on a WebSocket.
     pub socket_limits: websocket::Limits,
-    /// After so long without a byte from the client of a WebSocket it is pinged, and after as long again cut off. Streams
-    /// of events get a comment as often. Zero: never.
+    /// After so long without a byte from the client of a WebSocket it is pinged, and after as long again cut off.
+    /// Streams of events get a comment as often. Zero: never.
     pub socket_ping_ms: u64,
     /// What a client is, where requests take turns.
     pub fair_by: FairBy,

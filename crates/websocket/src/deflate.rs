@@ -1,7 +1,7 @@
 //! Compressed messages (RFC 7692), each without the context of the one before.
 //!
-//! A context that outlived its message would cost each socket some hundred KiB, and would tell an attacker more of
-//! what is compressed together with its own bytes.
+//! A context that outlived its message would cost each socket some hundred KiB. It would also tell an attacker more
+//! of what is compressed together with its own bytes.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 

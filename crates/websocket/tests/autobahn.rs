@@ -257,7 +257,7 @@ fn case_10_limits_end_a_socket_before_the_bytes_come() {
 
 #[test]
 fn case_12_compressed_messages() {
-    // RFC 7692, 7.2.3: whole, in two fragments, and one that says it is compressed in its second fragment.
+    // RFC 7692, 7.2.3: whole, in two fragments, and with the bit in the second fragment.
     let hello = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
     let (one, two) = hello.split_at(3);
     for bytes in [masked(0xc1, &hello), [masked(0x41, one), masked(0x80, two)].concat()] {

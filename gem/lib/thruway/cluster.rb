@@ -106,10 +106,15 @@ module Thruway
     def go_on
       @pool.start_due { enter_child } unless @stale
       @rollout.step
-      follow_orders unless @rollout.active? || @trial
-      recycle unless @rollout.active? || @trial || @stale
+      end_nomination if @nominated && !@pool.candidate?
+      follow_orders unless busy?
+      refork if !busy? && refork_due?
+      recycle unless busy? || @stale
       announce if @announce && @pool.ready? && !@rollout.active?
     end
+
+    # Whether there is something that others wait for.
+    def busy? = @rollout.active? || @trial || @nominated
 
     def announce
       announce, @announce = @announce, nil
@@ -134,7 +139,9 @@ module Thruway
       when :reload then reload
       when :phased then restart_phased
       when :hot then restart_hot
-      when :refork then say("there is nothing to refork from")
+      when :refork then refork
+      when :more then resize(1)
+      when :fewer then resize(-1)
       end
     end
 
@@ -145,6 +152,7 @@ module Thruway
       changed = @launcher.reload
       return notify.ready(status) unless changed
 
+      forget_template
       @pool.configuration = configuration
       @pool.application = @launcher.renew_application unless configuration.preload
       @redirection = Redirection.new(configuration)
@@ -166,6 +174,7 @@ module Thruway
 
       notify.reloading
       @launcher.reload
+      forget_template
       @pool.application = @launcher.renew_application
       @pool.configuration = configuration
       replace_all("phased restart") { |error| over("phased restart", error) }
@@ -207,6 +216,53 @@ module Thruway
     def roll_out(name, places, &ended)
       start = ->(place) { @pool.replace(place) { enter_child } }
       @rollout.begin(name, places, start: start, &ended)
+      @rollout.step
+    end
+
+    # A worker gets a successor, hands its connections over, and becomes the template. Then all
+    # workers are replaced by its children.
+    def refork
+      @has_reforked = true
+      place = @pool.nominate or return say("refork: no worker can be the template")
+      notify.reloading
+      say("refork: worker #{place.index} becomes the template")
+      @nominated = place.current.pid
+      roll_out("refork", [place]) do |error|
+        next unless error
+
+        @pool.forget_candidate
+        @nominated = nil
+        over("refork", error)
+      end
+    end
+
+    # The worker has become the template, or cannot.
+    def end_nomination
+      return if @rollout.active?
+
+      pid, @nominated = @nominated, nil
+      is_template = @pool.template&.pid == pid
+      return over("refork", @pool.objection || "the worker has ended") unless is_template
+
+      replace_all("refork") { |error| end_refork(error) }
+    end
+
+    # Otherwise each worker that ends later would have a successor that fails as well.
+    def end_refork(error)
+      @pool.drop_template if error
+      over("refork", error)
+    end
+
+    # Once for each version of the code: after that, workers are warm.
+    def refork_due?
+      limit = configuration.refork_after
+      !@has_reforked && limit&.positive? && @pool.requests_max >= limit
+    end
+
+    # It has code, or a configuration, that does not hold any more.
+    def forget_template
+      @pool.drop_template
+      @has_reforked = false
     end
 
     # One at a time, so that the others go on.
@@ -216,6 +272,13 @@ module Thruway
 
       say("worker #{place.index} is replaced #{why}")
       roll_out("recycling", [place]) { |error| over("recycling", error) if error }
+    end
+
+    # One worker more or less, until the next hot restart.
+    def resize(difference)
+      changed = @pool.resize(@pool.places.size + difference)
+      reason = " and cannot be #{difference.positive? ? "more" : "fewer"}" unless changed
+      say("#{@pool.places.size} workers are wanted#{reason}")
     end
 
     # A restart has ended, or stopped with an error.
@@ -236,9 +299,9 @@ module Thruway
     end
 
     def wait_seconds
-      busy = @stopping || @trial || @rollout.active? || @orders.any? || !@pool.settled?
+      is_busy = @stopping || busy? || @orders.any? || !@pool.settled?
       period = configuration.worker_check_seconds if configuration.watches_workers?
-      [(1 if busy && !@orders.any?), (0 if @orders.any? && !@rollout.active? && !@trial), period,
+      [(1 if is_busy), (0 if @orders.any? && !busy?), period,
        notify.period].compact.min
     end
 
@@ -301,9 +364,11 @@ module Thruway
       unless @announced_end
         @announced_end = true
         notify.stopping
+        @launcher.announce_end
         Process.kill("KILL", @trial) if @trial
         @pool.tell_all("URG") if configuration.drain_delay_seconds.positive?
       end
+      @pool.drop_template
       end_workers if @delay_over || now >= @stopping + configuration.drain_delay_seconds
     end
 

@@ -3,6 +3,7 @@
 require "etc"
 
 require_relative "failure"
+require_relative "load_signal"
 
 module Thruway
   # What a server is told, by options, a file and defaults, in the order of their rank.
@@ -46,7 +47,9 @@ module Thruway
       restart_file: nil, activated_sockets: nil,
       # What is counted, and where it is shown.
       client_source: "socket", trusted_proxies: "",
-      counts: false, metrics_listener: nil, status_page: false
+      counts: false, metrics_listener: nil, status_page: false,
+      # What balancers are told: an address, and a field of each response.
+      agent_check: nil, load_report: false
     }.freeze
 
     # What a machine can be asked for in earnest: more is a slip of the finger.
@@ -138,6 +141,9 @@ module Thruway
       said.empty? ? ["tcp://#{host}:#{port}"] : said
     end
 
+    # How busy the server is, with all its workers.
+    def load_signal = @load_signal ||= LoadSignal.new
+
     # The text that it was read from, by which two are compared.
     def source = @source ||= []
 
@@ -166,10 +172,13 @@ module Thruway
         request_line_bytes_max: request_line_bytes_max.to_i, head_bytes_max: head_bytes_max.to_i,
         head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
         fair_by: fair_by, health_path: health_check.to_s,
-        counts: counts || @metrics.any?, metrics_listener: metrics_listener,
+        counts: counts?, metrics_listener: metrics_listener,
         has_status_page: status_page, client_source: client_source, trusted_proxies: trusted_proxies
       }
     end
+
+    # Whether something shows what is counted.
+    def counts? = !!(counts || agent_check || load_report || @metrics.any?)
 
     def run_hooks(name, *arguments)
       @hooks.fetch(name).each { |hook| hook.call(*arguments) }

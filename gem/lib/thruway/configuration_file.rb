@@ -26,14 +26,15 @@ module Thruway
       after_stopped: :after_stopped, on_thread_start: :before_thread_start,
       before_thread_start: :before_thread_start, on_thread_exit: :before_thread_exit,
       before_thread_exit: :before_thread_exit, before_restart: :before_restart,
-      on_restart: :before_restart
+      on_restart: :before_restart, before_refork: :before_refork, on_refork: :before_refork,
+      after_refork: :after_refork
     }.freeze
 
     # Words with one value, and the option that it is.
     VALUES = {
       environment: :environment, rackup: :rackup, pidfile: :pidfile, directory: :directory,
       rack_url_scheme: :url_scheme, tag: :tag, health_check: :health_check, state_path: :state_path,
-      state_permission: :state_permission
+      state_permission: :state_permission, agent_check: :agent_check
     }.freeze
 
     # Words whose value is a number, and the option that it is.
@@ -59,7 +60,8 @@ module Thruway
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page,
-      early_hints: :early_hints, socket_compression: :socket_compression
+      early_hints: :early_hints, load_report: :load_report,
+      socket_compression: :socket_compression
     }.freeze
 
     # Fields in which trusted proxies name their clients.
@@ -134,7 +136,7 @@ module Thruway
       @said[:counts] = true
     end
 
-    # Compresses responses: all, or those that belong to nobody.
+    # Compresses responses: all, or those that belong to no user.
     def compress(which = true)
       raise ArgumentError, "compress takes true, false or :all" unless
         [true, false, nil, :all].include?(which)
@@ -159,6 +161,11 @@ module Thruway
     def workers(count)
       count = Etc.nprocessors if count.to_s == "auto"
       @said[:workers] = Integer(count || 0)
+    end
+
+    # After so many requests of one worker, workers are forked from it; never by itself if it is 0.
+    def fork_worker(requests = 1000)
+      @said[:refork_after] = Integer(requests)
     end
 
     # All threads run from the start, so only the larger number counts.

@@ -24,7 +24,7 @@ module Thruway
                 "refork" => "URG" }.freeze
 
     # Paths that have a meaning only where there are workers.
-    OF_WORKERS = %w[phased-restart refork].freeze
+    OF_WORKERS = %w[phased-restart refork reload-worker-directory].freeze
 
     DONE = JSON.generate("status" => "ok")
 
@@ -173,7 +173,7 @@ module Thruway
       when "gc-stats" then json(GC.stat)
       when "thread-backtraces" then json(backtraces)
       when "halt" then halt
-      when *SIGNALS.keys then signal(name)
+      when "reload-worker-directory", *SIGNALS.keys then order(name)
       else refuse("404 Not Found", "Unsupported action")
       end
     end
@@ -189,12 +189,13 @@ module Thruway
       end
     end
 
-    def signal(name)
+    # A phased restart follows links to another release by itself.
+    def order(name)
       if OF_WORKERS.include?(name) && @configuration.workers.zero?
         return refuse("404 Not Found", "#{name} not available")
       end
 
-      Process.kill(SIGNALS.fetch(name), Process.pid)
+      Process.kill(SIGNALS[name], Process.pid) if SIGNALS.key?(name)
       done
     end
 

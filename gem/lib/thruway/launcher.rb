@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "activation"
+require_relative "agent_check"
 require_relative "application"
 require_relative "cluster"
 require_relative "control"
@@ -45,6 +46,7 @@ module Thruway
       listen
       @configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control = Control.open(@configuration)
+      @agent = AgentCheck.open(@configuration)
       write_pidfile
       write_state
       name_process
@@ -53,6 +55,7 @@ module Thruway
     ensure
       @listeners&.close
       @control&.close
+      @agent&.close
       remove_pidfile
     end
 
@@ -60,6 +63,9 @@ module Thruway
     def stop
       @runner&.stop
     end
+
+    # Tells balancers that the server is about to stop. It may be called from a trap.
+    def announce_end = @agent&.announce_end
 
     # The same application, from where it is now.
     def renew_application
@@ -80,6 +86,7 @@ module Thruway
     def take(configuration)
       configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control&.spare(configuration)
+      @agent&.spare(configuration)
       @configuration = configuration
     end
 
@@ -134,6 +141,7 @@ module Thruway
       @runner = kind_of_server.new(self, @before)
       @runner.run do
         @control&.start { @runner.stats }
+        @agent&.start { @runner.stats }
         announce
       end
     end
@@ -164,11 +172,11 @@ module Thruway
       @configuration.run_hooks(:after_booted)
     end
 
-    # After a restart, what has read the first line may be gone.
+    # After a restart, what has read the first line may be gone; a disk may be full.
     def tell(line)
       $stdout.write(line)
       $stdout.flush
-    rescue Errno::EPIPE
+    rescue SystemCallError
       nil
     end
 

@@ -8,20 +8,16 @@ module Thruway
   module OtherWords
     # Words, and what happens instead. A word with false has nothing to leave out.
     PASSED_OVER = {
-      after_refork: "workers are forked from the supervisor",
       allow_underscore_headers: "fields with _ in their names are dropped, as nginx does",
-      before_refork: "workers are forked from the supervisor",
       custom_logger: "the server's own lines go to stderr",
       debug: "the server says what goes wrong without it",
       enable_keep_alives: "connections are kept, and take their turns",
       extra_runtime_dependencies: "the gems of the bundle are loaded, and no others",
-      fork_worker: "workers are forked from the supervisor",
       idle_timeout: "the server stays when it is idle",
       io_selector_backend: "it is epoll",
       max_fast_inline: "connections are kept, and take their turns",
       max_io_threads: "all threads are alike",
       max_keep_alive: "connections are kept, and take their turns",
-      on_refork: "workers are forked from the supervisor",
       out_of_band: "it is never called; rack.response_finished is, after each answer",
       prune_bundler: "the server runs in the bundle",
       queue_requests: "a request is read before a thread has it",

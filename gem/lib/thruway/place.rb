@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
 module Thruway
-  # A process of a cluster. `slot` is its row in the fleet; a process of the server before this one
-  # has none here.
+  # A process of a cluster. `slot` is its row in the fleet, and `orders` a socket to it. A process
+  # of the server before this one has neither here.
   WorkerProcess = Struct.new(:index, :slot, :pid, :started, :ready, :asked, :seen, :status,
-                             :requests, :kilobytes, :why, keyword_init: true) do
+                             :requests, :kilobytes, :why, :orders, :is_forked_from_template,
+                             keyword_init: true) do
     def ended? = !status.nil?
   end
 

@@ -39,6 +39,7 @@ module Thruway
     # Serves until it is stopped and the last answers are sent. A thread that something else ends
     # meanwhile is replaced.
     def run
+      looks = @settings.load_signal.start { @engine.stats } if @settings.load_report
       @settings.threads.times { |number| start_thread(number) }
       until @threads.empty?
         name, is_whole, error = @ended.pop
@@ -46,6 +47,7 @@ module Thruway
         replace(name, error) unless is_whole || @is_late
       end
       @over.open
+      looks&.kill&.join
     end
 
     # Accepts nothing more, and lets `run` end within so many seconds, or without a limit.
@@ -62,6 +64,12 @@ module Thruway
     def retire(seconds)
       @engine.retire
       @stopper ||= Thread.new { end_late_threads(seconds) } if seconds
+    end
+
+    # After `run`: ends its threads, so that the process can be forked.
+    def close
+      @stopper&.join
+      @engine.close
     end
 
     # Fails health checks, and parts with each client after its next answer. It may be called from a
@@ -107,7 +115,7 @@ module Thruway
 
     def replace(name, error)
       why = error ? "#{error.class}: #{error.message.lines.first&.chomp}" : "it was killed"
-      warn "thruway: a thread ended before its time (#{why}); another takes its place"
+      say("a thread ended before its time (#{why}); another takes its place")
       start_thread(name)
     end
 
@@ -116,7 +124,7 @@ module Thruway
 
       @is_late = true
       late = @threads.values
-      warn "thruway: #{late.size} threads were still busy after #{seconds} s"
+      say("#{late.size} threads were still busy after #{seconds} s")
       Signals.write(Signals.backtraces) if @settings.shutdown_debug
       @engine.give_up
       late.each(&:kill)
@@ -159,7 +167,14 @@ module Thruway
 
     # Tells of what the engine could not do.
     def trouble(text)
-      $stderr.write("thruway: #{text.force_encoding(Encoding::UTF_8)}\n")
+      say(text.force_encoding(Encoding::UTF_8))
+    end
+
+    # A log that cannot be written costs no request.
+    def say(text, more = "")
+      $stderr.write("thruway: #{text}\n#{more}")
+    rescue SystemCallError, IOError
+      nil
     end
 
     def plain_error(error)
@@ -169,7 +184,7 @@ module Thruway
 
     def report(error, env)
       request = "  in #{env["REQUEST_METHOD"]} #{env["REQUEST_URI"]}\n" if env
-      $stderr.write("thruway: #{error.full_message(highlight: false).chomp}\n#{request}")
+      say(error.full_message(highlight: false).chomp, request)
     end
 
     # After the answer is sent: what the application asked to be told, and the body is closed.
@@ -247,12 +262,12 @@ module Thruway
     end
 
     def bad_field(name)
-      warn "thruway: the header #{name.inspect} holds a control character"
+      say("the header #{name.inspect} holds a control character")
     end
 
     # What answers for a file that cannot be sent.
     def no_file(path)
-      warn "thruway: #{path} is in none of the folders declared for X-Sendfile, or cannot be read"
+      say("#{path} is in none of the folders declared for X-Sendfile, or cannot be read")
       [404, TEXT, ["404 Not Found\n"]]
     end
   end

@@ -3,14 +3,9 @@
 module Thruway
   # What signals do to a server. None but those that stop it may end it.
   module Signals
-    # What Puma does on them, and this server does not.
-    NOT_YET = {
-      "TTIN" => "the number of workers stays as it was at the start",
-      "TTOU" => "the number of workers stays as it was at the start"
-    }.freeze
-
     # What is asked of a server by a signal.
-    ORDERS = { "HUP" => :reload, "USR1" => :phased, "USR2" => :hot, "URG" => :refork }.freeze
+    ORDERS = { "HUP" => :reload, "USR1" => :phased, "USR2" => :hot, "URG" => :refork,
+               "TTIN" => :more, "TTOU" => :fewer }.freeze
 
     # What a worker is told by its supervisor: others go on with its connections, or all end soon.
     WORKER_ORDERS = { "USR1" => :retire, "URG" => :announce_end }.freeze
@@ -33,9 +28,6 @@ module Thruway
     def trap_orders(orders = ORDERS)
       orders.each { |name, order| Signal.trap(name) { yield order } }
       Signal.trap("PWR") { write(backtraces) }
-      NOT_YET.each do |name, text|
-        Signal.trap(name) { write("thruway: #{name}: #{text}\n") }
-      end
     end
 
     # For a process that decides for itself what it does with them.

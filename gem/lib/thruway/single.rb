@@ -29,6 +29,7 @@ module Thruway
     # It may be called from a trap.
     def stop
       @launcher.notify.stopping unless @stopping
+      @launcher.announce_end
       return finish if @stopping || configuration.drain_delay_seconds.zero?
 
       @stopping = true
@@ -56,6 +57,7 @@ module Thruway
       case order
       when :reload then reload
       when :refork then say("there are no workers to refork")
+      when :more, :fewer then say("there are no workers: the number stays")
       else restart
       end
     end

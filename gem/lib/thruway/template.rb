@@ -1,17 +1,12 @@
 # frozen_string_literal: true
 
+load("#{__dir__}/fork_safety.rb", Module.nesting.first)
+
 # A Ruby that loads what a command's runs load, waits, and is forked for each of them. It is
 # evaluated in a module of its own (`load` with a module). That happens in the place of a feature
 # that Ruby requires before the command's script. A child returns from here, and Ruby goes on as
 # always. See docs/explanation/design/preload.md.
 class Template
-  # Threads that a child may do without: `Timeout` and Active Record's reaper make theirs again, and
-  # concurrent-ruby's only takes back the memory of threads that have ended.
-  KNOWN_THREADS = Regexp.union(
-    %r{/timeout\.rb:\d+},
-    %r{/active_record/connection_adapters/abstract/connection_pool(/reaper)?\.rb:\d+},
-    %r{/concurrent/atomic/(ruby_thread_local_var|locals)\.rb:\d+}
-  )
   # When a child asks for one of Rails' files, the variables are those under which it was loaded.
   OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
   # A template that takes more is none, unless THRUWAY_PRELOAD_MB allows it.
@@ -56,7 +51,7 @@ class Template
     @prefix = prefix
     before = surroundings
     watching_arguments { load_features(features, variables) }
-    disconnect
+    ForkSafety.disconnect
     look(before)
     look_at_memory
     @native.exclude(hooks&.excluded.to_a)
@@ -154,18 +149,6 @@ class Template
                             .to_h { |name| [name, now[name]] }
   end
 
-  # Connections are their process's alone.
-  def disconnect
-    return unless defined?(::ActiveRecord::Base)
-
-    handler = ::ActiveRecord::Base.connection_handler
-    if handler.method(:clear_all_connections!).arity.zero?
-      handler.clear_all_connections!
-    else
-      handler.clear_all_connections!(:all)
-    end
-  end
-
   def look(before)
     objection = @native.objection
     object(objection) if objection
@@ -178,21 +161,12 @@ class Template
   end
 
   def look_at_threads
-    threads = Thread.list - [Thread.main]
-    thread = threads.find { |one| !KNOWN_THREADS.match?(one.inspect) }
+    thread = ForkSafety.end_threads(Thread.list - [Thread.main])
     object("it starts a thread (#{thread.inspect})") if thread
-    # They would wake up, and wait for the interpreter in vain.
-    threads.each(&:kill).each(&:join)
   end
 
   def look_at_sockets
-    sockets = Dir.children("/proc/self/fd").filter_map do |number|
-      target = File.readlink("/proc/self/fd/#{number}")
-      target if target.start_with?("socket:")
-    rescue SystemCallError
-      nil
-    end
-    object("it has an open socket") if sockets.any?
+    object("it has an open socket") if ForkSafety.sockets.any?
   end
 
   def look_at_memory

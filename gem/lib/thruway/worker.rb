@@ -3,6 +3,7 @@
 require_relative "failure"
 require_relative "server"
 require_relative "signals"
+require_relative "worker_template"
 
 module Thruway
   # One process of a cluster.
@@ -10,9 +11,9 @@ module Thruway
     # Of `/proc/self/statm`, in pages.
     PAGE_KILOBYTES = 4
 
-    # `slot` is its row in the fleet.
-    def initialize(index, configuration, application, listeners, fleet:, slot:)
-      @master = Process.ppid
+    # `slot` is its row in the fleet, and `master` the supervisor's process number.
+    def initialize(index, configuration, application, listeners, fleet:, slot:, master: nil)
+      @master = master || Process.ppid
       @index = index
       @fleet = fleet
       @slot = slot
@@ -22,18 +23,21 @@ module Thruway
     end
 
     # Serves until it is told to stop, or the master is gone. `alive` ends with the master; on
-    # `says` it tells that it serves, and that it lives. Answers with the exit status.
-    def run(alive:, says:)
-      name_process
+    # `says` it tells that it serves, and that it lives. `orders` may tell it to be the template
+    # then. Answers with the exit status.
+    def run(alive:, says:, orders:)
+      name_process("worker #{@index}")
+      own = ForkSafety.sockets
       @server = Server.new(@application.load, @configuration, @listeners.descriptors,
                            fleet: @fleet, worker: @slot)
       @configuration.run_hooks(:before_worker_boot, @index)
       trap_signals
-      end_with(alive)
+      @helpers = [end_with(alive)]
       says.write("ready\n")
       beat(says)
       @server.run
       @configuration.run_hooks(:before_worker_shutdown, @index)
+      become_template(orders, own, alive, says) if orders.wait_readable(0)
       0
     rescue Failure => e
       e.report
@@ -41,9 +45,31 @@ module Thruway
 
     private
 
-    def name_process
+    # It comes back when the supervisor is gone, or needs another one.
+    def become_template(orders, own, alive, says)
+      return if orders.recv(WorkerTemplate::MESSAGE_BYTES_MAX).to_s.empty?
+
+      name_process("template")
+      @helpers.each(&:kill).each(&:join)
+      says.close unless says.closed?
+      @server.close
+      @server = nil
+      template = WorkerTemplate.new(@configuration, orders, own)
+      template.run { |words, descriptors| follow(words.map(&:to_i), descriptors, alive) }
+    end
+
+    # In a new process.
+    def follow((index, slot), (says, orders), alive)
+      says.sync = true
+      @configuration.run_hooks(:after_refork)
+      worker = Worker.new(index, @configuration, @application, @listeners,
+                          fleet: @fleet, slot: slot, master: @master)
+      worker.run(alive: alive, says: says, orders: orders)
+    end
+
+    def name_process(role)
       tag = @configuration.tag
-      title = "thruway: worker #{@index}: #{@master}"
+      title = "thruway: #{role}: #{@master}"
       Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
     end
 
@@ -67,7 +93,7 @@ module Thruway
     def beat(says)
       return says.close unless @configuration.watches_workers?
 
-      Thread.new do
+      @helpers << Thread.new do
         loop do
           sleep @configuration.worker_check_seconds
           says.write("beat #{@server.engine.requests} #{kilobytes}\n")

@@ -1,8 +1,11 @@
 # frozen_string_literal: true
 
+require "socket"
+
 require_relative "failure"
 require_relative "place"
 require_relative "signals"
+require_relative "template_process"
 require_relative "worker"
 
 module Thruway
@@ -11,13 +14,16 @@ module Thruway
     # What a worker has beyond its time to end before it is killed.
     GRACE_SECONDS = 5
 
+    # Workers that can be added at run time.
+    MORE_MAX = 8
+
     # How long a message to a dead worker may be under way.
     SWEEP_SECONDS = 1
 
     # What `after_worker_shutdown` is told.
     Ended = Struct.new(:index, :pid, :process_status)
 
-    attr_reader :places, :fleet
+    attr_reader :places, :fleet, :template, :objection
     attr_accessor :configuration, :application
 
     # `before` is what the server before this one has left, or nil.
@@ -27,9 +33,11 @@ module Thruway
       @listeners = listeners
       @reports = {}
       @leaving = []
+      @ending_templates = []
       count = configuration.workers
       # A worker may still be busy while its successor serves.
-      @slots = Array.new(2 * count)
+      @slots = Array.new((2 * count) + MORE_MAX)
+      @places_max = count + MORE_MAX
       @fleet = Fleet.create(@slots.size, before&.handover)
       @alive, @master_alive = before ? before.alive : IO.pipe
       @places = Array.new(count) { |index| Place.new(index) }
@@ -46,11 +54,13 @@ module Thruway
     def reports = @reports.keys
 
     # Descriptors that a child has no business with.
-    def own_descriptors = [*@reports.keys, @master_alive]
+    def own_descriptors
+      [*@reports.keys, *processes.filter_map(&:orders), *@template&.orders, @master_alive].uniq
+    end
 
     def processes = @places.flat_map(&:processes) + @leaving
 
-    def empty? = processes.empty?
+    def empty? = processes.empty? && @template.nil? && @ending_templates.empty?
 
     def ready? = @places.all?(&:ready?)
 
@@ -73,6 +83,43 @@ module Thruway
       place.successor = start(place, &in_child)
     end
 
+    # Makes room for so many workers, or lets the last ones end. Whether that can be.
+    def resize(count)
+      return false unless (1..@places_max).cover?(count)
+
+      @places << Place.new(@places.size) while @places.size < count
+      @places.pop.processes.each { |process| retire(process) } while @places.size > count
+      true
+    end
+
+    # The worker that has served most becomes the template when its successor serves. Its place; nil
+    # if there is none.
+    def nominate
+      able = @places.select { |place| place.ready? && place.current.orders }
+      place = able.max_by { |one| one.current.requests }
+      @objection = nil
+      @candidate = place&.current
+      place
+    end
+
+    # It stays a worker.
+    def forget_candidate = @candidate = nil
+
+    # Whether a worker is about to become the template.
+    def candidate? = !@candidate.nil?
+
+    # Requests of the worker that has served most.
+    def requests_max = @places.filter_map { |place| place.current&.requests }.max || 0
+
+    # Workers are forked from this process again.
+    def drop_template
+      return unless @template
+
+      @template.close
+      @ending_templates << @template.pid
+      @template = nil
+    end
+
     # Lets a process end; others go on with its connections.
     def retire(process)
       return if process.nil? || process.asked
@@ -88,14 +135,17 @@ module Thruway
       nil
     end
 
-    def tell_all(signal) = processes.each { |process| tell(process, signal) }
+    # The template is told, too.
+    def tell_all(signal)
+      [*processes, *@template].each { |process| tell(process, signal) }
+    end
 
     # Takes what a worker has said.
     def hear(io)
       process = @reports[io]
       text = io.read_nonblock(4096, exception: false)
       return if text == :wait_readable
-      return forget(io) if text.nil?
+      return forget(io) if text.nil? || text.empty?
 
       process.seen = now
       text.each_line(chomp: true) { |line| take_word(process, *line.split) }
@@ -103,8 +153,12 @@ module Thruway
 
     # Buries what has ended, and gives each to the block with how long its place stays empty.
     def reap(pid, status)
+      return bury_template(pid) if pid == @template&.pid || @ending_templates.include?(pid)
+
       process = processes.find { |one| one.pid == pid } or return
       process.status = status
+      close_orders(process)
+      @candidate = nil if process.equal?(@candidate)
       @configuration.run_hooks(:after_worker_shutdown, Ended.new(process.index, pid, status))
       free(process)
       yield process, bury(process)
@@ -141,6 +195,7 @@ module Thruway
 
     def close
       [@alive, @master_alive, *@reports.keys].each { |io| io&.close }
+      @template&.close
     end
 
     private
@@ -159,23 +214,44 @@ module Thruway
       slot = @slots.index(nil) or return
       @configuration.run_hooks(:before_worker_fork, place.index)
       hears, says = IO.pipe
+      orders, its_orders = UNIXSocket.pair(:SEQPACKET)
       process = WorkerProcess.new(index: place.index, slot: slot, started: now, ready: false,
-                                  seen: now, requests: 0, kilobytes: 0)
-      process.pid = fork { work(process, hears, says, &in_child) }
-      says.close
+                                  seen: now, requests: 0, kilobytes: 0, orders: orders)
+      process.pid = fork_from_template(process, says, its_orders) ||
+                    fork { work(process, hears, says, its_orders, &in_child) }
+      [says, its_orders].each(&:close)
       @slots[slot] = process
       @reports[hears] = process
       @configuration.run_hooks(:after_worker_fork, place.index)
       process
     end
 
+    # A template that does not answer is of no use.
+    def fork_from_template(process, *descriptors)
+      return unless @template
+
+      pid = @template.fork(process.index, process.slot, *descriptors)
+      process.is_forked_from_template = !pid.nil?
+      drop_template unless pid
+      pid
+    end
+
     # What the new process does.
-    def work(process, hears, says)
-      [hears, *own_descriptors].each(&:close)
+    def work(process, hears, says, orders)
+      [hears, process.orders, *own_descriptors].each(&:close)
       yield
       worker = Worker.new(process.index, @configuration, @application, @listeners,
                           fleet: @fleet, slot: process.slot)
-      exit!(worker.run(alive: @alive, says: says))
+      exit!(worker.run(alive: @alive, says: says, orders: orders))
+    end
+
+    # It may have said why it ends.
+    def close_orders(process)
+      return unless process.orders
+
+      hear(process.orders) if @reports.key?(process.orders)
+      @reports.delete(process.orders)
+      process.orders.close
     end
 
     def forget(io)
@@ -183,13 +259,51 @@ module Thruway
       io.close
     end
 
-    def take_word(process, word, requests = 0, kilobytes = 0)
-      process.requests, process.kilobytes = requests.to_i, kilobytes.to_i
-      return unless word == "ready"
+    def take_word(process, word, *rest)
+      case word
+      when "ready" then take_place(process)
+      when "beat" then process.requests, process.kilobytes = rest.map(&:to_i)
+      when "template" then take_template(process)
+      when "objection" then @objection = rest.join(" ")
+      end
+    end
 
+    def take_place(process)
       process.ready = true
-      place = @places.find { |one| one.successor.equal?(process) }
-      retire(place.promote) if place
+      place = @places.find { |one| one.successor.equal?(process) } or return
+      old = place.promote
+      ask_for_template(old) if old && old.equal?(@candidate)
+      retire(old)
+    end
+
+    # When it has no requests any more.
+    def ask_for_template(process)
+      process.orders.sendmsg("template")
+      @reports[process.orders] = process
+      System.adopt_orphans
+    rescue SystemCallError
+      # It ends: that is heard of.
+      nil
+    end
+
+    # The worker has become one: it has no place any more, and no connections.
+    def take_template(process)
+      @reports.delete(process.orders)
+      return unless process.equal?(@candidate)
+
+      @candidate = nil
+      @leaving.delete(process)
+      free(process)
+      drop_template
+      @template = TemplateProcess.new(process)
+    end
+
+    def bury_template(pid)
+      return if @ending_templates.delete(pid)
+
+      @template.close
+      @template = nil
+      Signals.say("the template has ended; workers are forked from the supervisor again")
     end
 
     # Its slot is for others again, and so is what siblings have sent there.
@@ -212,6 +326,8 @@ module Thruway
     def bury(process)
       return if @leaving.delete(process)
 
+      # Otherwise the next one would fail as well.
+      drop_template if process.is_forked_from_template && !process.ready
       place = @places.find { |one| one.processes.include?(process) } or return
       return place.successor = nil if place.successor.equal?(process)
 

@@ -15,6 +15,7 @@ module Thruway
       app = limit(app, configuration.methods) if configuration.methods
       app = name_client(app, configuration.remote_address) if configuration.remote_address
       app = hint(app) if configuration.early_hints
+      app = report(app, configuration.load_signal) if configuration.load_report
       app = isolate(app) if configuration.fiber_per_request
       app
     end
@@ -65,6 +66,16 @@ module Thruway
         hijack = env["rack.hijack"]
         env["rack.early_hints"] = ->(headers) { hijack.hint(headers) }
         app.call(env)
+      end
+    end
+
+    # How busy the server is, in a field of each response.
+    def report(app, signal)
+      lambda do |env|
+        status, headers, body = app.call(env)
+        headers = headers.dup if headers.frozen?
+        headers[LoadSignal::FIELD] = signal.report
+        [status, headers, body]
       end
     end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "booting"
+require "etc"
 require "freshener"
 require "shellwords"
 
@@ -13,25 +14,49 @@ class FreshnessTest < Minitest::Test
   # What THRUWAY_BOOT says.
   WORDS = { "validated" => "", "digest" => "digest", "frozen" => "frozen",
             "image" => "trust-image" }.freeze
-  FOLDERS = %w[../../target/debug/gem ../lib].map { |name| File.expand_path(name, "#{__dir__}/..") }
+  FOLDERS = [File.expand_path("gem", File.dirname(Booting::THRUWAY)),
+             File.expand_path("../../lib", __dir__)].freeze
   # Sequences that one Ruby goes through.
   AT_ONCE = 125
+  # Batches at a time: a sequence mostly waits for its children.
+  JOBS = Etc.nprocessors * 2
   # Only to end what would hang: a busy machine takes minutes for one batch.
   SECONDS_MAX = "1800"
   # Of all, in this order: the default has most to promise.
   MODES = %w[validated digest validated frozen validated image digest frozen].freeze
+  # Each second round of modes has its files in memory: inodes and times are others there.
+  MEMORY = "/dev/shm"
 
   def test_random_edits
     count = Booting.cases(1000)
     @start = @shown = now
+    @done = 0
     batches = (0...count).each_slice(AT_ONCE).map { |numbers| [numbers.first, numbers.size] }
-    wrong = batches.each_with_index.flat_map do |(first, size), index|
-      compare(first, size, MODES[index % MODES.size]).tap { progress(first + size) }
-    end
+    wrong = at_once(batches.each_with_index) { |(first, size), index| batch(first, size, index) }
     assert_empty wrong.first(3), "#{wrong.size} of #{count} sequences differ"
   end
 
   private
+
+  # What the block says of each, some of them at a time.
+  def at_once(all)
+    all = all.to_a
+    threads = Array.new(JOBS) {
+      Thread.new {
+        found = []
+        while (one = all.shift)
+          found.concat(yield(*one))
+        end
+        found
+      }
+    }
+    threads.each { |thread| thread.report_on_exception = false }.flat_map(&:value)
+  end
+
+  def batch(first, size, index)
+    place = (index / MODES.size).odd? && File.writable?(MEMORY) ? MEMORY : Dir.tmpdir
+    compare(place, first, size, MODES[index % MODES.size]).tap { progress(@done += size) }
+  end
 
   # A line every few seconds, if `cargo x prove` wants it.
   def progress(done)
@@ -44,8 +69,8 @@ class FreshnessTest < Minitest::Test
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
   # What was said otherwise than by a plain Ruby.
-  def compare(first, size, mode)
-    Dir.mktmpdir("fresh") do |around|
+  def compare(place, first, size, mode)
+    Dir.mktmpdir("fresh", place) do |around|
       plain, packed = %w[plain packed].map { |name|
         "#{around}/#{name}".tap { |root|
           Dir.mkdir(root)

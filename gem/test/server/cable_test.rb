@@ -112,7 +112,7 @@ class CableTest < Minitest::Test
     assert_equal "alone", read(cid)["message"]["said"], "what is said elsewhere did not come"
   end
 
-  def test_who_leaves_gets_nothing_more_and_the_channel_is_told
+  def test_a_client_that_leaves_gets_nothing_more_and_the_channel_is_told
     ann, ben = %w[ann ben].map { |name| open(name) }
     [ann, ben].each { |socket| subscribe(socket) }
     command(ben, "unsubscribe")

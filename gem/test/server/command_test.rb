@@ -70,7 +70,7 @@ class CommandTest < Minitest::Test
       threads 1, 3
       environment "staging"
       pidfile "server.pid"
-      fork_worker
+      idle_timeout 60
       log = ->(text) { File.write("hooks", "\#{text}\\n", mode: "a") }
       before_fork { log["before_fork"] }
       on_worker_boot { |index| log["on_worker_boot \#{index}"] }
@@ -83,7 +83,7 @@ class CommandTest < Minitest::Test
     assert_predicate stop(pid), :success?
     hooks = File.readlines(File.join(@folder, "hooks"), chomp: true)
     assert_equal ["before_fork", "on_booted", "on_worker_boot 0", "on_worker_shutdown"], hooks.sort
-    assert_includes File.read(@log), "config/puma.rb:5: fork_worker is passed over: "
+    assert_includes File.read(@log), "config/puma.rb:5: idle_timeout is passed over: "
     refute_path_exists File.join(@folder, "server.pid")
   end
 

@@ -24,7 +24,7 @@ class CompressionTest < Minitest::Test
     response["content-encoding"].nil?.tap { |plain| assert_equal TEXT, response.body if plain }
   end
 
-  def test_a_long_text_is_compressed_for_whom_takes_that
+  def test_a_long_text_is_compressed_if_the_client_takes_that
     length = TEXT.bytesize.to_s
     serve_compressed({ "etag" => '"abc"', "Content-Length" => length, "Vary" => "Accept" })
     response = get("/", GZIP)

@@ -85,7 +85,9 @@ class ControlTest < Minitest::Test
       assert_predicate status, :success?, said
       refute_empty JSON.parse(out), command
     end
-    assert_equal ["", ""], ctl("gc", "-S", @state)[0, 2]
+    %w[gc reload-worker-directory].each do |command|
+      assert_equal ["", ""], ctl(command, "-S", @state)[0, 2], command
+    end
     assert_predicate ctl("stop", "-S", @state)[2], :success?
     assert_predicate Timeout.timeout(PATIENCE_SECONDS) { Process.wait2(pid).last }, :success?
     out, said, status = ctl("status", "-p", pid.to_s)

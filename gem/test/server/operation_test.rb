@@ -170,6 +170,50 @@ class OperationTest < Minitest::Test
     end
   end
 
+  FAILING = <<~'RUBY'
+    run ->(env) {
+      raise "no" if env["PATH_INFO"] == "/raise"
+      [200, {}, ["hello"]]
+    }
+  RUBY
+
+  def test_logs_on_a_full_disk_cost_no_request
+    write("config.ru", FAILING)
+    write("config/puma.rb", "log_requests\nstdout_redirect '/dev/full', '/dev/full', true\n")
+    [%w[-w 1], []].each do |arguments|
+      port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
+      pid = spawn(BINARY, "serve", @folder, "-p", port.to_s, *arguments, %i[out err] => "/dev/null")
+      @pids << pid
+      @address = "http://127.0.0.1:#{port}"
+      eventually { reachable? }
+      client = connect
+      3.times do
+        assert_equal 200, client.request.status
+        assert_equal 500, client.request("/raise").status
+      end
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  def reachable?
+    get.status == 200
+  rescue SystemCallError
+    false
+  end
+
+  def test_connections_beyond_the_limit_of_descriptors_wait
+    write("config.ru", FAILING)
+    # Some that have their response keep their connections.
+    write("config/puma.rb", "persistent_timeout 1")
+    pid = start("-t", "1", by: %w[prlimit --nofile=48:48])
+    clients = Array.new(80) { connect }
+    clients.each { |client| client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n") }
+    assert_equal 200, clients.first.response.status
+    clients.first(60).each { |client| client.io.close }
+    assert_equal 200, clients.last.response.status
+    assert_predicate stop(pid), :success?
+  end
+
   def test_a_worker_is_replaced_when_it_has_had_its_time
     { "worker_max_requests 20" => /is replaced after \d+ requests/,
       "worker_max_mb 1" => /is replaced after \d+ MiB/,

@@ -51,10 +51,26 @@ class SignalsTest < Minitest::Test
     client
   end
 
+  def test_workers_are_added_and_ended_one_by_one
+    write("config.ru", HELLO)
+    pid = start("-w", "1")
+    workers = -> { File.read("/proc/#{pid}/task/#{pid}/children").split.map(&:to_i) }
+    counts = [["TTIN", 2], ["TTIN", 3], ["TTOU", 2], ["TTOU", 1]]
+    counts.each do |name, count|
+      Process.kill(name, pid)
+      eventually { workers.call.size == count }
+      served = []
+      eventually { (served |= [get.body.to_i]).size == count }
+      assert_empty served - workers.call
+    end
+    Process.kill("TTOU", pid)
+    eventually { File.read(@log).include?("1 workers are wanted and cannot be fewer") }
+    assert_predicate stop(pid), :success?
+  end
+
   def test_no_signal_of_operators_ends_a_server
     write("config.ru", HELLO)
     lines = { "HUP" => "there is no stdout_redirect to be reopened",
-              "TTIN" => "the number of workers stays", "TTOU" => "the number of workers stays",
               "PWR" => "thread thruway-" }
     KINDS.each do |arguments|
       pid = start(*arguments)

@@ -2,6 +2,8 @@
 
 require_relative "../serving"
 require_relative "../websocketing"
+require "thruway/builder"
+require "tmpdir"
 require "zlib"
 
 # WebSockets and streams of events by `rack.upgrade`, as users of iodine know it.
@@ -228,7 +230,7 @@ class SocketsTest < Minitest::Test
     assert_equal [:close, 1006], pop(handler.told)
   end
 
-  def test_a_slow_client_is_told_of_and_one_that_takes_nothing_is_cut_off
+  def test_on_drained_follows_a_wait_and_a_client_that_takes_nothing_is_cut_off
     handler = serve_sockets(response_memory_bytes_max: 8 << 20)
     socket = open
     client = pop(handler.clients)
@@ -289,5 +291,23 @@ class SocketsTest < Minitest::Test
     assert_includes ["", ":\n\n"], Timeout.timeout(PATIENCE_SECONDS) { io.read }
     pop(handler.told)
     assert_equal [:close, 1000], pop(handler.told)
+  end
+
+  def test_the_example_of_the_documentation_works
+    page = File.expand_path("../../../docs/howto/websockets.md", __dir__)
+    example = File.read(page)[/```ruby\n(# config\.ru.*?)```/m, 1]
+    Dir.mktmpdir do |folder|
+      File.write("#{folder}/config.ru", example)
+      serve(Thruway::Builder.load("#{folder}/config.ru"))
+    end
+    assert_equal "this is a WebSocket\n", get.body
+    socket = open("/lounge")
+    assert_equal ["welcome to /lounge", "you said: hello"],
+                 [socket.message, socket.send("hello").message]
+    said = stderr_of do
+      socket.close(4000)
+      eventually { $stderr.string.include?("left") }
+    end
+    assert_equal "left with 4000\n", said
   end
 end

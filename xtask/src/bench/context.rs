@@ -7,6 +7,7 @@ use super::serve::matrix::choice::MatrixChoice;
 use super::serve::system_root::SystemRoot;
 
 /// How `cargo x bench` was asked to measure.
+#[derive(Default)]
 pub(super) struct BenchContext {
     /// The folder of the workspace.
     pub(super) root: PathBuf,

@@ -29,7 +29,8 @@ use serve::system_root::SystemRoot;
 /// given by its path, as in `--peer iodine=DIR`. Without a path it is left out with one line.
 ///
 /// Servers of another system take part by `--root NAME=DIR`: a folder that debootstrap has made, with
-/// ruby and servers (puma, unicorn) installed from its packages. They run with that folder as their
+/// ruby and servers (puma, unicorn) installed from its packages. Peers that are no packages take part
+/// if they are in its /usr/bin (iodine, falcon, itsi, pitchfork). They run with that folder as their
 /// root, which takes root's rights, and see this checkout at its own path. Thruway runs there with the
 /// system's Ruby, and needs its extension for it. Build `thruway-gem-ext` inside of such a system (or
 /// with RUBY=PATH), and put it into target/release/gem/thruway/VERSION/thruway.so. Several Rubies are
@@ -98,6 +99,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-small", serve::files::small),
     ("serve-idle", serve::many_connections::idle),
     ("serve-trickle", serve::many_connections::trickle),
+    ("serve-tls", serve::tls::run),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-ebpf", trace::ebpf),

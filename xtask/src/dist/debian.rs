@@ -12,7 +12,7 @@ use super::manual::{self, Shell};
 use super::ruby::Ruby;
 
 const ARCHITECTURE: &str = "amd64";
-const UNIT: &str = include_str!("debian/thruway@.service");
+const UNIT: &str = include_str!("../../../deploy/systemd/thruway@.service");
 const COPYRIGHT: &str = include_str!("debian/copyright");
 const INTEGRATION: &str = "usr/share/rubygems-integration/all";
 

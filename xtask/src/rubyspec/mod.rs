@@ -35,7 +35,7 @@ pub(crate) struct RubySpec {
 
 impl RubySpec {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        crate::prove::build(root, &self.ruby)?;
+        crate::gem::build(root, self.ruby.as_os_str(), "dev")?;
         let suite = self.suite(root)?;
         suite.judge("plain", &suite.specs(None)?)?;
         let fixtures = suite.learn()?;

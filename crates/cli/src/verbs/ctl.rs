@@ -61,6 +61,8 @@ enum Command {
     PhasedRestart,
     /// Fork all workers from a warm worker
     Refork,
+    /// Nothing: a phased restart follows links by itself
+    ReloadWorkerDirectory,
     /// Collect garbage in the process that responds
     Gc,
     /// Ruby's numbers about that
@@ -123,6 +125,7 @@ impl Command {
             Self::Restart => "restart",
             Self::PhasedRestart => "phased-restart",
             Self::Refork => "refork",
+            Self::ReloadWorkerDirectory => "reload-worker-directory",
             Self::Gc => "gc",
             Self::GcStats => "gc-stats",
             Self::ThreadBacktraces => "thread-backtraces",
@@ -138,7 +141,9 @@ impl Command {
             Self::PhasedRestart => &[Signal::USR1],
             Self::Refork => &[Signal::URG],
             Self::ThreadBacktraces => &[Signal::POWER],
-            Self::Status | Self::Stats | Self::Gc | Self::GcStats => &[],
+            Self::Status | Self::Stats | Self::ReloadWorkerDirectory | Self::Gc | Self::GcStats => {
+                &[]
+            }
         }
     }
 

@@ -33,6 +33,16 @@ const SERVING: u64 = 1;
 /// It serves the connections that it has.
 const DRAINING: u64 = 2;
 
+/// What is seen of a row without a process.
+const VACANT_VIEW: WorkerView = WorkerView {
+    is_serving: false,
+    free_threads: 0,
+    computing: 0,
+    waiting: 0,
+    oldest_us: u64::MAX,
+    ready_us: u64::MAX,
+};
+
 /// All rows.
 #[derive(Debug)]
 pub(super) struct LoadTable {
@@ -94,6 +104,9 @@ impl Row<'_> {
     }
 
     fn view(self) -> WorkerView {
+        if self.is_vacant() {
+            return VACANT_VIEW;
+        }
         let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
         WorkerView {
             is_serving: self.at(STATE) == SERVING,

@@ -31,7 +31,7 @@ module Thruway
           end
         end
 
-        # Whether nobody is left.
+        # Whether none is left.
         def remove(subscriber)
           @lock.synchronize do
             group = @groups[subscriber.identifier]

@@ -124,7 +124,7 @@ fn on_linux(context: &BenchContext, program: &Program) -> Result<String, String>
     let mut table = search.table("A command on Linux: found in", "µs");
     table.note(
         "Only a program that stays gains: a listing costs as many look-ups as the search itself, and \
-         context up watches costs more.",
+         setting up watches costs more.",
     );
     let mut text = table.text() + "\n\n" + &one_shot(context)?;
     text.push_str(&starts(context, program)?);

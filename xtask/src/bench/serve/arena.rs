@@ -22,7 +22,7 @@ const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 pub(crate) struct Arena<'a> {
     pub(crate) context: &'a BenchContext,
     contenders: Vec<Contender>,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// How servers are started and asked.

@@ -36,6 +36,11 @@ fn is_wanted(server: &Server, chosen: &[String]) -> bool {
 }
 
 impl Contender {
+    /// A server of this machine that is none of the usual ones, if its program is at hand.
+    pub(crate) fn of(context: &BenchContext, server: &'static Server) -> Option<Self> {
+        Self::new(context, server, None)
+    }
+
     fn new(
         context: &BenchContext,
         server: &'static Server,
@@ -114,7 +119,7 @@ fn here(context: &BenchContext, server: &Server) -> Result<PathBuf, String> {
     }
 }
 
-/// The program in another system. What only `--peer` gives is looked for nowhere else.
+/// The program in another system. A peer that is not installed there is left out without a line.
 fn inside(
     context: &BenchContext,
     server: &Server,
@@ -125,7 +130,7 @@ fn inside(
         Program::Installed(name) => Some(root.installed(name).ok_or_else(|| {
             format!("{}: {name} is not installed in {}", server.name, root.folder.display())
         })),
-        Program::Peer(_) => None,
+        Program::Peer(name) => root.installed(name).map(Ok),
     }
 }
 
@@ -164,5 +169,17 @@ mod tests {
         };
         assert_eq!(names(&["puma", "Unicorn"]), ["thruway", "Puma", "Puma 8", "unicorn"]);
         assert_eq!(names(&[]).len(), SERVERS.len());
+    }
+
+    #[test]
+    fn a_peer_takes_part_in_the_systems_that_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = SystemRoot { name: "3.3".to_owned(), folder: folder.path().to_owned() };
+        let iodine = SERVERS.iter().find(|server| server.name == "iodine").unwrap();
+        let program = || inside(&BenchContext::default(), iodine, &root);
+        assert_eq!(program(), None);
+        std::fs::create_dir_all(folder.path().join("usr/bin")).unwrap();
+        std::fs::write(folder.path().join("usr/bin/iodine"), "").unwrap();
+        assert_eq!(program(), Some(Ok(PathBuf::from("/usr/bin/iodine"))));
     }
 }

@@ -12,3 +12,4 @@ pub(super) mod rack;
 mod running;
 pub(super) mod server;
 pub(crate) mod system_root;
+pub(super) mod tls;

@@ -36,7 +36,8 @@ pub(crate) struct Start<'a> {
 #[derive(Debug)]
 pub(crate) struct Running {
     child: Child,
-    port: u16,
+    scheme: &'static str,
+    pub(crate) port: u16,
     run: PathBuf,
 }
 
@@ -72,11 +73,12 @@ impl Running {
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()?;
-        Ok(Self { child, port, run })
+        let scheme = if contender.server.is_secure { "https" } else { "http" };
+        Ok(Self { child, scheme, port, run })
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://127.0.0.1:{}{path}", self.port)
+        format!("{}://127.0.0.1:{}{path}", self.scheme, self.port)
     }
 
     /// All its processes.

@@ -14,12 +14,14 @@ pub(crate) struct Server {
     pub(crate) program: Program,
     /// Whether its version belongs to its name, because packages have several.
     pub(crate) tells_version: bool,
+    /// Whether it is asked over TLS.
+    pub(crate) is_secure: bool,
     /// How it is started with a Rack application, if it knows them.
-    rack: Option<&'static str>,
+    pub(crate) rack: Option<&'static str>,
     /// How it is started with an application that answers with X-Sendfile, if it sends the file itself.
-    sendfile: Option<&'static str>,
+    pub(crate) sendfile: Option<&'static str>,
     /// How it is started with a folder, if it serves them by itself.
-    folder: Option<&'static str>,
+    pub(crate) folder: Option<&'static str>,
     /// What stands in `{run}/config`.
     pub(crate) config: &'static str,
 }
@@ -50,11 +52,12 @@ pub(crate) enum App {
     Folder,
 }
 
-pub(crate) const SERVERS: [Server; 8] = [
+pub(crate) const SERVERS: [Server; 9] = [
     Server {
         name: "thruway",
         program: Program::Ours,
         tells_version: false,
+        is_secure: false,
         rack: Some("serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production"),
         sendfile: Some(
             "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} -e production \
@@ -67,6 +70,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "iodine",
         program: Program::Peer("iodine"),
         tells_version: false,
+        is_secure: false,
         rack: Some("-b 127.0.0.1 -p {port} -w {workers} -t {threads} {app}/config.ru"),
         sendfile: Some(IODINE_WITH_FILES),
         folder: Some(IODINE_WITH_FILES),
@@ -76,6 +80,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "Puma",
         program: Program::Installed("puma"),
         tells_version: true,
+        is_secure: false,
         rack: Some(PUMA),
         sendfile: None,
         folder: None,
@@ -85,6 +90,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "Puma 8",
         program: Program::Peer("puma8"),
         tells_version: false,
+        is_secure: false,
         rack: Some(PUMA),
         sendfile: None,
         folder: None,
@@ -94,6 +100,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "Falcon",
         program: Program::Peer("falcon"),
         tells_version: false,
+        is_secure: false,
         rack: Some(
             "serve --bind http://127.0.0.1:{port} --count {workers} --forked --config {app}/config.ru",
         ),
@@ -105,6 +112,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "Itsi",
         program: Program::Peer("itsi"),
         tells_version: false,
+        is_secure: false,
         rack: Some("-b http://127.0.0.1:{port} -w {workers} -t {threads} -r {app}/config.ru serve"),
         sendfile: None,
         folder: None,
@@ -114,6 +122,17 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "unicorn",
         program: Program::Installed("unicorn"),
         tells_version: false,
+        is_secure: false,
+        rack: Some("-E none -c {run}/config {app}/config.ru"),
+        sendfile: None,
+        folder: None,
+        config: "listen '127.0.0.1:{port}'\nworker_processes {workers}\n",
+    },
+    Server {
+        name: "Pitchfork",
+        program: Program::Peer("pitchfork"),
+        tells_version: false,
+        is_secure: false,
         rack: Some("-E none -c {run}/config {app}/config.ru"),
         sendfile: None,
         folder: None,
@@ -123,6 +142,7 @@ pub(crate) const SERVERS: [Server; 8] = [
         name: "nginx",
         program: Program::Installed("nginx"),
         tells_version: false,
+        is_secure: false,
         rack: None,
         sendfile: None,
         folder: Some("-p {run} -c {run}/config -e {run}/error_log"),

@@ -1,7 +1,7 @@
 //! Upgraded connections: their events and their ends.
 
 use super::*;
-use crate::{SocketEvent, UpgradeTo};
+use crate::{SocketEvent, SocketWriter, UpgradeTo};
 use thruway_websocket::{CloseCode, Message};
 
 /// Upgrades every request, and keeps what it is told.
@@ -54,7 +54,7 @@ impl Upgraded {
             assert_eq!(event, SocketEvent::Opened);
             let mut head = [0; HEAD.len()];
             client.read_exact(&mut head).unwrap();
-            all.rig.engine.socket(ticket).done();
+            SocketWriter::new(&mut all.rig.engine, ticket).done();
             all.tickets.push(ticket);
             all.clients.push(client);
         }
@@ -82,7 +82,7 @@ impl Upgraded {
     /// The same, and it is done with at once.
     fn event_done(&mut self) -> SocketEvent {
         let event = self.event();
-        self.rig.engine.socket(self.tickets[0]).done();
+        SocketWriter::new(&mut self.rig.engine, self.tickets[0]).done();
         event
     }
 }
@@ -99,7 +99,10 @@ fn the_next_event_waits_until_the_one_before_is_done() {
         while all.rig.engine.turn(&mut all.sockets) {}
     }
     assert!(all.sockets.told.is_empty(), "{:?}", all.sockets.told);
-    assert!(all.rig.engine.socket(all.tickets[0]).done(), "there is something to do");
+    assert!(
+        SocketWriter::new(&mut all.rig.engine, all.tickets[0]).done(),
+        "there is something to do"
+    );
     assert_eq!(all.event_done(), text("two"));
     assert_eq!(all.event_done(), SocketEvent::Ended(CloseCode::NORMAL));
     assert_eq!(all.rig.engine.connection_count(), 0);
@@ -166,7 +169,9 @@ fn a_client_that_takes_nothing_does_not_keep_the_server_from_reading_others() {
     let mut all = Upgraded::new(2, settings);
     let message = vec![0; 256 << 10];
     let ticket = all.tickets[0];
-    let sent = (0..1000).take_while(|_| all.rig.engine.socket(ticket).send(&message)).count();
+    let sent = (0..1000)
+        .take_while(|_| SocketWriter::new(&mut all.rig.engine, ticket).send(&message))
+        .count();
     assert!((4..1000).contains(&sent), "{sent} messages were kept");
     assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
     assert!(all.rig.engine.warning().unwrap().to_string().contains("bytes wait"));
@@ -184,7 +189,7 @@ fn a_retiring_server_closes_all_one_after_the_other() {
         at_once = at_once.max(all.sockets.told.len());
         let (ticket, event) = all.sockets.told.remove(0);
         assert_eq!(event, SocketEvent::Shutdown, "{left} are left");
-        all.rig.engine.socket(ticket).done();
+        SocketWriter::new(&mut all.rig.engine, ticket).done();
     }
     assert!(at_once < 20, "they were told at once");
     for client in &mut all.clients {

@@ -100,8 +100,8 @@ impl Callbacks {
         call(ruby, self.server(), self.give_away, &[hijack, socket, input]);
     }
 
-    /// Upgrades a connection: `env`, the response's headers, and what handles its events. A response instead, if the request
-    /// does not allow it; or nil.
+    /// Upgrades a connection: `env`, the response's headers, and what handles its events. The result is nil, or a
+    /// response instead.
     pub(super) fn upgrade(&self, ruby: Protected, ticket: RString, parts: [VALUE; 3]) -> VALUE {
         let [env, headers, handler] = parts;
         call(ruby, self.server(), self.upgrade, &[ticket.value(), env, headers, handler])

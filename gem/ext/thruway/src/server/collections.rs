@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use rb_sys::VALUE;
 use thruway_serve::{Time, WorkerMetrics, monotonic_us};
 
-use crate::ruby::{Gvl, event};
+use crate::ruby::Gvl;
+use crate::ruby::event::{self, Subscription};
 
 /// What the events are given: where pauses are counted, and when the current one began.
 struct Pauses {
@@ -14,13 +15,15 @@ struct Pauses {
     began_us: Cell<u64>,
 }
 
-/// Counts each pause from now on.
-pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) {
-    // The events have no end.
+/// Counts each pause from now on, until the events are unsubscribed.
+pub(super) fn measure(gvl: Gvl, metrics: &WorkerMetrics) -> [Subscription; 2] {
+    // It lives for ever: a server is made and ended a few times at most.
     let pauses = Box::new(Pauses { metrics: metrics.clone(), began_us: Cell::new(0) });
     let data: *mut c_void = Box::into_raw(pauses).cast();
-    event::subscribe(gvl, rb_sys::RUBY_INTERNAL_EVENT_GC_ENTER, began, data);
-    event::subscribe(gvl, rb_sys::RUBY_INTERNAL_EVENT_GC_EXIT, ended, data);
+    [
+        event::subscribe(gvl, rb_sys::RUBY_INTERNAL_EVENT_GC_ENTER, began, data),
+        event::subscribe(gvl, rb_sys::RUBY_INTERNAL_EVENT_GC_EXIT, ended, data),
+    ]
 }
 
 /// Called with the interpreter lock held, where nothing may be allocated.

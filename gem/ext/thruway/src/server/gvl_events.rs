@@ -2,7 +2,7 @@
 //!
 //! The function is looked up by its name, so that one source serves every Ruby.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use super::signal::Signal;
@@ -15,26 +15,42 @@ const RESUMED: u32 = 1 << 2;
 const SUSPENDED: u32 = 1 << 3;
 
 type Callback = unsafe extern "C" fn(u32, *const c_void, *mut c_void);
-/// `rb_internal_thread_add_event_hook`; it returns the hook, by which it could be removed.
+/// `rb_internal_thread_add_event_hook`; it returns the hook, by which it is removed.
 type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
 
-/// Lets Ruby tell `signal` of suspensions from now on; false if this Ruby does not know how.
-pub(super) fn subscribe(signal: &Arc<Signal>) -> bool {
-    let name = c"rb_internal_thread_add_event_hook";
-    // SAFETY: the name ends in NUL; whatever is loaded is searched.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    if found.is_null() {
-        return false;
-    }
+/// `rb_internal_thread_remove_event_hook`; whether the hook was there.
+type RemoveHook = unsafe extern "C" fn(*mut c_void) -> bool;
+
+/// A hook, as Ruby knows it.
+pub(super) struct Subscription(*mut c_void);
+
+/// Lets Ruby tell `signal` of suspensions from now on; none if this Ruby does not know how.
+pub(super) fn subscribe(signal: &Arc<Signal>) -> Option<Subscription> {
+    let found = find(c"rb_internal_thread_add_event_hook")?;
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
     let measures = signal.load.measures_waits();
-    // The hook has no end.
+    // A thread may still be in the callback when the hook has ended, so this is never freed.
     let signal = Arc::into_raw(Arc::clone(signal)).cast_mut().cast();
     let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
     // SAFETY: the callback fits the events and the data, which lives for ever.
-    unsafe { add_hook(suspension, events, signal) };
-    true
+    Some(Subscription(unsafe { add_hook(suspension, events, signal) }))
+}
+
+impl Subscription {
+    pub(super) fn end(self) {
+        let Some(found) = find(c"rb_internal_thread_remove_event_hook") else { return };
+        // SAFETY: since Ruby 3.2 the function of that name has this signature.
+        let remove_hook = unsafe { std::mem::transmute::<*mut c_void, RemoveHook>(found) };
+        // SAFETY: the hook was added, and is removed once.
+        unsafe { remove_hook(self.0) };
+    }
+}
+
+fn find(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name ends in NUL; whatever is loaded is searched.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
 }
 
 /// Called by the thread that releases the lock, wants it back, or has it: it may touch nothing of Ruby's.

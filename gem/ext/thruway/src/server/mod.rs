@@ -6,7 +6,7 @@
 //!    of.
 //! 2. `lead` and `leadership`: what a thread does, and which thread leads. `shared_engine`, `standby`, `duty`,
 //!    `signal`, `load` and `gvl_events`: what is done while none is at the
-//!    engine. `collections`: pauses for the collector.
+//!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body` and
 //!    `sender`: from what the application returns to what the client gets. `sockets`: what it has upgraded.
 //! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
@@ -21,6 +21,7 @@ mod env;
 mod files;
 mod gvl_events;
 mod head_fields;
+mod helpers;
 mod lead;
 mod leadership;
 mod load;

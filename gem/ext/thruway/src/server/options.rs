@@ -13,13 +13,14 @@ use super::context::Context;
 use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
+use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::load::Load;
 use super::rack_engine::{Names, RackEngine};
 use super::roots::Roots;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
-use super::{collections, standby, worker_group};
+use super::{collections, worker_group};
 use crate::ruby::object::PlainClass;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise};
 
@@ -137,18 +138,21 @@ impl Options {
         let engine = Engine::new(self.settings()?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let metrics = engine.handle().metrics;
-        if let Some(metrics) = &metrics {
-            collections::measure(gvl, metrics);
-        }
+        let pauses = metrics.as_ref().map(|metrics| collections::measure(gvl, metrics));
         let load = Load::new(self.threads, board, metrics);
         let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
+        let engine = Arc::new(SharedEngine::new(engine));
+        let files = self.declared_folders(gvl)?;
+        let helpers = Helpers::start(&engine, &signal, pauses)
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         let roots = Arc::<Roots>::default();
-        let engine = RackEngine {
-            engine: Arc::new(SharedEngine::new(engine)),
+        Ok(Box::new(RackEngine {
+            engine,
+            helpers: Cell::new(Some(helpers)),
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
-            leadership: Leadership::new(Arc::clone(&signal)),
+            leadership: Leadership::new(signal),
             contexts: (0..self.threads).map(Context::new).collect(),
-            files: self.declared_folders(gvl)?,
+            files,
             is_stopping: Cell::new(false),
             requests: Cell::new(0),
             app: roots.keep(gvl, self.app),
@@ -157,10 +161,7 @@ impl Options {
             roots,
             deflater: RefCell::default(),
             names: Names::new(gvl),
-        };
-        standby::start(Arc::clone(&engine.engine), signal)
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Box::new(engine))
+        }))
     }
 
     fn settings(&self) -> Result<Settings, String> {

@@ -9,7 +9,7 @@ use crate::ruby::define::{self, Method};
 use crate::ruby::{NIL, Protected, RModule, boolean, is_true};
 
 /// The signals that a supervisor decides on.
-const SUPERVISED: [c_int; 8] = [
+const SUPERVISED: [c_int; 10] = [
     libc::SIGTERM,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -17,6 +17,8 @@ const SUPERVISED: [c_int; 8] = [
     libc::SIGUSR1,
     libc::SIGUSR2,
     libc::SIGURG,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
     libc::SIGCHLD,
 ];
 

@@ -4,24 +4,30 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rb_sys::VALUE;
-use thruway_serve::Ending;
 use thruway_serve::websocket::Deflater;
+use thruway_serve::{Ending, Ticket};
 
 use super::callbacks::Callbacks;
 use super::context::Context;
 use super::env::Environments;
 use super::files::DeclaredFolders;
+use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
-use crate::ruby::data_type::{Marker, Wrapped};
+use crate::ruby::data_type::{DataType, Marker, Wrapped};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, NIL, Symbol};
+use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
+
+/// The class of its object.
+pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
 /// lock held; no borrow of its cells lasts over a call that may run Ruby code.
 pub(super) struct RackEngine {
     pub(super) engine: Arc<SharedEngine>,
+    /// None once the server is closed.
+    pub(super) helpers: Cell<Option<Helpers>>,
     pub(super) environments: RefCell<Environments>,
     pub(super) leadership: Leadership,
     pub(super) contexts: Vec<Context>,
@@ -80,6 +86,15 @@ impl RackEngine {
         NIL
     }
 
+    /// Ends what goes on outside of Ruby's threads, none of which may be in the engine any more. After that the process
+    /// can be forked, and each child can make a server of its own.
+    pub(super) fn close(&self, gvl: Gvl) {
+        self.leadership.signal().duty.end();
+        if let Some(helpers) = self.helpers.take() {
+            helpers.end(gvl);
+        }
+    }
+
     /// Wakes every thread of the server, so that each looks what has changed.
     pub(super) fn wake_all(&self) {
         self.engine.wake();
@@ -98,4 +113,12 @@ impl Drop for RackEngine {
     fn drop(&mut self) {
         self.leadership.signal().duty.end();
     }
+}
+
+/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
+pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
+    let ticket = RString::convert(ruby, ticket);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let bytes = unsafe { ticket.bytes() };
+    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

@@ -65,7 +65,7 @@ impl<'a> Responder<'a> {
         self.send_body(partial, status, special);
     }
 
-    /// Upgrades the connection, if the application has said who handles its events; false if it is to be responded to.
+    /// Upgrades the connection, if the application has named a handler of its events; otherwise false.
     fn upgrade(self, status: u16, headers: VALUE) -> bool {
         let (gvl, env) = (self.ruby.gvl(), self.context.env.get());
         let handler = self.engine.environments.borrow().upgrade_handler(gvl, env);

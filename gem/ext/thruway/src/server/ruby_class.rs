@@ -8,14 +8,11 @@ use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance, tls};
 
 use super::context::{Context, Stage};
 use super::options::Options;
-use super::rack_engine::RackEngine;
+use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::sender::{self, Sender};
 use super::{process, sockets, worker_group};
-use crate::ruby::data_type::DataType;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
-
-pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// Defines `Thruway::Engine`, `Thruway::Fleet` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
@@ -30,6 +27,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"give_up", Method::of_0(give_up));
     define::method(gvl, class, c"announce_end", Method::of_0(announce_end));
     define::method(gvl, class, c"retire", Method::of_0(retire));
+    define::method(gvl, class, c"close", Method::of_0(close));
     define::method(gvl, class, c"export", Method::of_0(export));
     define::method(gvl, class, c"import", Method::of_1(import));
     define::method(gvl, class, c"reload_certificates", Method::of_0(reload_certificates));
@@ -126,6 +124,12 @@ fn retire(ruby: Protected, this: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     engine.is_stopping.set(true);
     engine.end(Ending::Retired)
+}
+
+/// `engine.close`: ends its own thread, and what Ruby tells it. No thread is in `serve` any more.
+fn close(ruby: Protected, this: VALUE) -> VALUE {
+    TYPE.get(ruby, &this).close(ruby.gvl());
+    NIL
 }
 
 /// `engine.export`: a descriptor for `import` in the program that this process becomes by `exec`.
@@ -253,12 +257,4 @@ fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let ticket = ticket_of(ruby, ticket);
     engine.engine.lock().response(ticket).abort();
     NIL
-}
-
-/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
-pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
-    let ticket = RString::convert(ruby, ticket);
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let bytes = unsafe { ticket.bytes() };
-    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

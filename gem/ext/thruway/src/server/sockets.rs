@@ -2,10 +2,9 @@
 
 use rb_sys::VALUE;
 use thruway_serve::websocket::{self, CloseCode, Deflater};
-use thruway_serve::{SocketEvent, Ticket, UpgradeTo};
+use thruway_serve::{SocketEvent, SocketWriter, Ticket, UpgradeTo};
 
-use super::rack_engine::RackEngine;
-use super::ruby_class::{TYPE, ticket_of};
+use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::shared_engine::SharedEngine;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
@@ -49,7 +48,7 @@ impl RackEngine {
         let kind = number::from_u64(gvl, kind);
         let ended = gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]));
         self.leadership.leave_application(me, entered_us);
-        let has_work = self.engine.lock().socket(ticket).done();
+        let has_work = SocketWriter::new(&mut self.engine.lock(), ticket).done();
         if has_work && !self.leadership.leads(me) {
             // The leader may be waiting for events, and this one came without any.
             self.engine.wake();
@@ -98,7 +97,7 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let (ticket, message) = (ticket_of(ruby, ticket), RString::convert(ruby, message));
     // SAFETY: no Ruby code runs while the bytes are used.
     let message = unsafe { message.bytes() };
-    let is_compressed = engine.engine.lock().socket(ticket).is_compressed();
+    let is_compressed = SocketWriter::new(&mut engine.engine.lock(), ticket).is_compressed();
     let mut deflater = engine.deflater.borrow_mut();
     let deflater = is_compressed.then(|| &mut **deflater.get_or_insert_default());
     let frame = websocket::message(is_true(is_text), message, deflater);
@@ -113,8 +112,8 @@ fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VA
     boolean(send(&engine.engine, ticket, unsafe { bytes.bytes() }))
 }
 
-/// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which are in one
-/// String, one behind the other; how many of them are open.
+/// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which stand in
+/// one String. How many of them are open.
 fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [tickets, message, is_text] = arguments(ruby, given);
     let (gvl, engine) = (ruby.gvl(), TYPE.get(ruby, &this));
@@ -136,7 +135,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
             let chunk = &tickets[at..tickets.len().min(at + BROADCAST_CLIENTS)];
             let mut engine = shared.lock();
             for ticket in chunk {
-                let mut socket = engine.socket(Ticket::from_bytes(*ticket));
+                let mut socket = SocketWriter::new(&mut engine, Ticket::from_bytes(*ticket));
                 let frame =
                     compressed.as_ref().filter(|_| socket.is_compressed()).unwrap_or(&plain);
                 open += u64::from(socket.send(frame));
@@ -157,7 +156,7 @@ fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let code = u16::try_from(number::to_i64(ruby, code)).map_or(CloseCode::NORMAL, CloseCode::new);
     // SAFETY: no Ruby code runs while the bytes are used.
     let reason = String::from_utf8_lossy(unsafe { reason.bytes() });
-    engine.engine.lock().socket(ticket).close(code, &reason);
+    SocketWriter::new(&mut engine.engine.lock(), ticket).close(code, &reason);
     engine.engine.wake();
     NIL
 }
@@ -167,12 +166,12 @@ fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
     let mut engine = engine.engine.lock();
-    let socket = engine.socket(ticket);
+    let socket = SocketWriter::new(&mut engine, ticket);
     if socket.is_open() { number::from_u64(ruby.gvl(), socket.backlog_bytes()) } else { NIL }
 }
 
 fn send(engine: &SharedEngine, ticket: Ticket, bytes: &[u8]) -> bool {
-    let is_open = engine.lock().socket(ticket).send(bytes);
+    let is_open = SocketWriter::new(&mut engine.lock(), ticket).send(bytes);
     if !is_open {
         // Its owner is to be told, and the leader may be waiting for events.
         engine.wake();

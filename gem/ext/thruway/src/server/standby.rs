@@ -8,11 +8,11 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thruway_serve::Events;
 
-use super::gvl_events;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 
@@ -37,16 +37,15 @@ struct Standby {
 ///
 /// # Errors
 /// The system has no threads left.
-pub(super) fn start(engine: Arc<SharedEngine>, signal: Arc<Signal>) -> std::io::Result<()> {
-    if gvl_events::subscribe(&signal) {
-        signal.load.set_told();
-    }
+pub(super) fn start(
+    engine: Arc<SharedEngine>,
+    signal: Arc<Signal>,
+) -> std::io::Result<JoinHandle<()>> {
     let standby = Standby { engine, signal, leader: Leader::default() };
-    let thread = std::thread::Builder::new().name("thruway-standby".into()).spawn(move || {
+    std::thread::Builder::new().name("thruway-standby".into()).spawn(move || {
         hold_signals();
         standby.run();
-    });
-    thread.map(drop)
+    })
 }
 
 impl Standby {

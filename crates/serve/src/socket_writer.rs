@@ -4,26 +4,21 @@ use std::io;
 
 use thruway_websocket::{self as websocket, CloseCode};
 
-use super::{Protocol, Stage, UpgradeTo, Upgraded, farewell, finish, state, state_mut};
-use crate::connection::{Connection, Phase};
-use crate::connections::Connections;
+use crate::connection::{self, Connection, Phase};
+use crate::connections::{Connections, finish_upgraded};
 use crate::counting;
 use crate::engine::Engine;
+use crate::farewell;
 use crate::response::ResponseWriter;
+use crate::socket_state::{Protocol, SocketStage, UpgradeTo, Upgraded};
 use crate::ticket::Ticket;
+use crate::upgraded;
 
 /// One upgraded connection, as long as it is open.
 #[derive(Debug)]
 pub struct SocketWriter<'a> {
     connections: &'a mut Connections,
     ticket: Ticket,
-}
-
-impl Engine {
-    /// The upgraded connection of that ticket.
-    pub fn socket(&mut self, ticket: Ticket) -> SocketWriter<'_> {
-        SocketWriter { connections: &mut self.connections, ticket }
-    }
 }
 
 impl ResponseWriter<'_> {
@@ -42,7 +37,7 @@ impl ResponseWriter<'_> {
         connection.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
         connection.seen = 0;
         connection.since_ms = now_ms;
-        super::send(self.connections, id, head);
+        upgraded::send(self.connections, id, head);
         if self.connections.stage.ends_sockets() {
             farewell::plan(self.connections, id, 0, CloseCode::RESTART);
         }
@@ -51,11 +46,17 @@ impl ResponseWriter<'_> {
     }
 }
 
-impl SocketWriter<'_> {
+impl<'a> SocketWriter<'a> {
+    /// The upgraded connection of that ticket.
+    #[must_use]
+    pub fn new(engine: &'a mut Engine, ticket: Ticket) -> Self {
+        Self { connections: &mut engine.connections, ticket }
+    }
+
     /// Whether messages may be sent.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.state().is_some_and(|state| state.stage == Stage::Open)
+        self.state().is_some_and(|state| state.stage == SocketStage::Open)
     }
 
     /// Whether permessage-deflate is agreed on.
@@ -82,15 +83,16 @@ impl SocketWriter<'_> {
         if self.backlog_bytes() > 0 && self.backlog_bytes() + bytes.len() as u64 > most {
             let limit = format!("more than {most} bytes wait, and it was closed");
             self.connections.warn("go on with a client's socket", io::Error::other(limit));
-            finish(self.connections, id, CloseCode::ABNORMAL);
+            finish_upgraded(self.connections, id, CloseCode::ABNORMAL);
             return false;
         }
         if let Some(connection) = self.connections.slab.get_mut(id)
-            && state(connection).is_some_and(|state| matches!(state.protocol, Protocol::Events))
+            && connection::upgraded(connection)
+                .is_some_and(|state| matches!(state.protocol, Protocol::Events))
         {
             connection.since_ms = self.connections.clock.now_ms;
         }
-        super::send(self.connections, id, bytes);
+        upgraded::send(self.connections, id, bytes);
         self.connections.settle(id);
         self.is_open()
     }
@@ -102,21 +104,21 @@ impl SocketWriter<'_> {
         if connection.request != self.ticket.request {
             return;
         }
-        let Some(upgraded) = state_mut(connection) else { return };
-        if upgraded.stage != Stage::Open {
+        let Some(state) = connection::upgraded_mut(connection) else { return };
+        if state.stage != SocketStage::Open {
             return;
         }
-        let last = match upgraded.protocol {
+        let last = match state.protocol {
             Protocol::WebSocket { .. } => {
-                upgraded.stage = Stage::Closing;
+                state.stage = SocketStage::Closing;
                 websocket::close(code, reason)
             }
             Protocol::Events => {
-                upgraded.stage = Stage::Leaving(code);
+                state.stage = SocketStage::Leaving(code);
                 Vec::new()
             }
         };
-        super::send(self.connections, id, &last);
+        upgraded::send(self.connections, id, &last);
         self.connections.settle(id);
     }
 
@@ -127,9 +129,9 @@ impl SocketWriter<'_> {
         if connection.request != self.ticket.request {
             return false;
         }
-        let Some(upgraded) = state_mut(connection) else { return false };
-        upgraded.is_busy = false;
-        if let Some(code) = upgraded.farewell.take_told() {
+        let Some(state) = connection::upgraded_mut(connection) else { return false };
+        state.is_busy = false;
+        if let Some(code) = state.farewell.take_told() {
             self.close(code, "");
         }
         self.connections.settle(id);
@@ -142,6 +144,6 @@ impl SocketWriter<'_> {
     }
 
     fn state(&self) -> Option<&Upgraded> {
-        self.connection().and_then(state)
+        self.connection().and_then(connection::upgraded)
     }
 }

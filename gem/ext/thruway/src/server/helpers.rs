@@ -1,0 +1,46 @@
+//! What a server has beside Ruby's threads.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::gvl_events::{self, Subscription};
+use super::shared_engine::SharedEngine;
+use super::signal::Signal;
+use super::standby;
+use crate::ruby::{Gvl, event};
+
+/// The standby, and what Ruby tells the server of.
+pub(super) struct Helpers {
+    standby: JoinHandle<()>,
+    suspensions: Option<Subscription>,
+    pauses: Option<[event::Subscription; 2]>,
+}
+
+impl Helpers {
+    /// # Errors
+    /// The system has no threads left.
+    pub(super) fn start(
+        engine: &Arc<SharedEngine>,
+        signal: &Arc<Signal>,
+        pauses: Option<[event::Subscription; 2]>,
+    ) -> std::io::Result<Self> {
+        let suspensions = gvl_events::subscribe(signal);
+        if suspensions.is_some() {
+            signal.load.set_told();
+        }
+        let standby = standby::start(Arc::clone(engine), Arc::clone(signal))?;
+        Ok(Self { standby, suspensions, pauses })
+    }
+
+    /// Waits for the standby, whose duty has ended. It never takes the interpreter lock.
+    pub(super) fn end(self, gvl: Gvl) {
+        // Without it there is nothing left that could have failed.
+        let _ = self.standby.join();
+        if let Some(suspensions) = self.suspensions {
+            suspensions.end();
+        }
+        for pauses in self.pauses.into_iter().flatten() {
+            pauses.end(gvl);
+        }
+    }
+}
