@@ -1,5 +1,7 @@
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -55,4 +57,35 @@ fn a_folder_that_is_no_application_is_left_alone() {
     assert!(stderr(&output).contains("config/boot.rb: No such file"), "{output:?}");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read_to_string(folder.path().join("Gemfile")).unwrap(), GEMFILE);
+}
+
+/// The disk is full for the second file: no file may be larger than a block of 512 bytes.
+#[test]
+fn files_are_as_they_were_if_one_cannot_be_written() {
+    let folder = application();
+    let boot = format!("{BOOT}# {}\n", "x".repeat(1000));
+    fs::write(folder.path().join("config/boot.rb"), &boot).expect("it is written");
+    let script = "ulimit -f 1; trap '' XFSZ; exec \"$0\" init \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_thruway")]).arg(folder.path());
+    let output = shell.output().expect("a shell");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("cannot write"), "{output:?}");
+    assert_eq!(files(folder.path()), [GEMFILE.to_owned(), boot]);
+    let left = |path: &Path| fs::read_dir(path).expect("a folder").count();
+    assert_eq!((left(folder.path()), left(&folder.path().join("config"))), (2, 1));
+}
+
+#[test]
+fn a_link_stays_a_link_and_the_mode_of_its_file_stays() {
+    let folder = application();
+    let (gemfile, shared) = (folder.path().join("Gemfile"), folder.path().join("shared"));
+    fs::rename(&gemfile, &shared).expect("it is renamed");
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    symlink("shared", &gemfile).expect("a link");
+    assert!(run(&["init", folder.path().to_str().expect("it is text")]).status.success());
+    assert_eq!(fs::read_link(&gemfile).expect("a link"), Path::new("shared"));
+    assert!(fs::read_to_string(&shared).expect("it is there").contains("gem \"thruway\""));
+    let mode = shared.metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
 }

@@ -44,7 +44,7 @@ fn without_compiler(cargo: &mut Command) -> &mut Command {
 }
 
 /// Whether the toolchain at hand can compile for the target as it is.
-fn has_library() -> bool {
+pub(crate) fn has_library() -> bool {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let folder = Command::new(rustc).args(["--print=target-libdir", "--target", TARGET]).output();
     let folder = folder.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

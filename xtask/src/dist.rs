@@ -10,6 +10,7 @@ mod debian;
 mod files;
 mod gems;
 mod manual;
+mod platform;
 mod ruby;
 mod stage;
 mod trial;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use build::Builder;
+use platform::Processor;
 use ruby::Ruby;
 
 /// Build what users install, into target/dist
@@ -33,6 +35,9 @@ pub(crate) struct Dist {
     /// The root folder of another Debian whose Ruby to build the extension for: may be repeated
     #[arg(long, value_name = "DIR")]
     ruby_root: Vec<PathBuf>,
+    /// The processor to build for
+    #[arg(long, value_enum, default_value_t = Processor::X86_64)]
+    processor: Processor,
     /// Then try each way to install in a fresh root of Debian 12 and of 13; needs root and debootstrap
     #[arg(long)]
     test: bool,
@@ -55,12 +60,15 @@ enum Kind {
 
 impl Dist {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
-        let builder = Builder::new(root)?;
+        if let Some(missing) = self.processor.missing() {
+            return Err(format!("this machine lacks {missing}\n\nhint: apt-get install {missing}"));
+        }
+        let builder = Builder::new(root, self.processor)?;
         let made = self.build(&builder)?;
         for file in made {
             println!("{}", files::describe(root, &file));
         }
-        if self.test { trial::run(&builder) } else { Ok(()) }
+        if self.test { trial::run(&builder, &self.ruby_roots(&builder)?) } else { Ok(()) }
     }
 
     fn build(&self, builder: &Builder) -> Result<Vec<PathBuf>, String> {
@@ -88,16 +96,25 @@ impl Dist {
         self.only.is_empty() || self.only.contains(&kind)
     }
 
+    /// Those that are named. For another processor one is made, since no Ruby of this machine fits.
+    fn ruby_roots(&self, builder: &Builder) -> Result<Vec<PathBuf>, String> {
+        if self.processor.is_foreign() && self.ruby_root.is_empty() {
+            return Ok(vec![trial::foreign_root(builder)?]);
+        }
+        Ok(self.ruby_root.clone())
+    }
+
     /// Those that are named, one a version.
     fn rubies(&self, builder: &Builder) -> Result<Vec<Ruby>, String> {
         let mut rubies = Vec::new();
         for program in &self.ruby {
             rubies.push(Ruby::of_program(program)?);
         }
-        for root in &self.ruby_root {
-            rubies.push(Ruby::of_root(root, &builder.work("rubies"))?);
+        for root in &self.ruby_roots(builder)? {
+            let stand_ins = if self.processor.is_foreign() { "foreign-rubies" } else { "rubies" };
+            rubies.push(Ruby::of_root(root, &builder.work(stand_ins))?);
         }
-        if self.ruby.is_empty() {
+        if self.ruby.is_empty() && !self.processor.is_foreign() {
             rubies.push(Ruby::of_program(Path::new("ruby"))?);
         }
         rubies.sort_by(|a, b| a.version.cmp(&b.version));

@@ -69,7 +69,8 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
 
 fn summary(root: &Path) -> Vec<Breach> {
     let breach = |what| Breach { path: "docs/benchmarks.md".into(), line: 1, what };
-    crate::bench::summary::check(root).err().into_iter().map(breach).collect()
+    let checks = [crate::bench::summary::check(root), crate::bench::plots::check(root)];
+    checks.into_iter().filter_map(Result::err).map(breach).collect()
 }
 
 fn told(breaches: &[Breach]) -> String {

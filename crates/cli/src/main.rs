@@ -10,6 +10,8 @@ mod command;
 mod gem;
 mod output;
 #[cfg(target_os = "linux")]
+mod replacement;
+#[cfg(target_os = "linux")]
 mod units;
 mod verbs;
 

@@ -7,6 +7,7 @@ mod load;
 mod measure;
 mod mount;
 mod names;
+pub(crate) mod plots;
 mod process;
 pub(crate) mod published;
 mod serve;
@@ -64,7 +65,7 @@ pub(crate) struct Bench {
     /// Put the tables into docs/benchmarks.md, and sum them up
     #[arg(long)]
     write: bool,
-    /// Measure nothing, and sum up the tables in docs/benchmarks.md
+    /// Measure nothing, and sum up the tables in docs/benchmarks.md: in its first table, and in pictures
     #[arg(long, conflicts_with_all = ["verb", "write"])]
     summary: bool,
 }
@@ -106,10 +107,16 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("trace-long", trace::long),
 ];
 
+/// Makes what the page has of its own tables.
+fn sum_up(root: &Path) -> Result<(), String> {
+    summary::write(root)?;
+    plots::write(root)
+}
+
 impl Bench {
     pub(crate) fn run(self, root: &Path) -> Result<(), String> {
         if self.summary {
-            return summary::write(root);
+            return sum_up(root);
         }
         let system = |(name, folder)| SystemRoot { name, folder };
         let context = BenchContext {
@@ -135,7 +142,7 @@ impl Bench {
             ran += 1;
         }
         if self.write {
-            summary::write(root)?;
+            sum_up(root)?;
         }
         if ran == 0 { Err(format!("no benchmark named {}", chosen.unwrap_or(""))) } else { Ok(()) }
     }

@@ -39,12 +39,15 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Section>, String> {
 /// The section that sums the others up.
 pub(crate) const SUMMARY: &str = "summary";
 
-/// Every `<!-- NAME -->` that has its `<!-- end NAME -->`, but for the summary.
-fn sections(text: &str) -> Result<Vec<Section>, String> {
+/// The section of the pictures, which are made of the others, too.
+pub(crate) const PLOTS: &str = "plots";
+
+/// Every `<!-- NAME -->` that has its `<!-- end NAME -->`, but for those that are made of others.
+pub(crate) fn sections(text: &str) -> Result<Vec<Section>, String> {
     let mut sections = Vec::new();
     for part in text.split("<!-- ").skip(1) {
         let Some((name, body)) = part.split_once(" -->") else { continue };
-        if name != SUMMARY && text.contains(&format!("<!-- end {name} -->")) {
+        if ![SUMMARY, PLOTS].contains(&name) && text.contains(&format!("<!-- end {name} -->")) {
             sections.push(section(name, body)?);
         }
     }

@@ -54,6 +54,22 @@ fn text(sections: &[Section], lines: &str) -> Result<String, String> {
     ))
 }
 
+/// One of our figures beside the best peer's.
+pub(super) struct Ratio {
+    pub(super) what: String,
+    /// Empty where the table itself has a ratio.
+    pub(super) peer: String,
+    pub(super) ratio: f64,
+    pub(super) is_more_better: bool,
+}
+
+/// Those of all lines that have one.
+pub(super) fn ratios(sections: &[Section]) -> Result<Vec<Ratio>, String> {
+    let lines = LINES.lines().filter(|line| !line.starts_with('#'));
+    let ratios = lines.map(|text| line(sections, text)?.ratio());
+    Ok(ratios.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+}
+
 fn line<'a>(sections: &'a [Section], text: &'a str) -> Result<Line<'a>, String> {
     let [what, section, table, row, column, better, peers] =
         text.split('\t').collect::<Vec<_>>()[..]
@@ -87,6 +103,19 @@ impl Line<'_> {
         };
         let (targets, day) = (verdict(&self.table.targets), &self.section.day);
         Ok(format!("| {} | {own} | {peer} | {ratio} | {targets} | {day} |", self.what))
+    }
+
+    fn ratio(&self) -> Result<Option<Ratio>, String> {
+        let ours = self.figure(self.row, self.column)?;
+        let (peer, ratio) = match (self.peers, self.best_peer()?) {
+            ("=", _) => (String::new(), ours),
+            (_, None) => return Ok(None),
+            (_, Some((name, best))) => {
+                (name.split(',').next().unwrap_or_default().to_owned(), ours / best)
+            }
+        };
+        let is_more_better = self.is_more_better;
+        Ok(Some(Ratio { what: self.what.to_owned(), peer, ratio, is_more_better }))
     }
 
     fn figure(&self, row: &str, column: &str) -> Result<f64, String> {

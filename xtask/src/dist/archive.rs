@@ -14,9 +14,9 @@ use crate::windows;
 /// What a stripped program may have at most.
 const PROGRAM_BYTES_MAX: u64 = 8_000_000;
 
-/// For any x86-64 Linux: a prefix such as `/usr/local`, or a folder of its own.
+/// For any Linux of the processor: a prefix such as `/usr/local`, or a folder of its own.
 pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
-    let name = format!("thruway-{}-x86_64-linux", builder.version);
+    let name = format!("thruway-{}-{}", builder.version, builder.processor.platform());
     let tree = builder.work("archive").join(&name);
     files::empty(&tree)?;
     let program = builder.static_program()?;
@@ -25,11 +25,14 @@ pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, Strin
     let library = tree.join("lib/thruway");
     copy_tree(&builder.root.join("gem/lib"), &library, &|_| true)?;
     gems::extensions(builder, &library, rubies)?;
-    for page in manual::pages(&program)? {
+    for page in manual::pages(builder.processor, &program)? {
         write(&tree.join("share/man/man1").join(&page.name), page.text)?;
     }
     for (shell, place) in Shell::PLACES {
-        write(&tree.join("share").join(place), manual::completions(&program, shell)?)?;
+        write(
+            &tree.join("share").join(place),
+            manual::completions(builder.processor, &program, shell)?,
+        )?;
     }
     documents(builder, &tree.join("share/doc/thruway"))?;
     let output = builder.output(&format!("{name}.tar.gz"));

@@ -120,12 +120,13 @@ mod tests {
     use std::path::Path;
 
     use super::super::crates;
+    use super::super::platform::Processor;
     use super::*;
 
     #[test]
     fn every_crate_of_the_programs_may_be_used_and_is_in_the_bill() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let builder = Builder::new(root).unwrap();
+        let builder = Builder::new(root, Processor::X86_64).unwrap();
         let crates = crates::of_programs(&builder).unwrap();
         let terms = licences(&crates).unwrap();
         let bill: Value = serde_json::from_str(&materials(&builder, &crates).unwrap()).unwrap();

@@ -1,19 +1,17 @@
 //! Compiles what is packaged: stripped, and without the paths of the machine that it was built on.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::files::{self, read};
+use super::platform::Processor;
 use super::ruby::Ruby;
-
-/// The platform that programs are built for here.
-pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds programs of one checkout.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) root: PathBuf,
+    pub(super) processor: Processor,
     pub(super) version: String,
     /// Where the project is: each said once, in the workspace's manifest.
     pub(super) homepage: String,
@@ -22,7 +20,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(root: &Path) -> Result<Self, String> {
+    pub(super) fn new(root: &Path, processor: Processor) -> Result<Self, String> {
         let manifest: toml::Table = read(&root.join("Cargo.toml"))?
             .parse()
             .map_err(|error| format!("Cargo.toml: {error}"))?;
@@ -34,6 +32,7 @@ impl Builder {
         let maintainer = package.get("authors").and_then(|authors| authors.get(0));
         Ok(Self {
             root: root.to_owned(),
+            processor,
             version: text(package.get("version"), "version")?,
             homepage: text(package.get("homepage"), "homepage")?,
             repository: text(package.get("repository"), "repository")?,
@@ -51,60 +50,59 @@ impl Builder {
         self.root.join("target/dist/work").join(name)
     }
 
-    /// The command, which needs no library of the system that it runs on.
+    /// The command, which needs no library of the system that it runs on. It carries all of them, so it is made as
+    /// small as can be.
     pub(super) fn static_program(&self) -> Result<PathBuf, String> {
-        // Packed, its relocations take a fiftieth of the room; its own start-up code (glibc 2.36) reads them.
-        let flags = ["-Ctarget-feature=+crt-static", "-Clink-arg=-Wl,-z,pack-relative-relocs"];
-        let target = self.work("static");
-        // It carries all libraries, so it is made as small as can be.
-        let small = Some(("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", OsStr::new("1")));
-        self.cargo(&target, &flags, &["--target", TARGET, "--package", "thruway-cli"], small)?;
-        Ok(target.join(TARGET).join("release/thruway"))
+        let folder = self.work("static");
+        let mut cargo = self.cargo(&folder, "thruway-cli");
+        // With a target, the flags are for its programs alone, and not for build scripts.
+        cargo.args(["--profile", "small", "--target", self.processor.target()]);
+        let flags = [&["-Ctarget-feature=+crt-static"], self.processor.size_flags()].concat();
+        self.with_flags(&mut cargo, &flags);
+        crate::command::succeed(&mut cargo)?;
+        Ok(folder.join(self.processor.target()).join("small/thruway"))
     }
 
     /// The command as Debian wants it, linked with the libraries of the system.
     pub(super) fn system_program(&self) -> Result<PathBuf, String> {
-        let target = self.work("system");
-        self.cargo(&target, &[], &["--package", "thruway-cli"], None)?;
-        Ok(target.join("release/thruway"))
+        let folder = self.work("system");
+        self.release(&folder, &mut self.cargo(&folder, "thruway-cli"), "thruway")
     }
 
     /// The extension for a Ruby.
     pub(super) fn extension(&self, ruby: &Ruby) -> Result<PathBuf, String> {
-        let target = self.work(&format!("ruby-{}", ruby.version));
-        self.cargo(
-            &target,
-            &[],
-            &["--package", "thruway-gem-ext"],
-            Some(("RUBY", ruby.program.as_os_str())),
-        )?;
-        Ok(target.join("release/libthruway_ext.so"))
+        let folder = self.work(&format!("ruby-{}", ruby.version));
+        let mut cargo = self.cargo(&folder, "thruway-gem-ext");
+        self.release(&folder, cargo.env("RUBY", &ruby.program), "libthruway_ext.so")
     }
 
-    fn cargo(
-        &self,
-        target: &Path,
-        flags: &[&str],
-        arguments: &[&str],
-        variable: Option<(&str, &OsStr)>,
-    ) -> Result<(), String> {
-        let name = target.file_name().unwrap_or_default().display();
-        println!("dist: cargo build {} ({name})", arguments.join(" "));
-        let mut cargo = Command::new(crate::command::cargo());
-        cargo.current_dir(&self.root).args(["build", "--quiet", "--locked", "--release"]);
-        cargo.args(arguments).env("CARGO_TARGET_DIR", target);
-        // Unit separators, since a path may have spaces.
+    /// Builds for release; what is built is called `name`.
+    fn release(&self, folder: &Path, cargo: &mut Command, name: &str) -> Result<PathBuf, String> {
+        let mut built = folder.to_owned();
+        if self.processor.is_foreign() {
+            cargo.args(["--target", self.processor.target()]);
+            built.push(self.processor.target());
+        }
+        self.with_flags(cargo, &[]);
+        let settings =
+            [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_RELEASE_DEBUG", "false")];
+        crate::command::succeed(cargo.arg("--release").envs(settings))?;
+        Ok(built.join("release").join(name))
+    }
+
+    fn cargo(&self, folder: &Path, package: &str) -> Command {
+        let name = folder.file_name().unwrap_or_default().display();
+        println!("dist: cargo build {package} for {} ({name})", self.processor.platform());
+        let mut cargo = self.processor.cargo(&self.root, "build");
+        cargo.args(["--quiet", "--locked", "--package", package]).env("CARGO_TARGET_DIR", folder);
+        cargo
+    }
+
+    fn with_flags(&self, cargo: &mut Command, flags: &[&str]) {
         let flags: Vec<_> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        // Unit separators, since a path may have spaces.
         let flags = [flags, self.without_paths()].concat().join("\u{1f}");
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
-        cargo.envs([
-            ("CARGO_PROFILE_RELEASE_STRIP", "symbols"),
-            ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
-        ]);
-        if let Some((name, value)) = variable {
-            cargo.env(name, value);
-        }
-        crate::command::succeed(&mut cargo)
     }
 
     /// Options that keep the folders of this machine out of programs, so that two machines build the same.

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::build::{Builder, TARGET};
+use super::build::Builder;
 use super::files::read;
 
 /// What users install is made of these and of what they depend on.
@@ -61,7 +61,7 @@ pub(super) fn of_programs(builder: &Builder) -> Result<Vec<Crate>, String> {
 fn metadata(builder: &Builder) -> Result<Value, String> {
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(&builder.root).args(["metadata", "--locked", "--format-version", "1"]);
-    let output = cargo.args(["--filter-platform", TARGET]).output();
+    let output = cargo.args(["--filter-platform", builder.processor.target()]).output();
     let output = output.map_err(|error| format!("cannot start cargo: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());

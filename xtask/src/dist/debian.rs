@@ -11,7 +11,6 @@ use super::gems;
 use super::manual::{self, Shell};
 use super::ruby::Ruby;
 
-const ARCHITECTURE: &str = "amd64";
 const UNIT: &str = include_str!("../../../deploy/systemd/thruway@.service");
 const COPYRIGHT: &str = include_str!("debian/copyright");
 const INTEGRATION: &str = "usr/share/rubygems-integration/all";
@@ -41,18 +40,21 @@ fn command(builder: &Builder, program: &Path) -> Result<PathBuf, String> {
     copy(program, &installed, 0o755)?;
     link("../bin/thruway", &tree.join("usr/sbin/mount.thruway"))?;
     write(&tree.join("lib/systemd/system/thruway@.service"), UNIT)?;
-    for page in manual::pages(program)? {
+    for page in manual::pages(builder.processor, program)? {
         let path = tree.join("usr/share/man/man1").join(&page.name);
         write(&path, page.text)?;
         compress(&path)?;
     }
     link("../man1/thruway-mount.1.gz", &tree.join("usr/share/man/man8/mount.thruway.8.gz"))?;
     for (shell, place) in Shell::PLACES {
-        write(&tree.join("usr/share").join(place), manual::completions(program, shell)?)?;
+        write(
+            &tree.join("usr/share").join(place),
+            manual::completions(builder.processor, program, shell)?,
+        )?;
     }
     let package = Package {
         name: "thruway",
-        architecture: ARCHITECTURE,
+        architecture: builder.processor.debian(),
         section: "utils",
         summary: "from a name to its bytes with no stops",
         description: "Finds the file system work that programs and servers waste between a name and \
@@ -86,7 +88,7 @@ fn gem(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, String> {
         .collect();
     let package = Package {
         name: "ruby-thruway",
-        architecture: ARCHITECTURE,
+        architecture: builder.processor.debian(),
         section: "ruby",
         summary: "Ruby boots from one pack, and serves Rack applications",
         description: "With require \"thruway/boot\", names, compiled code, YAML and JSON come from one \
@@ -158,6 +160,9 @@ fn rubies_wanted(rubies: &[Ruby]) -> String {
 
 /// The packages of the libraries that programs are linked with.
 fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> {
+    if builder.processor.is_foreign() {
+        return foreign_libraries(programs);
+    }
     let folder = builder.work("debian/libraries");
     write(
         &folder.join("debian/control"),
@@ -173,6 +178,26 @@ fn libraries(builder: &Builder, programs: &[PathBuf]) -> Result<String, String> 
     found.map(str::to_owned).ok_or_else(|| {
         format!("dpkg-shlibdeps says nothing: {}", String::from_utf8_lossy(&output.stderr))
     })
+}
+
+/// dpkg does not know the libraries of another processor: the programs say what they need of the C library.
+fn foreign_libraries(programs: &[PathBuf]) -> Result<String, String> {
+    let mut objdump = Command::new("aarch64-linux-gnu-objdump");
+    let output = objdump.arg("-T").args(programs).output();
+    let output = output.map_err(|error| format!("cannot start {objdump:?}: {error}"))?;
+    let newest = newest_glibc(&String::from_utf8_lossy(&output.stdout));
+    let newest = newest.ok_or_else(|| format!("{objdump:?} names no version of the C library"))?;
+    Ok(format!("libc6 (>= {}.{}), libgcc-s1 (>= 4.2)", newest.0, newest.1))
+}
+
+/// The newest version of the C library among the symbols that objdump lists.
+fn newest_glibc(symbols: &str) -> Option<(u32, u32)> {
+    let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest.split(|byte: char| byte != '.' && !byte.is_ascii_digit()).next()?;
+        let mut numbers = version.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    versions.max()
 }
 
 impl Package {
@@ -290,6 +315,14 @@ fn lintian(packages: &[PathBuf]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_newest_version_of_the_c_library_is_needed() {
+        let symbols = " DF *UND* 0 (GLIBC_2.17) write\n DF *UND* 0 (GLIBC_2.34) open\n\
+                       DF *UND* 0 (GLIBC_2.4) read\n DF *UND* 0 (GCC_3.0) _Unwind_Resume\n";
+        assert_eq!(newest_glibc(symbols), Some((2, 34)));
+        assert_eq!(newest_glibc("no symbols"), None);
+    }
 
     #[test]
     fn a_description_is_folded_between_words() {

@@ -27,9 +27,10 @@ pub(super) fn platform(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, St
     copy(&builder.static_program()?, &library.join("thruway/bin/thruway"), 0o755)?;
     extensions(builder, &library, rubies)?;
     let versions: Vec<_> = rubies.iter().map(|ruby| ruby.version.as_str()).collect();
-    let name = format!("thruway-{}-x86_64-linux.gem", builder.version);
+    let platform = builder.processor.platform();
+    let name = format!("thruway-{}-{platform}.gem", builder.version);
     let versions = versions.join(" ");
-    let wanted = [("THRUWAY_PLATFORM", "x86_64-linux"), ("THRUWAY_RUBIES", versions.as_str())];
+    let wanted = [("THRUWAY_PLATFORM", platform), ("THRUWAY_RUBIES", versions.as_str())];
     build(builder, &folder, &name, &wanted)
 }
 

@@ -1,7 +1,8 @@
 //! Manual pages and completions, as the command itself prints them.
 
 use std::path::Path;
-use std::process::Command;
+
+use super::platform::Processor;
 
 /// A manual page of section 1.
 pub(super) struct Page {
@@ -28,36 +29,41 @@ impl Shell {
 }
 
 /// The page of the command, and one a verb.
-pub(super) fn pages(program: &Path) -> Result<Vec<Page>, String> {
-    let mut pages = vec![Page { name: "thruway.1".into(), text: output(program, &["man"])? }];
-    for verb in verbs(program)? {
-        let text = output(program, &["man", &verb])?;
+pub(super) fn pages(processor: Processor, program: &Path) -> Result<Vec<Page>, String> {
+    let mut pages =
+        vec![Page { name: "thruway.1".into(), text: output(processor, program, &["man"])? }];
+    for verb in verbs(processor, program)? {
+        let text = output(processor, program, &["man", &verb])?;
         pages.push(Page { name: format!("thruway-{verb}.1"), text });
     }
     Ok(pages)
 }
 
 /// The script that completes in a shell.
-pub(super) fn completions(program: &Path, shell: Shell) -> Result<String, String> {
+pub(super) fn completions(
+    processor: Processor,
+    program: &Path,
+    shell: Shell,
+) -> Result<String, String> {
     let name = match shell {
         Shell::Bash => "bash",
         Shell::Zsh => "zsh",
         Shell::Fish => "fish",
     };
-    output(program, &["completions", name])
+    output(processor, program, &["completions", name])
 }
 
 /// The verbs that the help lists.
-fn verbs(program: &Path) -> Result<Vec<String>, String> {
-    let help = output(program, &["--help"])?;
+fn verbs(processor: Processor, program: &Path) -> Result<Vec<String>, String> {
+    let help = output(processor, program, &["--help"])?;
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let listed = listed.take_while(|line| !line.is_empty());
     let verbs = listed.filter_map(|line| line.split_whitespace().next());
     Ok(verbs.filter(|verb| *verb != "help").map(str::to_owned).collect())
 }
 
-fn output(program: &Path, arguments: &[&str]) -> Result<String, String> {
-    let output = Command::new(program).args(arguments).output();
+fn output(processor: Processor, program: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = processor.start(program).args(arguments).output();
     let output = output.map_err(|error| format!("cannot start {}: {error}", program.display()))?;
     if !output.status.success() {
         return Err(format!("{} {} failed", program.display(), arguments.join(" ")));

@@ -1,6 +1,9 @@
 //! Each way to install, tried in fresh roots: what is installed works, and nothing is left behind after removal.
 //!
 //! A root is made once, by debootstrap. Each trial sees it below an overlay, so that the next one finds it as it was.
+//! A root of another processor is the one whose Ruby was built for.
+
+mod emulation;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,55 +11,61 @@ use std::process::Command;
 
 use super::build::Builder;
 use super::files::{self, copy, copy_tree, named};
+use emulation::Emulation;
 
 /// What runs outside of the root, in a mount namespace of its own, and what runs in it.
 const ENTER: &str = include_str!("trial/enter.sh");
+const SHARED: &str = include_str!("trial/shared.sh");
 const TRY: &str = include_str!("trial/try.sh");
+const TRY_AARCH64: &str = include_str!("trial/try-aarch64.sh");
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
-/// Tries what stands in `target/dist`.
-pub(super) fn run(builder: &Builder) -> Result<(), String> {
-    if !rustix::process::geteuid().is_root() || !has_debootstrap() {
-        println!("dist: not tried, because that takes root and debootstrap");
+/// Tries what stands in `target/dist`. `roots` are those of the Rubies that it was built for.
+pub(super) fn run(builder: &Builder, roots: &[PathBuf]) -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        println!("dist: not tried, because that takes root");
         return Ok(());
     }
-    for suite in SUITES {
-        let base = base(builder, suite)?;
-        let work = builder.work("trial");
-        files::empty(&work)?;
-        bring(builder, &work.join("upper/trial"))?;
-        println!("dist: trying in {suite}");
-        let mut enter = Command::new("unshare");
-        enter.args([
-            "--mount",
-            "--pid",
-            "--fork",
-            "--propagation",
-            "private",
-            "sh",
-            "-euc",
-            ENTER,
-            "enter",
-        ]);
-        crate::command::succeed(enter.arg(&base).arg(&work))?;
-        named(&work, fs::remove_dir_all(&work))?;
+    if builder.processor.is_foreign() {
+        let _emulation = Emulation::start()?;
+        return roots.iter().try_for_each(|root| enter(builder, root, TRY_AARCH64));
     }
-    Ok(())
+    if !Path::new("/usr/sbin/debootstrap").is_file() {
+        println!("dist: not tried, because that takes debootstrap");
+        return Ok(());
+    }
+    SUITES.iter().try_for_each(|suite| enter(builder, &base(builder, suite, &[])?, TRY))
 }
 
-fn has_debootstrap() -> bool {
-    Path::new("/usr/sbin/debootstrap").metadata().is_ok()
+/// The root of a Debian for the other processor, with its Ruby.
+pub(super) fn foreign_root(builder: &Builder) -> Result<PathBuf, String> {
+    let _emulation = Emulation::start()?;
+    base(builder, "bookworm", &["--arch=arm64", "--include=ruby-dev,ruby-rack"])
+}
+
+/// Tries everything in one root.
+fn enter(builder: &Builder, base: &Path, script: &str) -> Result<(), String> {
+    let work = builder.work("trial");
+    files::empty(&work)?;
+    bring(builder, &work.join("upper/trial"), script)?;
+    println!("dist: trying in {}", base.file_name().unwrap_or_default().display());
+    let mut enter = Command::new("unshare");
+    enter.args(["--mount", "--pid", "--fork", "--propagation", "private"]);
+    enter.args(["sh", "-euc", ENTER, "enter"]).arg(base).arg(&work);
+    crate::command::succeed(&mut enter)?;
+    named(&work, fs::remove_dir_all(&work))
 }
 
 /// The root of a suite, as debootstrap leaves it.
-fn base(builder: &Builder, suite: &str) -> Result<PathBuf, String> {
-    let base = builder.work("roots").join(suite);
+fn base(builder: &Builder, suite: &str, options: &[&str]) -> Result<PathBuf, String> {
+    let name = format!("{suite}-{}", builder.processor.debian());
+    let base = builder.work("roots").join(&name);
     if base.join("etc/debian_version").metadata().is_err() {
-        let partial = builder.work("roots").join(format!("{suite}.partial"));
+        let partial = builder.work("roots").join(format!("{name}.partial"));
         files::empty(&partial)?;
-        println!("dist: debootstrap {suite}");
+        println!("dist: debootstrap {name}");
         let mut debootstrap = Command::new("/usr/sbin/debootstrap");
-        debootstrap.args(["--variant=minbase", suite]).arg(&partial);
+        debootstrap.arg("--variant=minbase").args(options).arg(suite).arg(&partial);
         crate::command::succeed(debootstrap.stdout(std::process::Stdio::null()))?;
         named(&partial, fs::rename(&partial, &base))?;
     }
@@ -64,8 +73,10 @@ fn base(builder: &Builder, suite: &str) -> Result<PathBuf, String> {
 }
 
 /// What is tried, and how.
-fn bring(builder: &Builder, folder: &Path) -> Result<(), String> {
-    files::write_program(&folder.join("try.sh"), TRY)?;
+fn bring(builder: &Builder, folder: &Path, script: &str) -> Result<(), String> {
+    files::write_program(&folder.join("try.sh"), script)?;
+    files::write(&folder.join("shared.sh"), SHARED)?;
+    files::write(&folder.join("version"), format!("thruway {}\n", builder.version))?;
     for file in files::below(&builder.output(""))? {
         let is_ours = file.parent() == Some(&builder.output(""));
         if let Some(name) = file.file_name().filter(|_| is_ours) {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::output::{Answer, Failure, print};
+use crate::replacement::Replacement;
 
 /// Let an application boot from a pack, or undo that
 ///
@@ -44,16 +45,20 @@ impl Init {
         // All are read before one is written.
         let texts = EDITS.iter().map(|edit| read(&self.folder.join(edit.file)));
         let texts = texts.collect::<Result<Vec<_>, _>>()?;
-        let mut told = String::new();
+        let (mut told, mut replacements) = (String::new(), Vec::new());
         for (edit, text) in EDITS.iter().zip(texts) {
             let edited = if self.undo { (edit.undone)(&text) } else { (edit.done)(&text) };
             let path = self.folder.join(edit.file);
             let change =
                 if edited == text { "nothing to do".to_owned() } else { changes(&text, &edited) };
             if edited != text {
-                write(&path, &edited)?;
+                replacements.push(replacement(&path, &edited)?);
             }
             told.push_str(&format!("{}: {change}\n", edit.file));
+        }
+        // A full disk is met above, while both files are as they were.
+        for replacement in replacements {
+            replacement.take_place().map_err(Failure::new)?;
         }
         if !self.undo {
             told.push_str("\nnext: bundle install; then start the application as always\n");
@@ -73,8 +78,8 @@ fn read(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
+fn replacement(path: &Path, text: &str) -> Result<Replacement, Failure> {
+    Replacement::write(path, text)
         .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
 }
 

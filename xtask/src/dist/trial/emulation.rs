@@ -1,0 +1,55 @@
+//! The kernel starts programs of another processor by QEMU, as long as a trial lasts.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::dist::files::named;
+
+const FOLDER: &str = "/proc/sys/fs/binfmt_misc";
+const NAME: &str = "thruway-aarch64";
+/// The head of a program for 64-bit ARM (ELF, little endian), and which of its bits count. The flag F opens QEMU
+/// now, so that it is found from within a root that does not have it.
+const RULE: &str = concat!(
+    r":thruway-aarch64:M:",
+    r":\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00",
+    r":\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff",
+    r":/usr/bin/qemu-aarch64-static:F"
+);
+
+/// A rule of the kernel that is taken back with this value, and the mount that it took.
+#[derive(Debug)]
+pub(super) struct Emulation {
+    is_ours: bool,
+    is_mounted_by_us: bool,
+}
+
+impl Emulation {
+    /// Nothing is done if another rule is there already, as Debian's package `binfmt-support` sets it up.
+    pub(super) fn start() -> Result<Self, String> {
+        let mut emulation = Self { is_ours: false, is_mounted_by_us: false };
+        let register = Path::new(FOLDER).join("register");
+        if register.metadata().is_err() {
+            let mut mount = Command::new("mount");
+            crate::command::succeed(mount.args(["-t", "binfmt_misc", "binfmt_misc", FOLDER]))?;
+            emulation.is_mounted_by_us = true;
+        }
+        if Path::new(FOLDER).join("qemu-aarch64").metadata().is_err() {
+            named(&register, fs::write(&register, RULE))?;
+            emulation.is_ours = true;
+        }
+        Ok(emulation)
+    }
+}
+
+impl Drop for Emulation {
+    fn drop(&mut self) {
+        // What cannot be taken back stays until the next start of the machine.
+        if self.is_ours {
+            let _ = fs::write(Path::new(FOLDER).join(NAME), "-1");
+        }
+        if self.is_mounted_by_us {
+            let _ = Command::new("umount").arg(FOLDER).status();
+        }
+    }
+}
