@@ -10,10 +10,10 @@ const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut out = vec![first];
     match payload.len() {
-        short @ ..126 => out.push(0x80 | u8::try_from(short).unwrap()),
+        short @ ..126 => out.push(0x80 | u8::try_from(short).expect("it is short")),
         length @ ..65_536 => {
             out.push(0xfe);
-            out.extend(u16::try_from(length).unwrap().to_be_bytes());
+            out.extend(u16::try_from(length).expect("it is below 64 KiB").to_be_bytes());
         }
         length => {
             out.push(0xff);
