@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
 use thruway_http2::Stream;
 
 use crate::output::{Flushed, Output};
@@ -35,6 +36,13 @@ impl Carrier {
         match self {
             Self::Socket(socket) => Some(socket.as_fd()),
             Self::Stream(_) => None,
+        }
+    }
+
+    /// Shuts the socket, or one of its directions. That fails only if the client is gone, which the next read tells.
+    pub(crate) fn shut(&self, how: Shutdown) {
+        if let Some(socket) = self.socket() {
+            let _ = rustix::net::shutdown(socket, how);
         }
     }
 

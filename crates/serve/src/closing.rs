@@ -9,6 +9,7 @@ use crate::http2::output;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::stage::Stage;
+use crate::upgraded;
 
 /// Reads the clock, and ends what has taken too long.
 pub(crate) fn tick(connections: &mut Connections) {
@@ -44,6 +45,7 @@ fn expire(connections: &mut Connections, id: ConnectionId) {
             output::give_up(connections, id, "a head takes too long");
         }
         Phase::Multiplexing => output::close(connections, id),
+        Phase::Upgraded(_) => upgraded::expire(connections, id),
         _ => end(connections, id),
     }
 }
@@ -164,9 +166,11 @@ fn give_up_one(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]
         Phase::Waiting => !connection.is_idle() || connection.has_bytes(),
         Phase::Receiving(_) | Phase::Handling => true,
         Phase::Multiplexing => return output::close(connections, id),
-        Phase::Handshaking | Phase::Streaming(_) | Phase::Responding | Phase::Lingering { .. } => {
-            false
-        }
+        Phase::Handshaking
+        | Phase::Streaming(_)
+        | Phase::Responding
+        | Phase::Lingering { .. }
+        | Phase::Upgraded(_) => false,
     };
     if has_asked && connection.output.is_none() {
         // Unread bytes would take the response back from the client.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::sendfile;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, Shutdown, recv};
 use thruway_http1::ResponseFraming;
 use thruway_sys::socket::queued_bytes;
 use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
@@ -20,6 +20,7 @@ use crate::multiplexer::Multiplexer;
 use crate::observed::Observed;
 use crate::output::{Flushed, Output, Part, gather, send_sealed};
 use crate::queue::standing::Standing;
+use crate::socket_state::Upgraded;
 use crate::ticket::Ticket;
 use crate::unchunk::Unchunk;
 use crate::upload::Upload;
@@ -32,6 +33,9 @@ const SLICES_MAX: usize = 16;
 
 /// Bytes of a request that may move to another worker with its connection: forms and most documents of an interface.
 pub(crate) const MOVED_BYTES_MAX: usize = 64 << 10;
+
+/// While more waits for the client of an upgraded connection, nothing is read of it: each ping makes a pong.
+const READ_BACKLOG_BYTES_MAX: u64 = 64 << 10;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -110,6 +114,8 @@ pub(crate) enum Phase {
     Lingering { bytes_left: u32 },
     /// It speaks HTTP/2: its requests are streams.
     Multiplexing,
+    /// It speaks another protocol, for an application.
+    Upgraded(Box<Upgraded>),
 }
 
 /// A response whose body comes in pieces.
@@ -171,7 +177,7 @@ impl Connection {
     /// Whether a turn would make progress.
     pub(crate) fn has_work(&self) -> bool {
         if self.output.is_some() {
-            return self.is_writable;
+            return self.is_writable || has_socket_work(self);
         }
         match &self.phase {
             Phase::Waiting => self.is_readable || self.seen < self.input.len(),
@@ -186,6 +192,7 @@ impl Connection {
                     || self.is_writable && sides.any(|multiplexer| multiplexer.has_work())
             }
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => false,
+            Phase::Upgraded(_) => has_socket_work(self),
         }
     }
 
@@ -199,6 +206,9 @@ impl Connection {
         let is_whole = match &self.phase {
             Phase::Waiting => self.has_head,
             Phase::Receiving(upload) => upload.is_whole,
+            Phase::Upgraded(upgraded) => {
+                return upgraded.has_event() && !can_flush(self) && !can_read(self);
+            }
             _ => false,
         };
         is_whole && self.output.is_none()
@@ -421,10 +431,7 @@ impl Connection {
     /// Closes for writing; what still comes in will be discarded.
     pub(crate) fn linger(&mut self, now_ms: u64) {
         self.say_end();
-        if let Carrier::Socket(socket) = &self.carrier {
-            // It fails only if the client is gone, which the next read will tell.
-            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Write);
-        }
+        self.carrier.shut(Shutdown::Write);
         self.input = Vec::new();
         self.seen = 0;
         self.since_ms = now_ms;
@@ -516,6 +523,41 @@ fn keep_unsent(kept: &mut Option<Box<Output>>, head: &[u8], body: &[&[u8]], mut 
         sent -= skipped;
         output.push(Part::Bytes(slice[skipped..].to_vec()));
     }
+}
+
+/// The state of a connection that was upgraded.
+pub(crate) fn upgraded(connection: &Connection) -> Option<&Upgraded> {
+    match &connection.phase {
+        Phase::Upgraded(upgraded) => Some(upgraded),
+        _ => None,
+    }
+}
+
+/// The same, to be changed.
+pub(crate) fn upgraded_mut(connection: &mut Connection) -> Option<&mut Upgraded> {
+    match &mut connection.phase {
+        Phase::Upgraded(upgraded) => Some(upgraded),
+        _ => None,
+    }
+}
+
+/// Whether bytes that wait for the client could leave.
+pub(crate) fn can_flush(connection: &Connection) -> bool {
+    connection.output.is_some() && connection.is_writable
+}
+
+/// Whether something of an upgraded connection could be read and kept.
+pub(crate) fn can_read(connection: &Connection) -> bool {
+    let Some(upgraded) = upgraded(connection) else { return false };
+    let has_input = connection.is_readable || connection.seen < connection.input.len();
+    let has_room = upgraded.message.is_none() && !upgraded.is_over();
+    has_input && has_room && connection.backlog_bytes() <= READ_BACKLOG_BYTES_MAX
+}
+
+/// Whether a turn of an upgraded connection would make progress.
+fn has_socket_work(connection: &Connection) -> bool {
+    let has_event = upgraded(connection).is_some_and(Upgraded::has_event);
+    has_event || can_flush(connection) || can_read(connection)
 }
 
 /// Reads what is there, and opens it in `inbox`.

@@ -4,13 +4,15 @@ use std::io;
 use std::sync::Arc;
 
 use rustix::io::Errno;
+use rustix::net::Shutdown;
+use thruway_websocket::{CloseCode, Deflater};
 
 use thruway_http2::Stream;
 
 use crate::activity::Activity;
 use crate::carrier::StreamLink;
 use crate::clock::{Clock, monotonic_us};
-use crate::connection::{Connection, Phase, stream_of};
+use crate::connection::{self, Connection, Phase, stream_of};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
 use crate::metrics::WorkerMetrics;
@@ -21,6 +23,7 @@ use crate::queue::client_turns::ClientTurns;
 use crate::queue::standing::Standing;
 use crate::settings::Settings;
 use crate::slab::{ConnectionId, Slab};
+use crate::socket_state::SocketStage;
 use crate::stage::Stage;
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
@@ -62,6 +65,8 @@ pub(crate) struct Connections {
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
     pub(crate) scratch: Vec<u8>,
+    /// What decompresses messages, once one has come that is compressed.
+    pub(crate) deflater: Option<Box<Deflater>>,
     /// Requests so far: the number of the last one.
     requests: u64,
     /// How many entries are streams of others.
@@ -96,6 +101,7 @@ impl Connections {
             metrics: None,
             siblings: None,
             scratch: Vec::new(),
+            deflater: None,
             requests: 0,
             streams: 0,
             has_news: false,
@@ -200,8 +206,15 @@ impl Connections {
         Some(id)
     }
 
-    /// Takes a connection out of the registry, with its streams. Its socket is closed when it is dropped.
+    /// Takes a connection out of the registry, with its streams. Its socket is closed when it is dropped. An upgraded
+    /// one stays until its owner is told of its end.
     pub(crate) fn close(&mut self, id: ConnectionId) -> Option<Connection> {
+        if let Phase::Upgraded(upgraded) = &self.slab.get(id)?.phase
+            && !upgraded.is_over()
+        {
+            finish_upgraded(self, id, CloseCode::ABNORMAL);
+            return None;
+        }
         self.turns.remove(id.slot());
         self.deadlines.remove(id.slot());
         let mut closed = self.slab.remove(id)?;
@@ -316,6 +329,9 @@ impl Connections {
                     self.hang_up(id);
                 }
             }
+            Ok(flushed) if matches!(connection.phase, Phase::Upgraded(_)) => {
+                after_flush_upgraded(self, id, flushed);
+            }
             Ok(_) => {}
         }
         self.hold(id, flushed == Ok(Flushed::Blocked));
@@ -382,4 +398,43 @@ impl Connections {
             self.turns.requeue(next.slot(), connection.key_us);
         }
     }
+}
+
+/// Goes on after a write to an upgraded connection.
+fn after_flush_upgraded(connections: &mut Connections, id: ConnectionId, flushed: Flushed) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let Some(upgraded) = connection::upgraded_mut(connection) else { return };
+    if flushed != Flushed::Done {
+        upgraded.has_waited = true;
+        return;
+    }
+    upgraded.is_drained |= std::mem::take(&mut upgraded.has_waited) && upgraded.wants_drained;
+    match upgraded.stage {
+        SocketStage::Leaving(code) => finish_upgraded(connections, id, code),
+        SocketStage::Broken(_) => {
+            connection.say_end();
+            connection.carrier.shut(Shutdown::Write);
+        }
+        SocketStage::Open | SocketStage::Closing | SocketStage::Ended(_) => {}
+    }
+}
+
+/// Closes the socket of an upgraded connection. Its owner is told in the connection's next turn.
+pub(crate) fn finish_upgraded(connections: &mut Connections, id: ConnectionId, code: CloseCode) {
+    let Some(connection) = connections.slab.get_mut(id) else { return };
+    let Some(upgraded) = connection::upgraded_mut(connection) else { return };
+    if upgraded.is_over() {
+        return;
+    }
+    upgraded.stage = SocketStage::Ended(code);
+    connection.say_end();
+    connection.carrier.shut(Shutdown::Both);
+    connection.output = None;
+    connection.input = Vec::new();
+    connection.seen = 0;
+    if let Some(socket) = connection.carrier.socket() {
+        connections.poller.remove(socket);
+    }
+    connections.held_bytes -= std::mem::take(&mut connection.held_bytes);
+    connections.settle(id);
 }

@@ -17,6 +17,8 @@ pub(crate) struct Deadlines {
     timers: TimerWheel,
     timeouts: Timeouts,
     demand: Demand,
+    /// After so long without a byte from the client of a WebSocket, it is pinged; zero for never.
+    socket_ping_ms: u64,
     /// Whether fresh connections get less time.
     is_draining: bool,
     /// Slots whose deadlines have come; kept for its memory.
@@ -33,6 +35,7 @@ impl Deadlines {
             timers: TimerWheel::new(now_ms),
             timeouts: settings.timeouts.clone(),
             demand,
+            socket_ping_ms: settings.socket_ping_ms,
             is_draining: false,
             due: Vec::new(),
         }
@@ -108,6 +111,7 @@ impl Deadlines {
             Phase::Handling => timeouts.request_ms.map(|ms| since + ms),
             Phase::Lingering { .. } => Some(since + LINGER_MS),
             Phase::Multiplexing => self.multiplexing_ms(connection),
+            Phase::Upgraded(ref upgraded) => upgraded.deadline_ms(since, self.socket_ping_ms),
             Phase::Streaming(_) | Phase::Responding => None,
         }
     }

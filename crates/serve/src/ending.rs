@@ -1,8 +1,11 @@
 //! What an engine does at the end of its service.
 
+use thruway_websocket::CloseCode;
+
 use crate::acceptor::Acceptor;
 use crate::closing;
 use crate::connections::Connections;
+use crate::farewell::say_farewell;
 use crate::http2::output;
 use crate::migration::Migration;
 use crate::stage::Stage;
@@ -19,6 +22,7 @@ pub(crate) fn retire(
     if connections.stage == Stage::Draining {
         return;
     }
+    say_farewell(connections, CloseCode::RESTART);
     let Some(migration) = migration else {
         // What waits at the listeners is for the next program.
         acceptor.abandon(connections);
@@ -49,6 +53,8 @@ pub(crate) fn drain(
         migration.take_last(connections);
     }
     acceptor.close(connections, closes_for_all);
+    let code = if closes_for_all { CloseCode::GOING_AWAY } else { CloseCode::RESTART };
+    say_farewell(connections, code);
     closing::begin_drain(connections);
     closing::close_idle(connections);
 }

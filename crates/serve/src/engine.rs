@@ -22,6 +22,7 @@ use crate::stage::{Ending, Stage};
 use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
+use crate::upgraded;
 use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
 
 /// Short turns between two polls.
@@ -320,7 +321,8 @@ impl Engine {
     pub(crate) fn serve(&mut self, id: ConnectionId, handler: &mut impl Handler) {
         let connections = &mut self.connections;
         let Some(connection) = connections.slab.get(id) else { return };
-        if connection.output.is_some() && connection.multiplexer.is_none() {
+        let is_upgraded = matches!(connection.phase, Phase::Upgraded(_));
+        if connection.output.is_some() && connection.multiplexer.is_none() && !is_upgraded {
             return connections.flush(id);
         }
         match connection.phase {
@@ -331,6 +333,9 @@ impl Engine {
                 closing::drain_input(connections, id, &mut self.reader.inbox);
             }
             Phase::Multiplexing => input::go_on(connections, id, &mut self.reader.inbox),
+            Phase::Upgraded(_) => {
+                upgraded::turn(connections, id, &mut self.reader.inbox, handler);
+            }
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
         }
     }

@@ -9,6 +9,7 @@ use thruway_http1::response::ResponseConstraints;
 use crate::connection::Connection;
 use crate::listener::Peer;
 use crate::response::{Response, ResponseWriter};
+use crate::socket_state::SocketEvent;
 use crate::ticket::Ticket;
 use crate::upload::Body;
 
@@ -17,6 +18,10 @@ pub trait Handler {
     /// Responds to `request` through `exchange`, or takes a ticket to respond later. A request that gets neither
     /// gets a 500.
     fn handle(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>);
+
+    /// Something has happened on a connection that was upgraded. Nothing more is told of it before
+    /// [`SocketWriter::done`](crate::SocketWriter::done) is called.
+    fn socket_event(&mut self, _ticket: Ticket, _event: SocketEvent) {}
 
     /// Whether the bodies of requests are wanted; otherwise they are thrown away as they come.
     fn wants_body(&self) -> bool {

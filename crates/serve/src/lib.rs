@@ -16,6 +16,7 @@
 //!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
 //! 6. `carrier`, `multiplexer`, `http2`: what differs for HTTP/2, whose streams are entries like connections.
+//! 6. `upgraded`, `socket_state`, `socket_writer`: WebSockets and server-sent events.
 //! 7. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
 //! 8. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ mod error;
 mod exchange;
 mod fair_by;
 mod fairness;
+mod farewell;
 mod folder;
 mod handshake;
 mod http2;
@@ -60,6 +62,8 @@ mod response;
 mod server;
 mod settings;
 mod slab;
+mod socket_state;
+mod socket_writer;
 mod spool_file;
 mod stage;
 mod stats;
@@ -73,6 +77,7 @@ mod trust;
 mod tunnel;
 mod turns;
 mod unchunk;
+mod upgraded;
 mod upload;
 mod waits;
 mod warnings;
@@ -96,10 +101,13 @@ pub use poller::{Bell, Events, Waiter, Waker};
 pub use response::{Direction, Response, ResponseWriter, Written};
 pub use server::Server;
 pub use settings::{Settings, Timeouts, raise_descriptor_limit};
+pub use socket_state::{SocketEvent, UpgradeTo};
+pub use socket_writer::SocketWriter;
 pub use stage::Ending;
 pub use stats::stats;
 pub use stop::StopSignals;
 pub use thruway_tls::Options as TlsOptions;
+pub use thruway_websocket as websocket;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use trust::Trust;
 pub use upload::Body;

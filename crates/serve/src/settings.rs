@@ -1,6 +1,7 @@
 //! The settings of a server, with the defaults and their reasons.
 
 use thruway_http1::{Limits, Request};
+use thruway_websocket as websocket;
 
 use crate::client_source::ClientSource;
 use crate::fair_by::FairBy;
@@ -62,6 +63,11 @@ pub struct Settings {
     pub response_file_bytes_max: u64,
     /// A client that takes fewer bytes of a response a second, on average over `write_ms`, is cut off.
     pub write_bytes_per_second_min: u64,
+    /// Limits of a message that comes in on a WebSocket.
+    pub socket_limits: websocket::Limits,
+    /// After so long without a byte from the client of a WebSocket it is pinged, and after as long again cut off.
+    /// Streams of events get a comment as often. Zero: never.
+    pub socket_ping_ms: u64,
     /// What a client is, where requests take turns.
     pub fair_by: FairBy,
     /// Where a request's client is learned from.
@@ -98,6 +104,8 @@ impl Default for Settings {
             worker_memory_bytes_max: 64 << 20,
             response_file_bytes_max: 1 << 30,
             write_bytes_per_second_min: 256,
+            socket_limits: websocket::Limits::default(),
+            socket_ping_ms: 30_000,
             fair_by: FairBy::default(),
             client_source: ClientSource::default(),
             trust: Trust::default(),

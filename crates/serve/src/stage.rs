@@ -46,6 +46,11 @@ impl Stage {
         matches!(self, Self::Retiring | Self::Holding)
     }
 
+    /// Whether upgraded connections end.
+    pub(crate) fn ends_sockets(self) -> bool {
+        !self.accepts()
+    }
+
     /// Whether a connection ends after its response.
     pub(crate) fn parts(self) -> bool {
         matches!(self, Self::Leaving | Self::Draining)

@@ -28,9 +28,13 @@ module Thruway
       response_file_bytes_max: 1 << 30,
       # What a client has to take each second, on average over `write_seconds`.
       write_bytes_per_second_min: 256,
+      # Of a client's message on a WebSocket; how long it may be silent before it is pinged.
+      socket_message_bytes_max: 1 << 20, socket_ping_seconds: 30, socket_compression: false,
+      socket_origins: nil,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
-      log_formatter: nil, early_hints: false, control: nil, state_path: nil, state_permission: nil,
+      log_formatter: nil, early_hints: false, compress: nil, immutable_assets: nil,
+      control: nil, state_path: nil, state_permission: nil,
       fiber_per_request: false, syncs_output: true, shutdown_debug: false,
       lowlevel_error_handler: nil, yjit: nil, warm_up: true,
       # What a client is, in the engine's words; zero and empty are none.
@@ -163,6 +167,8 @@ module Thruway
         worker_memory_bytes_max: worker_memory_bytes_max.to_i,
         response_file_bytes_max: response_file_bytes_max.to_i,
         write_bytes_per_second_min: write_bytes_per_second_min.to_i,
+        socket_message_bytes_max: socket_message_bytes_max.to_i,
+        socket_ping_ms: ms(socket_ping_seconds),
         request_line_bytes_max: request_line_bytes_max.to_i, head_bytes_max: head_bytes_max.to_i,
         head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
         fair_by: fair_by, health_path: health_check.to_s,

@@ -50,6 +50,7 @@ module Thruway
       response_memory_limit: :response_memory_bytes_max,
       worker_memory_limit: :worker_memory_bytes_max,
       response_file_limit: :response_file_bytes_max, write_rate_min: :write_bytes_per_second_min,
+      socket_message_limit: :socket_message_bytes_max, socket_ping_interval: :socket_ping_seconds,
       queue_seconds_max: :queue_seconds_max, drain_delay: :drain_delay_seconds,
       worker_timeout: :worker_hang_seconds, worker_check_interval: :worker_check_seconds,
       worker_max_requests: :worker_requests_max, worker_max_mb: :worker_megabytes_max,
@@ -62,7 +63,8 @@ module Thruway
       clean_thread_locals: :fiber_per_request, yjit: :yjit, warm_up: :warm_up,
       nakayoshi_fork: :warm_up,
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page,
-      early_hints: :early_hints, load_report: :load_report
+      early_hints: :early_hints, load_report: :load_report,
+      socket_compression: :socket_compression
     }.freeze
 
     # Fields in which trusted proxies name their clients.
@@ -135,6 +137,24 @@ module Thruway
       url = default_control_url if url.to_s == "auto"
       @said[:control] = [url.to_s, token]
       @said[:counts] = true
+    end
+
+    # Compresses responses: all, or those that belong to no user.
+    def compress(which = true)
+      raise ArgumentError, "compress takes true, false or :all" unless
+        [true, false, nil, :all].include?(which)
+
+      @said[:compress] = which
+    end
+
+    # Where assets are that have digests in their names.
+    def immutable_assets(folder = "/assets")
+      @said[:immutable_assets] = folder
+    end
+
+    # The pages that may open WebSockets, beside those of the same host: `:any`, or origins.
+    def socket_origins(*origins)
+      @said[:socket_origins] = origins == [:any] ? :any : origins.flatten
     end
 
     def quiet(answer = true)

@@ -8,6 +8,7 @@ require_relative "hijack"
 require_relative "latch"
 require_relative "no_input"
 require_relative "signals"
+require_relative "sockets"
 require_relative "stream"
 
 module Thruway
@@ -32,6 +33,7 @@ module Thruway
       @engine = Engine.create(self, app: app, env: template, hijack: Hijack, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
                                     fleet: fleet, worker: worker, **settings.engine_options)
+      @sockets = Sockets.new(@engine, settings) { |error, env| report(error, env) }
     end
 
     # Serves until it is stopped and the last answers are sent. A thread that something else ends
@@ -201,6 +203,12 @@ module Thruway
     rescue StandardError => e
       report(e, env)
     end
+
+    # The application keeps a connection for other messages than HTTP's.
+    def upgrade(ticket, env, headers, handler) = @sockets.upgrade(ticket, env, headers, handler)
+
+    # Something has happened there.
+    def socket_event(request, kind, data) = @sockets.event(request, kind, data)
 
     # A body that writes by itself. Whether it goes on doing so after this returns: then it goes on
     # reading, too, and `input` is closed with the stream.

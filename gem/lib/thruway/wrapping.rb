@@ -9,6 +9,8 @@ module Thruway
     module_function
 
     def around(app, configuration)
+      app = cache_assets(app, configuration.immutable_assets) if configuration.immutable_assets
+      app = compress(app, configuration.compress) if configuration.compress
       app = log(app, configuration) if configuration.log_requests
       app = limit(app, configuration.methods) if configuration.methods
       app = name_client(app, configuration.remote_address) if configuration.remote_address
@@ -23,6 +25,18 @@ module Thruway
       format = configuration.log_requests
       AccessLog.new(app, format: (format if format.is_a?(Symbol)),
                          formatter: configuration.log_formatter)
+    end
+
+    # Long texts get shorter; `:all` means also those for one user.
+    def compress(app, which)
+      require_relative "compression"
+      Compression.new(app, all: which == :all)
+    end
+
+    # Assets with a digest in their names are kept for ever.
+    def cache_assets(app, folder)
+      require_relative "immutable_assets"
+      ImmutableAssets.new(app, folder)
     end
 
     # Other methods get 501, as from Puma.

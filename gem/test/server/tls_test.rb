@@ -7,6 +7,7 @@ require "tmpdir"
 require "thruway/configuration_file"
 
 require_relative "../serving"
+require_relative "../websocketing"
 
 # Applications behind `ssl://`, with Ruby's own openssl as the client.
 class TlsTest < Minitest::Test
@@ -219,5 +220,17 @@ class TlsTest < Minitest::Test
     Thruway::ConfigurationFile.new(configuration).read(file)
     assert_equal ["ssl://::1:443?cert=a&key=c%20d&cert=b&key=e%26f&verify_mode=none"],
                  configuration.addresses
+  end
+
+  def test_a_websocket_is_kept_beneath_tls
+    echo = Object.new
+    def echo.on_message(client, data) = client.write(data * 2)
+    serve_tls { |env| env["rack.upgrade"] = echo and [200, {}, []] }
+    socket = WebSocketing.new(connect.io)
+    assert_equal [101, "ping" * 2], [socket.status, socket.send("ping").message]
+    long = "x" * 300_000
+    assert_equal long * 2, socket.send(long).message
+    assert_equal 1000, socket.close.close_code
+    assert_nil socket.frame
   end
 end

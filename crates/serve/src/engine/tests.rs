@@ -3,6 +3,7 @@ mod draining;
 mod fairness;
 mod handshakes;
 mod http2;
+mod sockets;
 
 use super::*;
 use crate::{

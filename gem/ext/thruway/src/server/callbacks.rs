@@ -20,6 +20,8 @@ pub(super) struct Callbacks {
     give_away: Symbol,
     bad_field: Symbol,
     no_file: Symbol,
+    upgrade: Symbol,
+    socket_event: Symbol,
 }
 
 /// A request that is over.
@@ -47,6 +49,8 @@ impl Callbacks {
             give_away: symbol(c"give_away"),
             bad_field: symbol(c"bad_field"),
             no_file: symbol(c"no_file"),
+            upgrade: symbol(c"upgrade"),
+            socket_event: symbol(c"socket_event"),
         }
     }
 
@@ -94,6 +98,18 @@ impl Callbacks {
     /// Gives a connection to the application.
     pub(super) fn give_away(&self, ruby: Protected, hijack: VALUE, [socket, input]: [VALUE; 2]) {
         call(ruby, self.server(), self.give_away, &[hijack, socket, input]);
+    }
+
+    /// Upgrades a connection: `env`, the response's headers, and what handles its events. The result is nil, or a
+    /// response instead.
+    pub(super) fn upgrade(&self, ruby: Protected, ticket: RString, parts: [VALUE; 3]) -> VALUE {
+        let [env, headers, handler] = parts;
+        call(ruby, self.server(), self.upgrade, &[ticket.value(), env, headers, handler])
+    }
+
+    /// Tells of an event: the number of the connection's request, the kind, and a message or a code.
+    pub(super) fn socket_event(&self, ruby: Protected, event: [VALUE; 3]) {
+        call(ruby, self.server(), self.socket_event, &event);
     }
 
     /// Logs a field that would break the head.

@@ -23,6 +23,8 @@ pub(super) struct Context {
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
+    /// Whether the application may upgrade the connection.
+    pub(super) upgrades: Cell<bool>,
     /// The response's status.
     pub(super) status: Cell<u16>,
     pub(super) stage: Cell<Stage>,
@@ -79,6 +81,7 @@ impl Context {
             body: Cell::new(NIL),
             ticket: Cell::new(None),
             constraints: Cell::new(ResponseConstraints::broken()),
+            upgrades: Cell::new(false),
             status: Cell::new(0),
             stage: Cell::new(Stage::Done),
             head: Buffer::default(),

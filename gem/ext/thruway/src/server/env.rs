@@ -14,6 +14,7 @@ use thruway_http1::{Request, Version};
 use thruway_serve::Peer;
 
 use super::roots::{Root, Roots};
+use super::upgrade::{Upgrade, may_upgrade};
 use crate::ruby::{Gvl, NIL, NewHash, RArray, RHash, RString, boolean};
 
 /// Field names whose keys are kept; names beyond are made anew each time.
@@ -57,6 +58,8 @@ struct Keys {
     http_10: Root<RString>,
     http_2: Root<RString>,
     scheme: Root<RString>,
+    upgrades: Root<RString>,
+    upgrade: Root<RString>,
     https: Root<RString>,
     https_port: Root<RString>,
     is_https: Root<RString>,
@@ -75,6 +78,7 @@ struct Memo {
 struct Kept {
     env: Root<RHash>,
     fields: Vec<(Root<RString>, Root<RString>)>,
+    upgrade: Option<Upgrade>,
 }
 
 /// The values of a request that are not in its fields.
@@ -106,7 +110,7 @@ impl Environments {
         }
     }
 
-    /// The environment of `request`, without its body.
+    /// The environment of `request`, without its body, and whether the application may upgrade the connection.
     /// Whether the client speaks TLS with this server is `is_tls`, and with a proxy in front `is_https`.
     pub(super) fn make(
         &mut self,
@@ -114,8 +118,12 @@ impl Environments {
         request: &Request<'_>,
         peer: Peer,
         [is_tls, is_https]: [bool; 2],
-    ) -> NewHash {
-        let mut env = self.with_fields(gvl, request);
+    ) -> (NewHash, bool) {
+        let (mut env, upgrade) = self.with_fields(gvl, request);
+        let upgrade = upgrade.filter(|_| may_upgrade(request));
+        if let Some(upgrade) = upgrade {
+            env.set(gvl, self.keys.upgrades.get(), upgrade.to_symbol(gvl));
+        }
         let own = Own {
             method: request.method(),
             path: request.path(),
@@ -148,7 +156,7 @@ impl Environments {
         for key in [&self.keys.after_reply, &self.keys.finished] {
             env.set(gvl, key.get(), RArray::with_room(gvl, 0).value());
         }
-        env
+        (env, upgrade.is_some())
     }
 
     /// Sets the length of a body whose framing has been taken away.
@@ -167,6 +175,11 @@ impl Environments {
         let env = RHash::of(gvl, env);
         [&self.keys.after_reply, &self.keys.finished]
             .map(|key| env.map_or(NIL, |env| env.get(gvl, key.get())))
+    }
+
+    /// What is to handle the events of the connection, if the application wants to upgrade it; or nil.
+    pub(super) fn upgrade_handler(&self, gvl: Gvl, env: VALUE) -> VALUE {
+        RHash::of(gvl, env).map_or(NIL, |env| env.get(gvl, self.keys.upgrade.get()))
     }
 
     /// Notes that the client speaks TLS: with this server, or with a proxy. The port is the one of its scheme, if
@@ -194,12 +207,12 @@ impl Environments {
     }
 
     /// A copy of the template with the request's fields in it.
-    fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> NewHash {
+    fn with_fields(&mut self, gvl: Gvl, request: &Request<'_>) -> (NewHash, Option<Upgrade>) {
         let lines = request.field_lines();
         // A target with a host in it goes before the field of that name.
         let is_plain = request.target().starts_with(b"/");
         if !is_plain || lines.is_empty() || lines.len() > MEMO_BYTES_MAX {
-            return self.fill_template(gvl, request).0;
+            return (self.fill_template(gvl, request).0, Upgrade::of(request));
         }
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(lines);
         // The remainder is below MEMOS_MAX.
@@ -207,17 +220,18 @@ impl Environments {
         let memo = &self.memos[place];
         if memo.hash != hash {
             self.memos[place] = Memo { hash, ..Memo::default() };
-            return self.fill_template(gvl, request).0;
+            return (self.fill_template(gvl, request).0, Upgrade::of(request));
         }
         match &memo.kept {
-            Some(kept) if memo.lines == lines => kept.copy(gvl),
-            Some(_) => self.fill_template(gvl, request).0,
+            Some(kept) if memo.lines == lines => (kept.copy(gvl), kept.upgrade),
+            Some(_) => (self.fill_template(gvl, request).0, Upgrade::of(request)),
             None => {
                 let (env, fields) = self.fill_template(gvl, request);
                 let keep = |string| self.roots.keep(gvl, string);
                 let fields = fields.iter().map(|(key, value)| (keep(*key), keep(*value))).collect();
-                let kept = Kept { env: self.roots.keep(gvl, env.into_hash()), fields };
-                let copy = kept.copy(gvl);
+                let upgrade = Upgrade::of(request);
+                let kept = Kept { env: self.roots.keep(gvl, env.into_hash()), fields, upgrade };
+                let copy = (kept.copy(gvl), upgrade);
                 self.memos[place] = Memo { hash, lines: lines.to_vec(), kept: Some(kept) };
                 copy
             }
@@ -337,6 +351,8 @@ impl Keys {
             http_10: keep("HTTP/1.0"),
             http_2: keep("HTTP/2"),
             scheme: keep("rack.url_scheme"),
+            upgrades: keep("rack.upgrade?"),
+            upgrade: keep("rack.upgrade"),
             https: keep("https"),
             https_port: keep("443"),
             is_https: keep("HTTPS"),

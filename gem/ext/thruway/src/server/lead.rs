@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rb_sys::VALUE;
 use thruway_http1::{Request as Head, RequestFraming};
-use thruway_serve::{Exchange, Handler, Ticket, tls};
+use thruway_serve::{Exchange, Handler, SocketEvent, Ticket, tls};
 
 use super::context::Stage;
 use super::leadership::Role;
@@ -12,6 +12,7 @@ use super::rack_engine::RackEngine;
 use super::request::{Input, ReadyRequest, Request};
 use super::sender::Sender;
 use super::shared_engine::EventBuffer;
+use super::sockets::ReadyEvent;
 use crate::ruby::call::call;
 use crate::ruby::{Gvl, RString, Raised, is_true, number, thread};
 
@@ -20,6 +21,7 @@ struct Receive<'a> {
     engine: &'a RackEngine,
     gvl: Gvl,
     request: Option<ReadyRequest>,
+    event: Option<ReadyEvent>,
 }
 
 impl Handler for Receive<'_> {
@@ -27,7 +29,7 @@ impl Handler for Receive<'_> {
         let gvl = self.gvl;
         let mut environments = self.engine.environments.borrow_mut();
         let tls = [exchange.is_tls(), exchange.is_https()];
-        let mut env = environments.make(gvl, request, exchange.peer(), tls);
+        let (mut env, upgrades) = environments.make(gvl, request, exchange.peer(), tls);
         let certificate = exchange.peer_certificate().map(|der| RString::binary(gvl, der));
         let body = exchange.take_body();
         if request.framing() == RequestFraming::Chunked {
@@ -37,13 +39,19 @@ impl Handler for Receive<'_> {
         let (ticket, constraints) = (exchange.defer(), exchange.constraints());
         environments.set_hijack(gvl, &mut env, self.engine.new_hijack(gvl, ticket));
         let env = env.into_hash().value();
-        self.request = Some(ReadyRequest { env, ticket, constraints, input, certificate });
+        self.request =
+            Some(ReadyRequest { env, ticket, constraints, input, certificate, upgrades });
+    }
+
+    fn socket_event(&mut self, ticket: Ticket, event: SocketEvent) {
+        self.event = Some(ReadyEvent::new(self.gvl, ticket, event));
     }
 }
 
 /// What the engine had to do.
 enum Turn {
     Request(ReadyRequest),
+    Event(ReadyEvent),
     Work,
     Nothing,
 }
@@ -98,8 +106,12 @@ impl RackEngine {
             match self.turn(gvl) {
                 Turn::Nothing => self.wait(gvl, events)?,
                 Turn::Work => self.engine.poll_if_due(events),
-                Turn::Request(request) => {
-                    self.call_application(gvl, me, request)?;
+                ready @ (Turn::Request(_) | Turn::Event(_)) => {
+                    match ready {
+                        Turn::Request(request) => self.call_application(gvl, me, request)?,
+                        Turn::Event(event) => self.call_socket(gvl, me, event)?,
+                        Turn::Work | Turn::Nothing => {}
+                    }
                     if self.leadership.leads(me) {
                         self.engine.poll_if_due(events);
                         self.leadership.pass_lock(gvl);
@@ -139,7 +151,7 @@ impl RackEngine {
     }
 
     fn turn(&self, gvl: Gvl) -> Turn {
-        let mut receive = Receive { engine: self, gvl, request: None };
+        let mut receive = Receive { engine: self, gvl, request: None, event: None };
         let mut engine = self.engine.lock();
         if tls::is_handshake_next(&engine) {
             drop(engine);
@@ -150,10 +162,11 @@ impl RackEngine {
         }
         let worked = engine.turn(&mut receive);
         drop(engine);
-        match receive.request {
-            Some(request) => Turn::Request(request),
-            None if worked => Turn::Work,
-            None => Turn::Nothing,
+        match (receive.request, receive.event) {
+            (Some(request), _) => Turn::Request(request),
+            (None, Some(event)) => Turn::Event(event),
+            (None, None) if worked => Turn::Work,
+            (None, None) => Turn::Nothing,
         }
     }
 
@@ -179,8 +192,9 @@ impl RackEngine {
     /// Calls the application and sends its response.
     fn call_application(&self, gvl: Gvl, me: usize, request: ReadyRequest) -> Result<(), Raised> {
         let context = &self.contexts[me];
-        let ReadyRequest { env, ticket, constraints, input, certificate } = request;
+        let ReadyRequest { env, ticket, constraints, input, certificate, upgrades } = request;
         context.begin(env, ticket, constraints);
+        context.upgrades.set(upgrades);
         self.requests.set(self.requests.get() + 1);
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);

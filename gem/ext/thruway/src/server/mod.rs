@@ -8,7 +8,7 @@
 //!    `signal`, `load` and `gvl_events`: what is done while none is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body` and
-//!    `sender`: from what the application returns to what the client gets.
+//!    `sender`: from what the application returns to what the client gets. `sockets`: what it has upgraded.
 //! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
 //!    `roots`: objects that Rust keeps alive.
 
@@ -35,7 +35,9 @@ mod ruby_class;
 mod sender;
 mod shared_engine;
 mod signal;
+mod sockets;
 mod standby;
+mod upgrade;
 mod worker_group;
 
 pub(crate) use ruby_class::define;

@@ -69,6 +69,9 @@ struct Numbers {
     worker_memory_bytes_max: u64,
     response_file_bytes_max: u64,
     write_bytes_per_second_min: u64,
+    socket_message_bytes_max: usize,
+    /// Zero for none.
+    socket_ping_ms: u64,
     request_line_bytes_max: usize,
     head_bytes_max: usize,
     head_fields_max: usize,
@@ -117,6 +120,8 @@ impl Options {
                 worker_memory_bytes_max: number(c"worker_memory_bytes_max"),
                 response_file_bytes_max: number(c"response_file_bytes_max"),
                 write_bytes_per_second_min: number(c"write_bytes_per_second_min"),
+                socket_message_bytes_max: size(c"socket_message_bytes_max"),
+                socket_ping_ms: number(c"socket_ping_ms"),
                 request_line_bytes_max: size(c"request_line_bytes_max"),
                 head_bytes_max: size(c"head_bytes_max"),
                 head_fields_max: size(c"head_fields_max"),
@@ -154,6 +159,7 @@ impl Options {
             callbacks: Callbacks::new(gvl, &roots, server),
             hijack: roots.keep(gvl, hijack),
             roots,
+            deflater: RefCell::default(),
             names: Names::new(gvl),
         }))
     }
@@ -242,6 +248,8 @@ impl Numbers {
         settings.worker_memory_bytes_max = bytes(self.worker_memory_bytes_max);
         settings.response_file_bytes_max = self.response_file_bytes_max;
         settings.write_bytes_per_second_min = self.write_bytes_per_second_min;
+        settings.socket_limits.message_bytes_max = self.socket_message_bytes_max;
+        settings.socket_ping_ms = self.socket_ping_ms;
         settings.limits.request_line_bytes_max = self.request_line_bytes_max;
         settings.limits.head_bytes_max = self.head_bytes_max;
         settings.limits.fields_max = self.head_fields_max;

@@ -4,7 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rb_sys::VALUE;
-use thruway_serve::Ending;
+use thruway_serve::websocket::Deflater;
+use thruway_serve::{Ending, Ticket};
 
 use super::callbacks::Callbacks;
 use super::context::Context;
@@ -14,9 +15,12 @@ use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::roots::{Root, Roots};
 use super::shared_engine::SharedEngine;
-use crate::ruby::data_type::{Marker, Wrapped};
+use crate::ruby::data_type::{DataType, Marker, Wrapped};
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, NIL, Symbol};
+use crate::ruby::{Gvl, NIL, Protected, RString, Symbol};
+
+/// The class of its object.
+pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
 /// lock held; no borrow of its cells lasts over a call that may run Ruby code.
@@ -35,6 +39,8 @@ pub(super) struct RackEngine {
     /// The class `Thruway::Hijack`.
     pub(super) hijack: Root<PlainClass>,
     pub(super) roots: Arc<Roots>,
+    /// What compresses messages, once there is one to compress.
+    pub(super) deflater: RefCell<Option<Box<Deflater>>>,
     pub(super) names: Names,
 }
 
@@ -107,4 +113,12 @@ impl Drop for RackEngine {
     fn drop(&mut self) {
         self.leadership.signal().duty.end();
     }
+}
+
+/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
+pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
+    let ticket = RString::convert(ruby, ticket);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let bytes = unsafe { ticket.bytes() };
+    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

@@ -23,6 +23,8 @@ pub(super) struct ReadyRequest {
     pub(super) input: Input,
     /// The certificate that the client has shown, in DER.
     pub(super) certificate: Option<RString>,
+    /// Whether the application may upgrade the connection.
+    pub(super) upgrades: bool,
 }
 
 /// A request's body as Ruby takes it.

@@ -4,7 +4,7 @@ use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, ResponseConstraints, is_bodiless};
 use thruway_http1::{ResponseHead, Version};
 
-use super::context::Context;
+use super::context::{Context, Stage};
 use super::head_fields::{HeadFields, Special};
 use super::rack_engine::RackEngine;
 use super::sender::Sender;
@@ -13,6 +13,9 @@ use crate::ruby::{NIL, Protected, RArray, RString, number, raise};
 
 /// The status with which the connection becomes the body's, if that is a stream.
 const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// From this status on, an application refuses an upgrade.
+const REDIRECT: u16 = 300;
 
 /// Responds to the request of one thread. `context` says how far the response is, if a method raises.
 #[derive(Clone, Copy)]
@@ -44,6 +47,9 @@ impl<'a> Responder<'a> {
         self.context.body.set(at(2));
         let status = self.status(at(0));
         self.context.status.set(status);
+        if self.context.upgrades.get() && self.upgrade(status, at(1)) {
+            return;
+        }
         // SAFETY: the head is left alone until it is finished: Ruby code in between (`to_s` of a field) belongs to this
         // request.
         let out = unsafe { self.context.head.get() };
@@ -57,6 +63,27 @@ impl<'a> Responder<'a> {
             self.context.constraints.set(closing);
         }
         self.send_body(partial, status, special);
+    }
+
+    /// Upgrades the connection, if the application has named a handler of its events; otherwise false.
+    fn upgrade(self, status: u16, headers: VALUE) -> bool {
+        let (gvl, env) = (self.ruby.gvl(), self.context.env.get());
+        let handler = self.engine.environments.borrow().upgrade_handler(gvl, env);
+        let Some(ticket) = self.context.ticket.get().filter(|_| handler != NIL) else {
+            return false;
+        };
+        if status >= REDIRECT {
+            return false;
+        }
+        self.context.upgrades.set(false);
+        let ticket = RString::binary(gvl, &ticket.to_bytes());
+        let refusal = self.engine.callbacks.upgrade(self.ruby, ticket, [env, headers, handler]);
+        if refusal == NIL {
+            self.context.stage.set(Stage::Done);
+        } else {
+            self.respond(refusal);
+        }
+        true
     }
 
     /// Raises TypeError with what is wrong with a body.

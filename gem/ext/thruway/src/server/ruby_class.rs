@@ -8,14 +8,11 @@ use thruway_serve::{Bind, Ending, Listener, Ticket, Written, inheritance, tls};
 
 use super::context::{Context, Stage};
 use super::options::Options;
-use super::rack_engine::RackEngine;
+use super::rack_engine::{RackEngine, TYPE, ticket_of};
 use super::sender::{self, Sender};
-use super::{process, worker_group};
-use crate::ruby::data_type::DataType;
+use super::{process, sockets, worker_group};
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, boolean, is_true, number, raise};
-
-static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine");
 
 /// Defines `Thruway::Engine`, `Thruway::Fleet` and what a supervisor asks of the system.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
@@ -42,6 +39,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::method(gvl, class, c"write", Method::of_2(write));
     define::method(gvl, class, c"finish", Method::of_1(finish));
     define::method(gvl, class, c"abort", Method::of_1(abort));
+    sockets::define(gvl, class);
 }
 
 /// `Engine.create(server, options)`: see `Thruway::Server` for the options.
@@ -259,12 +257,4 @@ fn abort(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
     let ticket = ticket_of(ruby, ticket);
     engine.engine.lock().response(ticket).abort();
     NIL
-}
-
-/// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
-fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
-    let ticket = RString::convert(ruby, ticket);
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let bytes = unsafe { ticket.bytes() };
-    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
 }

@@ -1,0 +1,214 @@
+//! Upgraded connections: their events and their ends.
+
+use super::*;
+use crate::{SocketEvent, SocketWriter, UpgradeTo};
+use thruway_websocket::{CloseCode, Message};
+
+/// Upgrades every request, and keeps what it is told.
+#[derive(Default)]
+struct Sockets {
+    told: Vec<(Ticket, SocketEvent)>,
+}
+
+impl Handler for Sockets {
+    fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        let ticket = exchange.defer();
+        let to = UpgradeTo::WebSocket { is_compressed: false };
+        assert!(ResponseWriter::new(exchange.writer.connections, ticket).upgrade(HEAD, to, false));
+    }
+
+    fn socket_event(&mut self, ticket: Ticket, event: SocketEvent) {
+        self.told.push((ticket, event));
+    }
+}
+
+const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
+
+/// A client's frame, whose mask is zero.
+fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+    let length = 0x80 | u8::try_from(payload.len()).unwrap();
+    [&[first, length, 0, 0, 0, 0], payload].concat()
+}
+
+fn text(text: &str) -> SocketEvent {
+    SocketEvent::Message(Message { is_text: true, bytes: text.into() })
+}
+
+/// An engine with clients whose connections are upgraded.
+struct Upgraded {
+    rig: Rig,
+    sockets: Sockets,
+    clients: Vec<TcpStream>,
+    tickets: Vec<Ticket>,
+}
+
+impl Upgraded {
+    fn new(count: usize, settings: Settings) -> Self {
+        let rig = Rig::with(hello, settings);
+        let mut all = Self { rig, sockets: Sockets::default(), clients: vec![], tickets: vec![] };
+        for _ in 0..count {
+            let mut client = all.rig.connect();
+            client.write_all(GET).unwrap();
+            all.run_until(|all| !all.sockets.told.is_empty());
+            let (ticket, event) = all.sockets.told.remove(0);
+            assert_eq!(event, SocketEvent::Opened);
+            let mut head = [0; HEAD.len()];
+            client.read_exact(&mut head).unwrap();
+            SocketWriter::new(&mut all.rig.engine, ticket).done();
+            all.tickets.push(ticket);
+            all.clients.push(client);
+        }
+        all
+    }
+
+    fn run_until(&mut self, is_done: impl Fn(&Self) -> bool) {
+        let mut events = Events::new();
+        for _ in 0..1000 {
+            if is_done(self) {
+                return;
+            }
+            self.rig.engine.poll(&mut events, Some(10));
+            while self.rig.engine.turn(&mut self.sockets) {}
+        }
+        panic!("it never was done");
+    }
+
+    /// The next event of the only client.
+    fn event(&mut self) -> SocketEvent {
+        self.run_until(|all| !all.sockets.told.is_empty());
+        self.sockets.told.remove(0).1
+    }
+
+    /// The same, and it is done with at once.
+    fn event_done(&mut self) -> SocketEvent {
+        let event = self.event();
+        SocketWriter::new(&mut self.rig.engine, self.tickets[0]).done();
+        event
+    }
+}
+
+#[test]
+fn the_next_event_waits_until_the_one_before_is_done() {
+    let mut all = Upgraded::new(1, Settings::default());
+    let frames = [masked(0x81, b"one"), masked(0x81, b"two"), masked(0x88, &[3, 232])].concat();
+    all.clients[0].write_all(&frames).unwrap();
+    assert_eq!(all.event(), text("one"));
+    let mut events = Events::new();
+    for _ in 0..5 {
+        all.rig.engine.poll(&mut events, Some(1));
+        while all.rig.engine.turn(&mut all.sockets) {}
+    }
+    assert!(all.sockets.told.is_empty(), "{:?}", all.sockets.told);
+    assert!(
+        SocketWriter::new(&mut all.rig.engine, all.tickets[0]).done(),
+        "there is something to do"
+    );
+    assert_eq!(all.event_done(), text("two"));
+    assert_eq!(all.event_done(), SocketEvent::Ended(CloseCode::NORMAL));
+    assert_eq!(all.rig.engine.connection_count(), 0);
+}
+
+#[test]
+fn without_a_handler_one_message_is_read_and_waits_for_it() {
+    let mut all = Upgraded::new(1, Settings::default());
+    let frames = [masked(0x89, b"p"), masked(0x81, b"one"), masked(0x81, b"two")].concat();
+    all.clients[0].write_all(&frames).unwrap();
+    let mut events = Events::new();
+    let mut attention = all.rig.engine.attend(&mut events);
+    for _ in 0..200 {
+        if attention.waiting > 0 && attention.rest != Some(Duration::ZERO) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        all.rig.engine.handle().waiter.wait(&mut events, Some(0));
+        attention = all.rig.engine.attend(&mut events);
+    }
+    assert_eq!(
+        attention.waiting, 1,
+        "the standby leaves it to a handler, and does not turn in vain"
+    );
+    let mut pong = [0; 3];
+    all.clients[0].read_exact(&mut pong).unwrap();
+    assert_eq!(pong, [0x8a, 1, b'p'], "what needs no handler is done");
+    assert_eq!(all.event_done(), text("one"));
+    assert_eq!(all.event_done(), text("two"));
+}
+
+#[test]
+fn a_frame_may_come_in_any_pieces() {
+    let mut all = Upgraded::new(1, Settings::default());
+    let frames = [masked(0x01, b"gr"), masked(0x89, b""), masked(0x80, "üße".as_bytes())].concat();
+    for byte in frames {
+        all.clients[0].write_all(&[byte]).unwrap();
+        all.rig.engine.poll(&mut Events::new(), Some(1));
+        while all.rig.engine.turn(&mut all.sockets) {}
+    }
+    assert_eq!(all.event_done(), text("grüße"));
+}
+
+#[test]
+fn a_client_that_breaks_a_rule_reads_the_code_and_the_end() {
+    let mut all = Upgraded::new(1, Settings::default());
+    all.clients[0].write_all(&[0x81, 0]).unwrap();
+    all.clients[0].write_all(&vec![b'x'; 100_000]).unwrap();
+    let mut client = all.clients[0].try_clone().unwrap();
+    let got = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        got
+    });
+    assert_eq!(all.event_done(), SocketEvent::Ended(CloseCode::PROTOCOL));
+    let got = got.join().unwrap();
+    assert_eq!((got[0], &got[2..4]), (0x88, &1002_u16.to_be_bytes()[..]));
+}
+
+#[test]
+fn a_client_that_takes_nothing_does_not_keep_the_server_from_reading_others() {
+    let settings = Settings { response_memory_bytes_max: 1 << 20, ..Settings::default() };
+    let mut all = Upgraded::new(2, settings);
+    let message = vec![0; 256 << 10];
+    let ticket = all.tickets[0];
+    let sent = (0..1000)
+        .take_while(|_| SocketWriter::new(&mut all.rig.engine, ticket).send(&message))
+        .count();
+    assert!((4..1000).contains(&sent), "{sent} messages were kept");
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
+    assert!(all.rig.engine.warning().unwrap().to_string().contains("bytes wait"));
+    all.clients[1].write_all(&masked(0x81, b"here")).unwrap();
+    assert_eq!(all.event(), text("here"));
+}
+
+#[test]
+fn a_retiring_server_closes_all_one_after_the_other() {
+    let mut all = Upgraded::new(20, Settings::default());
+    all.rig.engine.end(Ending::Retired);
+    let mut at_once = 0;
+    for left in (0..20).rev() {
+        all.run_until(|all| !all.sockets.told.is_empty());
+        at_once = at_once.max(all.sockets.told.len());
+        let (ticket, event) = all.sockets.told.remove(0);
+        assert_eq!(event, SocketEvent::Shutdown, "{left} are left");
+        SocketWriter::new(&mut all.rig.engine, ticket).done();
+    }
+    assert!(at_once < 20, "they were told at once");
+    for client in &mut all.clients {
+        let mut close = [0; 4];
+        client.read_exact(&mut close).unwrap();
+        assert_eq!(close, [0x88, 2, 0x03, 0xf4], "it is 1012");
+        client.write_all(&masked(0x88, &close[2..])).unwrap();
+    }
+    all.run_until(|all| all.sockets.told.len() == 20);
+    let ended = SocketEvent::Ended(CloseCode::RESTART);
+    assert!(all.sockets.told.iter().all(|(_, event)| *event == ended));
+    assert!(all.rig.engine.is_done());
+}
+
+#[test]
+fn idle_sockets_wake_nothing_but_for_their_pings() {
+    let settings = Settings { socket_ping_ms: 60_000, ..Settings::default() };
+    let mut all = Upgraded::new(3, settings);
+    while all.rig.engine.turn(&mut all.sockets) {}
+    let wait_ms = all.rig.engine.begin_wait(None).unwrap();
+    assert!((30_000..=61_000).contains(&wait_ms), "it would wait for {wait_ms} ms");
+}

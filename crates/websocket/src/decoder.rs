@@ -1,0 +1,232 @@
+//! From the bytes of a client to its messages.
+
+use crate::close::{CloseCode, Fault};
+use crate::deflate::Deflater;
+use crate::frame::{FrameHead, Opcode, unmask};
+
+/// What a client's messages may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a message, after it is decompressed too.
+    pub message_bytes_max: usize,
+    /// Frames of a message without a byte in them.
+    pub empty_frames_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message_bytes_max: 1 << 20, empty_frames_max: 128 }
+    }
+}
+
+/// A message of a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Whether it is UTF-8, which has been checked then.
+    pub is_text: bool,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What bytes have brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// More bytes are needed.
+    More,
+    /// A whole message.
+    Message(Message),
+    /// A ping, to be answered with its bytes.
+    Ping(Vec<u8>),
+    /// A pong.
+    Pong,
+    /// The client's last frame, and its code.
+    Close(CloseCode),
+}
+
+/// Decodes the frames of one client.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    /// The message that has begun.
+    message: Option<Partial>,
+    /// The frame of it whose payload is not all there.
+    frame: Option<Rest>,
+}
+
+/// A message that is not whole.
+#[derive(Debug)]
+struct Partial {
+    is_text: bool,
+    is_compressed: bool,
+    bytes: Vec<u8>,
+    /// How many of its bytes are known to be UTF-8.
+    checked: usize,
+    empty_frames: u32,
+}
+
+/// A frame that is not whole.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    is_last: bool,
+    mask: [u8; 4],
+    /// Bytes that are there.
+    offset: u64,
+    left: u64,
+}
+
+impl Decoder {
+    /// Takes bytes from the start of `bytes`: how many, and what they have brought. Those that are not taken are to be
+    /// given again, with more behind them. Compression was agreed on if there is a `deflater`.
+    ///
+    /// # Errors
+    /// The client broke a rule, or a limit. Nothing more can be understood.
+    pub fn next(
+        &mut self,
+        bytes: &[u8],
+        limits: &Limits,
+        deflater: Option<&mut Deflater>,
+    ) -> Result<(usize, Input), Fault> {
+        let mut used = 0;
+        if self.frame.is_none() {
+            let Some((head, head_bytes)) = FrameHead::parse(bytes)? else {
+                return Ok((0, Input::More));
+            };
+            if head.opcode.is_control() {
+                return take_control(head, head_bytes, bytes);
+            }
+            self.begin_frame(head, limits, deflater.is_some())?;
+            used = head_bytes;
+        }
+        let (taken, is_whole) = self.take_payload(&bytes[used..])?;
+        let input = if is_whole { self.finish(limits, deflater)? } else { Input::More };
+        Ok((used + taken, input))
+    }
+
+    /// Whether nothing has begun, so that the next byte begins a message or a control frame.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.message.is_none()
+    }
+
+    fn begin_frame(
+        &mut self,
+        head: FrameHead,
+        limits: &Limits,
+        deflates: bool,
+    ) -> Result<(), Fault> {
+        let is_first = head.opcode != Opcode::Continuation;
+        if head.is_compressed && !(deflates && is_first) {
+            return Err(Fault::protocol("a reserved bit is set"));
+        }
+        if is_first && self.message.is_some() {
+            return Err(Fault::protocol("a message begins within another one"));
+        }
+        if is_first {
+            self.message = Some(Partial::new(head));
+        }
+        let Some(message) = &mut self.message else {
+            return Err(Fault::protocol("a continuation has no beginning"));
+        };
+        let room = limits.message_bytes_max.saturating_sub(message.bytes.len());
+        if head.length > room as u64 {
+            return Err(Fault::too_big());
+        }
+        message.empty_frames += u32::from(head.length == 0);
+        if message.empty_frames > limits.empty_frames_max {
+            return Err(Fault::protocol("a message has too many empty frames"));
+        }
+        let FrameHead { is_last, mask, length, .. } = head;
+        self.frame = Some(Rest { is_last, mask, offset: 0, left: length });
+        Ok(())
+    }
+
+    /// Takes bytes of the frame; how many, and whether the message is whole.
+    fn take_payload(&mut self, bytes: &[u8]) -> Result<(usize, bool), Fault> {
+        let (Some(frame), Some(message)) = (&mut self.frame, &mut self.message) else {
+            return Ok((0, false));
+        };
+        let taken = usize::try_from(frame.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let start = message.bytes.len();
+        message.bytes.extend_from_slice(&bytes[..taken]);
+        unmask(&mut message.bytes[start..], frame.mask, frame.offset);
+        frame.offset += taken as u64;
+        frame.left -= taken as u64;
+        message.check_text()?;
+        let is_over = frame.left == 0;
+        let is_whole = is_over && frame.is_last;
+        if is_over {
+            self.frame = None;
+        }
+        Ok((taken, is_whole))
+    }
+
+    fn finish(&mut self, limits: &Limits, deflater: Option<&mut Deflater>) -> Result<Input, Fault> {
+        let Some(mut message) = self.message.take() else { return Ok(Input::More) };
+        if let Some(deflater) = deflater.filter(|_| message.is_compressed) {
+            message.bytes = deflater.inflate(&message.bytes, limits.message_bytes_max)?;
+            message.is_compressed = false;
+            message.check_text()?;
+        }
+        if message.is_text && message.checked < message.bytes.len() {
+            return Err(Fault::invalid("a text ends within a character"));
+        }
+        Ok(Input::Message(Message { is_text: message.is_text, bytes: message.bytes }))
+    }
+}
+
+impl Partial {
+    fn new(head: FrameHead) -> Self {
+        Self {
+            is_text: head.opcode == Opcode::Text,
+            is_compressed: head.is_compressed,
+            bytes: Vec::new(),
+            checked: 0,
+            empty_frames: 0,
+        }
+    }
+
+    /// Checks what has come of a text: a byte that cannot be right ends the socket at once.
+    fn check_text(&mut self) -> Result<(), Fault> {
+        if !self.is_text || self.is_compressed {
+            return Ok(());
+        }
+        match std::str::from_utf8(&self.bytes[self.checked..]) {
+            Ok(_) => self.checked = self.bytes.len(),
+            Err(error) if error.error_len().is_none() => self.checked += error.valid_up_to(),
+            Err(_) => return Err(Fault::invalid("a text is not UTF-8")),
+        }
+        Ok(())
+    }
+}
+
+/// Takes a control frame, if it is whole.
+fn take_control(head: FrameHead, start: usize, bytes: &[u8]) -> Result<(usize, Input), Fault> {
+    // It has 125 bytes at most.
+    let end = start + usize::try_from(head.length).unwrap_or(0);
+    let Some(payload) = bytes.get(start..end) else { return Ok((0, Input::More)) };
+    let mut payload = payload.to_vec();
+    unmask(&mut payload, head.mask, 0);
+    let input = match head.opcode {
+        Opcode::Close => Input::Close(close_code(&payload)?),
+        Opcode::Ping => Input::Ping(payload),
+        _ => Input::Pong,
+    };
+    Ok((end, input))
+}
+
+/// The code of a close frame, whose reason is a text.
+fn close_code(payload: &[u8]) -> Result<CloseCode, Fault> {
+    let Some((code, reason)) = payload.split_first_chunk::<2>() else {
+        return match payload {
+            [] => Ok(CloseCode::NONE),
+            _ => Err(Fault::protocol("a close frame has half a code")),
+        };
+    };
+    let code = CloseCode::new(u16::from_be_bytes(*code));
+    if !code.may_be_sent() {
+        return Err(Fault::protocol("a close frame has a reserved code"));
+    }
+    match std::str::from_utf8(reason) {
+        Ok(_) => Ok(code),
+        Err(_) => Err(Fault::invalid("the reason of a close frame is not UTF-8")),
+    }
+}

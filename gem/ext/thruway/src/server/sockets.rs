@@ -1,0 +1,180 @@
+//! Upgraded connections, as Ruby uses them: `Thruway::Sockets` and `Thruway::Client` stand on these methods.
+
+use rb_sys::VALUE;
+use thruway_serve::websocket::{self, CloseCode, Deflater};
+use thruway_serve::{SocketEvent, SocketWriter, Ticket, UpgradeTo};
+
+use super::rack_engine::{RackEngine, TYPE, ticket_of};
+use super::shared_engine::SharedEngine;
+use crate::ruby::define::{self, Method};
+use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
+
+/// Clients of a broadcast that are sent to while the engine is locked once.
+const BROADCAST_CLIENTS: usize = 64;
+
+/// An event of a connection, for Ruby.
+#[derive(Clone, Copy)]
+pub(super) struct ReadyEvent {
+    ticket: Ticket,
+    /// A number that `Thruway::Sockets` knows.
+    kind: u64,
+    /// A message's bytes, or a close code.
+    data: VALUE,
+}
+
+impl ReadyEvent {
+    pub(super) fn new(gvl: Gvl, ticket: Ticket, event: SocketEvent) -> Self {
+        let (kind, data) = match event {
+            SocketEvent::Opened => (0, NIL),
+            SocketEvent::Message(message) if message.is_text => {
+                (1, RString::new(gvl, &message.bytes).value())
+            }
+            SocketEvent::Message(message) => (1, RString::binary(gvl, &message.bytes).value()),
+            SocketEvent::Drained => (2, NIL),
+            SocketEvent::Shutdown => (3, NIL),
+            SocketEvent::Ended(code) => (4, number::from_u64(gvl, code.number().into())),
+        };
+        Self { ticket, kind, data }
+    }
+}
+
+impl RackEngine {
+    /// Lets the application handle an event.
+    pub(super) fn call_socket(&self, gvl: Gvl, me: usize, event: ReadyEvent) -> Result<(), Raised> {
+        let ReadyEvent { ticket, kind, data } = event;
+        let waits = self.engine.lock().has_waiting();
+        let entered_us = self.leadership.enter_application(waits);
+        let request = number::from_u64(gvl, ticket.request());
+        let kind = number::from_u64(gvl, kind);
+        let ended = gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]));
+        self.leadership.leave_application(me, entered_us);
+        let has_work = SocketWriter::new(&mut self.engine.lock(), ticket).done();
+        if has_work && !self.leadership.leads(me) {
+            // The leader may be waiting for events, and this one came without any.
+            self.engine.wake();
+        }
+        ended
+    }
+}
+
+/// Defines the methods of `Thruway::Engine` for upgraded connections.
+pub(super) fn define(gvl: Gvl, class: RModule) {
+    define::method(gvl, class, c"upgrade", Method::of_any(upgrade));
+    define::method(gvl, class, c"socket_send", Method::of_any(socket_send));
+    define::method(gvl, class, c"socket_broadcast", Method::of_any(socket_broadcast));
+    define::method(gvl, class, c"socket_write", Method::of_2(socket_write));
+    define::method(gvl, class, c"socket_close", Method::of_any(socket_close));
+    define::method(gvl, class, c"socket_pending", Method::of_1(socket_pending));
+}
+
+fn arguments<const COUNT: usize>(ruby: Protected, given: &[VALUE]) -> [VALUE; COUNT] {
+    given.try_into().unwrap_or_else(|_| {
+        let text = format!("{} arguments given, {COUNT} expected", given.len());
+        raise::argument_error(ruby, RString::binary(ruby.gvl(), text.as_bytes()))
+    })
+}
+
+/// `engine.upgrade(ticket, head, is_websocket, is_compressed, wants_drained)`: whether the client is still there.
+fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+    let [ticket, head, is_websocket, is_compressed, wants_drained] = arguments(ruby, given);
+    let engine = TYPE.get(ruby, &this);
+    let (ticket, head) = (ticket_of(ruby, ticket), RString::convert(ruby, head));
+    let to = if is_true(is_websocket) {
+        UpgradeTo::WebSocket { is_compressed: is_true(is_compressed) }
+    } else {
+        UpgradeTo::Events
+    };
+    let mut engine = engine.engine.lock();
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let head = unsafe { head.bytes() };
+    boolean(engine.response(ticket).upgrade(head, to, is_true(wants_drained)))
+}
+
+/// `engine.socket_send(ticket, message, is_text)`: sends a message; whether the socket is open.
+fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+    let [ticket, message, is_text] = arguments(ruby, given);
+    let engine = TYPE.get(ruby, &this);
+    let (ticket, message) = (ticket_of(ruby, ticket), RString::convert(ruby, message));
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let message = unsafe { message.bytes() };
+    let is_compressed = SocketWriter::new(&mut engine.engine.lock(), ticket).is_compressed();
+    let mut deflater = engine.deflater.borrow_mut();
+    let deflater = is_compressed.then(|| &mut **deflater.get_or_insert_default());
+    let frame = websocket::message(is_true(is_text), message, deflater);
+    boolean(send(&engine.engine, ticket, &frame))
+}
+
+/// `engine.socket_write(ticket, bytes)`: sends bytes as they are, as for events.
+fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let (ticket, bytes) = (ticket_of(ruby, ticket), RString::convert(ruby, bytes));
+    // SAFETY: no Ruby code runs while the bytes are used.
+    boolean(send(&engine.engine, ticket, unsafe { bytes.bytes() }))
+}
+
+/// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which stand in
+/// one String. How many of them are open.
+fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+    let [tickets, message, is_text] = arguments(ruby, given);
+    let (gvl, engine) = (ruby.gvl(), TYPE.get(ruby, &this));
+    let (tickets, message) = (RString::convert(ruby, tickets), RString::convert(ruby, message));
+    // SAFETY: no Ruby code runs while the bytes are copied.
+    let tickets = unsafe { tickets.bytes() }.as_chunks().0.to_vec();
+    // SAFETY: as above.
+    let message = unsafe { message.bytes() };
+    let plain = websocket::message(is_true(is_text), message, None);
+    // There is a deflater once a message was compressed for any of them. Its borrow ends before other threads run.
+    let compress = |deflater: &mut Box<Deflater>| {
+        websocket::message(is_true(is_text), message, Some(&mut **deflater))
+    };
+    let compressed = engine.deflater.borrow_mut().as_mut().map(compress);
+    let shared = &*engine.engine;
+    let (mut open, mut at) = (0, 0);
+    let send_all = || {
+        while at < tickets.len() {
+            let chunk = &tickets[at..tickets.len().min(at + BROADCAST_CLIENTS)];
+            let mut engine = shared.lock();
+            for ticket in chunk {
+                let mut socket = SocketWriter::new(&mut engine, Ticket::from_bytes(*ticket));
+                let frame =
+                    compressed.as_ref().filter(|_| socket.is_compressed()).unwrap_or(&plain);
+                open += u64::from(socket.send(frame));
+            }
+            at += chunk.len();
+        }
+    };
+    gvl.release(send_all, || ());
+    engine.engine.wake();
+    number::from_u64(gvl, open)
+}
+
+/// `engine.socket_close(ticket, code, reason)`: closes the socket.
+fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
+    let [ticket, code, reason] = arguments(ruby, given);
+    let engine = TYPE.get(ruby, &this);
+    let (ticket, reason) = (ticket_of(ruby, ticket), RString::convert(ruby, reason));
+    let code = u16::try_from(number::to_i64(ruby, code)).map_or(CloseCode::NORMAL, CloseCode::new);
+    // SAFETY: no Ruby code runs while the bytes are used.
+    let reason = String::from_utf8_lossy(unsafe { reason.bytes() });
+    SocketWriter::new(&mut engine.engine.lock(), ticket).close(code, &reason);
+    engine.engine.wake();
+    NIL
+}
+
+/// `engine.socket_pending(ticket)`: bytes that wait for the client to take them; nil if the socket is not open.
+fn socket_pending(ruby: Protected, this: VALUE, ticket: VALUE) -> VALUE {
+    let engine = TYPE.get(ruby, &this);
+    let ticket = ticket_of(ruby, ticket);
+    let mut engine = engine.engine.lock();
+    let socket = SocketWriter::new(&mut engine, ticket);
+    if socket.is_open() { number::from_u64(ruby.gvl(), socket.backlog_bytes()) } else { NIL }
+}
+
+fn send(engine: &SharedEngine, ticket: Ticket, bytes: &[u8]) -> bool {
+    let is_open = SocketWriter::new(&mut engine.lock(), ticket).send(bytes);
+    if !is_open {
+        // Its owner is to be told, and the leader may be waiting for events.
+        engine.wake();
+    }
+    is_open
+}

@@ -1,0 +1,52 @@
+//! What a request lets its connection become.
+
+use rb_sys::VALUE;
+use thruway_http1::field::members;
+use thruway_http1::{Request, Version};
+
+use crate::ruby::{Gvl, Symbol};
+
+/// Characters of a key: 16 bytes as base64.
+const KEY_BYTES: usize = 24;
+
+/// What `rack.upgrade?` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Upgrade {
+    WebSocket,
+    Events,
+}
+
+impl Upgrade {
+    /// What the fields of a request ask for (RFC 6455, 4.2.1).
+    pub(super) fn of(request: &Request<'_>) -> Option<Self> {
+        let field = |name: &[u8]| {
+            let mut fields = request.fields();
+            fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        };
+        let has = |name, member: &[u8]| {
+            let list = field(name).unwrap_or_default();
+            members(list).any(|other| other.eq_ignore_ascii_case(member))
+        };
+        if field(b"accept") == Some(b"text/event-stream") {
+            return Some(Self::Events);
+        }
+        let is_websocket = has(b"upgrade", b"websocket")
+            && has(b"connection", b"upgrade")
+            && field(b"sec-websocket-version") == Some(b"13")
+            && field(b"sec-websocket-key").is_some_and(|key| key.len() == KEY_BYTES);
+        is_websocket.then_some(Self::WebSocket)
+    }
+
+    pub(super) fn to_symbol(self, gvl: Gvl) -> VALUE {
+        let name = match self {
+            Self::WebSocket => c"websocket",
+            Self::Events => c"sse",
+        };
+        Symbol::new(gvl, name).value()
+    }
+}
+
+/// Whether a request without regard to its fields may be upgraded.
+pub(super) fn may_upgrade(request: &Request<'_>) -> bool {
+    request.method() == b"GET" && request.version() == Version::Http11
+}

@@ -1,0 +1,128 @@
+# frozen_string_literal: true
+
+require "action_cable"
+
+require_relative "cable/fanout"
+require_relative "cable/socket"
+
+module Thruway
+  # ActionCable on the server's own WebSockets. The engine keeps them, so that none needs a thread,
+  # nor a loop beside the engine's. Connections, channels and adapters stay Rails' own. Where
+  # another server runs the application, nothing changes.
+  #
+  # It needs four methods of Rails that are not public, the same from 6.1 to 8.1. `install` puts a
+  # method before each.
+  module Cable
+    # Before `ActionCable::Connection::WebSocket`: it takes our socket in the place of Rails'.
+    module WebSocket
+      def initialize(env, event_target, event_loop, **options)
+        if env["rack.upgrade?"] == :websocket
+          protocols = options.fetch(:protocols) { ActionCable::INTERNAL[:protocols] }
+          @websocket = Socket.new(env, event_target, protocols)
+        else
+          super
+        end
+      end
+
+      def thruway? = @websocket.is_a?(Socket)
+
+      # The client, if it is there.
+      def client = @websocket.client
+    end
+
+    # Before `ActionCable::Connection::Base`: an event of a client is handled in its turn, by a
+    # thread of the server, and not by another pool of threads.
+    module Connection
+      def send_async(method, *arguments)
+        return super unless thruway?
+
+        worker_pool.invoke(self, method, *arguments, connection: self)
+      end
+
+      def thruway? = websocket.thruway?
+
+      def client = websocket.client
+    end
+
+    # Before `ActionCable::Server::Base`: the beat is made once for all clients.
+    module Server
+      def setup_heartbeat_timer
+        @heartbeat_timer ||= event_loop.timer(ActionCable::Server::Connections::BEAT_INTERVAL) do
+          beat_all
+        end
+      end
+
+      # What fans messages out to the clients of a broadcasting.
+      def fanout
+        mutex.synchronize do
+          @fanout = Fanout.new(pubsub) unless @fanout&.pubsub.equal?(pubsub)
+          @fanout
+        end
+      end
+
+      private
+
+      def beat_all
+        ours, others = connections.dup.partition(&:thruway?)
+        beat = { type: ActionCable::INTERNAL[:message_types][:ping], message: Time.now.to_i }
+        Client.broadcast(ours.filter_map(&:client), ActiveSupport::JSON.encode(beat))
+        others.each(&:beat)
+      end
+    end
+
+    # Before `ActionCable::Channel::Base`: streams that only pass messages on share them.
+    module Channel
+      def stream_from(broadcasting, callback = nil, coder: nil, &block)
+        return super if callback || block || coder || !connection.thruway? || transmits_itself?
+
+        broadcasting = String(broadcasting)
+        defer_subscription_confirmation!
+        shared = Fanout::Subscriber.new(identifier, connection.client)
+        shared_streams[broadcasting] ||= shared
+        connection.server.event_loop.post { share_stream(broadcasting, shared) }
+      end
+
+      def stop_stream_from(broadcasting)
+        super unless unshare_stream(String(broadcasting))
+      end
+
+      def stop_all_streams
+        shared_streams.keys.each { |broadcasting| unshare_stream(broadcasting) }
+        super
+      end
+
+      private
+
+      def share_stream(broadcasting, shared)
+        # It may have been stopped meanwhile.
+        return unless shared_streams[broadcasting].equal?(shared)
+
+        connection.server.fanout.subscribe(broadcasting, shared) do
+          ensure_confirmation_sent
+          logger.info "#{self.class.name} is streaming from #{broadcasting}"
+        end
+      end
+
+      def unshare_stream(broadcasting)
+        shared = shared_streams.delete(broadcasting) or return
+        connection.server.fanout.unsubscribe(broadcasting, shared)
+        logger.info "#{self.class.name} stopped streaming from #{broadcasting}"
+        true
+      end
+
+      def shared_streams = @_shared_streams ||= {}
+
+      # A channel that has a `transmit` of its own sees each message.
+      def transmits_itself? = method(:transmit).owner != ActionCable::Channel::Base
+    end
+
+    def self.install
+      ActionCable::Connection::WebSocket.prepend(WebSocket)
+      ActionCable::Connection::Base.prepend(Connection)
+      ActionCable::Server::Base.prepend(Server)
+      ActionCable::Channel::Base.prepend(Channel)
+    end
+
+    install
+  end
+end

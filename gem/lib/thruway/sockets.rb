@@ -1,0 +1,117 @@
+# frozen_string_literal: true
+
+require_relative "client"
+require_relative "origins"
+
+module Thruway
+  # The connections of a server that applications have upgraded by `rack.upgrade`.
+  class Sockets
+    # What a key is joined with (RFC 6455, 1.3).
+    GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+    EVENTS = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n" \
+             "x-accel-buffering: no\r\nconnection: close\r\n"
+
+    WEBSOCKET = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+
+    DEFLATE = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
+
+    # An offer of compression that can be taken: the window cannot be made smaller.
+    OFFER = /\Apermessage-deflate((;(server_no_context_takeover|client_no_context_takeover|
+             client_max_window_bits(="?\d+"?)?|server_max_window_bits="?15"?))*)\z/xi
+
+    # Fields that are the server's.
+    OWN = %w[upgrade connection content-length transfer-encoding content-type cache-control
+             sec-websocket-accept sec-websocket-extensions].freeze
+
+    # The methods of a handler, by the numbers of the engine's events.
+    METHODS = %i[on_open on_message on_drained on_shutdown on_close].freeze
+
+    OPENED, MESSAGE, _, _, ENDED = *0..4
+
+    INTERNAL_ERROR = 1011
+
+    # `report` is called with what a handler raises, and the environment.
+    def initialize(engine, settings, &report)
+      @engine = engine
+      @origins = Origins.new(settings.socket_origins)
+      @compresses = settings.socket_compression
+      @report = report
+      @clients = {}
+    end
+
+    # Upgrades a connection. A response instead, if its page must not do that.
+    def upgrade(ticket, env, headers, handler)
+      is_websocket = env["rack.upgrade?"] == :websocket
+      return forbidden if is_websocket && !origin_allowed?(env, handler)
+
+      compresses = is_websocket && @compresses && offers_compression?(env)
+      head = is_websocket ? websocket_head(env, compresses) : EVENTS
+      client = (is_websocket ? Client : EventClient).new(@engine, ticket, env, handler)
+      number = ticket.unpack1("x8Q")
+      @clients[number] = client
+      is_there = @engine.upgrade(ticket, "#{head}#{fields(headers)}\r\n", is_websocket, compresses,
+                                 handler.respond_to?(:on_drained))
+      @clients.delete(number) unless is_there
+      nil
+    end
+
+    # Lets a handler know. An event has the turn of its client, and there is no other one meanwhile.
+    def event(number, kind, data)
+      client = kind == ENDED ? @clients.delete(number) : @clients[number]
+      return unless client
+
+      client.ended(data) if kind == ENDED
+      method = METHODS[kind]
+      return if kind != MESSAGE && !client.handler.respond_to?(method)
+
+      call(client, method, kind == MESSAGE ? [data] : [])
+    end
+
+    def size = @clients.size
+
+    private
+
+    def call(client, method, arguments)
+      client.handler.public_send(method, client, *arguments)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      raise unless e.is_a?(StandardError) || e.is_a?(ScriptError)
+
+      @report.call(e, client.env)
+      client.close(INTERNAL_ERROR)
+    end
+
+    # A browser lets any page open a WebSocket, with the user's cookies. Rails asks by itself.
+    def origin_allowed?(env, handler)
+      checks = handler.respond_to?(:checks_origin?) && handler.checks_origin?
+      checks || @origins.allow?(env)
+    end
+
+    def forbidden
+      [403, { "content-type" => "text/plain; charset=utf-8" },
+       ["403 Forbidden: pages of this origin may not open a WebSocket here\n"]]
+    end
+
+    def websocket_head(env, compresses)
+      require "digest"
+      accept = Digest::SHA1.base64digest("#{env["HTTP_SEC_WEBSOCKET_KEY"]}#{GUID}")
+      extensions = "sec-websocket-extensions: #{DEFLATE}\r\n" if compresses
+      "#{WEBSOCKET}sec-websocket-accept: #{accept}\r\n#{extensions}"
+    end
+
+    def offers_compression?(env)
+      offers = env["HTTP_SEC_WEBSOCKET_EXTENSIONS"].to_s.delete(" \t").split(",")
+      offers.any?(OFFER)
+    end
+
+    # What the application sends with the head, such as its subprotocol and its cookies.
+    def fields(headers)
+      lines = headers.flat_map do |name, values|
+        next [] if OWN.include?(name.to_s.downcase) || name.to_s.start_with?("rack.")
+
+        Array(values).flat_map { |value| value.to_s.split("\n") }.map { |text| "#{name}: #{text}" }
+      end
+      lines.map(&:b).grep(Server::FIELD).map { |text| "#{text}\r\n" }.join
+    end
+  end
+end
