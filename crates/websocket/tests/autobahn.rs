@@ -115,14 +115,14 @@ fn case_4_reserved_opcodes() {
 #[test]
 fn case_5_fragments() {
     // 5.1, 5.2: control frames have none.
-    fails(&[masked(0x09, b"frag"), masked(0x80, b"ment")].concat(), &[], 1002);
-    fails(&[masked(0x0a, b"frag"), masked(0x80, b"ment")].concat(), &[], 1002);
-    let two = [masked(0x01, b"frag"), masked(0x80, b"ment")].concat();
-    brings(&two, &[text("fragment")]);
+    fails(&[masked(0x09, b"frag"), masked(0x80, b"mented")].concat(), &[], 1002);
+    fails(&[masked(0x0a, b"frag"), masked(0x80, b"mented")].concat(), &[], 1002);
+    let two = [masked(0x01, b"frag"), masked(0x80, b"mented")].concat();
+    brings(&two, &[text("fragmented")]);
     // 5.6, 5.7, 5.8: a ping between them.
     let ping = Input::Ping(b"ping".to_vec());
-    let between = [masked(0x01, b"frag"), masked(0x89, b"ping"), masked(0x80, b"ment")].concat();
-    brings(&between, &[ping, text("fragment")]);
+    let between = [masked(0x01, b"frag"), masked(0x89, b"ping"), masked(0x80, b"mented")].concat();
+    brings(&between, &[ping, text("fragmented")]);
     // 5.9 to 5.14: a continuation without a beginning.
     for first in [0x80, 0x00] {
         fails(&[masked(first, b"non"), masked(0x81, b"Hello")].concat(), &[], 1002);
