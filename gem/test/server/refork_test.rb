@@ -106,7 +106,7 @@ class ReforkTest < Minitest::Test
   # What a worker gives up once, its children do not have.
   def test_it_can_be_asked_for_by_the_control_application_again_and_again
     pid = start_warming(<<~RUBY, "-w", "1")
-      activate_control_app "unix://control"
+      activate_control_app "unix://#{@folder}/control"
       state_path "state"
       agent_check "tcp://127.0.0.1:0"
     RUBY
