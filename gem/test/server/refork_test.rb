@@ -31,8 +31,15 @@ class ReforkTest < Minitest::Test
   # What the workers say, each by a connection that is new.
   def firsts(count) = Array.new(count) { get.body.split.map(&:to_i) }
 
+  # None is left of a worker that has just ended.
+  def title(worker)
+    File.read("/proc/#{worker}/cmdline")
+  rescue SystemCallError
+    ""
+  end
+
   def template(pid)
-    worker_pids(pid).find { |worker| File.read("/proc/#{worker}/cmdline").include?("template") }
+    worker_pids(pid).find { |worker| title(worker).include?("template") }
   end
 
   def test_workers_go_on_from_a_warm_worker_and_no_client_notices
