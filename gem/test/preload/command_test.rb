@@ -10,6 +10,8 @@ class PreloadCommandTest < Minitest::Test
   def self.application
     @application ||= Preloading::Application.new.tap do |made|
       Minitest.after_run { made.remove }
+      # Not every command that follows could leave one: some end without a word.
+      made.forked("bin/rails", "runner", "0")
     end
   end
 
@@ -23,6 +25,13 @@ class PreloadCommandTest < Minitest::Test
     forked = forked(code, *arguments, **options)
     assert_said plain, forked, code
     forked
+  end
+
+  def test_a_command_that_is_killed_does_not_keep_the_next_one_from_leaving_a_template
+    application do |made|
+      2.times { made.preloaded("bin/rails", "runner", "Process.kill(:KILL, $$); sleep") }
+      assert_equal "1\n", made.forked("bin/rails", "runner", "puts 1").out
+    end
   end
 
   NAMES = "p ARGV, $0, $PROGRAM_NAME, __FILE__, __dir__, Dir.pwd"
