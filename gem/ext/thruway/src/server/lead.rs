@@ -53,6 +53,7 @@ enum Turn {
     Request(ReadyRequest),
     Event(ReadyEvent),
     Work,
+    Handshake,
     Nothing,
 }
 
@@ -106,11 +107,12 @@ impl RackEngine {
             match self.turn(gvl) {
                 Turn::Nothing => self.wait(gvl, events)?,
                 Turn::Work => self.engine.poll_if_due(events),
+                Turn::Handshake => self.shake_hands(gvl, events)?,
                 ready @ (Turn::Request(_) | Turn::Event(_)) => {
                     match ready {
                         Turn::Request(request) => self.call_application(gvl, me, request)?,
                         Turn::Event(event) => self.call_socket(gvl, me, event)?,
-                        Turn::Work | Turn::Nothing => {}
+                        Turn::Work | Turn::Handshake | Turn::Nothing => {}
                     }
                     if self.leadership.leads(me) {
                         self.engine.poll_if_due(events);
@@ -154,11 +156,7 @@ impl RackEngine {
         let mut receive = Receive { engine: self, gvl, request: None, event: None };
         let mut engine = self.engine.lock();
         if tls::is_handshake_next(&engine) {
-            drop(engine);
-            // It computes for long, and other threads may run Ruby code meanwhile.
-            let engine = &*self.engine;
-            gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
-            return Turn::Work;
+            return Turn::Handshake;
         }
         let worked = engine.turn(&mut receive);
         drop(engine);
@@ -168,6 +166,16 @@ impl RackEngine {
             (None, None) if worked => Turn::Work,
             (None, None) => Turn::Nothing,
         }
+    }
+
+    /// A handshake's turn: it computes for long, and other threads may run Ruby code meanwhile.
+    fn shake_hands(&self, gvl: Gvl, events: &mut EventBuffer) -> Result<(), Raised> {
+        let engine = &*self.engine;
+        gvl.release(|| tls::handshake_turn(&mut engine.lock()), || ());
+        // The turn was not taken if something is pending for this thread, such as its end.
+        gvl.catch(thread::check_interrupts)?;
+        self.engine.poll_if_due(events);
+        Ok(())
     }
 
     /// Asks for a request that has waited longer in another worker: it goes before the next one here.

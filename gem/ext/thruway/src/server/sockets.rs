@@ -130,7 +130,7 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let compressed = engine.deflater.borrow_mut().as_mut().map(compress);
     let shared = &*engine.engine;
     let (mut open, mut at) = (0, 0);
-    let send_all = || {
+    let mut send_all = || {
         while at < tickets.len() {
             let chunk = &tickets[at..tickets.len().min(at + BROADCAST_CLIENTS)];
             let mut engine = shared.lock();
@@ -143,7 +143,9 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
             at += chunk.len();
         }
     };
-    gvl.release(send_all, || ());
+    gvl.release(&mut send_all, || ());
+    // It did not run if something is pending for this thread.
+    send_all();
     engine.engine.wake();
     number::from_u64(gvl, open)
 }
