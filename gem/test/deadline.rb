@@ -3,7 +3,8 @@
 require "minitest"
 
 # A test that hangs fails by name, so that the tests behind it still run. What it waited for is
-# shown: the threads of this process, and the processes of the machine.
+# shown: the threads of this process, and the processes of the machine. What never gives Ruby's lock
+# back cannot be ended so: its name is missing behind those that were shown.
 module Deadline
   # Many times what the slowest test takes on a busy machine.
   SECONDS = 600

@@ -323,7 +323,7 @@ impl Template {
         .fold(Message::new(Kind::Report), |report, (name, value)| report.with(name).with(value))
     }
 
-    /// Ends: no client finds it any more. Commands that still run go on, without a template to look after them.
+    /// Ends: no client finds it any more. It returns when the commands that still run have ended.
     pub fn end(mut self) {
         self.withdraw();
         // Those that still run are looked after until they end.

@@ -94,7 +94,7 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
     let number = order.key.number();
     let plan = order.place.read(number, Part::Plan).and_then(|bytes| Plan::decoded(&bytes));
     if plan.is_none_or(|plan| plan.features.is_empty()) {
-        // It was killed, say, or became a daemon. The next command may say what it loads.
+        // The command was killed, or became a daemon, before its Ruby reported its features. The next one may.
         return Ok(());
     }
     make_room(order.place);
