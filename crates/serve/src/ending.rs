@@ -19,7 +19,8 @@ pub(crate) fn retire(
     acceptor: &mut Acceptor,
     migration: Option<&mut Migration>,
 ) {
-    if connections.stage == Stage::Draining {
+    // A worker that is told again may have no thread left: what it took would be lost.
+    if !connections.stage.accepts() {
         return;
     }
     say_farewell(connections, CloseCode::RESTART);
@@ -47,6 +48,9 @@ pub(crate) fn drain(
     migration: Option<&mut Migration>,
     closes_for_all: bool,
 ) {
+    if has_retired(connections) {
+        return;
+    }
     if let Some(migration) = migration {
         migration.worker.drain();
         migration.take_all_messages(connections);
@@ -57,6 +61,11 @@ pub(crate) fn drain(
     say_farewell(connections, code);
     closing::begin_drain(connections);
     closing::close_idle(connections);
+}
+
+/// Whether other workers have all that it had.
+fn has_retired(connections: &Connections) -> bool {
+    connections.stage == Stage::Retiring && connections.slab.len() == 0
 }
 
 /// Hands over what can be, if this worker retires; when to go on with that. The thread that waits is woken when

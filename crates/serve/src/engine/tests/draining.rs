@@ -117,6 +117,25 @@ fn a_worker_that_retires_leaves_its_connections_and_those_that_wait_to_the_other
 }
 
 #[test]
+fn a_worker_that_has_retired_takes_nothing_back_when_it_is_told_again() {
+    for again in [Ending::Retired, Ending::Drained { closes_for_all: false }] {
+        let (mut first, mut second) = pair();
+        let mut client = first.connect();
+        client.write_all(GET).unwrap();
+        assert!(first.receive(&mut client, 50).contains("hello"));
+        first.engine.end(Ending::Retired);
+        first.run_until(|rig| rig.engine.is_done());
+        // Its threads may have ended: nothing would serve what it took.
+        first.engine.end(again);
+        assert_eq!(first.engine.connection_count(), 0, "{again:?}");
+        drop(first);
+        second.run_until(|rig| rig.engine.connection_count() == 1);
+        client.write_all(GET).unwrap();
+        assert!(second.receive(&mut client, 50).contains("hello"), "{again:?}");
+    }
+}
+
+#[test]
 fn an_engine_alone_keeps_its_connections_for_the_next_program() {
     let mut rig = Rig::new(hello);
     let mut idle = rig.connect();
