@@ -12,6 +12,7 @@ use crate::closing;
 use crate::connection::{Phase, Received};
 use crate::connections::Connections;
 use crate::http2::begin;
+use crate::proxy_head;
 use crate::slab::ConnectionId;
 
 /// What a client is told that speaks plain HTTP where TLS is spoken.
@@ -19,6 +20,9 @@ const PLAIN: &str = "this port speaks HTTPS";
 
 /// Goes on with a handshake, as far as the client has sent its part.
 pub(crate) fn go_on(connections: &mut Connections, id: ConnectionId, inbox: &mut [u8]) {
+    if !proxy_head::take_before_handshake(connections, id, inbox) {
+        return;
+    }
     if connections.slab.get(id).is_some_and(|connection| connection.tls.is_none()) {
         begin_handshake(connections, id);
     }

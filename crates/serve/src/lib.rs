@@ -55,6 +55,7 @@ mod observer;
 mod output;
 mod pace;
 mod poller;
+mod proxy_head;
 mod queue;
 mod reading;
 mod request_start;

@@ -3,7 +3,6 @@
 use std::io;
 
 use thruway_http1::field::members;
-use thruway_http1::proxy::parse_proxy_head;
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{
     BodyDecoder, Head, KnownField, Limits, ParseError, Piece, Request, RequestFraming,
@@ -17,9 +16,9 @@ use crate::counting;
 use crate::exchange::{Exchange, Handler};
 use crate::fairness;
 use crate::http2::begin;
-use crate::listener::Peer;
 use crate::observer;
 use crate::output::QUANTUM_BYTES;
+use crate::proxy_head;
 use crate::response::ResponseWriter;
 use crate::slab::ConnectionId;
 use crate::upload::{Body, Spool, Upload};
@@ -72,7 +71,7 @@ impl RequestReader {
         };
         if connection.awaits_proxy_head {
             connection.keep(bytes, bytes.len());
-            if take_proxy_head(connections, id) {
+            if proxy_head::take_kept(connections, id) {
                 self.read_head(connections, id, handler);
             }
             return;
@@ -159,28 +158,6 @@ impl RequestReader {
             }
         }
     }
-}
-
-/// Reads the PROXY head that is kept; true if it is whole and more came behind it.
-fn take_proxy_head(connections: &mut Connections, id: ConnectionId) -> bool {
-    let Some(version) = connections.settings.client_source.proxy_version() else { return false };
-    let Some(connection) = connections.slab.get_mut(id) else { return false };
-    match parse_proxy_head(&connection.input, version) {
-        Ok(None) => return false,
-        Err(error) => {
-            closing::refuse(connections, id, error);
-            return false;
-        }
-        Ok(Some(head)) => {
-            let rest = connection.input.split_off(head.length_bytes);
-            connection.keep(&rest, 0);
-            connection.awaits_proxy_head = false;
-            if let Some(client) = head.client {
-                connection.peer = Peer::Tcp(client);
-            }
-        }
-    }
-    !connection.input.is_empty()
 }
 
 /// Why a body was not taken.

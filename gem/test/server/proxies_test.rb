@@ -115,7 +115,7 @@ class ProxiesTest < Minitest::Test
 
   HAPROXY = <<~TEXT
     defaults
-      mode http
+      mode %<mode>s
       timeout connect 20s
       timeout client 20s
       timeout server 20s
@@ -123,25 +123,33 @@ class ProxiesTest < Minitest::Test
       bind %<front>s
       default_backend back
     backend back
-      option httpchk GET /up
+      %<check>s
       server one %<back>s %<option>s check inter 100ms
   TEXT
 
   # What a client at 127.0.0.9 gets through a HAProxy in front of the last server.
-  def through_haproxy(option)
+  def through_haproxy(option, mode: "http", check: "option httpchk GET /up", &secure)
     port = TCPServer.open("127.0.0.1", 0) { |server| server.local_address.ip_port }
-    text = format(HAPROXY, front: "127.0.0.1:#{port}", option: option,
-                           back: @address.delete_prefix("http://"))
+    text = format(HAPROXY, front: "127.0.0.1:#{port}", option: option, mode: mode, check: check,
+                           back: @address[%r{[^/]+\z}])
     @pids << spawn("haproxy", "-db", "-f", write("#{option}.cfg", text),
                    out: File::NULL, err: File::NULL)
     response = nil
     eventually do
-      response = Client.new(TCPSocket.new("127.0.0.1", port, "127.0.0.9")).request
+      response = ask_from("127.0.0.9", port, &secure)
       response.status == 200
-    rescue Errno::ECONNREFUSED
+    rescue Errno::ECONNREFUSED, Errno::ECONNRESET, EOFError
       false
     end
     response.body
+  end
+
+  def ask_from(address, port)
+    socket = TCPSocket.new("127.0.0.1", port, address)
+    socket = yield socket if block_given?
+    Client.new(socket).request
+  ensure
+    socket&.close
   end
 
   # Its health check has a head, too.
@@ -150,6 +158,34 @@ class ProxiesTest < Minitest::Test
     { "send-proxy" => ":v1", "send-proxy-v2" => ":v2" }.each do |option, version|
       serve_with("set_remote_address proxy_protocol: #{version}\nhealth_check '/up'")
       assert_equal "127.0.0.9 http ", through_haproxy(option), option
+    end
+  end
+
+  # A certificate for this test, and the words that bind an address with it.
+  def bind_with_tls
+    certificate, key = %w[cert.pem key.pem].map { |name| File.join(@folder, name) }
+    assert system("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                  "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost",
+                  "-keyout", key, "-out", certificate, err: File::NULL)
+    ["ssl://127.0.0.1:0?cert=#{certificate}&key=#{key}"]
+  end
+
+  def shake_hands(socket)
+    OpenSSL::SSL::SSLSocket.new(socket).tap(&:connect)
+  rescue OpenSSL::SSL::SSLError
+    # HAProxy has not found its server yet.
+    raise EOFError
+  end
+
+  # In TCP mode it passes the handshake on behind its head.
+  def test_haproxy_names_its_client_before_a_handshake
+    skip "haproxy is not installed" unless system("haproxy", "-v", out: File::NULL)
+    require "openssl"
+    binds = bind_with_tls
+    { "send-proxy" => ":v1", "send-proxy-v2" => ":v2" }.each do |option, version|
+      serve_with("set_remote_address proxy_protocol: #{version}", binds: binds)
+      body = through_haproxy(option, mode: "tcp", check: "") { |socket| shake_hands(socket) }
+      assert_equal "127.0.0.9 https ", body, option
     end
   end
 

@@ -3,6 +3,7 @@ mod draining;
 mod fairness;
 mod handshakes;
 mod http2;
+mod proxy_heads;
 mod sockets;
 
 use super::*;
