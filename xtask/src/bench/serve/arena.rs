@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::contender::{Contender, contenders};
-use super::load::{Run, load};
+use super::load::{Loading, Run, begin, load};
 use super::running::{Running, Start};
 use super::server::App;
 use crate::bench::context::BenchContext;
@@ -104,6 +104,15 @@ impl<'a> Arena<'a> {
 
     pub(crate) fn load(&self, running: &Running, scenario: Scenario<'_>) -> Result<Run, String> {
         load(&self.context.root, running, &[scenario.path], scenario.options)
+    }
+
+    /// Starts a load that goes on while something else happens.
+    pub(crate) fn begin(
+        &self,
+        running: &Running,
+        scenario: Scenario<'_>,
+    ) -> Result<Loading, String> {
+        begin(&self.context.root, running, &[scenario.path], scenario.options)
     }
 
     /// The context's seconds, `times` over, as `thruway load` takes them.

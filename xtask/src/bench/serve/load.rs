@@ -58,6 +58,11 @@ impl Loading {
 }
 
 impl Run {
+    /// What a run has reported whose cost to the server is of no interest.
+    pub(crate) fn of(report: Value) -> Self {
+        Self { report, cpu_seconds: 0.0 }
+    }
+
     /// A number of the whole run.
     pub(crate) fn total(&self, pointer: &str) -> f64 {
         number(&self.report["total"], pointer)
@@ -105,6 +110,12 @@ impl Run {
     pub(crate) fn lost(&self) -> f64 {
         let refused = ["/status/4xx", "/status/5xx"].map(|status| self.total(status));
         self.total("/failed") + refused.iter().sum::<f64>()
+    }
+
+    /// Connections that were not made, or that broke.
+    pub(crate) fn broken(&self) -> f64 {
+        let errors = self.report["total"]["errors"].as_object().into_iter().flatten();
+        errors.filter_map(|(_, count)| count.as_f64()).sum()
     }
 
     pub(crate) fn jain(&self) -> f64 {

@@ -9,6 +9,7 @@ pub(super) mod many_connections;
 pub(super) mod matrix;
 pub(super) mod original;
 pub(super) mod rack;
+pub(super) mod restarts;
 mod running;
 pub(super) mod server;
 pub(crate) mod system_root;

@@ -86,6 +86,15 @@ impl Running {
         process::family(self.child.id())
     }
 
+    /// What it has printed so far.
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(self.run.join("output")).unwrap_or_default()
+    }
+
+    pub(crate) fn signal(&self, which: Signal) {
+        signal(self.child.id(), which);
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let start = Instant::now();
         while !self.answers() {
@@ -111,8 +120,8 @@ impl Running {
     }
 
     /// The end of what it printed.
-    fn last_words(&self) -> String {
-        let output = fs::read_to_string(self.run.join("output")).unwrap_or_default();
+    pub(crate) fn last_words(&self) -> String {
+        let output = self.output();
         let lines: Vec<_> = output.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
     }

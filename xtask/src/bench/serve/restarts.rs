@@ -1,0 +1,208 @@
+//! Restarts under load: 200 connections ask all the time, and each second the server restarts.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::arena::{Arena, Scenario};
+use super::contender::Contender;
+use super::load::Run;
+use super::running::Running;
+use super::server::{App, Program, Server};
+use crate::bench::context::BenchContext;
+use crate::bench::measure::Series;
+use crate::bench::table::{Table, at_most};
+
+/// Requests a second, of all connections. At 300 a page's two parts of 1.5 ms take half of two processors.
+const RATES: [&str; 2] = ["100", "300"];
+const CONNECTIONS: &str = "200";
+const WORKERS: [u32; 2] = [2, 4];
+const THREADS: u32 = 5;
+
+/// A restart begins so long after the one before, or when that has ended.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a restart may take.
+const RESTART_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(10);
+
+/// How much longer p99 may be while the server restarts.
+const RATIO_MAX: f64 = 3.0;
+
+/// A kind of restart: the server, the signal, and what it logs when one has ended.
+struct Kind {
+    name: &'static str,
+    server: Server,
+    signal: Signal,
+    ended: &'static str,
+    /// Whether each worker logs that, instead of the supervisor once.
+    by_worker: bool,
+}
+
+static KINDS: [Kind; 3] = [
+    Kind {
+        name: "hot",
+        server: server("thruway", Program::Ours, OURS, ""),
+        signal: Signal::USR2,
+        ended: "hot restart: done",
+        by_worker: false,
+    },
+    Kind {
+        name: "phased",
+        server: server("thruway", Program::Ours, OURS, "preload_app! false\n"),
+        signal: Signal::USR1,
+        ended: "phased restart: done",
+        by_worker: false,
+    },
+    Kind {
+        name: "phased",
+        server: server("Puma 8", Program::Peer("puma8"), PUMA, "preload_app! false\n"),
+        signal: Signal::USR1,
+        ended: ") booted in ",
+        by_worker: true,
+    },
+];
+
+const OURS: &str = "serve {app} -b tcp://127.0.0.1:{port} -w {workers} -t {threads} \
+    -e production -C {run}/config";
+
+const PUMA: &str = "-b tcp://127.0.0.1:{port} -w {workers} -t {threads}:{threads} -e production \
+    -C {run}/config {app}/config.ru";
+
+const fn server(
+    name: &'static str,
+    program: Program,
+    rack: &'static str,
+    config: &'static str,
+) -> Server {
+    Server {
+        name,
+        program,
+        tells_version: false,
+        is_secure: false,
+        rack: Some(rack),
+        sendfile: None,
+        folder: None,
+        config,
+    }
+}
+
+/// What clients noticed.
+struct Noticed {
+    before: Run,
+    during: Run,
+    /// Seconds that each restart took.
+    restarts: Vec<f64>,
+}
+
+/// A table for each rate.
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
+    let tables: Result<Vec<_>, _> = RATES.iter().map(|rate| measure(&arena, rate)).collect();
+    Ok(tables?.join("\n\n"))
+}
+
+fn measure(arena: &Arena<'_>, rate: &str) -> Result<String, String> {
+    let restarts = arena.context.rounds;
+    let title =
+        format!("Restarts: {CONNECTIONS} connections, {rate} requests/s, {restarts} restarts");
+    let columns =
+        ["server", "requests", "failed", "p99 ms before", "p99 ms during", "÷", "one restart, s"];
+    let mut table = Table::new(&title, &columns);
+    let mut ours: Vec<Noticed> = Vec::new();
+    for kind in &KINDS {
+        let Some(contender) = Contender::of(arena.context, &kind.server) else { continue };
+        for workers in WORKERS {
+            let Some(noticed) = notice(arena, &contender, kind, workers, rate)? else { continue };
+            table.row(
+                &format!("{}, {}, `-w {workers}`", contender.name, kind.name),
+                &noticed.cells(),
+            );
+            if contender.is_ours() {
+                ours.push(noticed);
+            }
+        }
+    }
+    let worst = ours.iter().map(Noticed::ratio).reduce(f64::max);
+    table.target("p99 during a restart ≤ 3 × before", at_most(worst, RATIO_MAX));
+    let failed = ours.iter().map(Noticed::failed).reduce(f64::max);
+    table.target("no failed request", at_most(failed, 0.0));
+    Ok(table.text())
+}
+
+/// Loads one server without restarts and then with them. `None` if it does not start.
+fn notice(
+    arena: &Arena<'_>,
+    contender: &Contender,
+    kind: &Kind,
+    workers: u32,
+    rate: &str,
+) -> Result<Option<Noticed>, String> {
+    let seconds = arena.seconds(1.0);
+    let shape = ["-c", CONNECTIONS, "--rate", rate, "--arrivals", "poisson", "-d"];
+    let options = [shape.as_slice(), &[seconds.as_str()]].concat();
+    let scenario =
+        Scenario { app: App::Shapes, workers, threads: THREADS, path: "/page", options: &options };
+    let Some(running) = arena.start(contender, scenario)? else { return Ok(None) };
+    let before = arena.load(&running, scenario)?;
+    // The last restart has its second, too.
+    let seconds = (arena.context.rounds + 1).to_string();
+    let options = [shape.as_slice(), &[seconds.as_str()]].concat();
+    let loading = arena.begin(&running, Scenario { options: &options, ..scenario })?;
+    let restarts = restart_each_second(&running, kind, workers, arena.context.rounds);
+    let during = Run::of(loading.end()?);
+    Ok(Some(Noticed { before, during, restarts: restarts? }))
+}
+
+/// Restarts the server so often; seconds that each restart took.
+fn restart_each_second(
+    running: &Running,
+    kind: &Kind,
+    workers: u32,
+    count: usize,
+) -> Result<Vec<f64>, String> {
+    let marks = if kind.by_worker { workers as usize } else { 1 };
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let begun = Instant::now();
+        let before = running.output().matches(kind.ended).count();
+        running.signal(kind.signal);
+        while running.output().matches(kind.ended).count() < before + marks {
+            if begun.elapsed() > RESTART_MAX {
+                return Err(format!(
+                    "a {} restart does not end: {}",
+                    kind.name,
+                    running.last_words()
+                ));
+            }
+            sleep(POLL);
+        }
+        all.push(begun.elapsed().as_secs_f64());
+        sleep(PERIOD.saturating_sub(begun.elapsed()));
+    }
+    Ok(all)
+}
+
+impl Noticed {
+    fn cells(&self) -> Vec<String> {
+        let p99_ms = |run: &Run| format!("{:.1}", run.total("/latency/p99_ns") / 1e6);
+        vec![
+            format!("{:.0}", self.during.total("/requests")),
+            format!("{:.0}", self.failed()),
+            p99_ms(&self.before),
+            p99_ms(&self.during),
+            format!("{:.2}", self.ratio()),
+            format!("{:.2}", Series::new("", self.restarts.clone()).median()),
+        ]
+    }
+
+    fn ratio(&self) -> f64 {
+        let p99 = |run: &Run| run.total("/latency/p99_ns");
+        p99(&self.during) / p99(&self.before)
+    }
+
+    /// Requests that were lost or refused, and connections that broke.
+    fn failed(&self) -> f64 {
+        self.during.lost().max(self.during.broken())
+    }
+}
