@@ -30,6 +30,7 @@ module Thruway
     def stop
       @launcher.notify.stopping unless @stopping
       @launcher.announce_end
+      end_trial
       return finish if @stopping || configuration.drain_delay_seconds.zero?
 
       @stopping = true
@@ -89,10 +90,10 @@ module Thruway
     end
 
     def try
-      pid = @launcher.restart.try(self)
+      @trial_pid = @launcher.restart.try(self)
       limit = now + configuration.worker_boot_seconds
-      status = wait_for(pid, limit) if pid
-      return true if status&.success?
+      status = wait_for(@trial_pid, limit) if @trial_pid
+      return !@stopping if status&.success? || @stopping
 
       text = "hot restart stopped: the trial failed; the server stays as it was"
       say(text)
@@ -105,9 +106,18 @@ module Thruway
         ended, status = Process.wait2(pid, Process::WNOHANG)
         return status if ended
 
-        Process.kill("KILL", pid) if now >= limit
+        end_trial if now >= limit || @stopping
         sleep 0.02
       end
+    ensure
+      @trial_pid = nil
+    end
+
+    # It may be called from a trap.
+    def end_trial
+      Process.kill("KILL", @trial_pid) if @trial_pid
+    rescue Errno::ESRCH
+      nil
     end
 
     def become_next
