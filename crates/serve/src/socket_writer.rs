@@ -123,7 +123,8 @@ impl<'a> SocketWriter<'a> {
         self.connections.settle(id);
     }
 
-    /// The owner is done with an event: there may be another one. True if there is something to do for a turn.
+    /// The owner is done with an event: there may be another one. True if there is something to do for the thread that
+    /// waits for events: a turn, or an earlier deadline.
     pub fn done(&mut self) -> bool {
         let id = self.ticket.connection;
         let Some(connection) = self.connections.slab.get_mut(id) else { return false };
@@ -132,11 +133,12 @@ impl<'a> SocketWriter<'a> {
         }
         let Some(state) = connection::upgraded_mut(connection) else { return false };
         state.is_busy = false;
-        if let Some(code) = state.farewell.take_told() {
+        let told = state.farewell.take_told();
+        if let Some(code) = told {
             self.close(code, "");
         }
         self.connections.settle(id);
-        self.connection().is_some_and(Connection::has_work)
+        told.is_some() || self.connection().is_some_and(Connection::has_work)
     }
 
     fn connection(&self) -> Option<&Connection> {
