@@ -79,6 +79,29 @@ fn curl_speaks_it_by_alpn_and_with_prior_knowledge() {
 }
 
 #[test]
+fn an_option_leaves_http_1_1_alone_for_folders_and_applications() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), "file").expect("it is written");
+    let pair = certificate::localhost(folder.path());
+    let application = "run ->(env) { [200, {}, [env['SERVER_PROTOCOL']]] }";
+    for (config, body) in [(None, "file"), (Some(application), "HTTP/1.1")] {
+        if let Some(text) = config {
+            fs::write(folder.path().join("config.ru"), text).expect("it is written");
+        }
+        let bind = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+        let mut command = thruway();
+        let command = command.arg("serve").arg(folder.path()).args(["-b", &bind, "--no-http2"]);
+        let server = Server::start(command);
+        let port = server.address().rsplit(':').next().expect("it has a port");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "30", "--noproxy", "*", "--http2", "--cacert"]);
+        curl.arg(&pair.certificate).args(["-w", " %{http_version}"]);
+        let got = curl.arg(format!("https://localhost:{port}/a")).output().expect("curl starts");
+        assert_eq!(text(&got), format!("{body} 1.1"));
+    }
+}
+
+#[test]
 fn nghttp_gets_several_files_by_one_connection() {
     let site = Site::new();
     let url = |path: &str| format!("http://{}/{path}", site.plain.address());

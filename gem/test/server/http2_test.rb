@@ -48,6 +48,15 @@ class Http2Test < Minitest::Test
     end
   end
 
+  def test_a_server_that_is_told_not_to_speak_it_offers_it_to_no_client
+    Dir.mktmpdir do |folder|
+      bind = "ssl://127.0.0.1:0?#{parameters(folder)}"
+      serve(binds: [bind], http2: false) { |env| [200, {}, [env["SERVER_PROTOCOL"]]] }
+      assert_equal "HTTP/1.1|1.1 200", curl("/", how: "--http2")
+      @servings.last.first.stop(1)
+    end
+  end
+
   def test_the_environment_is_that_of_http_1_but_for_the_protocol
     serve(answer_with_environment)
     got = curl("/a%20b?c=d", "-H", "host: x.test:81", "-b", "a=1; b=2")

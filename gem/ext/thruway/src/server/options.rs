@@ -51,6 +51,7 @@ pub(super) struct Options {
     /// The index of the first listener that is for metrics, if there is one.
     metrics_listener: Option<usize>,
     has_status_page: bool,
+    has_http2: bool,
     numbers: Numbers,
 }
 
@@ -108,6 +109,7 @@ impl Options {
             metrics_listener: number::small(at(c"metrics_listener"))
                 .and_then(|index| usize::try_from(index).ok()),
             has_status_page: is_true(at(c"has_status_page")),
+            has_http2: is_true(at(c"has_http2")),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
                 keep_alive_ms: number(c"keep_alive_ms"),
@@ -181,6 +183,7 @@ impl Options {
         settings.counts = self.counts;
         settings.metrics_listener = self.metrics_listener;
         settings.has_status_page = self.has_status_page;
+        settings.has_http2 = self.has_http2;
         Ok(settings)
     }
 
