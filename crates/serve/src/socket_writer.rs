@@ -28,8 +28,10 @@ impl ResponseWriter<'_> {
         let id = self.ticket.connection;
         let now_ms = self.connections.clock.now_ms;
         let Some(connection) = self.connections.connection_of(self.ticket) else { return false };
-        // A stream of HTTP/2 is no connection of the request's own.
-        if !matches!(connection.phase, Phase::Handling) || connection.carrier.socket().is_none() {
+        let is_websocket = matches!(to, UpgradeTo::WebSocket { .. });
+        let stream = connection.carrier.stream();
+        let may = stream.is_none_or(|link| link.may_become(is_websocket));
+        if !matches!(connection.phase, Phase::Handling) || !may {
             return false;
         }
         counting::note_status(connection, head);
@@ -38,6 +40,8 @@ impl ResponseWriter<'_> {
         connection.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
         connection.seen = 0;
         connection.since_ms = now_ms;
+        // A stream may have brought something with its head.
+        connection.is_readable |= connection.carrier.stream().is_some();
         upgraded::send(self.connections, id, head);
         if self.connections.stage.ends_sockets() {
             farewell::plan(self.connections, id, 0, CloseCode::RESTART);

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 # ActionCable with a page that speaks Rails' own JavaScript, without the rest of Rails.
+require "concurrent"
 require "action_cable"
 require "logger"
 require "thruway/cable"

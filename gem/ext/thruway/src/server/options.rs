@@ -52,6 +52,7 @@ pub(super) struct Options {
     metrics_listener: Option<usize>,
     has_status_page: bool,
     has_http2: bool,
+    has_http2_sockets: bool,
     numbers: Numbers,
 }
 
@@ -110,6 +111,7 @@ impl Options {
                 .and_then(|index| usize::try_from(index).ok()),
             has_status_page: is_true(at(c"has_status_page")),
             has_http2: is_true(at(c"has_http2")),
+            has_http2_sockets: is_true(at(c"has_http2_sockets")),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
                 keep_alive_ms: number(c"keep_alive_ms"),
@@ -184,6 +186,7 @@ impl Options {
         settings.metrics_listener = self.metrics_listener;
         settings.has_status_page = self.has_status_page;
         settings.has_http2 = self.has_http2;
+        settings.has_http2_sockets = self.has_http2_sockets;
         Ok(settings)
     }
 
