@@ -85,19 +85,22 @@ module Thruway
 
     private
 
-    # Starts the thread of that number. How it ends is always told, whatever ends it.
+    # Starts the thread of that number. How it ends is always told, whatever ends it: a thread
+    # inherits what its maker holds back, so nothing can reach it before or after its turns.
     def start_thread(name)
-      @threads[name] = Thread.new do
-        Thread.handle_interrupt(Object => :never) do
-          is_whole = false
-          Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
-          is_whole = true
-        rescue Exception => e # rubocop:disable Lint/RescueException
-          error = e
-        ensure
-          @ended << [name, is_whole, error]
-        end
+      Thread.handle_interrupt(Object => :never) do
+        @threads[name] = Thread.new { tell_end_of(name) }
       end
+    end
+
+    def tell_end_of(name)
+      is_whole = false
+      Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
+      is_whole = true
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      error = e
+    ensure
+      @ended << [name, is_whole, error]
     end
 
     def serve_as(name)

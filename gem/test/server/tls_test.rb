@@ -233,4 +233,22 @@ class TlsTest < Minitest::Test
     assert_equal 1000, socket.close.close_code
     assert_nil socket.frame
   end
+
+  # What ends them may reach them in a handshake, at the edge of a turn, or while they start.
+  def test_threads_that_are_ended_while_clients_shake_hands_are_all_replaced
+    workers = Queue.new
+    stderr_of do
+      serve_tls(threads: 3) do
+        workers << Thread.current
+        [200, {}, ["ok"]]
+      end
+      clients = Array.new(4) { Thread.new { Array.new(20) { connect.request.status } } }
+      while clients.any?(&:alive?)
+        workers.pop(true).raise("late") unless workers.empty?
+        sleep 0.001
+      end
+      assert_empty clients.flat_map(&:value).uniq - [200, 500]
+      assert_equal "ok", connect.request.body
+    end
+  end
 end
