@@ -72,7 +72,7 @@ pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
 pub(super) fn documents(builder: &Builder, folder: &Path) -> Result<(), String> {
     let crates = crates::of_programs(builder)?;
     write(&folder.join("thruway.cdx.json"), bill::materials(builder, &crates)?)?;
-    write(&folder.join("THIRD-PARTY.txt"), bill::licences(&crates)?)?;
+    write(&folder.join("THIRD-PARTY.txt"), bill::licences(builder, &crates)?)?;
     for file in ["LICENSE", "README.md", "CHANGELOG.md"] {
         copy(&builder.root.join(file), &folder.join(file), 0o644)?;
     }
