@@ -29,7 +29,8 @@ struct Package {
 
 /// Builds all three.
 pub(super) fn packages(builder: &Builder, rubies: &[Ruby]) -> Result<Vec<PathBuf>, String> {
-    let program = builder.system_program()?;
+    let ruby = rubies.first().ok_or("the packages need a Ruby")?;
+    let program = builder.system_program(ruby)?;
     let made = vec![command(builder, &program)?, gem(builder, rubies)?, pages(builder)?];
     lintian(&made)?;
     Ok(made)
