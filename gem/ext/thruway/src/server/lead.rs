@@ -108,20 +108,25 @@ impl RackEngine {
                 Turn::Nothing => self.wait(gvl, events)?,
                 Turn::Work => self.engine.poll_if_due(events),
                 Turn::Handshake => self.shake_hands(gvl, events)?,
-                ready @ (Turn::Request(_) | Turn::Event(_)) => {
-                    match ready {
-                        Turn::Request(request) => self.call_application(gvl, me, request)?,
-                        Turn::Event(event) => self.call_socket(gvl, me, event)?,
-                        Turn::Work | Turn::Handshake | Turn::Nothing => {}
-                    }
-                    if self.leadership.leads(me) {
-                        self.engine.poll_if_due(events);
-                        self.leadership.pass_lock(gvl);
-                    }
+                Turn::Request(request) => {
+                    self.call_application(gvl, me, request)?;
+                    self.after_call(gvl, me, events);
+                }
+                Turn::Event(event) => {
+                    self.call_socket(gvl, me, event)?;
+                    self.after_call(gvl, me, events);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Between two calls of the application, if this thread still leads.
+    fn after_call(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) {
+        if self.leadership.leads(me) {
+            self.engine.poll_if_due(events);
+            self.leadership.pass_lock(gvl);
+        }
     }
 
     /// Sends what every other thread has gathered: it blocks, and its next piece may be far.
