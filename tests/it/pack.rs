@@ -201,3 +201,66 @@ fn what_is_no_pack_is_said_to_be_none() {
     let built = thruway().args(["pack", "build", "-o"]).arg(program.pack()).arg("true").output();
     assert!(stderr(&built.unwrap()).contains("the command left no pack"));
 }
+
+/// A program with files of all kinds, which tell if they are run.
+fn library() -> Program {
+    let files = [
+        ("main.rb", "require 'a'\nrequire 'yaml'\nputs YAML.load_file(\"#{__dir__}/lib/c.yml\")\n"),
+        ("lib/a.rb", "require 'deep/b'\nputs 'a ran'\n"),
+        ("lib/deep/b.rb", "BEGIN { puts 'b ran' }\nB = 1\n"),
+        ("lib/wrong.rb", "def (\n"),
+        ("lib/nothing.rb", "# nothing\n"),
+        ("lib/c.yml", "c: [1]\n"),
+        ("lib/wrong.yaml", "c: [1\n"),
+    ];
+    Program::new(&files)
+}
+
+/// `thruway pack build --compile` of a path of the program, and other words.
+fn compile(program: &Program, path: &str, more: &[&str]) -> Output {
+    let mut command = thruway();
+    command.current_dir(program.path("")).args(["pack", "build", "-o"]).arg(program.pack());
+    command.args(["--compile", path]).args(more).output().expect("it starts")
+}
+
+#[test]
+fn files_are_compiled_without_being_run() {
+    let program = library();
+    let built = compile(&program, "lib", &[]);
+    assert!(built.status.success(), "{}", stderr(&built));
+    assert!(!stdout(&built).contains(" ran\n"), "{}", stdout(&built));
+    let left_out: Vec<_> =
+        stderr(&built).lines().filter(|line| line.contains("left out")).collect();
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+    assert!(left_out[0].contains("lib/wrong.rb: 1: syntax error"), "{left_out:?}");
+    assert!(left_out[1].contains("lib/wrong.yaml: "), "{left_out:?}");
+    let used = program.run(&["--explain"]);
+    assert_eq!(stdout(&used), stdout(&program.plain()));
+    let compiled: Vec<_> = stderr(&used).lines().filter(|line| line.contains("lib/")).collect();
+    assert!(compiled.iter().all(|line| !line.contains("/app/lib/")), "{compiled:?}");
+}
+
+#[test]
+fn a_pack_holds_what_is_compiled_and_what_a_command_loads() {
+    let program = library();
+    let main = program.path("main.rb");
+    let lib = program.path("lib");
+    let command = ["--", "ruby", "-I", lib.to_str().unwrap(), main.to_str().unwrap()];
+    let built = compile(&program, "lib/nothing.rb", &command);
+    assert!(stdout(&built).starts_with("b ran\na ran\n"), "{}", stdout(&built));
+    let used = program.run(&["--explain"]);
+    assert!(stderr(&used).contains(" from the pack, 0 compiled"), "{}", stderr(&used));
+}
+
+#[test]
+fn what_cannot_be_compiled_is_named() {
+    let program = library();
+    let missing = compile(&program, "none", &[]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("cannot compile none: No such file"), "{}", stderr(&missing));
+    let no_bundle = compile(&program, "lib", &["--compile-gems"]);
+    assert_eq!(no_bundle.status.code(), Some(2));
+    let told = stderr(&no_bundle);
+    assert!(told.contains("the bundle's gems are not known: Could not locate Gemfile"), "{told}");
+    assert!(fs::metadata(program.pack()).is_err(), "no pack is left");
+}

@@ -85,8 +85,8 @@ module Thruway
 
     private
 
-    # Starts the thread of that number. How it ends is always told, whatever ends it: a thread
-    # inherits what its maker holds back, so nothing can reach it before or after its turns.
+    # Starts the thread of that number. How it ends is told, whatever ends it. A thread inherits
+    # what its maker holds back, so nothing can reach it before or after its turns.
     def start_thread(name)
       Thread.handle_interrupt(Object => :never) do
         @threads[name] = Thread.new { tell_end_of(name) }

@@ -16,6 +16,7 @@ use thruway_sys::signal::BlockedSignals;
 
 use super::run::{absolute, accelerated};
 use crate::command::of_words;
+use crate::gem::Gem;
 use crate::output::{Answer, Failure, print};
 
 /// Most entries that are named in a table; JSON names all of them.
@@ -35,19 +36,26 @@ enum Task {
     Verify(Verify),
 }
 
-/// Run a command and make a pack of what its Ruby loaded
+/// Make a pack: of what a command's Ruby loads, of files that are compiled and not run, or of both
 ///
-/// The pack is made from nothing, and replaces an older one only if the command succeeds. It holds digests
-/// too, so that it may be used where stamps differ (thruway run --digest).
+/// The pack is made from nothing, and replaces an older one only if all succeeds. It holds digests too, so that
+/// it may be used where stamps differ (thruway run --digest).
 #[derive(Debug, Args)]
 struct Build {
     /// The pack
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Compile a Ruby file, or all below a folder, and read the YAML files there, without running
+    /// anything; may be given again
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    compile: Vec<PathBuf>,
+    /// Compile the files of all gems of the bundle, too
+    #[arg(long)]
+    compile_gems: bool,
     /// The command and its arguments
     #[arg(
         value_name = "COMMAND",
-        required = true,
+        required_unless_present_any = ["compile", "compile_gems"],
         trailing_var_arg = true,
         value_hint = ValueHint::CommandWithArguments
     )]
@@ -96,14 +104,16 @@ impl Build {
         }
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
-        let status = status(&accelerated(of_words(&self.command), &options));
-        if !matches!(&status, Ok(status) if status.success()) {
-            clear(&new)?;
-        }
-        let status = status?;
-        if !status.success() {
-            return Err(Failure::new(format_args!("the command failed ({status})"))
-                .hint("the pack is as it was"));
+        for command in self.commands()? {
+            let status = status(&accelerated(command, &options));
+            if !matches!(&status, Ok(status) if status.success()) {
+                clear(&new)?;
+            }
+            let status = status?;
+            if !status.success() {
+                return Err(Failure::new(format_args!("the command failed ({status})"))
+                    .hint("the pack is as it was"));
+            }
         }
         if std::fs::metadata(&new).is_err() {
             return Err(Failure::new("the command left no pack")
@@ -114,6 +124,35 @@ impl Build {
         })?;
         print(inspection(&output)?.table().as_bytes())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// What is run for the pack, one after the other.
+    fn commands(&self) -> Result<Vec<Command>, Failure> {
+        let given = Some(&self.command).filter(|command| !command.is_empty());
+        let given = given.map(|command| of_words(command));
+        Ok(self.compiler()?.into_iter().chain(given).collect())
+    }
+
+    /// The Ruby that compiles files without running them, if that is wanted.
+    fn compiler(&self) -> Result<Option<Command>, Failure> {
+        if self.compile.is_empty() && !self.compile_gems {
+            return Ok(None);
+        }
+        for path in &self.compile {
+            std::fs::metadata(path).map_err(|error| {
+                Failure::new(format_args!("cannot compile {}: {error}", path.display()))
+            })?;
+        }
+        let gem = Gem::find().ok_or_else(|| {
+            Failure::new("the gem is not installed, which compiles")
+                .hint("`gem install` puts it where it is looked for, `make build` in a checkout")
+        })?;
+        let folders = gem.load_path().into_iter().flat_map(|folder| ["-I".as_ref(), folder]);
+        let mut command = Command::new("ruby").args(folders.map(Path::as_os_str));
+        command = command.arg(gem.library().join("thruway/ahead.rb"));
+        command = command.arg(if self.compile_gems { "--gems" } else { "--no-gems" });
+        let paths = self.compile.iter().map(|path| absolute(path));
+        Ok(Some(command.args(paths.collect::<Result<Vec<_>, _>>()?)))
     }
 }
 

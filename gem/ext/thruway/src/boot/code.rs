@@ -17,7 +17,7 @@ use super::search::{self, PathMark};
 use super::{current, interpose, iseq};
 use crate::preload;
 use crate::ruby::define::Method;
-use crate::ruby::{Gvl, NIL, Protected, RString};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -26,7 +26,7 @@ static KEEPS_LINES: AtomicBool = AtomicBool::new(false);
 /// The categories of warnings that are on.
 static CATEGORIES: AtomicU8 = AtomicU8::new(0);
 /// The hook that sees what Ruby compiled, once there is something to learn.
-static HOOK: OnceLock<()> = OnceLock::new();
+static HOOK: OnceLock<Pinned> = OnceLock::new();
 
 /// A feature that Ruby is compiling on this thread.
 #[derive(Debug, Clone, Copy)]
@@ -134,12 +134,19 @@ fn watch(
     if depends_on_the_run || !iseq::warns_on_stderr(gvl) || !iseq::is_sole_supplier(gvl) {
         return;
     }
-    HOOK.get_or_init(|| {
-        interpose::count_writes();
-        iseq::on_script_compiled(gvl, compiled);
-    });
+    HOOK.get_or_init(|| begin_to_see(gvl));
     let writes = interpose::writes();
     COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
+}
+
+fn begin_to_see(gvl: Gvl) -> Pinned {
+    interpose::count_writes();
+    iseq::on_script_compiled(gvl, compiled)
+}
+
+/// Sees what Ruby compiled before any TracePoint does, which may end the load there.
+pub(super) fn see_first(gvl: Gvl) {
+    iseq::go_first(gvl, *HOOK.get_or_init(|| begin_to_see(gvl)));
 }
 
 /// Called by Ruby after it compiled anything.

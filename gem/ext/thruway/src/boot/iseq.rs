@@ -147,13 +147,23 @@ pub(super) fn compiled_code(gvl: Gvl, trace_point: VALUE) -> Option<(RString, VA
     Some((RString::of(gvl, send(gvl, code, c"path", &[])?)?, code))
 }
 
-/// Calls `hook` after every file that Ruby compiles from now on.
-pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) {
+/// Calls `hook` after every file that Ruby compiles from now on; the TracePoint.
+pub(super) fn on_script_compiled(gvl: Gvl, hook: Hook) -> Pinned {
     let event = rb_sys::RUBY_EVENT_SCRIPT_COMPILED;
     // SAFETY: the hook has the type that Ruby calls, and needs no data.
     let trace_point = unsafe { rb_sys::rb_tracepoint_new(NIL, event, Some(hook), null_mut()) };
+    let trace_point = Pinned::new(gvl, trace_point);
     // SAFETY: it is a TracePoint.
-    unsafe { rb_sys::rb_tracepoint_enable(Pinned::new(gvl, trace_point).value()) };
+    unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
+    trace_point
+}
+
+/// Lets a TracePoint of ours go before all others: the latest one goes first.
+pub(super) fn go_first(_: Gvl, trace_point: Pinned) {
+    // SAFETY: it is a TracePoint.
+    unsafe { rb_sys::rb_tracepoint_disable(trace_point.value()) };
+    // SAFETY: as above.
+    unsafe { rb_sys::rb_tracepoint_enable(trace_point.value()) };
 }
 
 pub(super) fn measures_coverage(_: Gvl) -> bool {

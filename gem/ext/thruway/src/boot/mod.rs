@@ -55,6 +55,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"running?", Method::of_0(is_running));
     define::singleton_method(gvl, module, c"pack", Method::of_0(pack));
     define::singleton_method(gvl, module, c"save", Method::of_0(save));
+    define::singleton_method(gvl, module, c"see_first", Method::of_0(see_first));
 }
 
 /// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
@@ -81,6 +82,12 @@ fn save(_ruby: Protected, _module: VALUE) -> VALUE {
     if let Some(boot) = current::boot() {
         start::write_pack(boot);
     }
+    NIL
+}
+
+/// `Thruway::Boot.see_first`: what is compiled is learned before any TracePoint is called that exists now.
+fn see_first(ruby: Protected, _module: VALUE) -> VALUE {
+    code::see_first(ruby.gvl());
     NIL
 }
 
