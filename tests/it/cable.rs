@@ -1,5 +1,6 @@
 //! ActionCable on the server's sockets, with Rails' own JavaScript in Chromium.
 
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -26,7 +27,7 @@ impl Redis {
         command.args(["--port", "0", "--save", "", "--unixsocket"]).arg(&socket);
         let process = command.current_dir(folder).stdout(Stdio::null()).spawn();
         let redis = Self { process: process.expect("scripts/setup installs it"), socket };
-        eventually(|| redis.socket.exists());
+        eventually(|| UnixStream::connect(&redis.socket).is_ok());
         redis
     }
 
