@@ -101,6 +101,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-idle", serve::many_connections::idle),
     ("serve-trickle", serve::many_connections::trickle),
     ("serve-tls", serve::tls::run),
+    ("serve-http2", serve::http2::run),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-ebpf", trace::ebpf),
