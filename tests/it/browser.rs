@@ -31,7 +31,8 @@ impl Browser {
         let process = Command::new("sh")
             .args([
                 "-c",
-                "exec chromium --headless=new --no-sandbox --ignore-certificate-errors --disable-gpu --disable-dev-shm-usage \
+                "exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
+                          --ignore-certificate-errors \
                           --no-first-run --window-size=1200,900 --user-data-dir=\"$1/profile\" \
                           --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"",
                 "sh",

@@ -84,8 +84,8 @@ fn push_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Reads a response's head, as a server of HTTP/1 writes it, without the fields that are about a connection. A
-/// response that switches protocols is a 200 where the request `opens_socket`. There a 200 without that would pass for a
-/// WebSocket, and becomes a 501. Elsewhere a switch has no place: it becomes a 500.
+/// response that switches protocols is a 200 where the request `opens_socket`. Without a switch, a 200 would pass for a
+/// WebSocket there, and becomes a 501. Elsewhere a switch has no place: it becomes a 500.
 pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_suffix_cr());
     let status = lines.next().and_then(|line| line.get(9..12));

@@ -243,16 +243,8 @@ impl Connections {
         parent.since_ms = self.clock.now_ms;
         if !link.stream.is_whole() {
             link.stream.reset();
-            self.let_parent_flush(link.parent);
+            let_parent_flush(self, link.parent);
         }
-    }
-
-    /// A stream was reset or ended: its connection has a turn to say so.
-    fn let_parent_flush(&mut self, parent: ConnectionId) {
-        let Some(connection) = self.slab.get_mut(parent) else { return };
-        let Some(multiplexer) = connection.multiplexer.as_mut() else { return };
-        multiplexer.needs_flush = true;
-        self.turns.enqueue(parent.slot(), connection, self.clock.now_us);
     }
 
     /// Ends a connection in the middle of a response.
@@ -407,6 +399,14 @@ impl Connections {
     }
 }
 
+/// A stream was reset or ended: its connection has a turn to say so.
+fn let_parent_flush(connections: &mut Connections, parent: ConnectionId) {
+    let Some(connection) = connections.slab.get_mut(parent) else { return };
+    let Some(multiplexer) = connection.multiplexer.as_mut() else { return };
+    multiplexer.needs_flush = true;
+    connections.turns.enqueue(parent.slot(), connection, connections.clock.now_us);
+}
+
 /// Goes on after a write to an upgraded connection.
 fn after_flush_upgraded(connections: &mut Connections, id: ConnectionId, flushed: Flushed) {
     let Some(connection) = connections.slab.get_mut(id) else { return };
@@ -446,7 +446,7 @@ pub(crate) fn finish_upgraded(connections: &mut Connections, id: ConnectionId, c
     if let Some(link) = connection.carrier.stream_mut() {
         link.end(code != CloseCode::ABNORMAL);
         let parent = link.parent;
-        connections.let_parent_flush(parent);
+        let_parent_flush(connections, parent);
     }
     connections.settle(id);
 }

@@ -158,7 +158,7 @@ impl Engine {
     pub fn wants_turn(&mut self) -> bool {
         std::mem::take(&mut self.is_woken)
             || self.has_waiting()
-            || self.is_drained()
+            || is_drained(&self.connections)
             || self.connections.warnings.has_some()
     }
 
@@ -269,11 +269,6 @@ impl Engine {
         slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
     }
 
-    /// Whether a drain is over. The last connection may have ended by its deadline, without an event.
-    fn is_drained(&self) -> bool {
-        self.connections.stage == Stage::Draining && self.connections.slab.len() == 0
-    }
-
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
     /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
@@ -345,6 +340,11 @@ impl Engine {
             Phase::Handling | Phase::Streaming(_) | Phase::Responding => {}
         }
     }
+}
+
+/// Whether a drain is over. The last connection may have ended by its deadline, without an event.
+fn is_drained(connections: &Connections) -> bool {
+    connections.stage == Stage::Draining && connections.slab.len() == 0
 }
 
 #[cfg(test)]

@@ -174,7 +174,8 @@ module Thruway
         fair_by: fair_by, health_path: health_check.to_s,
         counts: counts?, metrics_listener: metrics_listener,
         has_status_page: status_page, has_http2: http2,
-        has_http2_sockets: http2_sockets, client_source: client_source, trusted_proxies: trusted_proxies
+        has_http2_sockets: http2_sockets, client_source: client_source,
+        trusted_proxies: trusted_proxies
       }
     end
 

@@ -102,6 +102,7 @@ const BENCHMARKS: &[(&str, Benchmark)] = &[
     ("serve-trickle", serve::many_connections::trickle),
     ("serve-tls", serve::tls::run),
     ("serve-restart", serve::restarts::run),
+    ("serve-http2", serve::http2::run),
     ("serve-original", serve::original::per_connection),
     ("trace-slowdown", trace::slowdown),
     ("trace-ebpf", trace::ebpf),

@@ -4,6 +4,7 @@ pub(super) mod arena;
 pub(crate) mod contender;
 pub(super) mod fairness;
 pub(super) mod files;
+pub(super) mod http2;
 mod load;
 pub(super) mod many_connections;
 pub(super) mod matrix;
