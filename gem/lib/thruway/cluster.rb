@@ -187,7 +187,7 @@ module Thruway
       notify.reloading
       say("hot restart: the command is tried")
       @trial = @launcher.restart.try(self)
-      @trial_ends = now + configuration.worker_boot_seconds
+      @trial_ends = now + @launcher.restart.trial_seconds(configuration)
       over("hot restart", "the command does not start") unless @trial
     end
 

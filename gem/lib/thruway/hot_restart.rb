@@ -11,6 +11,13 @@ module Thruway
     # Set for the trial, to the class of the server that is to be followed.
     TRIAL = "THRUWAY_TRIAL"
 
+    # How much nicer the trial is than the server, whose clients come first. Linux gives it a third
+    # of a worker's share of a busy processor then.
+    TRIAL_NICENESS = 5
+
+    # So it has three times as long as a worker for its boot.
+    TRIAL_BOOTS = 3
+
     # What is not handed on.
     OWN_VARIABLES = [Inheritance::VARIABLE, TRIAL, "THRUWAY_APPLICATION", "THRUWAY_HINT"].freeze
 
@@ -41,11 +48,15 @@ module Thruway
     # Starts the trial of a successor to `server`, and answers with its process number.
     def try(server)
       variables = @variables.merge(TRIAL => server.class.name)
-      spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
+      trial = spawn(variables, *command, chdir: @folder, unsetenv_others: true, in: "/dev/null")
+      trial.tap { give_way(trial) }
     rescue SystemCallError => e
       Signals.say("cannot start #{@words.first}: #{e.message}")
       nil
     end
+
+    # How long a trial may take.
+    def trial_seconds(configuration) = TRIAL_BOOTS * configuration.worker_boot_seconds
 
     # Becomes the next server, to which `data` is left. Signals wait for it.
     def become_next(kept: [], **data)
@@ -60,6 +71,14 @@ module Thruway
     end
 
     private
+
+    def give_way(trial)
+      nice = Process.getpriority(Process::PRIO_PROCESS, 0) + TRIAL_NICENESS
+      Process.setpriority(Process::PRIO_PROCESS, trial, nice)
+    rescue SystemCallError
+      # It has ended: that is heard of.
+      nil
+    end
 
     # Without a shell, whatever the words are.
     def command = [[@words.first, @words.first], *@words.drop(1)]

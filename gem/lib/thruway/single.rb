@@ -91,7 +91,7 @@ module Thruway
 
     def try
       @trial_pid = @launcher.restart.try(self)
-      limit = now + configuration.worker_boot_seconds
+      limit = now + @launcher.restart.trial_seconds(configuration)
       status = wait_for(@trial_pid, limit) if @trial_pid
       return !@stopping if status&.success? || @stopping
 

@@ -67,6 +67,23 @@ class RestartFaultsTest < Minitest::Test
     end
   end
 
+  def niceness(pid) = File.read("/proc/#{pid}/stat")[/\).*/].split[17].to_i
+
+  def test_a_trial_gives_way_to_the_workers_and_the_next_server_does_not
+    [%w[-w 1], []].each do |arguments|
+      pid = start_gated(*arguments)
+      write("gate", "")
+      Process.kill("USR2", pid)
+      assert_equal niceness(pid) + 5, niceness(booting)
+      write("version", "v2")
+      File.delete(path("gate"))
+      eventually { version_and_pid.first == "v2" }
+      assert_equal niceness(Process.pid), niceness(version_and_pid.last)
+      assert_predicate stop(pid), :success?
+      File.delete(path("booting"))
+    end
+  end
+
   def test_term_during_a_trial_ends_that_as_well
     [%w[-w 2], []].each do |arguments|
       pid = start_gated(*arguments)
