@@ -14,6 +14,14 @@ module Thruway
     end
     private_class_method :caller_folder
 
+    # Calls the block for each Ruby file that is loaded from now on, and no earlier block. It gets
+    # `:hit`, `:stale` or `:miss`, the file, and why its code is not from the pack. Without a block,
+    # nothing is called any more.
+    def self.on_event(&block)
+      observe(block)
+    end
+    private_class_method :observe
+
     start(caller_folder)
   end
 end

@@ -6,8 +6,8 @@
 //! labels, line numbers and everything else are those of a plain `require`.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rb_sys::VALUE;
 use thruway_boot::{Boot, FoundFile, Lookup, Reason, Warnings};
@@ -16,8 +16,9 @@ use thruway_pack::Stamp;
 use super::search::{self, PathMark};
 use super::{current, interpose, iseq};
 use crate::preload;
+use crate::ruby::call::call;
 use crate::ruby::define::Method;
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, Symbol, is_true};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -37,6 +38,9 @@ struct Compiling {
     warnings: Warnings,
     writes: u64,
 }
+
+/// What `Thruway::Boot.on_event` was given.
+static OBSERVER: Mutex<Option<Pinned>> = Mutex::new(None);
 
 thread_local! {
     static COMPILING: Cell<Option<Compiling>> = const { Cell::new(None) };
@@ -71,13 +75,40 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
         },
     };
     let warnings = warnings(gvl);
-    match code(gvl, boot, bytes, &file, warnings) {
+    let found = code(gvl, boot, bytes, &file, warnings);
+    if let Some(observer) = observer() {
+        tell(ruby, observer, found.err(), path);
+    }
+    match found {
         Ok(code) => code,
         Err(reason) => {
             watch(gvl, boot, mark, &file, warnings, reason);
             left(boot, bytes, reason)
         }
     }
+}
+
+/// From now on `observer` is called for each file of code, or nothing if it is nil.
+pub(super) fn observe(gvl: Gvl, observer: VALUE) {
+    let observer = is_true(observer).then(|| Pinned::new(gvl, observer));
+    *OBSERVER.lock().unwrap_or_else(PoisonError::into_inner) = observer;
+}
+
+fn observer() -> Option<Pinned> {
+    *OBSERVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Calls the observer with an event, the file, and why its code is not that of the pack. What it raises goes on.
+fn tell(ruby: Protected, observer: Pinned, reason: Option<Reason>, path: RString) {
+    let gvl = ruby.gvl();
+    let event = match reason {
+        None => c"hit",
+        Some(Reason::Stale | Reason::Moved) => c"stale",
+        Some(_) => c"miss",
+    };
+    let words = reason.map_or(NIL, |reason| RString::new(gvl, reason.words().as_bytes()).value());
+    let arguments = [Symbol::new(gvl, event).value(), path.value(), words];
+    call(ruby, observer.value(), Symbol::new(gvl, c"call"), &arguments);
 }
 
 fn left(boot: &Boot, path: &[u8], reason: Reason) -> VALUE {

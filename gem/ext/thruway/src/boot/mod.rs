@@ -56,6 +56,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"pack", Method::of_0(pack));
     define::singleton_method(gvl, module, c"save", Method::of_0(save));
     define::singleton_method(gvl, module, c"see_first", Method::of_0(see_first));
+    define::singleton_method(gvl, module, c"observe", Method::of_1(observe));
 }
 
 /// `Thruway::Boot.start(folder)`: the application is looked for from that folder upwards. Answers
@@ -88,6 +89,12 @@ fn save(_ruby: Protected, _module: VALUE) -> VALUE {
 /// `Thruway::Boot.see_first`: what is compiled is learned before any TracePoint is called that exists now.
 fn see_first(ruby: Protected, _module: VALUE) -> VALUE {
     code::see_first(ruby.gvl());
+    NIL
+}
+
+/// `Thruway::Boot.observe(callable)`: it is called with `:hit`, `:stale` or `:miss`, a path, and why; nil ends that.
+fn observe(ruby: Protected, _module: VALUE, callable: VALUE) -> VALUE {
+    code::observe(ruby.gvl(), callable);
     NIL
 }
 
