@@ -1,4 +1,5 @@
-//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests; forged packs.
+//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests and
+//! frames; forged packs.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use clap::Args;
 use crate::windows::{Wine, missing};
 
 /// Compare the expansion of random names with the standard library, Ruby and Windows; hold random
-/// request heads to their rules; read forged packs
+/// request heads and frames to their rules; read forged packs
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
     /// How many of each
@@ -30,6 +31,10 @@ impl Fuzz {
         let oracle = ["--release", "--package", "thruway-resolve", "--test", "oracle"];
         let proxy = ["test", "--release", "--package", "thruway-http1", "--test", "proxy"];
         self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(proxy))?;
+        for package in ["thruway-websocket", "thruway-http2"] {
+            let frames = ["test", "--release", "--package", package, "--test", "frames"];
+            self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(frames))?;
+        }
         let mut posix = Command::new(crate::command::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
         let reader = ["test", "--release", "--package", "thruway-pack", "--test", "reader"];
