@@ -4,8 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+/// How long a test waits for what must come; it is never a measure.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A headless browser, driven over pipes: messages of JSON, each with a NUL behind it.
 pub(crate) struct Browser {
@@ -27,7 +31,7 @@ impl Browser {
         let process = Command::new("sh")
             .args([
                 "-c",
-                "exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage \
+                "exec chromium --headless=new --no-sandbox --ignore-certificate-errors --disable-gpu --disable-dev-shm-usage \
                           --no-first-run --window-size=1200,900 --user-data-dir=\"$1/profile\" \
                           --remote-debugging-pipe about:blank 3<\"$2\" 4>\"$3\"",
                 "sh",
@@ -93,6 +97,15 @@ impl Browser {
         let answer = self.ask("Runtime.evaluate", parameters);
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
+    }
+
+    /// Waits until an expression in the page is true.
+    pub(crate) fn wait_for(&mut self, expression: &str) {
+        let begun = Instant::now();
+        while self.value(expression) != Value::Bool(true) {
+            assert!(begun.elapsed() < PATIENCE, "{expression} stays false");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Clicks with the mouse on the top left corner of an element, where its name is.

@@ -3,9 +3,12 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use serde_json::json;
 use tempfile::TempDir;
 use thruway_testing::certificate::{self, Pair};
+use thruway_testing::skipped;
 
+use crate::browser::Browser;
 use crate::http::Server;
 use crate::thruway;
 
@@ -76,6 +79,73 @@ fn curl_speaks_it_by_alpn_and_with_prior_knowledge() {
     }
     let old = site.curl(&site.tls, "a.txt", &[&told[..], &["--http1.1"]].concat());
     assert_eq!(text(&old), "0123456789 1.1 200", "clients may choose the older version");
+}
+
+#[test]
+fn an_option_leaves_http_1_1_alone_for_folders_and_applications() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("a"), "file").expect("it is written");
+    let pair = certificate::localhost(folder.path());
+    let application = "run ->(env) { [200, {}, [env['SERVER_PROTOCOL']]] }";
+    for (config, body) in [(None, "file"), (Some(application), "HTTP/1.1")] {
+        if let Some(text) = config {
+            fs::write(folder.path().join("config.ru"), text).expect("it is written");
+        }
+        let bind = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+        let mut command = thruway();
+        let command = command.arg("serve").arg(folder.path()).args(["-b", &bind, "--no-http2"]);
+        let server = Server::start(command);
+        let port = server.address().rsplit(':').next().expect("it has a port");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "30", "--noproxy", "*", "--http2", "--cacert"]);
+        curl.arg(&pair.certificate).args(["-w", " %{http_version}"]);
+        let got = curl.arg(format!("https://localhost:{port}/a")).output().expect("curl starts");
+        assert_eq!(text(&got), format!("{body} 1.1"));
+    }
+}
+
+/// It says to each socket what it came by, and hears a message back; and it refuses one.
+const SOCKETS: &str = r#"
+class Echo
+  def on_open(client) = client.write(client.env.values_at("SERVER_PROTOCOL", "REQUEST_METHOD").join(" "))
+  def on_message(client, data) = client.write(data)
+end
+run(lambda do |env|
+  env["rack.upgrade"] = Echo.new if env["rack.upgrade?"] == :websocket && env["PATH_INFO"] == "/echo"
+  [200, { "content-type" => "text/html" }, ["a page"]]
+end)
+"#;
+
+#[test]
+fn a_page_opens_its_websockets_on_its_connection_of_http_2() {
+    if Command::new("chromium").arg("--version").output().is_err() {
+        return skipped(format_args!("chromium is not installed"));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = certificate::localhost(folder.path());
+    fs::create_dir(folder.path().join("config")).expect("it is made");
+    let files = [("config.ru", SOCKETS), ("config/thruway.rb", "http2_sockets\nworkers 2")];
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("it is written");
+    }
+    let bind = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+    let mut command = thruway();
+    let server = Server::start(command.arg("serve").arg(folder.path()).args(["-b", &bind]));
+    let port = server.address().rsplit(':').next().expect("it has a port").to_owned();
+    let mut browser = Browser::start(folder.path());
+    browser.open(&format!("https://localhost:{port}/"));
+    browser.value(
+        "var said = ['echo', 'echo', 'none'].map((name) => { \
+         const texts = [], socket = new WebSocket(`wss://${location.host}/${name}`); \
+         socket.onmessage = (event) => { texts.push(event.data); \
+         texts.length === 1 ? socket.send('é'.repeat(50000)) : socket.close(4000) }; \
+         socket.onclose = (event) => texts.push(event.code); return texts }); void 0",
+    );
+    browser.wait_for("said.every((texts) => Number.isInteger(texts.at(-1)))");
+    browser.value("said.forEach((texts) => { if (texts.length > 1) texts[1] = texts[1].length })");
+    let echo = json!(["HTTP/2 GET", 50_000, 4000]);
+    assert_eq!(browser.value("said"), json!([echo, echo, [1006]]));
+    assert!(server.stop("-TERM").success());
 }
 
 #[test]

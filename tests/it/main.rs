@@ -4,6 +4,8 @@
 #[cfg(target_os = "linux")]
 mod browser;
 #[cfg(target_os = "linux")]
+mod cable;
+#[cfg(target_os = "linux")]
 mod completion;
 #[cfg(target_os = "linux")]
 mod doctor;

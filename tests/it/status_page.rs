@@ -1,25 +1,11 @@
 //! The live page of a server, in Chromium: on a phone, dark and light, with nothing from outside.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 use thruway_testing::skipped;
 
 use crate::browser::Browser;
 use crate::http::Server;
 use crate::thruway;
-
-/// How long a test waits for what must come; it is never a measure.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until an expression in the page is true.
-fn eventually(browser: &mut Browser, expression: &str) {
-    let begun = Instant::now();
-    while browser.value(expression) != Value::Bool(true) {
-        assert!(begun.elapsed() < PATIENCE, "{expression} stays false");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[test]
 fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
@@ -37,7 +23,7 @@ fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
     }
     let mut browser = Browser::start(folder.path());
     browser.open(&format!("{address}/"));
-    eventually(&mut browser, "document.querySelectorAll('#clients .bar').length === 2");
+    browser.wait_for("document.querySelectorAll('#clients .bar').length === 2");
     let names = browser.value(
         "[...document.querySelectorAll('#clients td.name')].map((cell) => cell.textContent).sort()",
     );
@@ -46,10 +32,7 @@ fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
     assert_eq!(browser.value("document.querySelectorAll('#workers .bar').length"), 2);
     let slowest = "document.querySelectorAll('#slowest td.name').length";
     assert_eq!(browser.value(slowest), 3);
-    eventually(
-        &mut browser,
-        "/^2 of 2 workers serve/.test(document.querySelector('#state').textContent)",
-    );
+    browser.wait_for("/^2 of 2 workers serve/.test(document.querySelector('#state').textContent)");
 
     for (width, height) in [(320, 640), (390, 844), (1200, 900)] {
         let size =
@@ -70,7 +53,7 @@ fn the_live_page_shows_clients_and_workers_wherever_it_is_read() {
     assert_ne!(light, dark);
 
     assert!(server.stop("-TERM").success());
-    eventually(&mut browser, "document.querySelector('#state').className === 'bad'");
+    browser.wait_for("document.querySelector('#state').className === 'bad'");
     let foreign = browser.requested.iter().filter(|url| !url.starts_with(&address));
     assert_eq!(foreign.count(), 0, "{:?}", browser.requested);
 }

@@ -10,6 +10,7 @@ mod debian;
 mod files;
 mod gems;
 mod manual;
+mod output;
 mod platform;
 mod ruby;
 mod stage;
@@ -64,6 +65,10 @@ impl Dist {
             return Err(format!("this machine lacks {missing}\n\nhint: apt-get install {missing}"));
         }
         let builder = Builder::new(root, self.processor)?;
+        let _alone = output::lock(&builder)?;
+        if output::is_changed(&builder)? {
+            println!("dist: built of changes, too, that are not committed");
+        }
         let made = self.build(&builder)?;
         for file in made {
             println!("{}", files::describe(root, &file));

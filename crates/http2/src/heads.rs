@@ -1,11 +1,23 @@
 //! Heads of HTTP/1 and HTTP/2, from one to the other.
 
+use h2::ext::Protocol;
 use http::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 
 /// Fields that are about a connection of HTTP/1, which no response of HTTP/2 may have (RFC 9113, 8.2.2).
-const CONNECTION_FIELDS: [&[u8]; 5] =
-    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+const CONNECTION_FIELDS: [&[u8]; 6] = [
+    b"connection",
+    b"keep-alive",
+    b"proxy-connection",
+    b"transfer-encoding",
+    b"upgrade",
+    // It answers to a key, which a WebSocket over HTTP/2 has none of (RFC 8441, 5).
+    b"sec-websocket-accept",
+];
+
+/// What a client of HTTP/1.1 says beside its own fields when it opens a WebSocket. The key is anything of 16 bytes.
+const WEBSOCKET: &[u8] = b"connection: upgrade\r\nupgrade: websocket\r\n\
+                           sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 
 /// Writes a request's head as a client of HTTP/1.1 would have. None if it names two hosts. A body whose length is not
 /// told is one in chunks.
@@ -18,11 +30,16 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
     {
         return None;
     }
-    let mut head = Vec::with_capacity(256);
-    head.extend_from_slice(request.method().as_str().as_bytes());
-    head.push(b' ');
+    let opens_socket = opens_socket(request);
     let path = uri.path_and_query().map(|path| path.as_str().as_bytes());
-    let target = if *request.method() == Method::CONNECT { authority } else { path };
+    let (method, target) = match request.method() {
+        _ if opens_socket => ("GET", path),
+        method if *method == Method::CONNECT => ("CONNECT", authority),
+        method => (method.as_str(), path),
+    };
+    let mut head = Vec::with_capacity(256);
+    head.extend_from_slice(method.as_bytes());
+    head.push(b' ');
     head.extend_from_slice(target.unwrap_or(b"/"));
     head.extend_from_slice(b" HTTP/1.1\r\n");
     if let Some(host) = authority.or(host) {
@@ -38,11 +55,19 @@ pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Ve
             });
         }
     }
-    if has_body && !fields.contains_key(CONTENT_LENGTH) {
+    if opens_socket {
+        head.extend_from_slice(WEBSOCKET);
+    } else if has_body && !fields.contains_key(CONTENT_LENGTH) {
         push_field(&mut head, b"transfer-encoding", b"chunked");
     }
     head.extend_from_slice(b"\r\n");
     Some(head)
+}
+
+/// Whether a request opens a WebSocket (RFC 8441, 4).
+pub(crate) fn opens_socket<B>(request: &Request<B>) -> bool {
+    let protocol = request.extensions().get::<Protocol>();
+    protocol.is_some_and(|protocol| protocol.as_str() == "websocket")
 }
 
 /// A client may send each cookie in a field of its own (RFC 9113, 8.2.3).
@@ -59,14 +84,17 @@ fn push_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Reads a response's head, as a server of HTTP/1 writes it, without the fields that are about a connection. A
-/// response that switches protocols has no place here: it becomes a 500.
-pub(crate) fn response_head(head: &[u8]) -> Response<()> {
+/// response that switches protocols is a 200 where the request `opens_socket`. There a 200 without that would pass for a
+/// WebSocket, and becomes a 501. Elsewhere a switch has no place: it becomes a 500.
+pub(crate) fn response_head(head: &[u8], opens_socket: bool) -> Response<()> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.trim_suffix_cr());
     let status = lines.next().and_then(|line| line.get(9..12));
     let status = status.and_then(|digits| StatusCode::from_bytes(digits).ok());
     let mut response = Response::new(());
     *response.status_mut() = match status {
+        Some(StatusCode::SWITCHING_PROTOCOLS) if opens_socket => StatusCode::OK,
         Some(StatusCode::SWITCHING_PROTOCOLS) | None => StatusCode::INTERNAL_SERVER_ERROR,
+        Some(status) if opens_socket && status.is_success() => StatusCode::NOT_IMPLEMENTED,
         Some(status) => status,
     };
     let fields = response.headers_mut();
@@ -148,6 +176,7 @@ mod tests {
         let response = response_head(
             b"HTTP/1.1 404 Not Found\r\nContent-Type: a\r\nset-cookie: a\r\nSet-Cookie:  b \r\n\
               Connection: close\r\ntransfer-encoding: chunked\r\n\r\nbody: x\r\n",
+            false,
         );
         assert_eq!(response.status(), 404);
         let fields: Vec<_> = response.headers().iter().collect();
@@ -157,8 +186,29 @@ mod tests {
 
     #[test]
     fn a_switch_of_protocols_is_an_error() {
-        assert_eq!(response_head(b"HTTP/1.1 101 Switching\r\n\r\n").status(), 500);
-        assert_eq!(response_head(b"HTTP/1.1 103 Early Hints\r\n\r\n").status(), 103);
+        let status = |head: &[u8]| response_head(head, false).status();
+        assert_eq!(status(b"HTTP/1.1 101 Switching\r\n\r\n"), 500);
+        assert_eq!(status(b"HTTP/1.1 103 Early Hints\r\n\r\n"), 103);
+    }
+
+    #[test]
+    fn a_websocket_is_asked_for_as_over_http_1_and_its_switch_is_a_200() {
+        let request = Request::connect("https://example.test/room?a=b")
+            .header("sec-websocket-version", "13")
+            .extension(Protocol::from_static("websocket"));
+        let head = request_head(&request.body(()).unwrap(), true).unwrap();
+        let text = "GET /room?a=b HTTP/1.1\r\nhost: example.test\r\nsec-websocket-version: 13\r\n\
+                    connection: upgrade\r\nupgrade: websocket\r\n\
+                    sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+        assert_eq!(String::from_utf8(head).unwrap(), text);
+        let switch =
+            b"HTTP/1.1 101 a\r\nupgrade: websocket\r\nsec-websocket-accept: b\r\nc: d\r\n\r\n";
+        let response = response_head(switch, true);
+        let names: Vec<_> = response.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!((response.status().as_u16(), names), (200, vec!["c"]));
+        // A client would take a page for a WebSocket.
+        assert_eq!(response_head(b"HTTP/1.1 200 OK\r\n\r\n", true).status(), 501);
+        assert_eq!(response_head(b"HTTP/1.1 403 Forbidden\r\n\r\n", true).status(), 403);
     }
 
     #[test]

@@ -52,9 +52,9 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// A connection whose client has sent nothing yet.
+    /// A connection whose client has sent nothing yet. With `has_sockets` it may open WebSockets as streams (RFC 8441).
     #[must_use]
-    pub fn new(limits: &Limits, now_ms: u64) -> Self {
+    pub fn new(limits: &Limits, has_sockets: bool, now_ms: u64) -> Self {
         let wire = Wire::default();
         let mut builder = Builder::new();
         builder
@@ -64,6 +64,9 @@ impl Session {
             .initial_connection_window_size(limits.window_bytes)
             .max_send_buffer_size(limits.send_buffer_bytes)
             .max_local_error_reset_streams(Some(limits.provoked_resets_max));
+        if has_sockets {
+            builder.enable_connect_protocol();
+        }
         Self {
             state: State::Handshake(Box::new(builder.handshake(wire.clone()))),
             wire,
@@ -104,7 +107,9 @@ impl Session {
             Poll::Ready(Some(Err(error))) => self.end(Some(&error)),
             Poll::Ready(Some(Ok((request, responder)))) => {
                 let head = heads::request_head(&request, !request.body().is_end_stream());
-                let stream = Stream::new(&self.woken, request.into_body(), responder);
+                let opens_socket = heads::opens_socket(&request);
+                let body = request.into_body();
+                let stream = Stream::new(&self.woken, body, responder, opens_socket);
                 Progress::Request(head, Box::new(stream))
             }
         }

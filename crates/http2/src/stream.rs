@@ -49,6 +49,7 @@ pub struct Stream {
     /// The way of the response's body, once its head is sent.
     outgoing: Option<SendStream<Bytes>>,
     is_whole: bool,
+    opens_socket: bool,
 }
 
 /// What comes next of a request's body.
@@ -65,10 +66,22 @@ pub enum Incoming {
 }
 
 impl Stream {
-    pub(crate) fn new(woken: &Woken, incoming: RecvStream, responder: SendResponse<Bytes>) -> Self {
+    pub(crate) fn new(
+        woken: &Woken,
+        incoming: RecvStream,
+        responder: SendResponse<Bytes>,
+        opens_socket: bool,
+    ) -> Self {
         let number = responder.stream_id().as_u32();
         let waker = woken.waker(number);
-        Self { number, waker, incoming, responder, outgoing: None, is_whole: false }
+        let (outgoing, is_whole) = (None, false);
+        Self { number, waker, incoming, responder, outgoing, is_whole, opens_socket }
+    }
+
+    /// Whether the request opens a WebSocket, whose bytes are those of the bodies (RFC 8441).
+    #[must_use]
+    pub fn opens_socket(&self) -> bool {
+        self.opens_socket
     }
 
     /// Its number.
@@ -116,12 +129,13 @@ impl Stream {
     /// Sends an interim response, which is written as for HTTP/1.
     pub fn inform(&mut self, head: &[u8]) {
         // A stream that is gone takes nothing.
-        let _ = self.responder.send_informational(heads::response_head(head));
+        let _ = self.responder.send_informational(heads::response_head(head, false));
     }
 
     /// Sends the head of the response, which is written as for HTTP/1; false if the stream is gone.
     pub fn respond(&mut self, head: &[u8], is_whole: bool) -> bool {
-        let sent = self.responder.send_response(heads::response_head(head), is_whole);
+        let response = heads::response_head(head, self.opens_socket);
+        let sent = self.responder.send_response(response, is_whole);
         self.is_whole |= is_whole && sent.is_ok();
         self.outgoing = sent.ok();
         self.outgoing.is_some()

@@ -83,6 +83,20 @@ impl StreamLink {
         body
     }
 
+    /// Whether the request may become a connection of its own: a WebSocket, or else a stream of events.
+    pub(crate) fn may_become(&self, is_websocket: bool) -> bool {
+        self.stream.opens_socket() == is_websocket
+    }
+
+    /// Ends what the request has become. Where something was cut off, the client is told so.
+    pub(crate) fn end(&mut self, is_orderly: bool) {
+        if is_orderly && self.stream.has_responded() {
+            self.stream.send(Vec::new(), true);
+        } else {
+            self.stream.reset();
+        }
+    }
+
     /// Whether nothing of the response was sent.
     pub(crate) fn is_fresh(&self) -> bool {
         self.head.is_empty() && !self.stream.has_responded()

@@ -10,6 +10,7 @@ use rustix::fs::sendfile;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv};
 use thruway_http1::ResponseFraming;
+use thruway_http2::Incoming;
 use thruway_sys::socket::queued_bytes;
 use thruway_tls::{OpenError, RECORD_BYTES_MAX, Session};
 
@@ -263,7 +264,15 @@ impl Connection {
         if self.tls.is_some() {
             return receive_sealed(self, inbox);
         }
-        let Carrier::Socket(socket) = &self.carrier else { return Received::Later };
+        let socket = match &mut self.carrier {
+            Carrier::Socket(socket) => socket,
+            Carrier::Stream(link) => {
+                let received = receive_of(link, inbox);
+                // The stream's waker tells of more.
+                self.is_readable = matches!(received, Received::Bytes(_));
+                return received;
+            }
+        };
         match recv(socket, &mut *inbox, RecvFlags::empty()) {
             Ok((0, _)) => Received::Ended,
             Ok((length, _)) => {
@@ -558,6 +567,18 @@ pub(crate) fn can_read(connection: &Connection) -> bool {
 fn has_socket_work(connection: &Connection) -> bool {
     let has_event = upgraded(connection).is_some_and(Upgraded::has_event);
     has_event || can_flush(connection) || can_read(connection)
+}
+
+/// Reads what is there of a stream. A frame is shorter than `inbox`.
+fn receive_of(link: &mut StreamLink, inbox: &mut [u8]) -> Received {
+    match link.stream.receive() {
+        Incoming::Data(data) => {
+            inbox[..data.len()].copy_from_slice(&data);
+            Received::Bytes(data.len())
+        }
+        Incoming::Later => Received::Later,
+        Incoming::End | Incoming::Gone => Received::Ended,
+    }
 }
 
 /// Reads what is there, and opens it in `inbox`.

@@ -243,9 +243,16 @@ impl Connections {
         parent.since_ms = self.clock.now_ms;
         if !link.stream.is_whole() {
             link.stream.reset();
-            multiplexer.needs_flush = true;
-            self.turns.enqueue(link.parent.slot(), parent, self.clock.now_us);
+            self.let_parent_flush(link.parent);
         }
+    }
+
+    /// A stream was reset or ended: its connection has a turn to say so.
+    fn let_parent_flush(&mut self, parent: ConnectionId) {
+        let Some(connection) = self.slab.get_mut(parent) else { return };
+        let Some(multiplexer) = connection.multiplexer.as_mut() else { return };
+        multiplexer.needs_flush = true;
+        self.turns.enqueue(parent.slot(), connection, self.clock.now_us);
     }
 
     /// Ends a connection in the middle of a response.
@@ -436,5 +443,10 @@ pub(crate) fn finish_upgraded(connections: &mut Connections, id: ConnectionId, c
         connections.poller.remove(socket);
     }
     connections.held_bytes -= std::mem::take(&mut connection.held_bytes);
+    if let Some(link) = connection.carrier.stream_mut() {
+        link.end(code != CloseCode::ABNORMAL);
+        let parent = link.parent;
+        connections.let_parent_flush(parent);
+    }
     connections.settle(id);
 }

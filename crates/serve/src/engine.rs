@@ -158,6 +158,7 @@ impl Engine {
     pub fn wants_turn(&mut self) -> bool {
         std::mem::take(&mut self.is_woken)
             || self.has_waiting()
+            || self.is_drained()
             || self.connections.warnings.has_some()
     }
 
@@ -266,6 +267,11 @@ impl Engine {
         let slab = &self.connections.slab;
         let rests = |id| slab.get(id).is_none_or(Connection::awaits_request);
         slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
+    }
+
+    /// Whether a drain is over. The last connection may have ended by its deadline, without an event.
+    fn is_drained(&self) -> bool {
+        self.connections.stage == Stage::Draining && self.connections.slab.len() == 0
     }
 
     /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait

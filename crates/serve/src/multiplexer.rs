@@ -26,9 +26,9 @@ pub(crate) struct Multiplexer {
 }
 
 impl Multiplexer {
-    pub(crate) fn new(limits: &Limits, now_ms: u64) -> Self {
+    pub(crate) fn new(limits: &Limits, has_sockets: bool, now_ms: u64) -> Self {
         Self {
-            session: Session::new(limits, now_ms),
+            session: Session::new(limits, has_sockets, now_ms),
             streams: HashMap::new(),
             sending: VecDeque::new(),
             head_since_ms: None,

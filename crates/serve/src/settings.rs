@@ -80,6 +80,8 @@ pub struct Settings {
     pub health_path: Option<Vec<u8>>,
     /// Whether clients may speak HTTP/2: by ALPN where TLS is spoken, elsewhere if they begin with it.
     pub has_http2: bool,
+    /// Whether they may open WebSockets as streams of it (RFC 8441): an owner that wants the socket itself gets none.
+    pub has_http2_sockets: bool,
     /// What one connection of HTTP/2 may cost.
     pub http2_limits: thruway_http2::Limits,
     /// Whether requests are counted for metrics.
@@ -112,6 +114,7 @@ impl Default for Settings {
             queue_ms: None,
             health_path: None,
             has_http2: true,
+            has_http2_sockets: false,
             http2_limits: thruway_http2::Limits::default(),
             counts: false,
             metrics_listener: None,

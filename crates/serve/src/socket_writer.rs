@@ -28,8 +28,10 @@ impl ResponseWriter<'_> {
         let id = self.ticket.connection;
         let now_ms = self.connections.clock.now_ms;
         let Some(connection) = self.connections.connection_of(self.ticket) else { return false };
-        // A stream of HTTP/2 is no connection of the request's own.
-        if !matches!(connection.phase, Phase::Handling) || connection.carrier.socket().is_none() {
+        let is_websocket = matches!(to, UpgradeTo::WebSocket { .. });
+        let stream = connection.carrier.stream();
+        let may = stream.is_none_or(|link| link.may_become(is_websocket));
+        if !matches!(connection.phase, Phase::Handling) || !may {
             return false;
         }
         counting::note_status(connection, head);
@@ -38,6 +40,8 @@ impl ResponseWriter<'_> {
         connection.phase = Phase::Upgraded(Box::new(Upgraded::new(to, wants_drained)));
         connection.seen = 0;
         connection.since_ms = now_ms;
+        // A stream may have brought something with its head.
+        connection.is_readable |= connection.carrier.stream().is_some();
         upgraded::send(self.connections, id, head);
         if self.connections.stage.ends_sockets() {
             farewell::plan(self.connections, id, 0, CloseCode::RESTART);
@@ -123,7 +127,8 @@ impl<'a> SocketWriter<'a> {
         self.connections.settle(id);
     }
 
-    /// The owner is done with an event: there may be another one. True if there is something to do for a turn.
+    /// The owner is done with an event: there may be another one. True if there is something to do for the thread that
+    /// waits for events: a turn, or an earlier deadline.
     pub fn done(&mut self) -> bool {
         let id = self.ticket.connection;
         let Some(connection) = self.connections.slab.get_mut(id) else { return false };
@@ -132,11 +137,12 @@ impl<'a> SocketWriter<'a> {
         }
         let Some(state) = connection::upgraded_mut(connection) else { return false };
         state.is_busy = false;
-        if let Some(code) = state.farewell.take_told() {
+        let told = state.farewell.take_told();
+        if let Some(code) = told {
             self.close(code, "");
         }
         self.connections.settle(id);
-        self.connection().is_some_and(Connection::has_work)
+        told.is_some() || self.connection().is_some_and(Connection::has_work)
     }
 
     fn connection(&self) -> Option<&Connection> {

@@ -9,6 +9,7 @@ use thruway_websocket::{self as websocket, CloseCode, Fault, Input, Opcode};
 use crate::connection::{self, Connection, Payload, Received};
 use crate::connections::{Connections, finish_upgraded};
 use crate::exchange::Handler;
+use crate::http2::output;
 use crate::output::QUANTUM_BYTES;
 use crate::slab::ConnectionId;
 use crate::socket_state::{Protocol, SocketEvent, SocketStage, Upgraded};
@@ -159,6 +160,9 @@ pub(crate) fn send(connections: &mut Connections, id: ConnectionId, frames: &[u8
         connection.since_ms = now_ms;
     }
     let flushed = connection.deliver(frames, Payload::Empty, frames.len() + QUANTUM_BYTES);
+    if connection.carrier.stream().is_some() {
+        return output::flush(connections, id);
+    }
     connections.after_flush(id, flushed);
 }
 

@@ -46,6 +46,14 @@ module Thruway
 
     # Before `ActionCable::Server::Base`: the beat is made once for all clients.
     module Server
+      # The adapters of Rails that reach this process alone descend from it.
+      LOCAL_ADAPTER = "ActionCable::SubscriptionAdapter::Inline"
+
+      def call(env)
+        warn_of_adapter(env) if env["rack.multiprocess"] && !@adapter_is_known
+        super
+      end
+
       def setup_heartbeat_timer
         @heartbeat_timer ||= event_loop.timer(ActionCable::Server::Connections::BEAT_INTERVAL) do
           beat_all
@@ -61,6 +69,17 @@ module Thruway
       end
 
       private
+
+      def warn_of_adapter(env)
+        @adapter_is_known = true
+        return if pubsub.class.ancestors.none? { |ancestor| ancestor.name == LOCAL_ADAPTER }
+
+        name = config.cable["adapter"].inspect
+        env["rack.errors"].puts(
+          "thruway: ActionCable's adapter #{name} reaches the clients of one worker; with " \
+          "several, config/cable.yml should name redis, postgresql or solid_cable"
+        )
+      end
 
       def beat_all
         ours, others = connections.dup.partition(&:thruway?)

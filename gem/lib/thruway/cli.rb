@@ -93,6 +93,7 @@ module Thruway
         parser.on("--fair-by KIND") { |kind| options[:fair_by] = kind }
         parser.on("--metrics URI") { |uri| @configuration.metrics << uri }
         parser.on("--status") { options[:status_page] = true }
+        parser.on("--no-http2") { options[:http2] = false }
         parser.on("--sendfile DIR") { |folder| declare(folder) }
         parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
         parser.on("--command WORD") { |word| @words << word }

@@ -30,7 +30,7 @@ module Thruway
       write_bytes_per_second_min: 256,
       # Of a client's message on a WebSocket; how long it may be silent before it is pinged.
       socket_message_bytes_max: 1 << 20, socket_ping_seconds: 30, socket_compression: false,
-      socket_origins: nil,
+      socket_origins: nil, http2: true, http2_sockets: false,
       request_line_bytes_max: 8 << 10, head_bytes_max: 32 << 10, head_fields_max: 100,
       url_scheme: nil, remote_address: nil, methods: nil, redirect: nil, log_requests: false,
       log_formatter: nil, early_hints: false, compress: nil, immutable_assets: nil,
@@ -173,7 +173,8 @@ module Thruway
         head_fields_max: head_fields_max.to_i, queue_ms: ms(queue_seconds_max),
         fair_by: fair_by, health_path: health_check.to_s,
         counts: counts?, metrics_listener: metrics_listener,
-        has_status_page: status_page, client_source: client_source, trusted_proxies: trusted_proxies
+        has_status_page: status_page, has_http2: http2,
+        has_http2_sockets: http2_sockets, client_source: client_source, trusted_proxies: trusted_proxies
       }
     end
 

@@ -64,7 +64,8 @@ module Thruway
       nakayoshi_fork: :warm_up,
       mutate_stdout_and_stderr_to_sync_on_write: :syncs_output, status_page: :status_page,
       early_hints: :early_hints, load_report: :load_report,
-      socket_compression: :socket_compression
+      socket_compression: :socket_compression, http2: :http2,
+      http2_sockets: :http2_sockets
     }.freeze
 
     # Fields in which trusted proxies name their clients.

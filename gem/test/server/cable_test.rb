@@ -145,6 +145,18 @@ class CableTest < Minitest::Test
     assert_equal({ "identifier" => identifier, "type" => "reject_subscription" }, read(ann))
   end
 
+  def test_an_adapter_that_reaches_one_worker_alone_is_told_once_where_there_are_several
+    fields = "Origin: http://other.example\r\n"
+    said = [0, 2].map do |workers|
+      stderr_of do
+        serve(ActionCable.server, workers: workers)
+        2.times { assert_equal 404, WebSocketing.new(connect.io, "/cable", fields).status }
+      end
+    end
+    told = said.map { |text| text.scan(/adapter "async" reaches the clients of one worker/).size }
+    assert_equal [0, 1], told, said.last
+  end
+
   def test_every_client_gets_the_beat
     sockets = %w[ann ben].map { |name| open(name) }
     eventually { ActionCable.server.connections.size == 2 }

@@ -48,6 +48,33 @@ class Http2Test < Minitest::Test
     end
   end
 
+  def test_a_server_that_is_told_not_to_speak_it_offers_it_to_no_client
+    Dir.mktmpdir do |folder|
+      bind = "ssl://127.0.0.1:0?#{parameters(folder)}"
+      serve(binds: [bind], http2: false) { |env| [200, {}, [env["SERVER_PROTOCOL"]]] }
+      assert_equal "HTTP/1.1|1.1 200", curl("/", how: "--http2")
+      @servings.last.first.stop(1)
+    end
+  end
+
+  def test_a_stream_of_events_is_a_stream_of_the_connection
+    handler = Class.new do
+      def on_open(client)
+        client.write("one", id: 1)
+        client.write("two")
+        client.close
+      end
+    end
+    serve do |env|
+      env["rack.upgrade"] = handler.new if env["rack.upgrade?"] == :sse
+      [200, { "x-one" => "1" }, ["no events"]]
+    end
+    got = curl("/", "-N", "-i", "-H", "accept: text/event-stream")
+    assert_match(/\AHTTP\/2 200 .*content-type: text\/event-stream.*x-one: 1/m, got)
+    assert_match(/id: 1\ndata: one\n\ndata: two\n\n\|2 200\z/, got)
+    assert_equal "no events|2 200", curl("/")
+  end
+
   def test_the_environment_is_that_of_http_1_but_for_the_protocol
     serve(answer_with_environment)
     got = curl("/a%20b?c=d", "-H", "host: x.test:81", "-b", "a=1; b=2")

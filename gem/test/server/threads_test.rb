@@ -111,6 +111,15 @@ class ThreadsTest < Minitest::Test
     @servings[0][1].join
   end
 
+  def test_a_client_that_asks_for_nothing_does_not_hold_up_a_stop
+    server = serve { [200, {}, []] }
+    client = connect
+    eventually { server.engine.connections == 1 }
+    said = stderr_of { server.stop(PATIENCE_SECONDS).join }
+    assert_empty said, "no thread is still busy when the time of the stop is over"
+    assert_predicate client, :closed?
+  end
+
   def test_stopping_before_the_server_runs_ends_it_as_soon_as_it_does
     listeners = Thruway::Listeners.new(["tcp://127.0.0.1:0"])
     configuration = Thruway::Configuration.new

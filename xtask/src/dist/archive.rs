@@ -8,7 +8,7 @@ use super::files::{self, copy, copy_tree, named, write};
 use super::gems;
 use super::manual::{self, Shell};
 use super::ruby::Ruby;
-use super::{bill, crates};
+use super::{bill, crates, output};
 use crate::windows;
 
 /// What a stripped program may have at most.
@@ -35,14 +35,14 @@ pub(super) fn linux(builder: &Builder, rubies: &[Ruby]) -> Result<PathBuf, Strin
         )?;
     }
     documents(builder, &tree.join("share/doc/thruway"))?;
-    let output = builder.output(&format!("{name}.tar.gz"));
-    // The same sources give the same bytes.
-    let mut tar = Command::new("tar");
-    tar.current_dir(builder.work("archive")).args(["--sort=name", "--owner=0", "--group=0"]);
-    tar.args(["--numeric-owner", "--use-compress-program=gzip -9n"]);
-    tar.arg(format!("--mtime=@{}", commit_time(builder)?)).arg("-cf").arg(&output).arg(&name);
-    crate::command::succeed(&mut tar)?;
-    Ok(output)
+    let time = output::source_time(builder)?;
+    output::finish(builder, &format!("{name}.tar.gz"), |path| {
+        let mut tar = Command::new("tar");
+        tar.current_dir(builder.work("archive")).args(["--sort=name", "--owner=0", "--group=0"]);
+        tar.args(["--numeric-owner", "--use-compress-program=gzip -9n"]);
+        tar.arg(format!("--mtime=@{time}")).arg("-cf").arg(path).arg(&name);
+        tar
+    })
 }
 
 /// `thruway.exe`, if this machine can build it.
@@ -61,36 +61,33 @@ pub(super) fn windows(builder: &Builder) -> Result<Option<PathBuf>, String> {
     crate::command::succeed(Command::new("x86_64-w64-mingw32-strip").arg(&copied))?;
     is_small(&copied)?;
     documents(builder, &tree)?;
-    let output = builder.output(&format!("{name}.zip"));
-    let mut zip = Command::new("python3");
-    zip.current_dir(builder.work("archive")).args(["-m", "zipfile", "-c"]).arg(&output).arg(&name);
-    crate::command::succeed(&mut zip)?;
-    Ok(Some(output))
+    let made = output::finish(builder, &format!("{name}.zip"), |path| {
+        let mut zip = Command::new("python3");
+        let work = builder.work("archive");
+        zip.current_dir(work).args(["-m", "zipfile", "-c"]).arg(path).arg(&name);
+        zip
+    });
+    made.map(Some)
 }
 
 /// The bill of materials, and what the programs are made of and under which terms.
 pub(super) fn documents(builder: &Builder, folder: &Path) -> Result<(), String> {
     let crates = crates::of_programs(builder)?;
     write(&folder.join("thruway.cdx.json"), bill::materials(builder, &crates)?)?;
-    write(&folder.join("THIRD-PARTY.txt"), bill::licences(&crates)?)?;
+    write(&folder.join("THIRD-PARTY.txt"), bill::licences(builder, &crates)?)?;
     for file in ["LICENSE", "README.md", "CHANGELOG.md"] {
         copy(&builder.root.join(file), &folder.join(file), 0o644)?;
     }
     Ok(())
 }
 
-/// The checksum of each file that was built.
+/// The checksum of each file of this version.
 pub(super) fn checksums(builder: &Builder) -> Result<PathBuf, String> {
     let folder = builder.output("");
     let mut sums = Command::new("sha256sum");
     sums.current_dir(&folder);
-    for entry in named(&folder, std::fs::read_dir(&folder))? {
-        let path = named(&folder, entry)?.path();
-        if let Some(name) = path.file_name().filter(|name| path.is_file() && *name != "SHA256SUMS")
-        {
-            sums.arg(name);
-        }
-    }
+    let files = output::of_this_version(builder)?;
+    sums.args(files.iter().filter_map(|path| path.file_name()));
     let output = sums.output().map_err(|error| format!("cannot start sha256sum: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let mut lines: Vec<_> = text.lines().collect();
@@ -106,12 +103,4 @@ fn is_small(program: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{} has {bytes} bytes; {PROGRAM_BYTES_MAX} are allowed", program.display()))
-}
-
-/// When the sources were last changed, in seconds.
-fn commit_time(builder: &Builder) -> Result<String, String> {
-    let mut git = Command::new("git");
-    git.current_dir(&builder.root).args(["log", "-1", "--format=%ct"]);
-    let output = git.output().map_err(|error| format!("cannot start git: {error}"))?;
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

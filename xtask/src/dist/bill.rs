@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use toml::{Table, Value};
 
 use super::build::Builder;
 use super::crates::Crate;
@@ -11,9 +12,6 @@ use super::files;
 
 /// Files of a crate that hold its terms begin so.
 const LICENCES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
-/// Licences that everything here may have; each crate offers one of them.
-const ACCEPTED: [&str; 8] =
-    ["MIT", "Apache-2.0", "BSD-3-Clause", "BSD-2-Clause", "ISC", "Unicode-3.0", "Zlib", "BSL-1.0"];
 const OF_GLIBC: &str = "\n================ the GNU C library ================\n\n\
     The command in the archive and in the gem is linked with it statically. It is under the LGPL, version 2.1 or\n\
     later: https://www.gnu.org/licenses/old-licenses/lgpl-2.1.html. Its sources are Debian's package glibc. The\n\
@@ -55,7 +53,7 @@ fn reference(own: &Crate) -> String {
     format!("pkg:cargo/{}@{}", own.name, own.version)
 }
 
-fn component(own: &Crate) -> Value {
+fn component(own: &Crate) -> serde_json::Value {
     let mut component = json!({
         "type": "library",
         "bom-ref": reference(own),
@@ -74,11 +72,12 @@ fn component(own: &Crate) -> Value {
 }
 
 /// The terms of each crate from elsewhere, each text once.
-pub(super) fn licences(crates: &[Crate]) -> Result<String, String> {
+pub(super) fn licences(builder: &Builder, crates: &[Crate]) -> Result<String, String> {
+    let accepted = accepted(&files::read(&builder.root.join("deny.toml"))?)?;
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut summary = String::from("What the programs of Thruway are made of, and its terms.\n\n");
     for own in crates.iter().filter(|own| own.is_foreign) {
-        if !is_accepted(&own.licence) {
+        if !is_accepted(&own.licence, &accepted) {
             return Err(format!("{} {} is under {}", own.name, own.version, own.licence));
         }
         let name = format!("{} {}", own.name, own.version);
@@ -102,12 +101,21 @@ pub(super) fn licences(crates: &[Crate]) -> Result<String, String> {
     Ok(summary + OF_GLIBC)
 }
 
+/// Licences that everything here may have, as cargo-deny takes them; each crate offers one of them.
+fn accepted(settings: &str) -> Result<Vec<String>, String> {
+    let settings: Table = settings.parse().map_err(|error| format!("deny.toml: {error}"))?;
+    let list = settings.get("licenses").and_then(|licences| licences.get("allow"));
+    let list = list.and_then(Value::as_array).ok_or("deny.toml allows no licence")?;
+    Ok(list.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
 /// Whether one of the choices is a licence of ours, or all parts of it are.
-fn is_accepted(expression: &str) -> bool {
+fn is_accepted(expression: &str, accepted: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], "");
     let is_known = |licence: &str| {
         let licence = licence.trim();
-        ACCEPTED.contains(&licence.split(" WITH ").next().unwrap_or(licence))
+        let plain = licence.split(" WITH ").next().unwrap_or(licence);
+        accepted.iter().any(|own| own == plain)
     };
     match expression.contains(" AND ") {
         true => plain.split(" AND ").all(|part| part.split(" OR ").any(is_known)),
@@ -128,8 +136,9 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let builder = Builder::new(root, Processor::X86_64).unwrap();
         let crates = crates::of_programs(&builder).unwrap();
-        let terms = licences(&crates).unwrap();
-        let bill: Value = serde_json::from_str(&materials(&builder, &crates).unwrap()).unwrap();
+        let terms = licences(&builder, &crates).unwrap();
+        let bill: serde_json::Value =
+            serde_json::from_str(&materials(&builder, &crates).unwrap()).unwrap();
         for name in ["clap", "rustix", "rb-sys"] {
             assert!(terms.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
         }
@@ -142,6 +151,8 @@ mod tests {
 
     #[test]
     fn one_choice_is_enough_and_all_parts_count() {
+        let list = "[licenses]\nallow = [\"MIT\", \"Apache-2.0\", \"Unicode-3.0\"]\n";
+        let accepted = accepted(list).unwrap();
         for (expression, is_ours) in [
             ("MIT", true),
             ("GPL-3.0 OR MIT", true),
@@ -150,7 +161,7 @@ mod tests {
             ("MIT AND GPL-3.0", false),
             ("", false),
         ] {
-            assert_eq!(is_accepted(expression), is_ours, "{expression}");
+            assert_eq!(is_accepted(expression, &accepted), is_ours, "{expression}");
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Compiles what is packaged: stripped, and without the paths of the machine that it was built on.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +19,8 @@ pub(super) struct Builder {
     pub(super) homepage: String,
     pub(super) repository: String,
     pub(super) maintainer: String,
+    /// The versions of Ruby whose extension is built already.
+    extensions: RefCell<BTreeSet<String>>,
 }
 
 impl Builder {
@@ -37,6 +41,7 @@ impl Builder {
             homepage: text(package.get("homepage"), "homepage")?,
             repository: text(package.get("repository"), "repository")?,
             maintainer: text(maintainer, "authors")?,
+            extensions: RefCell::default(),
         })
     }
 
@@ -64,30 +69,46 @@ impl Builder {
     }
 
     /// The command as Debian wants it, linked with the libraries of the system.
-    pub(super) fn system_program(&self) -> Result<PathBuf, String> {
-        let folder = self.work("system");
-        self.release(&folder, &mut self.cargo(&folder, "thruway-cli"), "thruway")
+    pub(super) fn system_program(&self, ruby: &Ruby) -> Result<PathBuf, String> {
+        self.extension(ruby)?;
+        Ok(self.release_folder().join("release/thruway"))
     }
 
-    /// The extension for a Ruby.
+    /// The extension for a Ruby, compiled once a run.
     pub(super) fn extension(&self, ruby: &Ruby) -> Result<PathBuf, String> {
-        let folder = self.work(&format!("ruby-{}", ruby.version));
-        let mut cargo = self.cargo(&folder, "thruway-gem-ext");
-        self.release(&folder, cargo.env("RUBY", &ruby.program), "libthruway_ext.so")
+        let name = format!("{}-{}.so", self.processor.platform(), ruby.version);
+        let kept = self.work("extensions").join(name);
+        if self.extensions.borrow_mut().insert(ruby.version.clone()) {
+            self.release(ruby)?;
+            let built = self.release_folder().join("release/libthruway_ext.so");
+            files::copy(&built, &kept, 0o755)?;
+        }
+        Ok(kept)
     }
 
-    /// Builds for release; what is built is called `name`.
-    fn release(&self, folder: &Path, cargo: &mut Command, name: &str) -> Result<PathBuf, String> {
-        let mut built = folder.to_owned();
+    /// Builds the command and the extension together: what both are made of, and the extensions for other Rubies, is
+    /// compiled once.
+    fn release(&self, ruby: &Ruby) -> Result<(), String> {
+        let folder = self.release_target();
+        let mut cargo = self.cargo(&folder, "thruway-cli");
+        cargo.args(["--package", "thruway-gem-ext", "--release"]).env("RUBY", &ruby.program);
         if self.processor.is_foreign() {
             cargo.args(["--target", self.processor.target()]);
-            built.push(self.processor.target());
         }
-        self.with_flags(cargo, &[]);
+        self.with_flags(&mut cargo, &[]);
         let settings =
             [("CARGO_PROFILE_RELEASE_STRIP", "symbols"), ("CARGO_PROFILE_RELEASE_DEBUG", "false")];
-        crate::command::succeed(cargo.arg("--release").envs(settings))?;
-        Ok(built.join("release").join(name))
+        crate::command::succeed(cargo.envs(settings))
+    }
+
+    /// cargo's folder: each processor has its own, since programs for this one are put elsewhere in it.
+    fn release_target(&self) -> PathBuf {
+        self.work(if self.processor.is_foreign() { "foreign-release" } else { "release" })
+    }
+
+    fn release_folder(&self) -> PathBuf {
+        let folder = self.release_target();
+        if self.processor.is_foreign() { folder.join(self.processor.target()) } else { folder }
     }
 
     fn cargo(&self, folder: &Path, package: &str) -> Command {

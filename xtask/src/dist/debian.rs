@@ -9,6 +9,7 @@ use super::build::Builder;
 use super::files::{self, copy, copy_tree, named, read, write};
 use super::gems;
 use super::manual::{self, Shell};
+use super::output;
 use super::ruby::Ruby;
 
 const UNIT: &str = include_str!("../../../deploy/systemd/thruway@.service");
@@ -28,7 +29,8 @@ struct Package {
 
 /// Builds all three.
 pub(super) fn packages(builder: &Builder, rubies: &[Ruby]) -> Result<Vec<PathBuf>, String> {
-    let program = builder.system_program()?;
+    let ruby = rubies.first().ok_or("the packages need a Ruby")?;
+    let program = builder.system_program(ruby)?;
     let made = vec![command(builder, &program)?, gem(builder, rubies)?, pages(builder)?];
     lintian(&made)?;
     Ok(made)
@@ -207,11 +209,12 @@ impl Package {
         write(&tree.join("DEBIAN/control"), control)?;
         write(&tree.join("DEBIAN/md5sums"), sums(tree)?)?;
         let name = format!("{}_{}_{}.deb", self.name, builder.version, self.architecture);
-        let output = builder.output(&name);
-        let mut deb = Command::new("dpkg-deb");
-        deb.args(["--build", "--root-owner-group"]).arg(tree).arg(&output);
-        crate::command::succeed(deb.stdout(std::process::Stdio::null()))?;
-        Ok(output)
+        output::finish(builder, &name, |path| {
+            let mut deb = Command::new("dpkg-deb");
+            deb.args(["--build", "--root-owner-group"]).arg(tree).arg(path);
+            deb.stdout(std::process::Stdio::null());
+            deb
+        })
     }
 
     fn add_documents(&self, builder: &Builder, tree: &Path) -> Result<(), String> {
@@ -255,9 +258,10 @@ impl Package {
 
 /// Debian's changelog: what this version is, and when its sources were last changed.
 fn changes(builder: &Builder) -> Result<String, String> {
-    let mut git = Command::new("git");
-    git.current_dir(&builder.root).args(["log", "-1", "--format=%aD"]);
-    let output = git.output().map_err(|error| format!("cannot start git: {error}"))?;
+    let mut date = Command::new("date");
+    date.args(["--utc", "--rfc-email", "--date"])
+        .arg(format!("@{}", output::source_time(builder)?));
+    let output = date.output().map_err(|error| format!("cannot start date: {error}"))?;
     let date = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     Ok(format!(
         "thruway ({}) unstable; urgency=medium\n\n  * What is new stands in CHANGELOG.md.\n\n -- {}  {date}\n",

@@ -6,7 +6,7 @@ use std::process::Command;
 use super::build::Builder;
 use super::files::{self, copy, write};
 use super::ruby::Ruby;
-use super::stage;
+use super::{output, stage};
 
 /// Picks the extension for the Ruby that loads it. Only where there are several.
 const CHOICE: &str = include_str!("choice.rb");
@@ -49,9 +49,10 @@ fn build(
     name: &str,
     environment: &[(&str, &str)],
 ) -> Result<PathBuf, String> {
-    let output = builder.output(name);
-    let mut gem = Command::new("gem");
-    gem.current_dir(folder).args(["build", "--silent", "thruway.gemspec", "-o"]).arg(&output);
-    crate::command::succeed(gem.envs(environment.iter().copied()))?;
-    Ok(output)
+    output::finish(builder, name, |path| {
+        let mut gem = Command::new("gem");
+        gem.current_dir(folder).args(["build", "--silent", "thruway.gemspec", "-o"]).arg(path);
+        gem.envs(environment.iter().copied());
+        gem
+    })
 }

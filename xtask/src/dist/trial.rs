@@ -11,6 +11,7 @@ use std::process::Command;
 
 use super::build::Builder;
 use super::files::{self, copy, copy_tree, named};
+use super::output;
 use emulation::Emulation;
 
 /// What runs outside of the root, in a mount namespace of its own, and what runs in it.
@@ -18,6 +19,8 @@ const ENTER: &str = include_str!("trial/enter.sh");
 const SHARED: &str = include_str!("trial/shared.sh");
 const TRY: &str = include_str!("trial/try.sh");
 const TRY_AARCH64: &str = include_str!("trial/try-aarch64.sh");
+/// Mounts and processes end with what is started so, even if we are killed.
+const NAMESPACES: [&str; 5] = ["--mount", "--pid", "--kill-child", "--propagation", "private"];
 const SUITES: [&str; 2] = ["bookworm", "trixie"];
 
 /// Tries what stands in `target/dist`. `roots` are those of the Rubies that it was built for.
@@ -50,7 +53,7 @@ fn enter(builder: &Builder, base: &Path, script: &str) -> Result<(), String> {
     bring(builder, &work.join("upper/trial"), script)?;
     println!("dist: trying in {}", base.file_name().unwrap_or_default().display());
     let mut enter = Command::new("unshare");
-    enter.args(["--mount", "--pid", "--fork", "--propagation", "private"]);
+    enter.args(NAMESPACES);
     enter.args(["sh", "-euc", ENTER, "enter"]).arg(base).arg(&work);
     crate::command::succeed(&mut enter)?;
     named(&work, fs::remove_dir_all(&work))
@@ -64,8 +67,13 @@ fn base(builder: &Builder, suite: &str, options: &[&str]) -> Result<PathBuf, Str
         let partial = builder.work("roots").join(format!("{name}.partial"));
         files::empty(&partial)?;
         println!("dist: debootstrap {name}");
-        let mut debootstrap = Command::new("/usr/sbin/debootstrap");
-        debootstrap.arg("--variant=minbase").args(options).arg(suite).arg(&partial);
+        let mut debootstrap = Command::new("unshare");
+        debootstrap
+            .args(NAMESPACES)
+            .args(["/usr/sbin/debootstrap", "--variant=minbase"])
+            .args(options)
+            .arg(suite)
+            .arg(&partial);
         crate::command::succeed(debootstrap.stdout(std::process::Stdio::null()))?;
         named(&partial, fs::rename(&partial, &base))?;
     }
@@ -77,11 +85,8 @@ fn bring(builder: &Builder, folder: &Path, script: &str) -> Result<(), String> {
     files::write_program(&folder.join("try.sh"), script)?;
     files::write(&folder.join("shared.sh"), SHARED)?;
     files::write(&folder.join("version"), format!("thruway {}\n", builder.version))?;
-    for file in files::below(&builder.output(""))? {
-        let is_ours = file.parent() == Some(&builder.output(""));
-        if let Some(name) = file.file_name().filter(|_| is_ours) {
-            copy(&file, &folder.join(name), 0o644)?;
-        }
+    for file in output::of_this_version(builder)? {
+        copy(&file, &folder.join(file.file_name().unwrap_or_default()), 0o644)?;
     }
     for example in ["rails_app", "rack_hello"] {
         let from = builder.root.join("examples").join(example);

@@ -27,11 +27,18 @@ fn checkout() -> tempfile::TempDir {
         &["config", "user.name", "test"],
         &["config", "user.email", "test@example.org"],
         &["add", "--all"],
-        &["commit", "--quiet", "-m", "first"],
     ] {
         git(root, arguments).unwrap();
     }
+    commit_at(root, "2020-01-01T00:00:00Z");
     folder
+}
+
+/// Commits what has changed, as of a time: no test may depend on how many of its commits share a second.
+fn commit_at(root: &Path, time: &str) {
+    let mut commit = Command::new("git");
+    commit.current_dir(root).args(["commit", "--quiet", "--all", "-m", "a change"]);
+    assert!(commit.env("GIT_COMMITTER_DATE", time).status().unwrap().success());
 }
 
 fn release(version: &str) -> Release {
@@ -71,10 +78,7 @@ fn what_is_not_committed_is_not_released() {
 fn figures_that_are_older_than_the_code_are_not_released() {
     let folder = checkout();
     fs::write(folder.path().join("crates/a/src/lib.rs"), "//! New.\n").unwrap();
-    let later = "2090-01-01T00:00:00Z";
-    let mut commit = Command::new("git");
-    commit.current_dir(folder.path()).args(["commit", "--quiet", "--all", "-m", "code"]);
-    assert!(commit.env("GIT_COMMITTER_DATE", later).status().unwrap().success());
+    commit_at(folder.path(), "2090-01-01T00:00:00Z");
     let refused = release("0.2.0").run(folder.path()).unwrap_err();
     assert!(
         refused.starts_with("docs/benchmarks.md is older than the code\n\nhint: "),

@@ -11,8 +11,9 @@ use crate::slab::ConnectionId;
 pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) {
     let now_ms = connections.clock.now_ms;
     let Some(connection) = connections.slab.get_mut(id) else { return };
-    let limits = &connections.settings.http2_limits;
-    connection.multiplexer = Some(Box::new(Multiplexer::new(limits, now_ms)));
+    let settings = &connections.settings;
+    let (limits, has_sockets) = (&settings.http2_limits, settings.has_http2_sockets);
+    connection.multiplexer = Some(Box::new(Multiplexer::new(limits, has_sockets, now_ms)));
     connection.phase = Phase::Multiplexing;
     connection.since_ms = now_ms;
     connection.keep(bytes, 0);

@@ -5,11 +5,12 @@ use thruway_http2::{Incoming, Progress, Stream};
 
 use crate::admission;
 use crate::closing;
-use crate::connection::{Phase, Received};
+use crate::connection::{self, Phase, Received};
 use crate::connections::Connections;
 use crate::fairness;
 use crate::observer;
 use crate::slab::ConnectionId;
+use crate::socket_state::Upgraded;
 use crate::upload::{Spool, Upload};
 
 use super::output;
@@ -104,7 +105,9 @@ fn open(
     // Without a body, there is nothing that could be too long.
     let Ok(decoder) = decoder else { return };
     let spool = Spool::keep(connections.settings.body_memory_bytes_max);
-    let upload = Upload { head, head_bytes, decoder, spool, is_whole: false };
+    // What comes behind the head of a WebSocket is no body.
+    let is_whole = stream.opens_socket();
+    let upload = Upload { head, head_bytes, decoder, spool, is_whole };
     let Some(id) = connections.open_stream(parent, stream, upload) else { return };
     match error {
         Some(error) => closing::refuse(connections, id, error),
@@ -140,6 +143,11 @@ fn judge(connections: &mut Connections, id: ConnectionId) {
 /// Looks what is new about a stream.
 fn attend(connections: &mut Connections, id: ConnectionId) {
     let Some(connection) = connections.slab.get_mut(id) else { return };
+    if connection::upgraded(connection).is_some_and(Upgraded::is_over) {
+        // Its owner is still to be told of its end.
+        return;
+    }
+    connection.is_readable |= connection::upgraded(connection).is_some();
     let Some(link) = connection.carrier.stream_mut() else { return };
     if link.stream.is_gone() {
         return drop(connections.close(id));

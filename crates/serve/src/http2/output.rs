@@ -78,6 +78,7 @@ pub(crate) fn begin_sending(connections: &mut Connections, id: ConnectionId) {
 fn feed(connections: &mut Connections, id: ConnectionId, most: usize) {
     let Some(connection) = connections.slab.get_mut(id) else { return };
     let is_complete = matches!(connection.phase, Phase::Responding);
+    let is_upgraded = matches!(connection.phase, Phase::Upgraded(_));
     let Carrier::Stream(link) = &mut connection.carrier else { return };
     let (parent, before) = (link.parent, left_bytes(&connection.output));
     let fed = link.feed(&mut connection.output, is_complete, most);
@@ -85,12 +86,12 @@ fn feed(connections: &mut Connections, id: ConnectionId, most: usize) {
     if let Some(multiplexer) = multiplexer_of(connections, parent) {
         multiplexer.fed_bytes = multiplexer.fed_bytes.saturating_add(fed_bytes);
     }
+    if fed == Ok(Flushed::Quantum) {
+        begin_sending(connections, id);
+    }
     match fed {
+        fed if is_upgraded => connections.after_flush(id, fed),
         Ok(Flushed::Done) if is_complete => drop(connections.close(id)),
-        Ok(Flushed::Quantum) => {
-            begin_sending(connections, id);
-            connections.hold(id, false);
-        }
         Ok(flushed) => connections.hold(id, flushed == Flushed::Blocked),
         Err(_) => drop(connections.close(id)),
     }

@@ -34,8 +34,12 @@ impl Emulation {
             crate::command::succeed(mount.args(["-t", "binfmt_misc", "binfmt_misc", FOLDER]))?;
             emulation.is_mounted_by_us = true;
         }
-        if Path::new(FOLDER).join("qemu-aarch64").metadata().is_err() {
-            named(&register, fs::write(&register, RULE))?;
+        let has = |rule: &str| Path::new(FOLDER).join(rule).metadata().is_ok();
+        if !has("qemu-aarch64") {
+            // A run that was killed has left it.
+            if !has(NAME) {
+                named(&register, fs::write(&register, RULE))?;
+            }
             emulation.is_ours = true;
         }
         Ok(emulation)

@@ -51,6 +51,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
 
 fn settings(serve: &Serve) -> Settings {
     let mut settings = Settings::default().for_files();
+    settings.has_http2 = !serve.no_http2;
     settings.fair_by = serve.fair_by.clone().unwrap_or_default();
     let size = |given: Option<u32>, default| {
         given.map_or(default, |given| usize::try_from(given).unwrap_or(usize::MAX))

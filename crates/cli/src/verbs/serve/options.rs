@@ -36,6 +36,9 @@ pub(crate) struct Serve {
     /// A live page for people there, too
     #[arg(long)]
     pub(super) status: bool,
+    /// Speak HTTP/1.1 alone: no client is offered HTTP/2
+    #[arg(long)]
+    pub(super) no_http2: bool,
     /// How many bytes the first line of a request may have [default: 8192]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) request_line_limit: Option<u32>,

@@ -105,6 +105,9 @@ fn arguments(serve: &Serve, started_us: u64) -> Vec<OsString> {
     if serve.status {
         arguments.push("--status".into());
     }
+    if serve.no_http2 {
+        arguments.push("--no-http2".into());
+    }
     arguments.extend(["--".into(), serve.target.clone().into_os_string()]);
     arguments
 }

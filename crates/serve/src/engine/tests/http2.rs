@@ -6,17 +6,17 @@ use thruway_http2::PREFACE;
 mod attacks;
 
 /// The types of frames (RFC 9113, 6).
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 const PRIORITY: u8 = 2;
-const RESET: u8 = 3;
+pub(super) const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
-const END_STREAM: u8 = 1;
+pub(super) const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 /// The codes of errors (RFC 9113, 7).
@@ -24,15 +24,15 @@ const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// The last field line of a head whose status is 200: it stands in HPACK's table.
-const STATUS_200: u8 = 0x88;
+pub(super) const STATUS_200: u8 = 0x88;
 
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Frame {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    payload: Vec<u8>,
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) flags: u8,
+    pub(super) stream: u32,
+    pub(super) payload: Vec<u8>,
 }
 
 impl Frame {
@@ -43,35 +43,35 @@ impl Frame {
     }
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     Frame { kind, flags, stream, payload: payload.to_vec() }.to_bytes()
 }
 
 /// A field line without compression. Its parts are shorter than 127 bytes.
-fn field(name: &str, value: &str) -> Vec<u8> {
+pub(super) fn field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len()).unwrap();
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-fn head(method: &str, path: &str) -> Vec<u8> {
+pub(super) fn head(method: &str, path: &str) -> Vec<u8> {
     let lines = [(":method", method), (":scheme", "http"), (":path", path), (":authority", "a")];
     lines.map(|(name, value)| field(name, value)).concat()
 }
 
-fn get(stream: u32, path: &str) -> Vec<u8> {
+pub(super) fn get(stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, stream, &head("GET", path))
 }
 
 /// A client that has sent its preface and these settings.
-struct Client {
+pub(super) struct Client {
     socket: TcpStream,
     bytes: Vec<u8>,
-    frames: Vec<Frame>,
-    is_over: bool,
+    pub(super) frames: Vec<Frame>,
+    pub(super) is_over: bool,
 }
 
 impl Client {
-    fn new(rig: &Rig, settings: &[(u16, u32)]) -> Self {
+    pub(super) fn new(rig: &Rig, settings: &[(u16, u32)]) -> Self {
         let socket = rig.connect();
         let mut client = Self { socket, bytes: Vec::new(), frames: Vec::new(), is_over: false };
         let pair =
@@ -82,12 +82,12 @@ impl Client {
     }
 
     /// The server may have ended the connection in the middle.
-    fn send(&mut self, bytes: &[u8]) {
+    pub(super) fn send(&mut self, bytes: &[u8]) {
         let _ = self.socket.write_all(bytes);
     }
 
     /// Takes in what is there.
-    fn receive(&mut self) {
+    pub(super) fn receive(&mut self) {
         self.socket.set_nonblocking(true).unwrap();
         let read = self.socket.read_to_end(&mut self.bytes);
         self.is_over = !matches!(&read, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// The code of a frame that ends a stream or the connection.
-    fn code(&self, kind: u8) -> Option<u32> {
+    pub(super) fn code(&self, kind: u8) -> Option<u32> {
         let found = self.frames.iter().rfind(|frame| frame.kind == kind)?;
         let from = if kind == GOAWAY { 4 } else { 0 };
         Some(u32::from_be_bytes(found.payload[from..from + 4].try_into().unwrap()))
@@ -125,7 +125,11 @@ impl Client {
 
 impl Rig {
     /// Runs until the client has received what it waits for.
-    fn run_client(&mut self, client: &mut Client, mut is_done: impl FnMut(&Client) -> bool) {
+    pub(super) fn run_client(
+        &mut self,
+        client: &mut Client,
+        mut is_done: impl FnMut(&Client) -> bool,
+    ) {
         self.run_until(|_| {
             client.receive();
             is_done(client)

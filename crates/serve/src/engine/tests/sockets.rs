@@ -61,7 +61,7 @@ impl Upgraded {
         all
     }
 
-    fn run_until(&mut self, is_done: impl Fn(&Self) -> bool) {
+    fn run_until(&mut self, mut is_done: impl FnMut(&Self) -> bool) {
         let mut events = Events::new();
         for _ in 0..1000 {
             if is_done(self) {
@@ -211,4 +211,123 @@ fn idle_sockets_wake_nothing_but_for_their_pings() {
     while all.rig.engine.turn(&mut all.sockets) {}
     let wait_ms = all.rig.engine.begin_wait(None).unwrap();
     assert!((30_000..=61_000).contains(&wait_ms), "it would wait for {wait_ms} ms");
+}
+
+/// A head that opens a WebSocket as a stream (RFC 8441).
+fn extended_connect(stream: u32) -> Vec<u8> {
+    let lines = [(":protocol", "websocket"), ("sec-websocket-version", "13")];
+    let lines = lines.map(|(name, value)| http2::field(name, value)).concat();
+    http2::frame(http2::HEADERS, 4, stream, &[http2::head("CONNECT", "/room"), lines].concat())
+}
+
+/// Bytes of a stream so far, and whether it has ended.
+fn bytes_of(client: &http2::Client, stream: u32) -> (Vec<u8>, bool) {
+    let data = |frame: &&http2::Frame| frame.kind == http2::DATA && frame.stream == stream;
+    let frames: Vec<_> = client.frames.iter().filter(data).collect();
+    let bytes: Vec<_> = frames.iter().map(|frame| &frame.payload[..]).collect();
+    (bytes.concat(), frames.iter().any(|frame| frame.flags & http2::END_STREAM != 0))
+}
+
+#[test]
+fn a_stream_of_http_2_is_a_socket_beside_others() {
+    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut client = http2::Client::new(&all.rig, &[]);
+    for stream in [1, 3] {
+        client.send(&extended_connect(stream));
+        all.run_until(|all| !all.sockets.told.is_empty());
+        let (ticket, event) = all.sockets.told.remove(0);
+        assert_eq!(event, SocketEvent::Opened);
+        all.tickets.push(ticket);
+    }
+    let tickets = all.tickets.clone();
+    let finish = |all: &mut Upgraded, ticket| SocketWriter::new(&mut all.rig.engine, ticket).done();
+    for ticket in &tickets {
+        finish(&mut all, *ticket);
+    }
+    let message = masked(0x81, b"hello");
+    for part in [&message[..4], &message[4..]] {
+        client.send(&http2::frame(http2::DATA, 0, 3, part));
+    }
+    assert_eq!(all.event(), text("hello"));
+    assert!(SocketWriter::new(&mut all.rig.engine, tickets[1]).send(b"frames"));
+    finish(&mut all, tickets[1]);
+    client.send(&http2::frame(http2::DATA, http2::END_STREAM, 1, &masked(0x88, &[3, 232])));
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::NORMAL));
+    client.send(&http2::frame(http2::RESET, 0, 3, &[0, 0, 0, 8]));
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
+    assert_eq!(all.rig.engine.connections.slab.len(), 1, "the connection is there for others");
+    let mut events = Events::new();
+    all.rig.engine.poll(&mut events, Some(1));
+    while all.rig.engine.turn(&mut all.sockets) {}
+    client.receive();
+    let heads = client.frames.iter().filter(|frame| frame.kind == http2::HEADERS);
+    let statuses: Vec<_> = heads.map(|frame| (frame.stream, frame.payload[0])).collect();
+    assert_eq!(statuses, [(1, http2::STATUS_200), (3, http2::STATUS_200)]);
+    assert_eq!(bytes_of(&client, 1), (vec![0x88, 2, 3, 232], true));
+    assert_eq!(bytes_of(&client, 3), (b"frames".to_vec(), false));
+}
+
+#[test]
+fn sockets_by_http_2_are_closed_with_the_server_and_gone_with_their_connection() {
+    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut clients = [(); 2].map(|()| http2::Client::new(&all.rig, &[]));
+    for client in &mut clients {
+        client.send(&extended_connect(1));
+        all.run_until(|all| !all.sockets.told.is_empty());
+        let (ticket, _) = all.sockets.told.remove(0);
+        SocketWriter::new(&mut all.rig.engine, ticket).done();
+        all.tickets.push(ticket);
+    }
+    let [stays, goes] = clients;
+    drop(goes);
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::ABNORMAL));
+    all.rig.engine.end(Ending::Drained { closes_for_all: true });
+    assert_eq!(all.event_done(), SocketEvent::Shutdown);
+    let mut client = stays;
+    all.run_until(|_| {
+        client.receive();
+        !bytes_of(&client, 1).0.is_empty()
+    });
+    assert_eq!(bytes_of(&client, 1).0, [0x88, 2, 3, 233], "going away");
+    let bye = http2::frame(http2::DATA, http2::END_STREAM, 1, &masked(0x88, &[3, 233]));
+    client.send(&bye);
+    assert_eq!(all.event(), SocketEvent::Ended(CloseCode::GOING_AWAY));
+    drop(client);
+    all.run_until(|all| all.rig.engine.is_done());
+}
+
+#[test]
+fn a_stream_becomes_a_socket_only_where_that_is_wanted() {
+    let mut rig = Rig::with(hello, Settings::default());
+    let mut client = http2::Client::new(&rig, &[]);
+    client.send(&extended_connect(1));
+    rig.run_client(&mut client, |client| client.code(http2::RESET).is_some() || client.is_over);
+    let mut all = Upgraded::new(0, Settings { has_http2_sockets: true, ..Settings::default() });
+    let mut client = http2::Client::new(&all.rig, &[]);
+    client.send(&http2::get(1, "/"));
+    let mut refused = Refused::default();
+    let mut events = Events::new();
+    for _ in 0..1000 {
+        all.rig.engine.poll(&mut events, Some(10));
+        while all.rig.engine.turn(&mut refused) {}
+        if refused.count > 0 {
+            break;
+        }
+    }
+    assert_eq!(refused.count, 1, "a GET opens no WebSocket");
+}
+
+/// Tries to make a WebSocket of every request, which is refused.
+#[derive(Default)]
+struct Refused {
+    count: usize,
+}
+
+impl Handler for Refused {
+    fn handle(&mut self, _request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        let ticket = exchange.defer();
+        let to = UpgradeTo::WebSocket { is_compressed: false };
+        let mut writer = ResponseWriter::new(exchange.writer.connections, ticket);
+        self.count += usize::from(!writer.upgrade(HEAD, to, false));
+    }
 }

@@ -51,6 +51,8 @@ pub(super) struct Options {
     /// The index of the first listener that is for metrics, if there is one.
     metrics_listener: Option<usize>,
     has_status_page: bool,
+    has_http2: bool,
+    has_http2_sockets: bool,
     numbers: Numbers,
 }
 
@@ -108,6 +110,8 @@ impl Options {
             metrics_listener: number::small(at(c"metrics_listener"))
                 .and_then(|index| usize::try_from(index).ok()),
             has_status_page: is_true(at(c"has_status_page")),
+            has_http2: is_true(at(c"has_http2")),
+            has_http2_sockets: is_true(at(c"has_http2_sockets")),
             numbers: Numbers {
                 first_byte_ms: number(c"first_byte_ms"),
                 keep_alive_ms: number(c"keep_alive_ms"),
@@ -181,6 +185,8 @@ impl Options {
         settings.counts = self.counts;
         settings.metrics_listener = self.metrics_listener;
         settings.has_status_page = self.has_status_page;
+        settings.has_http2 = self.has_http2;
+        settings.has_http2_sockets = self.has_http2_sockets;
         Ok(settings)
     }
 

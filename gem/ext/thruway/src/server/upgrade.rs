@@ -48,5 +48,5 @@ impl Upgrade {
 
 /// Whether a request without regard to its fields may be upgraded.
 pub(super) fn may_upgrade(request: &Request<'_>) -> bool {
-    request.method() == b"GET" && request.version() == Version::Http11
+    request.method() == b"GET" && request.version() != Version::Http10
 }
