@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
 # What `refork` saves: the memory of four workers of the Rails example after 2,000 requests, and
-# then the requests a second. Rounds without and with it alternate.
+# then the requests a second, and their cost. Rounds without and with it alternate.
 #
 #   ruby benches/serve/refork.rb [ROUNDS]     # after cargo x gem --release
 
+require "etc"
 require "json"
 require "timeout"
 require "tmpdir"
@@ -15,6 +16,7 @@ APPLICATION = File.join(ROOT, "examples/rails_app")
 REQUESTS = 2000
 WORKERS = 4
 WAIT_SECONDS = 60
+LOAD_SECONDS = 5
 
 def start(log)
   out, said = IO.pipe
@@ -44,6 +46,20 @@ def memory_mb(pid)
   [workers.sum { |worker| pss_mb(worker) }, [pid, *children].sum { |process| pss_mb(process) }]
 end
 
+# Seconds of processor time that these have used.
+def cpu_seconds(pids)
+  ticks = pids.sum { |pid| File.read("/proc/#{pid}/stat")[/\).*/].split[12, 2].sum(&:to_i) }
+  ticks.to_f / Etc.sysconf(Etc::SC_CLK_TCK)
+end
+
+# Requests a second, and milliseconds of processor time for each.
+def speed(pid, url)
+  workers = File.read("/proc/#{pid}/task/#{pid}/children").split
+  before = cpu_seconds(workers)
+  rate = load(url, "-d", LOAD_SECONDS.to_s)
+  [rate, (cpu_seconds(workers) - before) * 1000 / (rate * LOAD_SECONDS)]
+end
+
 def refork(pid, log)
   Process.kill("URG", pid)
   Timeout.timeout(WAIT_SECONDS) { sleep 0.05 until File.read(log).include?("refork: done") }
@@ -58,12 +74,14 @@ def measure(reforks)
     refork(pid, log) if reforks
     load(url, "-n", (REQUESTS / 2).to_s)
     memory = memory_mb(pid)
-    rate = load(url, "-d", "5")
+    speed = speed(pid, url)
     Process.kill("TERM", pid)
     Process.wait(pid)
-    [*memory, rate]
+    [*memory, *speed]
   end
 end
+
+def cells(row) = row.map { |value| value.round(value < 10 ? 1 : 0) }.join(" | ")
 
 def median(rows) = rows.transpose.map { |values| values.sort[values.size / 2] }
 
@@ -71,9 +89,9 @@ rounds = (ARGV[0] || 3).to_i
 rows = { "without" => [], "with refork" => [] }
 rounds.times { rows.each { |name, list| list << measure(name == "with refork") } }
 puts "Ruby #{`ruby -v`[/\d+\.\d+\.\d+/]}, #{WORKERS} workers, medians of #{rounds} rounds"
-puts "| | PSS of the workers, MiB | PSS of all processes, MiB | requests/s |"
-puts "| --- | --- | --- | --- |"
+puts "| | PSS of the workers, MiB | PSS of all processes, MiB | requests/s | CPU ms a request |"
+puts "| --- | --- | --- | --- | --- |"
 medians = rows.transform_values { |list| median(list) }
-medians.each { |name, row| puts "| #{name} | #{row.map(&:round).join(" | ")} |" }
+medians.each { |name, row| puts "| #{name} | #{cells(row)} |" }
 without, with = medians.values
 puts "| ÷ | #{with.zip(without).map { |one, other| (one / other).round(2) }.join(" | ")} |"
