@@ -1,4 +1,5 @@
-//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests and frames; forged packs.
+//! `cargo x fuzz`: random names, compared with what the systems themselves answer; random requests and
+//! frames; forged packs.
 
 use std::path::Path;
 use std::process::Command;
