@@ -36,7 +36,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
     [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
 }
 
-/// The bytes of a client: requests with bodies and without, and one that opens a WebSocket.
+/// The bytes of a client: requests with bodies, without bodies, and for a WebSocket.
 fn conversation() -> Vec<u8> {
     let start = [(":scheme", "http"), (":path", "/a?b"), (":authority", "a.test")];
     let start = start.map(|(name, value)| field(name, value)).concat();
