@@ -16,6 +16,8 @@ nothing_is_left() {
     diff /tmp/before /tmp/after >/tmp/left || { cat /tmp/left; fail "$1 leaves files behind"; }
     say "$1: removed, and nothing is left"
 }
+# Whether this was built.
+built() { ls "$@" >/dev/null 2>&1; }
 # Waits for a page of the server that was started last.
 page() {
     tries=0
@@ -34,9 +36,33 @@ works() {
     thruway doctor | grep -Eq '^ok +boot ' || { thruway doctor; fail "$1: doctor"; }
     rm -f /tmp/pack
 }
+# A user without a home and without rights on the system's folders.
+homeless() { env HOME=/nonexistent GEM_SPEC_CACHE=/tmp/specs setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+# Whether a user without a home can boot; the pack is left out, since there is no place for one.
+works_without_home() {
+    homeless thruway run -- ruby -e 'require "json"; puts JSON.generate([3])' >/tmp/said 2>/tmp/error
+    [ "$(cat /tmp/said)" = "[3]" ] || { cat /tmp/error; fail "$1: thruway run without a home"; }
+}
+# A gem of the version $2 beside the one that is installed: each is found by its version.
+two_versions() {
+    rm -rf /tmp/next
+    gem unpack "$1" --target /tmp/next >/dev/null
+    folder=$(echo /tmp/next/*)
+    gem specification --ruby "$1" | sed "s/^  s\.version = .*/  s.version = \"$2\"/" >"$folder/thruway.gemspec"
+    sed -i "s/VERSION = \"[0-9.]*\"/VERSION = \"$2\"/" "$folder/gem/lib/thruway/version.rb"
+    (cd "$folder" && gem build --silent thruway.gemspec -o ../next.gem)
+    gem install --silent --local --no-document /tmp/next/next.gem
+    own=$(cut -d ' ' -f 2 version)
+    for wanted in "$own" "$2"; do
+        said=$(ruby -e "gem 'thruway', '$wanted'; require 'thruway/version'; print Thruway::VERSION")
+        [ "$said" = "$wanted" ] || fail "version $wanted beside another: $said"
+        thruway "_${wanted}_" --version >/dev/null || fail "the command of version $wanted"
+    done
+    gem uninstall --silent --version "$2" thruway
+    [ "$(thruway --version)" = "$(cat version)" ] || fail "one of two versions was removed, and the other is gone"
+}
 # Whether the gem can be required.
 boots() {
     THRUWAY_PACK=/tmp/own ruby -e 'require "thruway/boot"; exit Thruway::Boot.running?' || fail "$1: thruway/boot"
     rm -f /tmp/own
 }
-

@@ -45,7 +45,7 @@ applications() {
 [ "$(uname -m)" = aarch64 ]
 files >/tmp/before
 
-if ls thruway_*_arm64.deb >/dev/null 2>&1; then
+if built thruway_*_arm64.deb; then
     say "Debian packages"
     dpkg -i ./thruway_*_arm64.deb ./ruby-thruway_*_arm64.deb >/tmp/dpkg 2>&1 || { cat /tmp/dpkg; fail "dpkg"; }
     works "the packages"
@@ -56,7 +56,7 @@ if ls thruway_*_arm64.deb >/dev/null 2>&1; then
     nothing_is_left "the packages"
 fi
 
-if ls thruway-*-aarch64-linux.gem >/dev/null 2>&1; then
+if built thruway-*-aarch64-linux.gem; then
     say "the gem with programs"
     gem install --silent --local --no-document ./thruway-*-aarch64-linux.gem
     hash -r
@@ -66,7 +66,7 @@ if ls thruway-*-aarch64-linux.gem >/dev/null 2>&1; then
     nothing_is_left "the gem"
 fi
 
-if ls thruway-*-aarch64-linux.tar.gz >/dev/null 2>&1; then
+if built thruway-*-aarch64-linux.tar.gz; then
     say "the archive"
     mkdir /opt/thruway
     tar -xzf thruway-*-aarch64-linux.tar.gz -C /opt/thruway --strip-components=1
