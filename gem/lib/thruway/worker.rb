@@ -33,7 +33,8 @@ module Thruway
       @configuration.run_hooks(:before_worker_boot, @index)
       trap_signals
       @helpers = [end_with(alive)]
-      says.write("ready\n")
+      return 1 unless is_heard(says)
+
       beat(says)
       @server.run
       @configuration.run_hooks(:before_worker_shutdown, @index)
@@ -44,6 +45,14 @@ module Thruway
     end
 
     private
+
+    # Whether the supervisor takes this worker. Of one whose template had no time to tell of it, it
+    # has never heard.
+    def is_heard(says)
+      says.write("ready\n")
+    rescue Errno::EPIPE
+      false
+    end
 
     # It comes back when the supervisor is gone, or needs another one.
     def become_template(orders, own, alive, says)

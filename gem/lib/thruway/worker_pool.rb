@@ -20,6 +20,8 @@ module Thruway
     # How long a message to a dead worker may be under way.
     SWEEP_SECONDS = 1
 
+    TEMPLATE_ENDED = "the template has ended; workers are forked from the supervisor again"
+
     # What `after_worker_shutdown` is told.
     Ended = Struct.new(:index, :pid, :process_status)
 
@@ -213,13 +215,9 @@ module Thruway
     def start(place, &in_child)
       slot = @slots.index(nil) or return
       @configuration.run_hooks(:before_worker_fork, place.index)
-      hears, says = IO.pipe
-      orders, its_orders = UNIXSocket.pair(:SEQPACKET)
       process = WorkerProcess.new(index: place.index, slot: slot, started: now, ready: false,
-                                  seen: now, requests: 0, kilobytes: 0, orders: orders)
-      process.pid = fork_from_template(process, says, its_orders) ||
-                    fork { work(process, hears, says, its_orders, &in_child) }
-      [says, its_orders].each(&:close)
+                                  seen: now, requests: 0, kilobytes: 0)
+      hears = start_from_template(process) || start_from_here(process, &in_child)
       @slots[slot] = process
       @reports[hears] = process
       @configuration.run_hooks(:after_worker_fork, place.index)
@@ -227,13 +225,33 @@ module Thruway
     end
 
     # A template that does not answer is of no use.
-    def fork_from_template(process, *descriptors)
+    def start_from_template(process)
       return unless @template
 
-      pid = @template.fork(process.index, process.slot, *descriptors)
-      process.is_forked_from_template = !pid.nil?
-      drop_template unless pid
-      pid
+      hears = connect(process) { |_, *its| @template.fork(process.index, process.slot, *its) }
+      process.is_forked_from_template = !hears.nil?
+      return hears if hears
+
+      drop_template
+      Signals.say(TEMPLATE_ENDED)
+      nil
+    end
+
+    def start_from_here(process, &in_child)
+      connect(process) { |*all| fork { work(process, *all, &in_child) } }
+    end
+
+    # Starts a process with the block, which gives its number. What it says comes from the pipe. A
+    # process without a number may live all the same: it finds nobody at the other end, and ends.
+    def connect(process)
+      hears, says = IO.pipe
+      process.orders, its_orders = UNIXSocket.pair(:SEQPACKET)
+      process.pid = yield hears, says, its_orders
+      [says, its_orders].each(&:close)
+      return hears if process.pid
+
+      [hears, process.orders].each(&:close)
+      nil
     end
 
     # What the new process does.
@@ -303,7 +321,7 @@ module Thruway
 
       @template.close
       @template = nil
-      Signals.say("the template has ended; workers are forked from the supervisor again")
+      Signals.say(TEMPLATE_ENDED)
     end
 
     # Its slot is for others again, and so is what siblings have sent there.

@@ -20,6 +20,14 @@ class RestartFaultsTest < Minitest::Test
     }
   RUBY
 
+  # The same, in a worker that is forked from a warm one.
+  GATED_REFORK = <<~'RUBY'
+    after_refork do
+      File.write("booting", "#{Process.pid}") if File.exist?("gate")
+      sleep 0.01 while File.exist?("gate")
+    end
+  RUBY
+
   def start_gated(*arguments, configuration: "")
     write("config.ru", GATED)
     write("version", "v1")
@@ -125,6 +133,23 @@ class RestartFaultsTest < Minitest::Test
     logged("phased restart: done") { File.delete(path("second")) }
     eventually { (worker_pids(pid) & [first, *old]).empty? && worker_pids(pid).size == 2 }
     6.times { assert_equal "v2", version_and_pid.first }
+    assert_predicate stop(pid), :success?
+  end
+
+  def worker_title(process) = File.read("/proc/#{process}/cmdline")
+
+  def test_a_template_that_is_killed_while_its_children_boot_stops_no_refork
+    pid = start_gated("-w", "2", configuration: GATED_REFORK)
+    write("gate", "")
+    Process.kill("URG", pid)
+    child = booting
+    # The child has no other title yet.
+    processes = worker_pids(pid) - [child]
+    template = processes.find { |one| worker_title(one).include?("template") }
+    logged("the template has ended") { Process.kill("KILL", template) }
+    logged("refork: done") { File.delete(path("gate")) }
+    # If the template had no time to tell of the child, that has ended, and another took its place.
+    6.times { assert_equal 200, get.status }
     assert_predicate stop(pid), :success?
   end
 
