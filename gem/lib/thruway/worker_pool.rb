@@ -242,7 +242,7 @@ module Thruway
     end
 
     # Starts a process with the block, which gives its number. What it says comes from the pipe. A
-    # process without a number may live all the same: it finds nobody at the other end, and ends.
+    # process without a number may live all the same: its pipe has no reader then, and it ends.
     def connect(process)
       hears, says = IO.pipe
       process.orders, its_orders = UNIXSocket.pair(:SEQPACKET)
