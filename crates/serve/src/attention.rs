@@ -70,7 +70,7 @@ impl Engine {
         });
         let Some((slot, key_us)) = found else { return false };
         self.connections.turns.remove(slot);
-        if let Some(id) = self.connections.begin_turn(slot) {
+        if let Some((id, _)) = self.connections.begin_turn(slot) {
             self.serve(id, &mut Absent);
             let connection = self.connections.slab.get(id);
             if connection.is_some_and(Connection::needs_handler) {
@@ -87,7 +87,7 @@ impl Engine {
         for _ in 0..TURNS_MAX {
             let Some(slot) = admission::find_late(&mut self.connections) else { return };
             self.connections.take_out(slot);
-            if let Some(id) = self.connections.begin_turn(slot) {
+            if let Some((id, _)) = self.connections.begin_turn(slot) {
                 self.serve(id, &mut Late);
                 self.connections.settle(id);
             }

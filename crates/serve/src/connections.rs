@@ -155,17 +155,19 @@ impl Connections {
         self.in_slot(slot).map(|connection| (key_us, connection.here_us))
     }
 
-    /// Begins the turn of the connection in `slot`; none if it has no work any more.
-    pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<ConnectionId> {
+    /// Begins the turn of the connection in `slot`, and says whose it is: a stream's is that of its connection. None if
+    /// it has no work any more.
+    pub(crate) fn begin_turn(&mut self, slot: u32) -> Option<(ConnectionId, ConnectionId)> {
         let id = self.slab.id_at(slot)?;
         let keeps_back = self.stage == Stage::Holding;
         let connection = self.slab.get_mut(id).filter(|connection| {
             connection.has_work() && !(keeps_back && connection.awaits_request())
         })?;
-        if connection.carrier.stream().is_none() {
-            self.activity.note_turn(&mut connection.share);
+        if let Some(link) = connection.carrier.stream() {
+            return Some((id, link.parent));
         }
-        Some(id)
+        self.activity.note_turn(&mut connection.share);
+        Some((id, id))
     }
 
     /// Registers a new connection.

@@ -66,8 +66,20 @@ pub struct EngineHandle {
 struct Polls {
     polled_us: u64,
     turns: u32,
+    /// The connection that had the last turn.
+    last: Option<ConnectionId>,
+    /// It had the turn before that, too.
+    repeats: bool,
     /// When the current wait began.
     wait_began_us: Option<u64>,
+}
+
+impl Polls {
+    /// A connection has its turn.
+    fn note_turn(&mut self, connection: ConnectionId) {
+        self.turns += 1;
+        self.repeats = self.last.replace(connection) == Some(connection);
+    }
 }
 
 impl Engine {
@@ -127,10 +139,12 @@ impl Engine {
     /// Learns what has happened, if it is time for that: call it between two turns.
     ///
     /// After short turns it polls every [`TURNS_PER_POLL`] of them, so that polls cost little. After a long turn it
-    /// polls at once, so that what waits longest is served next.
+    /// polls at once, so that what waits longest is served next. It also does after two turns of one connection, if
+    /// others are active: they may have asked for more in the first one.
     pub fn poll_if_due(&mut self, events: &mut Events) {
+        let passes_others = || self.polls.repeats && self.connections.activity.count() > 1;
         let is_due = || monotonic_us() >= self.polls.polled_us + POLL_INTERVAL_US;
-        if self.polls.turns >= TURNS_PER_POLL || is_due() {
+        if self.polls.turns >= TURNS_PER_POLL || passes_others() || is_due() {
             self.handle.waiter.wait(events, Some(0));
             self.take(events);
         }
@@ -139,8 +153,8 @@ impl Engine {
     /// Gives the next connection its turn; false if there is nothing to do.
     pub fn turn(&mut self, handler: &mut impl Handler) -> bool {
         while let Some(slot) = self.connections.turns.next() {
-            let Some(id) = self.connections.begin_turn(slot) else { continue };
-            self.polls.turns += 1;
+            let Some((id, whose)) = self.connections.begin_turn(slot) else { continue };
+            self.polls.note_turn(whose);
             if let Some(migration) = &mut self.migration {
                 migration.worker.note_turn();
                 migration.publish(&self.connections);

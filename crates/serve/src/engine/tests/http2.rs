@@ -322,6 +322,30 @@ fn a_request_that_is_reset_is_not_served() {
 }
 
 #[test]
+fn a_connection_with_many_streams_hides_no_other_client() {
+    let mut rig = Rig::new(hello);
+    let mut events = Events::new();
+    let mut client = Client::new(&rig, &[]);
+    let mut other = rig.connect();
+    client.send(&get(1, "/"));
+    other.write_all(GET).unwrap();
+    rig.receive(&mut other, 50);
+    rig.run_client(&mut client, |client| client.body(1).is_some());
+    (1..60).for_each(|number| client.send(&get(2 * number + 1, "/")));
+    rig.engine.poll(&mut events, Some(1000));
+    // The client's frames are read, and the first stream is served.
+    (0..2).for_each(|_| assert!(rig.engine.turn(&mut rig.handler)));
+    other.write_all(GET).unwrap();
+    let mut turns = 0;
+    while received(&mut other) == 0 {
+        rig.engine.poll_if_due(&mut events);
+        assert!(rig.engine.turn(&mut rig.handler));
+        turns += 1;
+    }
+    assert!(turns <= 2, "{turns} turns");
+}
+
+#[test]
 fn streams_of_a_connection_take_turns_with_other_connections() {
     let mut rig = Rig::new(later);
     let mut client = Client::new(&rig, &[]);
