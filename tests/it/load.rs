@@ -27,6 +27,18 @@ fn a_run_is_reported_with_each_connections_share() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
 }
 
+/// As on kernels before 5.11, in some sandboxes, and under QEMU.
+#[test]
+fn a_kernel_without_fine_waits_can_be_measured_on() {
+    let server = HttpServer::answering(HELLO);
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=epoll_pwait2"]);
+    strace.args(["-e", "inject=epoll_pwait2:error=ENOSYS", env!("CARGO_BIN_EXE_thruway"), "load"]);
+    let options = [server.url("/"), "-c".into(), "2".into(), "-n".into(), "50".into()];
+    let output = strace.args(options).output().expect("scripts/setup installs it");
+    assert!(stdout(&output).contains("  status    2xx 50\n"), "{output:?}");
+}
+
 #[test]
 fn an_unfair_server_is_told_by_the_exit_status() {
     let starving = HttpServer::starving(1);

@@ -1,6 +1,6 @@
 //! All clients in one thread: epoll, timers, and the end of the run.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -120,7 +120,11 @@ impl<'a> Engine<'a> {
         let timeout = Timespec::try_from(Duration::from_nanos(left_ns)).ok();
         self.events.clear();
         let events = spare_capacity(&mut self.events);
-        match epoll::wait(&self.context.epoll, events, timeout.as_ref()) {
+        let waited = match epoll::wait(&self.context.epoll, events, timeout.as_ref()) {
+            Err(Errno::NOSYS | Errno::PERM) => self.wait_ms(left_ns),
+            waited => waited,
+        };
+        match waited {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::system("wait for sockets", errno)),
         }
@@ -132,6 +136,13 @@ impl<'a> Engine<'a> {
             }
         }
         Ok(())
+    }
+
+    /// For kernels before 5.11, sandboxes and QEMU, which refuse the finer call.
+    fn wait_ms(&mut self, left_ns: u64) -> Result<usize, Errno> {
+        // Up to the next millisecond: a wait that ends early would be begun again and again.
+        let ms = u32::try_from(left_ns.div_ceil(1_000_000)).unwrap_or(u32::MAX);
+        thruway_sys::epoll::wait_ms(self.context.epoll.as_fd(), &mut self.events, Some(ms))
     }
 
     fn tick(&mut self, now_ns: u64, watch: &mut dyn FnMut(&Progress<'_>)) {
