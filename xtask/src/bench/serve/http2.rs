@@ -21,10 +21,10 @@ struct Report {
     lost: f64,
 }
 
-/// Two tables.
+/// Three tables.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
-    Ok([short(&arena)?, share(&arena)?].join("\n\n"))
+    Ok([short(&arena)?, share(&arena, "/")?, share(&arena, "/cpu")?].join("\n\n"))
 }
 
 fn speakers<'a>(arena: &'a Arena<'_>) -> Vec<&'a Contender> {
@@ -67,32 +67,27 @@ fn short(arena: &Arena<'_>) -> Result<String, String> {
 }
 
 /// What a client with 100 streams gets, in shares of one of nine that have one stream each.
-fn share(arena: &Arena<'_>) -> Result<String, String> {
-    let title = "HTTP/2: one client with 100 streams beside nine with one each, `-w 1 -t 2`";
+fn share(arena: &Arena<'_>, path: &'static str) -> Result<String, String> {
+    let title = format!(
+        "HTTP/2, `{path}`: one client with 100 streams beside nine with one each, `-w 1 -t 2`"
+    );
     let columns = ["server", "requests/s of the one", "of each of the nine", "shares", "lost"];
-    let mut table = Table::new(title, &columns);
+    let mut table = Table::new(&title, &columns);
     let mut ours = None;
     for contender in speakers(arena) {
-        let scenario = Scenario { workers: 1, ..Scenario::rack("/cpu", &[]) };
-        let mut rounds = Vec::new();
-        for _ in 0..arena.context.rounds {
-            let Some(running) = arena.start(contender, scenario)? else { break };
-            let one = begin(arena, &running, scenario.path, ["1", "100"])?;
-            let nine = begin(arena, &running, scenario.path, ["9", "1"])?;
-            rounds.push((end(one)?, end(nine)?));
-        }
+        let rounds = beside(arena, contender, path)?;
         if rounds.is_empty() {
             continue;
         }
-        let median = |number: fn(&(Report, Report)) -> f64| {
+        let median = |number: fn(&[Report; 2]) -> f64| {
             Series::new(contender.name, rounds.iter().map(number).collect()).median()
         };
-        let shares = median(|(one, nine)| one.requests_per_second * 9.0 / nine.requests_per_second);
+        let shares = median(|[one, nine]| one.requests_per_second * 9.0 / nine.requests_per_second);
         let cells = [
-            format!("{:.1}", median(|(one, _)| one.requests_per_second)),
-            format!("{:.1}", median(|(_, nine)| nine.requests_per_second / 9.0)),
+            format!("{:.1}", median(|[one, _]| one.requests_per_second)),
+            format!("{:.1}", median(|[_, nine]| nine.requests_per_second / 9.0)),
             format!("{shares:.2}"),
-            format!("{:.0}", median(|(one, nine)| one.lost + nine.lost)),
+            format!("{:.0}", median(|[one, nine]| one.lost + nine.lost)),
         ];
         table.row(contender.name, &cells);
         if contender.is_ours() {
@@ -101,6 +96,23 @@ fn share(arena: &Arena<'_>) -> Result<String, String> {
     }
     table.target("no more than 1.5 shares", at_most(ours, 1.5));
     Ok(table.text())
+}
+
+/// Rounds of the one client and the nine at once.
+fn beside(
+    arena: &Arena<'_>,
+    contender: &Contender,
+    path: &'static str,
+) -> Result<Vec<[Report; 2]>, String> {
+    let scenario = Scenario { workers: 1, ..Scenario::rack(path, &[]) };
+    let mut rounds = Vec::new();
+    for _ in 0..arena.context.rounds {
+        let Some(running) = arena.start(contender, scenario)? else { break };
+        let one = begin(arena, &running, path, ["1", "100"])?;
+        let nine = begin(arena, &running, path, ["9", "1"])?;
+        rounds.push([end(one)?, end(nine)?]);
+    }
+    Ok(rounds)
 }
 
 /// Starts h2load with so many connections, and so many streams on each.
