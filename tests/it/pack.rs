@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::program::Program;
 use crate::{stderr, stdout, thruway};
@@ -35,6 +35,20 @@ fn a_pack_is_built_shown_verified_and_used() {
     assert!(stdout(&verified).ends_with(" entries, all whole\n"), "{}", stdout(&verified));
     let used = program.run(&["--explain"]);
     assert!(stderr(&used).contains(" from the pack, 0 compiled"), "{}", stderr(&used));
+}
+
+/// As under QEMU before version 8, which does not know the flag for a descriptor.
+#[test]
+fn a_kernel_that_refuses_descriptors_of_new_processes_builds_one_too() {
+    let program = program();
+    let mut strace = Command::new("strace");
+    strace.args(["-qq", "-o", "/dev/null", "-e", "trace=clone"]);
+    strace.args(["-e", "inject=clone:error=EINVAL:when=1", env!("CARGO_BIN_EXE_thruway")]);
+    strace.args(["pack", "build", "-o"]).arg(program.pack()).args(["--", "ruby", "-I"]);
+    strace.arg(program.path("lib")).arg(program.path("main.rb"));
+    let built = strace.output().expect("scripts/setup installs it");
+    assert!(built.status.success(), "{}", stderr(&built));
+    assert!(stdout(&built).starts_with("ran\n"), "{}", stdout(&built));
 }
 
 #[test]
@@ -85,7 +99,7 @@ fn a_build_that_is_interrupted_leaves_nothing() {
         assert_eq!(line, "ready\n");
         // A terminal's goes to all, another to this one.
         let to = if signal == "INT" { format!("-{}", child.id()) } else { child.id().to_string() };
-        let sent = std::process::Command::new("kill").args(["-s", signal, "--", &to]).status();
+        let sent = Command::new("kill").args(["-s", signal, "--", &to]).status();
         assert!(sent.unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(2));
         let left = fs::read_dir(program.pack().parent().unwrap()).unwrap().count();

@@ -19,6 +19,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use plan::{Plan, errno};
 pub use request::{Candidates, Failure, Start, Started, Step};
 use signals::AllBlocked;
@@ -36,29 +39,11 @@ impl Start<'_> {
     pub fn spawn(&self, candidates: Candidates<'_, '_>) -> Result<Started, Failure> {
         let mut plan =
             Plan::new(self, candidates).map_err(|error| Failure::Step(Step::Stdio, error))?;
-        let mut stack = Stack::new();
-        let mut descriptor: c_int = -1;
         let blocked = AllBlocked::new();
         plan.mask = Some(blocked.before);
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
-        // SAFETY: the stack, the plan and the descriptor outlive the call. The call ends only
-        // when the new process has left this memory, by execve or _exit (CLONE_VFORK).
-        let pid = unsafe {
-            libc::clone(
-                run_in_child,
-                stack.top(),
-                flags,
-                (&raw mut plan).cast(),
-                &raw mut descriptor,
-            )
-        };
-        let error = io::Error::last_os_error();
+        let made = make_process(&mut plan);
         drop(blocked);
-        if pid < 0 {
-            return Err(Failure::Step(Step::Process, error));
-        }
-        // SAFETY: clone has made this descriptor, and it has no other owner.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let (pid, descriptor) = made.map_err(|error| Failure::Step(Step::Process, error))?;
         match plan.failure() {
             None => Ok(Started { pid, descriptor }),
             Some(failure) => {
@@ -80,6 +65,45 @@ impl Start<'_> {
             Err(error) => Failure::Step(Step::Stdio, error),
         }
     }
+}
+
+/// Makes the process that runs the plan, on this one's memory, which it has left on return.
+fn make_process(plan: &mut Plan<'_, '_, '_>) -> io::Result<(i32, OwnedFd)> {
+    let (pid, descriptor) = match clone_for(plan, libc::CLONE_PIDFD) {
+        // QEMU before 8 does not know the flag.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => clone_for(plan, 0)?,
+        made => made?,
+    };
+    let opened = match (descriptor, Pid::from_raw(pid)) {
+        (Some(descriptor), _) => Ok(descriptor),
+        (None, Some(pid)) => pidfd_open(pid, PidfdFlags::empty()),
+        (None, None) => Err(Errno::SRCH),
+    };
+    Ok((pid, opened.inspect_err(|_| reap(pid))?))
+}
+
+/// Clones this process for the plan. With `CLONE_PIDFD` among `more`, there is a descriptor.
+fn clone_for(plan: &mut Plan<'_, '_, '_>, more: c_int) -> io::Result<(i32, Option<OwnedFd>)> {
+    let mut stack = Stack::new();
+    let mut descriptor: c_int = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD | more;
+    // SAFETY: the stack, the plan and the descriptor outlive the call. The call ends only when the new process has
+    // left this memory, by execve or _exit (CLONE_VFORK).
+    let pid = unsafe {
+        libc::clone(
+            run_in_child,
+            stack.top(),
+            flags,
+            ptr::from_mut(plan).cast(),
+            &raw mut descriptor,
+        )
+    };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: clone has made this descriptor, and it has no other owner.
+    let descriptor = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) });
+    Ok((pid, descriptor))
 }
 
 /// What the new process runs, on its own stack.
