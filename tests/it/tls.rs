@@ -109,7 +109,9 @@ fn a_client_gets_the_certificate_of_the_name_that_it_asks_for() {
     // Other names, and none, get the first one.
     for name in [&["-servername", "c.example"][..], &["-noservername"]] {
         let got = s_client(&server, name);
-        assert!(text(&got).contains("subject=CN = localhost"), "{}", text(&got));
+        // OpenSSL 3.5 writes no spaces there.
+        let said = text(&got).replace(" = ", "=");
+        assert!(said.contains("subject=CN=localhost"), "{said}");
     }
 }
 
