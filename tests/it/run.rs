@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::http::Server;
@@ -156,7 +157,7 @@ fn errors_and_warnings_are_the_same_bytes() {
 fn a_pack_that_cannot_be_used_costs_one_note_at_most() {
     let program = Program::new(&FILES);
     let plain = program.plain();
-    let one_note = |pack: &std::path::Path, options: &[&str]| {
+    let one_note = |pack: &Path, options: &[&str]| {
         let output = program.run_with(pack, options);
         assert!(output.status.success());
         assert_eq!(output.stdout, plain.stdout);
@@ -321,5 +322,30 @@ fn rubies_without_gems_stay_without() {
             let run = run.args(options).args(["-e", script, "x"]).output().unwrap();
             assert_eq!(stdout(&run), stdout(&plain), "{options:?}");
         }
+    }
+}
+
+#[test]
+fn a_gem_in_a_folder_with_a_space_leaves_the_load_path_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("a gem");
+    let library = home.join("gem");
+    fs::create_dir_all(&library).unwrap();
+    let built = Path::new(env!("CARGO_BIN_EXE_thruway"));
+    fs::copy(built, home.join("thruway")).unwrap();
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gem/lib");
+    for part in [sources, built.with_file_name("gem")] {
+        let copied = Command::new("cp").arg("-r").arg(part.join(".")).arg(&library).status();
+        assert!(copied.unwrap().success());
+    }
+    let named = format!("-I{}", library.display());
+    for options in [&[][..], &[named.as_str()]] {
+        let script = ["-e", "puts $LOAD_PATH, defined?(Thruway)"];
+        let plain = Command::new("ruby").args(options).args(script).output().unwrap();
+        let mut run = Command::new(home.join("thruway"));
+        run.args(["run", "--explain", "--pack"]).arg(folder.path().join("pack"));
+        let run = run.args(["--", "ruby"]).args(options).args(script).output().unwrap();
+        assert_eq!(stdout(&run), stdout(&plain), "{}", stderr(&run));
+        assert!(stderr(&run).contains("features from the pack"), "{}", stderr(&run));
     }
 }

@@ -23,15 +23,18 @@ start = lambda do
   Object.send(:remove_const, :Thruway) unless was_defined
   # While there are few features; later on Ruby asks for the real path of each of them again.
   $LOADED_FEATURES.delete(extension)
+  # RUBYLIB has the folder of the gem only where RUBYOPT cannot name `run.rb` by its path.
+  library = File.dirname(__dir__, 2)
+  library = nil unless library.match?(/\s/)
   boot.take_over(lambda do
     own = ["/thruway/run.rb", "/thruway/first/rubygems.rb"]
     own = $LOADED_FEATURES.select { |path| path.end_with?(*own) }
     own.each { |path| $LOADED_FEATURES.delete(path) }
-    # RUBYLIB has the folder of the gem only where RUBYOPT cannot name `run.rb` by its path.
-    library = File.dirname(__dir__, 2)
-    index = library.match?(/\s/) && $LOAD_PATH.index(library)
+    # The rest is done once. What RUBYLIB has comes last; a program may name the folder, too.
+    index = library && $LOAD_PATH.rindex(library)
+    library = nil
     $LOAD_PATH.delete_at(index) if index
-    # Once: a child comes back from there.
+    # A child comes back from there.
     native, template = template, nil
     if native
       load("#{File.dirname(__dir__)}/template.rb", namespace = Module.new)
