@@ -105,7 +105,8 @@ fn newest(folder: &Path) -> Option<SystemTime> {
 }
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).expect("it is in crates").to_owned()
 }
 
 /// README.md and every Markdown file below `docs`.
@@ -163,6 +164,8 @@ impl Session {
     fn run(&self, page: &Path) -> Vec<String> {
         let port = free_port();
         let (mut jobs, mut differences) = (Vec::new(), Vec::new());
+        // A path with a space would be two words.
+        let checkout = root().display().to_string();
         for Exchange { command, expected } in &self.exchanges {
             let asked = command.replace("9292", &port);
             let mut printed = match asked.strip_suffix(" &") {
@@ -173,7 +176,9 @@ impl Session {
                     printed
                 }
             };
-            printed.iter_mut().for_each(|line| *line = line.replace(&port, "9292"));
+            printed.iter_mut().for_each(|line| {
+                *line = line.replace(&port, "9292").replace(&checkout, "/srv/thruway");
+            });
             let (expected, masked) = (self.varies.mask(expected), self.varies.mask(&printed));
             let place = format!("{}: $ {command}", page.display());
             let wanted = expected.join("\n");
