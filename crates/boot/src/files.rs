@@ -132,12 +132,12 @@ impl Files {
             return;
         }
         let real = real(path);
-        let has_other_names =
+        let has_other_links =
             fs::stat(&real).is_ok_and(|stat| stat.st_nlink > 1 && rights::is_regular(&stat));
         match self.folders() {
-            Some(mut folders) if !has_other_names => {
+            Some(mut folders) if !has_other_links => {
                 cleaned(path).iter().for_each(|path| folders.edited(path));
-                folders.edited(real.as_os_str().as_bytes());
+                folders.edited_by_all_names(real.as_os_str().as_bytes());
             }
             _ => self.invalidate_pack(),
         }
@@ -363,6 +363,21 @@ mod tests {
         let told = TOLD.lock().unwrap();
         let names = (folder.path().as_os_str().as_bytes().to_vec(), Asked::Names);
         assert!(told.contains(&names) && told.contains(&(path, Asked::File)), "{told:?}");
+    }
+
+    #[test]
+    fn what_is_made_by_a_links_path_is_there_by_every_path() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).into_os_string().into_vec();
+        std::fs::create_dir_all(root.path().join("one/sub")).unwrap();
+        std::os::unix::fs::symlink("one", root.path().join("link")).unwrap();
+        let files = Files::new(None, false);
+        let load_path = files.load_path([Some(&at("link")[..])]);
+        assert!(files.knows(&load_path, b"sub/late.rb"), "it is nowhere");
+        std::fs::write(root.path().join("link/sub/late.rb"), "").unwrap();
+        files.changed(&at("link/sub/late.rb"));
+        let found = load_path.resolve(&mut files.folders().unwrap(), b"sub/late.rb");
+        assert_eq!(found, Resolution::Found(at("one/sub/late.rb")));
     }
 
     #[test]

@@ -41,6 +41,12 @@ pub fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     path
 }
 
+/// Whether one clean path is the other, or leads through it.
+#[must_use]
+pub fn is_at_or_below(path: &[u8], above: &[u8]) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
 /// A hash of the path, of 128 bits: in practice no other path has the same one.
 #[must_use]
 pub fn mark(path: &[u8]) -> u128 {

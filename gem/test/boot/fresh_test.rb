@@ -117,6 +117,33 @@ class FreshTest < Minitest::Test
     end
   end
 
+  # Ends with the files as they were, so that each run finds the same.
+  MOUNTED = <<~'RUBY'
+    $LOAD_PATH.unshift("#{__dir__}/seen", "#{__dir__}/lib")
+    require "sub/late"
+    require "sub/part"
+    File.write("kept/sub/late.rb", "puts :late\n")
+    File.write("kept/sub/part.rb", "puts :edited\n")
+    $LOADED_FEATURES.reject! { |feature| feature.start_with?(__dir__) }
+    require "sub/late"
+    require "sub/part"
+    File.unlink("kept/sub/late.rb")
+    load "sub/late.rb"
+    File.write("kept/sub/part.rb", "puts :part\n")
+  RUBY
+
+  MOUNTED_FILES = { "kept/sub/part.rb" => "puts :part\n", "lib/sub/late.rb" => "puts :early\n",
+                    "seen/other.rb" => "" }.freeze
+
+  def test_what_is_changed_by_one_path_of_a_mounted_folder_is_seen_by_the_other
+    below = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
+             "mount --bind kept seen && exec \"$@\"", "sh"]
+    program("main.rb" => MOUNTED, **MOUNTED_FILES) do |it|
+      skip "may not mount" unless system("unshare", "--mount", "true", err: File::NULL)
+      same_in(it, ALL, below: below, learns: MOUNTED.lines.first(3).join)
+    end
+  end
+
   def test_a_digest_belongs_to_the_code_that_was_compiled_with_it
     program("main.rb" => "require 'a'\n", "lib/a.rb" => "puts :one\n") do |it|
       it.run("--digest")
@@ -164,22 +191,23 @@ class FreshTest < Minitest::Test
   private
 
   # All of these runs say what a plain one says.
-  def same_in(program, modes, switches: [], learns: nil)
-    plain = program.plain(*switches)
+  def same_in(program, modes, switches: [], learns: nil, below: [])
+    plain = program.plain(*switches, below: below)
     assert_predicate plain.status, :success?, plain.to_s
     main = File.read("#{program.folder}/main.rb")
     modes.each do |options|
-      learn(program, learns, main, switches) if learns
-      assert_said plain, program.run(*options, switches: switches), options.join(" ")
+      learn(program, learns, main, switches: switches, below: below) if learns
+      run = program.run(*options, switches: switches, below: below)
+      assert_said plain, run, options.join(" ")
       program.age
     end
   end
 
   # A program that knows all files as they are now.
-  def learn(program, learns, main, switches)
+  def learn(program, learns, main, **how)
     program.write("main.rb", learns)
     program.age
-    2.times { assert_predicate program.run("--digest", switches: switches).status, :success? }
+    2.times { assert_predicate program.run("--digest", **how).status, :success? }
     program.write("main.rb", main)
   end
 

@@ -16,6 +16,7 @@ mod table;
 mod validity;
 mod walk;
 
+use rustix::fs::{self, AtFlags, CWD};
 use thruway_pack::{Pack, Stamp, now_ns};
 
 use crate::kind;
@@ -96,35 +97,54 @@ impl Folders {
     }
 
     /// The thing at a clean path may have been made, moved or removed. Only what is known of it, of
-    /// what is below it, or of the folder that it is in, is affected.
+    /// what is below it, or of the folder that it is in, is affected. It may be known by other paths.
     pub fn changed(&mut self, path: &[u8]) {
-        let is_below = |known: &[u8]| {
-            known.strip_prefix(path).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-        };
-        if self.table.iter().any(|folder| is_below(&folder.path)) {
+        let Some((parent, name)) = path::split(path) else { return self.changed_somewhere() };
+        if self.pack.began_frozen() {
+            self.edited(path);
+            // The pack would be believed when the folder is asked about for the first time.
+            let parent = self.id(parent);
+            self.check(parent);
+        }
+        for folder in self.names_of(parent) {
+            let path = path::join(&self.table[folder].path, name);
+            if self.table.iter().any(|known| path::is_at_or_below(&known.path, &path)) {
+                self.invalidate();
+            }
+            self.table[folder].invalidate();
+        }
+        if self.table.iter().any(|known| path::is_at_or_below(&known.path, path)) {
             self.invalidate();
         }
-        let began_frozen = self.pack.began_frozen();
-        if began_frozen {
-            self.edited(path);
-        }
-        let Some((parent, _)) = path::split(path) else { return };
-        // A frozen pack would be believed when the folder is asked about for the first time.
-        let known = if began_frozen { Some(self.id(parent)) } else { self.table.known(parent) };
-        if let Some(parent) = known {
-            if began_frozen {
-                self.check(parent);
-            }
-            if let State::Folder(real) = self.table[parent].state {
-                self.table[real].invalidate();
-            }
-            self.table[parent].invalidate();
-        }
+    }
+
+    /// All that is known of the folder at a clean path: links lead to a folder, and it may be mounted in
+    /// several places.
+    fn names_of(&self, path: &[u8]) -> Vec<FolderId> {
+        let inode = fs::statat(CWD, path, AtFlags::empty()).ok().map(|stat| stat.st_ino);
+        let is_it = |id: &FolderId| {
+            let folder = &self.table[*id];
+            let State::Folder(real) = folder.state else { return *folder.path == *path };
+            Some(self.table[real].stamp.inode) == inode || *folder.path == *path
+        };
+        self.table.ids().filter(is_it).collect()
     }
 
     /// This process has changed what is at a clean path, or moved it.
     pub(crate) fn edited(&mut self, path: &[u8]) {
         self.pack.edited(path);
+    }
+
+    /// As [`edited`](Self::edited), by every path by which the pack knows what is at a path without links.
+    pub(crate) fn edited_by_all_names(&mut self, path: &[u8]) {
+        self.pack.edited(path);
+        for name in self.pack.other_names(path) {
+            self.pack.edited(name);
+        }
+        let Some((folder, last)) = path::split(path) else { return };
+        for name in self.pack.other_names(folder) {
+            self.pack.edited(&path::join(name, last));
+        }
     }
 
     /// Whether the pack is believed about what is at a clean path, without asking. It is if the pack is

@@ -1,5 +1,8 @@
 //! What a pack says of folders, and whether it is believed without asking the disk.
 
+use std::collections::HashMap;
+
+use rustix::fs::{self, AtFlags, CWD, Stat};
 use thruway_pack::{Entry, Pack};
 
 use super::changes::Changes;
@@ -11,11 +14,13 @@ pub(super) struct PackView {
     is_frozen: bool,
     /// What a frozen pack is not believed about.
     pub(super) changes: Changes,
+    /// The pack's files and folders by inode, once that was wanted.
+    inodes: Option<HashMap<u64, Vec<&'static [u8]>>>,
 }
 
 impl PackView {
     pub(super) fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
-        Self { pack, is_frozen, changes: Changes::default() }
+        Self { pack, is_frozen, changes: Changes::default(), inodes: None }
     }
 
     pub(super) fn find(&self, kind: u32, path: &[u8]) -> Option<Entry<'static>> {
@@ -41,6 +46,27 @@ impl PackView {
         } else {
             self.changes.add(path);
         }
+    }
+
+    /// The other paths by which the pack knows what is at a path without links. A folder or a file may be
+    /// mounted in several places.
+    pub(super) fn other_names(&mut self, path: &[u8]) -> Vec<&'static [u8]> {
+        let stat = |path: &[u8]| fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok();
+        let Some(here) = stat(path) else { return Vec::new() };
+        let is_it = |there: Stat| (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino);
+        let names = self.inodes().get(&here.st_ino).into_iter().flatten().copied();
+        names.filter(|name| *name != path && stat(name).is_some_and(is_it)).collect()
+    }
+
+    fn inodes(&mut self) -> &HashMap<u64, Vec<&'static [u8]>> {
+        let pack = self.pack;
+        self.inodes.get_or_insert_with(|| {
+            let mut inodes = HashMap::<_, Vec<_>>::new();
+            for entry in pack.iter().flat_map(Pack::entries) {
+                inodes.entry(entry.stamp().inode).or_default().push(entry.name());
+            }
+            inodes
+        })
     }
 
     /// This process has changed something, and it is not known what.

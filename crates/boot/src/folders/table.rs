@@ -74,6 +74,11 @@ impl FolderTable {
         self.ids.get(path).copied()
     }
 
+    /// The number of each.
+    pub(super) fn ids(&self) -> impl Iterator<Item = FolderId> + use<> {
+        (0..u32::try_from(self.folders.len()).unwrap_or(u32::MAX)).map(FolderId)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Folder> {
         self.folders.iter()
     }
