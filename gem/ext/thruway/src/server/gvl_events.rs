@@ -21,8 +21,11 @@ type AddHook = unsafe extern "C" fn(Callback, u32, *mut c_void) -> *mut c_void;
 /// `rb_internal_thread_remove_event_hook`; whether the hook was there.
 type RemoveHook = unsafe extern "C" fn(*mut c_void) -> bool;
 
-/// A hook, as Ruby knows it.
-pub(super) struct Subscription(*mut c_void);
+/// A hook, as Ruby knows it, and what it was given.
+pub(super) struct Subscription {
+    hook: *mut c_void,
+    signal: *const Signal,
+}
 
 /// Lets Ruby tell `signal` of suspensions from now on; none if this Ruby does not know how.
 pub(super) fn subscribe(signal: &Arc<Signal>) -> Option<Subscription> {
@@ -30,11 +33,11 @@ pub(super) fn subscribe(signal: &Arc<Signal>) -> Option<Subscription> {
     // SAFETY: since Ruby 3.2 the function of that name has this signature.
     let add_hook = unsafe { std::mem::transmute::<*mut c_void, AddHook>(found) };
     let measures = signal.load.measures_waits();
-    // A thread may still be in the callback when the hook has ended, so this is never freed.
-    let signal = Arc::into_raw(Arc::clone(signal)).cast_mut().cast();
+    let signal = Arc::into_raw(Arc::clone(signal));
     let events = if measures { SUSPENDED | READY | RESUMED } else { SUSPENDED | READY };
-    // SAFETY: the callback fits the events and the data, which lives for ever.
-    Some(Subscription(unsafe { add_hook(suspension, events, signal) }))
+    // SAFETY: the callback fits the events and the data, which lives until the hook is removed.
+    let hook = unsafe { add_hook(suspension, events, signal.cast_mut().cast()) };
+    Some(Subscription { hook, signal })
 }
 
 impl Subscription {
@@ -43,7 +46,11 @@ impl Subscription {
         // SAFETY: since Ruby 3.2 the function of that name has this signature.
         let remove_hook = unsafe { std::mem::transmute::<*mut c_void, RemoveHook>(found) };
         // SAFETY: the hook was added, and is removed once.
-        unsafe { remove_hook(self.0) };
+        if unsafe { remove_hook(self.hook) } {
+            // SAFETY: `subscribe` made it of an Arc. Ruby calls hooks with a lock held that is taken to remove one,
+            // and frees the hook itself then: no thread is in the callback.
+            drop(unsafe { Arc::from_raw(self.signal) });
+        }
     }
 }
 
@@ -55,7 +62,7 @@ fn find(name: &CStr) -> Option<*mut c_void> {
 
 /// Called by the thread that releases the lock, wants it back, or has it: it may touch nothing of Ruby's.
 unsafe extern "C" fn suspension(event: u32, _thread: *const c_void, signal: *mut c_void) {
-    // SAFETY: `subscribe` gave the pointer, and what it points at lives for ever.
+    // SAFETY: `subscribe` gave the pointer, and it lives until the hook is removed.
     let signal = unsafe { &*signal.cast::<Signal>() };
     if event == RESUMED {
         return signal.load.note_got();
