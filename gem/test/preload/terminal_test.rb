@@ -3,6 +3,7 @@
 require "io/console"
 require "preloading"
 require "pty"
+require "shellwords"
 
 # A fork is a job of the shell that asked for it: the terminal's signals, size and name are its own.
 class PreloadTerminalTest < Minitest::Test
@@ -55,7 +56,7 @@ class PreloadTerminalTest < Minitest::Test
     end
   end
 
-  def preloaded(code) = "#{THRUWAY} run --preload -- bin/rails runner '#{code}'"
+  def preloaded(code) = "#{THRUWAY.shellescape} run --preload -- bin/rails runner '#{code}'"
 
   # A shell in which commands are forks.
   def shell(made)
