@@ -104,6 +104,8 @@ class RestartFaultsTest < Minitest::Test
     eventually { File.exist?(path("held")) }
     old = worker_pids(pid).first
     restart(pid, "USR2", "hot restart", to: "v2")
+    # Until the old worker has handed them on, they would miss it as well.
+    eventually { crowd.responses.all? { |bodies| bodies.last.start_with?("v2") } }
     Process.kill("KILL", old)
     assert_predicate held, :closed?
     eventually { gone?(old) }
