@@ -11,6 +11,7 @@ mod http;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Shutdown;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -63,6 +64,17 @@ fn a_file_is_opened_once_beneath_its_folder_and_sent_by_the_kernel() {
         ("close", 1),
     ];
     assert_costs(folder.path(), &["-w", "1"], "/a.txt", &calls);
+}
+
+#[test]
+fn a_system_without_openat2_is_asked_for_it_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("sub")).expect("it is made");
+    fs::write(folder.path().join("sub/a.txt"), "a").expect("it is written");
+    symlink("../sub/a.txt", folder.path().join("sub/link.txt")).expect("it is made");
+    let old_kernel = ["-e", "inject=openat2:error=ENOSYS"];
+    let calls = calls_with(&old_kernel, folder.path(), &["-w", "1"], "/sub/link.txt", 10);
+    assert_eq!(calls.get("openat2"), Some(&1), "{calls:?}");
 }
 
 #[test]

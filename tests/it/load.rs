@@ -1,8 +1,14 @@
+use std::fs;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
+use serde_json::json;
+use thruway_testing::certificate;
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
+use thruway_testing::skipped;
 
-use crate::{run, stderr, stdout, thruway};
+use crate::http::Server;
+use crate::{eventually, run, stderr, stdout, thruway};
 
 /// Ends when one connection has had its thousand, and the others have given up: it takes as long on
 /// a busy machine.
@@ -174,7 +180,7 @@ fn a_server_that_never_answers_is_a_failure_after_its_report() {
 
 #[test]
 fn a_port_without_a_listener_is_one_clear_line() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = run(&["load", &closed.to_string(), "-d", "60"]);
     assert_eq!(output.status.code(), Some(2));
     let expected = format!("thruway: no answer from http://{closed}/: Connection refused");
@@ -235,4 +241,204 @@ fn the_request_is_as_it_was_asked_for() {
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         assert!(stderr(&output).contains(part), "{options:?}: {}", stderr(&output));
     }
+}
+
+/// A folder with a short file and a large one, served over HTTP/1 and HTTP/2, with TLS and without.
+struct Site {
+    _folder: tempfile::TempDir,
+    servers: [Server; 2],
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pair = certificate::localhost(folder.path());
+        let site = folder.path().join("site");
+        fs::create_dir(&site).expect("it is made");
+        fs::write(site.join("short"), "0123456789").expect("it is written");
+        fs::write(site.join("large"), vec![7; 1_000_000]).expect("it is written");
+        let serve = |bind: &str| {
+            let mut command = thruway();
+            Server::start(command.arg("serve").arg(&site).args(["-w", "2", "-b", bind]))
+        };
+        let tls = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+        let servers = [serve("tcp://127.0.0.1:0"), serve(&tls)];
+        Self { _folder: folder, servers }
+    }
+
+    /// The URLs of a path: without TLS, and with it.
+    fn urls(&self, path: &str) -> [String; 2] {
+        let [plain, tls] = &self.servers;
+        [format!("http://{}/{path}", plain.address()), format!("https://{}/{path}", tls.address())]
+    }
+}
+
+/// The report on a URL, which is asked with `options`.
+fn report(url: &str, options: &[&str]) -> serde_json::Value {
+    let output = thruway().arg("load").arg(url).args(options).arg("--json").output();
+    let output = output.expect("the binary starts");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+/// A port at which nothing listens.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Asks for a short file and a large one over HTTP/2, and says what came.
+fn assert_http2(short: &str, large: &str) {
+    let options = ["--http2", "-c", "2", "--streams", "8", "-n", "400"];
+    let total = &report(short, &options)["total"];
+    assert_eq!((&total["requests"], &total["failed"]), (&json!(400), &json!(0)), "{total}");
+    assert_eq!((&total["status"]["2xx"], &total["connects"]), (&json!(400), &json!(2)), "{total}");
+    let streams = &total["streams"];
+    assert_eq!((&streams["each"], &streams["starved"]), (&json!(8), &json!(0)), "{total}");
+    let body = report(large, &["--http2", "-c", "1", "--streams", "3", "-n", "9"]);
+    let total = &body["total"];
+    assert_eq!((&total["requests"], &total["failed"]), (&json!(9), &json!(0)), "{total}");
+    let number = |value: &serde_json::Value| value.as_f64().expect("it is a number");
+    let bytes = number(&total["bytes_per_second"]) * number(&body["seconds"]);
+    assert!(bytes > 9e6, "{body}");
+}
+
+#[test]
+fn http2_is_spoken_with_streams_as_clients() {
+    let site = Site::new();
+    for (short, large) in site.urls("short").iter().zip(&site.urls("large")) {
+        assert_http2(short, large);
+    }
+}
+
+/// A server that is not ours, with a library that is not ours.
+#[test]
+fn http2_is_spoken_with_nginx() {
+    if Command::new("nginx").arg("-v").output().is_err() {
+        return skipped(format_args!("nginx is not installed"));
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = certificate::localhost(folder.path());
+    let [plain, tls] = [(); 2].map(|()| free_port());
+    fs::write(folder.path().join("short"), "0123456789").expect("it is written");
+    fs::write(folder.path().join("large"), vec![7; 1_000_000]).expect("it is written");
+    let root = folder.path().display();
+    let text = format!(
+        "daemon off; master_process off; pid {root}/pid; error_log {root}/error;\n\
+         events {{ }}\nhttp {{ access_log off; root {root}; client_body_temp_path {root}/b; \
+         proxy_temp_path {root}/p; fastcgi_temp_path {root}/f; uwsgi_temp_path {root}/u; \
+         scgi_temp_path {root}/s; keepalive_requests 100;\n\
+         server {{ listen 127.0.0.1:{plain} http2; listen 127.0.0.1:{tls} ssl http2; \
+         ssl_certificate {}; ssl_certificate_key {}; }} }}\n",
+        pair.certificate.display(),
+        pair.key.display()
+    );
+    fs::write(folder.path().join("nginx.conf"), text).expect("it is written");
+    let mut command = Command::new("nginx");
+    command.arg("-c").arg(folder.path().join("nginx.conf")).stderr(Stdio::null());
+    let mut nginx = command.spawn().expect("it starts");
+    eventually(|| TcpStream::connect(("127.0.0.1", tls)).is_ok());
+    // It says goodbye after each hundred requests of a connection: those that it does not answer are asked again.
+    let asked = report(
+        &format!("http://127.0.0.1:{plain}/short"),
+        &["--http2", "--streams", "8", "-n", "1500"],
+    );
+    assert_http2_with_goodbyes(&asked["total"]);
+    assert_http2_with_goodbyes(
+        &report(
+            &format!("https://127.0.0.1:{tls}/large"),
+            &["--http2", "-c", "1", "--streams", "3", "-n", "9"],
+        )["total"],
+    );
+    nginx.kill().expect("it is there");
+    nginx.wait().expect("it ends");
+}
+
+fn assert_http2_with_goodbyes(total: &serde_json::Value) {
+    assert_eq!((&total["failed"], &total["errors"]), (&json!(0), &json!({})), "{total}");
+    assert_eq!(total["requests"], total["status"]["2xx"], "{total}");
+    assert!(total["connects"].as_u64() <= Some(25), "{total}");
+}
+
+#[test]
+fn a_server_without_http2_is_told_so() {
+    let server = HttpServer::answering("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let output = load(&server, &["--http2", "-n", "1", "-d", "1"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("\nhint: does it speak HTTP/2"), "{output:?}");
+}
+
+#[test]
+fn options_of_websockets_and_of_http2_have_their_urls() {
+    for (url, options, expected) in [
+        ("ws://127.0.0.1:1/", ["--http2", "-c1"], "--http2 is not for WebSockets"),
+        ("ws://127.0.0.1:1/", ["--body", "x"], "--body is not for WebSockets"),
+        ("http://127.0.0.1:1/", ["--broadcast", "-c1"], "--broadcast is for WebSockets"),
+        (
+            "ws://127.0.0.1:1/",
+            ["--broadcast", "--message=x"],
+            "the message of a broadcast has no {id}",
+        ),
+        ("ws://127.0.0.1:1/", ["--message", "@/none/such"], "cannot read /none/such"),
+    ] {
+        let output = run(&[&["load", url], &options[..]].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).starts_with(&format!("thruway: {expected}")), "{output:?}");
+    }
+}
+
+/// It sends back what comes at /echo, and sends it to all at /hub.
+const SOCKETS: &str = r#"
+class Echo
+  def on_message(client, data) = client.write(data)
+end
+class Hub
+  def initialize = (@all, @lock = [], Mutex.new)
+  def on_open(client) = client.write("welcome")
+  def on_message(client, data)
+    return @lock.synchronize { @all << client; client.write("you are in") } if data == "let me in"
+
+    Thruway::Client.broadcast(@lock.synchronize { @all.dup }, "someone said #{data}")
+  end
+end
+echo, hub = Echo.new, Hub.new
+run(lambda do |env|
+  env["rack.upgrade"] = env["PATH_INFO"] == "/hub" ? hub : echo if env["rack.upgrade?"]
+  [200, {}, ["no socket"]]
+end)
+"#;
+
+#[test]
+fn websockets_echo_and_broadcast() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pair = certificate::localhost(folder.path());
+    fs::write(folder.path().join("config.ru"), SOCKETS).expect("it is written");
+    let mut command = thruway();
+    let tls = format!("ssl://127.0.0.1:0?{}", pair.parameters());
+    let server = Server::start(command.arg("serve").arg(folder.path()).args(["-b", &tls]));
+    let url = |path: &str| format!("wss://{}/{path}", server.address());
+    let echo = &report(&url("echo"), &["-c", "3", "-n", "60", "--message", "é, and more"]);
+    let total = &echo["total"];
+    assert_eq!((&total["requests"], &total["failed"]), (&json!(60), &json!(0)), "{total}");
+    let subscribed = ["--subscribe", "let me in", "--confirmed", "you are in"];
+    let options = [&["-c", "4", "-n", "10", "--broadcast"], &subscribed[..]].concat();
+    let hub = report(&url("hub"), &options);
+    assert_eq!((&hub["total"]["requests"], &hub["broadcasts"]["whole"]), (&json!(40), &json!(10)));
+    let output = thruway().arg("load").arg(url("hub")).args(options).output().unwrap();
+    assert!(stdout(&output).contains("\n  broadcast 10 sent   10 to all   "), "{output:?}");
+    assert!(server.stop("-TERM").success());
+}
+
+#[test]
+fn a_run_is_compared_with_an_earlier_one() {
+    let (server, folder) = (HttpServer::answering(HELLO), tempfile::tempdir().unwrap());
+    let file = folder.path().join("earlier.json");
+    let file = file.to_str().unwrap();
+    fs::write(file, load(&server, &["-n", "50", "--json"]).stdout).unwrap();
+    let output = load(&server, &["-n", "50", "--compare", file]);
+    for part in ["  requests/s ", "now ÷ then", " ×\n", "  Jain "] {
+        assert!(stdout(&output).contains(part), "{part:?} in {}", stdout(&output));
+    }
+    fs::write(file, "{}").unwrap();
+    let output = load(&server, &["-n", "50", "--compare", file]);
+    assert!(stderr(&output).contains("is no report of thruway load"), "{output:?}");
 }

@@ -9,6 +9,10 @@ use tempfile::TempDir;
 
 use crate::{stderr, stdout};
 
+/// A `dpkg-query` by which each package is installed that it is asked for.
+const ALL_INSTALLED: &str =
+    "echo once >>\"$(dirname \"$0\")/queries\"; shift 3; printf '%s installed\\n' \"$@\"";
+
 /// Runs `scripts/setup serve` where `dpkg-query` answers as `query` says, for the user `uid`. What
 /// `apt-get` is asked for stands in the folder's file `asked`.
 fn setup(query: &str, uid: u32) -> (TempDir, Output) {
@@ -59,8 +63,10 @@ fn as_root_setup_says_what_it_installs_and_does() {
 
 #[test]
 fn with_everything_there_setup_has_nothing_to_say() {
-    let (folder, output) = setup("echo installed", 0);
+    let (folder, output) = setup(ALL_INSTALLED, 0);
     assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(0), "", ""));
+    // A question for each package takes longer than all else that `make serve` does before it serves.
+    assert_eq!(fs::read_to_string(folder.path().join("queries")).expect("asked"), "once\n");
     assert!(folder.path().join("asked").metadata().is_err());
 }
 
@@ -74,9 +80,13 @@ fn a_system_whose_rust_is_too_old_is_told_so() {
     fs::copy(setup, scripts.join("setup")).expect("it is copied");
     fs::write(scripts.join("cargo"), "#!/bin/sh\nexit 2\n").expect("it is written");
     fs::set_permissions(scripts.join("cargo"), PermissionsExt::from_mode(0o755)).expect("ours");
-    let (folder, output) = setup_of(checkout.path(), "echo installed", 0);
+    let (folder, output) = setup_of(checkout.path(), ALL_INSTALLED, 0);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(stderr(&output).contains("the Rust of this system is too old\n\nhint: "), "{output:?}");
+    let is_debian =
+        fs::read_to_string("/etc/os-release").is_ok_and(|told| told.contains("\nID=debian\n"));
+    let line = "hint: echo 'deb http://deb.debian.org/debian-security ";
+    assert_eq!(stderr(&output).contains(line), is_debian, "{output:?}");
     // A newer one was asked for.
     let asked = fs::read_to_string(folder.path().join("asked")).expect("apt-get was called");
     assert!(asked.contains("install -y --no-install-recommends rustc-web cargo-web"), "{asked}");

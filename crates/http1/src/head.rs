@@ -7,7 +7,7 @@ use crate::body::RequestFraming;
 use crate::field::{self, KnownField, Places};
 use crate::limits::Limits;
 use crate::parse_error::ParseError;
-use crate::{host, path, token};
+use crate::{decimal, host, path, token};
 
 /// The version of HTTP that a request speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -317,7 +317,7 @@ impl Head {
                 RequestFraming::Chunked
             }
             (Some(_), None) => return Err(ParseError::TransferCoding),
-            (None, Some(length)) => RequestFraming::Length(decimal(length)?),
+            (None, Some(length)) => RequestFraming::Length(self::length(length)?),
             (None, None) => RequestFraming::None,
         };
         Ok(())
@@ -325,7 +325,8 @@ impl Head {
 
     fn take_connection(&mut self, input: &[u8]) -> Result<(), ParseError> {
         let (mut close, mut keep) = (false, false);
-        for (name, value) in &self.fields {
+        let first = self.known.of(KnownField::Connection).unwrap_or(self.fields.len());
+        for (name, value) in &self.fields[first..] {
             if KnownField::from_name(&input[name.range()]) != Some(KnownField::Connection) {
                 continue;
             }
@@ -491,17 +492,10 @@ fn version_error(input: &[u8]) -> ParseError {
     }
 }
 
-/// A row of digits as a number: no sign, no list, and small enough for a file's size.
-fn decimal(digits: &[u8]) -> Result<u64, ParseError> {
-    let digit = |number: u64, byte: &u8| {
-        let value = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(value)
-    };
-    if digits.is_empty() {
-        return Err(ParseError::ContentLength);
-    }
-    let number = digits.iter().try_fold(0, digit).ok_or(ParseError::ContentLength)?;
-    i64::try_from(number).map(|_| number).map_err(|_| ParseError::ContentLength)
+/// A length: a number that is small enough for a file's size.
+fn length(digits: &[u8]) -> Result<u64, ParseError> {
+    let length = decimal::parse(digits).filter(|length| i64::try_from(*length).is_ok());
+    length.ok_or(ParseError::ContentLength)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 pub mod body;
 pub mod date;
+pub mod decimal;
 pub mod field;
 pub mod head;
 mod host;

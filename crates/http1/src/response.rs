@@ -1,6 +1,7 @@
 //! The head of a response, and the framing of its body.
 
 use crate::date::DATE_BYTES;
+use crate::decimal;
 use crate::field::members;
 use crate::head::{Request, Version};
 use crate::token;
@@ -124,7 +125,7 @@ impl<'a> ResponseHead<'a> {
             out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         } else {
             out.extend_from_slice(b"HTTP/1.1 ");
-            decimal(out, u64::from(status));
+            decimal::write(out, u64::from(status));
             out.push(b' ');
             out.extend_from_slice(reason(status).as_bytes());
             out.extend_from_slice(b"\r\n");
@@ -157,8 +158,8 @@ impl<'a> ResponseHead<'a> {
     /// # Errors
     /// [`BadField`], and nothing is written.
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), BadField> {
-        let allowed = value.iter().fold(true, |all, byte| all & token::is_value(*byte));
-        if name.is_empty() || !name.iter().all(|byte| token::is_token(*byte)) || !allowed {
+        let is_named = !name.is_empty() && name.iter().all(|byte| token::is_token(*byte));
+        if !is_named || !token::are_values(value) {
             return Err(BadField);
         }
         if self.takes_note(name, value) {
@@ -187,8 +188,7 @@ impl<'a> ResponseHead<'a> {
                     members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
             }
             14 if is(b"content-length") => {
-                self.partial.claimed_bytes =
-                    std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
+                self.partial.claimed_bytes = decimal::parse(value);
                 return true;
             }
             17 if is(b"transfer-encoding") => {
@@ -224,7 +224,7 @@ impl<'a> ResponseHead<'a> {
         }
         if let Some(length) = self.partial.announced_bytes(constraints, body_bytes) {
             self.out.extend_from_slice(b"content-length: ");
-            decimal(self.out, length);
+            decimal::write(self.out, length);
             self.out.extend_from_slice(b"\r\n");
         }
         if framing == ResponseFraming::Chunked {
@@ -251,7 +251,7 @@ impl<'a> ResponseHead<'a> {
         }
         if let Some(length) = self.partial.claimed_bytes {
             self.out.extend_from_slice(b"content-length: ");
-            decimal(self.out, length);
+            decimal::write(self.out, length);
             self.out.extend_from_slice(b"\r\n");
         }
         if !self.partial.names_connection {
@@ -316,20 +316,6 @@ const RESET_CONTENT: u16 = 205;
 #[must_use]
 pub fn is_bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
-}
-
-/// Writes `number` in decimal.
-pub fn decimal(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    let mut rest = number;
-    while at == digits.len() || rest > 0 {
-        at -= 1;
-        // The remainder is below ten.
-        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// The phrase of a status, by IANA's registry; empty where that has none.
@@ -564,8 +550,8 @@ mod tests {
     #[test]
     fn numbers_are_written_in_full() {
         let mut out = Vec::new();
-        decimal(&mut out, 0);
-        decimal(&mut out, u64::MAX);
+        decimal::write(&mut out, 0);
+        decimal::write(&mut out, u64::MAX);
         chunk_start(&mut out, 0xA0F);
         assert_eq!(out, b"018446744073709551615a0f\r\n");
     }

@@ -28,6 +28,27 @@ pub(crate) fn is_target(byte: u8) -> bool {
     has(byte, TARGET)
 }
 
+/// Whether all these bytes may stand in a field value. It looks at eight of them at once.
+pub(crate) fn are_values(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks();
+    let is_sound = |word: &[u8; 8]| {
+        is_visible(u64::from_le_bytes(*word)) || word.iter().all(|byte| is_value(*byte))
+    };
+    words.iter().all(is_sound) && rest.iter().all(|byte| is_value(*byte))
+}
+
+/// Whether none of the eight bytes is a control character, not even a tab.
+fn is_visible(word: u64) -> bool {
+    const ONES: u64 = u64::MAX / 0xFF;
+    /// The highest bit of each byte.
+    const HIGH: u64 = ONES * 0x80;
+    /// Sets the highest bit of a byte that is less than `least`, if there is one.
+    const fn below(word: u64, least: u64) -> u64 {
+        word.wrapping_sub(ONES * least) & !word & HIGH
+    }
+    below(word, 0x20) | below(word ^ (ONES * 0x7F), 1) == 0
+}
+
 fn has(byte: u8, class: u8) -> bool {
     CLASSES[usize::from(byte)] & class != 0
 }
@@ -63,4 +84,26 @@ const fn contains(set: &[u8], byte: u8) -> bool {
         at += 1;
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bytes_at_once_are_judged_as_each_of_them() {
+        for byte in 0..=u8::MAX {
+            for length in 1..20 {
+                for at in 0..length {
+                    let mut bytes = vec![b'~'; length];
+                    bytes[at] = byte;
+                    assert_eq!(are_values(&bytes), is_value(byte), "{byte} at {at} of {length}");
+                }
+            }
+            // Neighbours carry nothing into a byte.
+            let pairs = [byte, b' ', 0x80, 0xFF, b'\t', byte, b'!', byte];
+            assert_eq!(are_values(&pairs), is_value(byte), "{byte}");
+        }
+        assert!(are_values(b""));
+    }
 }

@@ -3,14 +3,17 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::pending::{PendingRequest, PendingRequests};
+use crate::broadcast::Marker;
+use crate::conversation::Conversation;
+use crate::exchange::{Answer, Event};
+use crate::pending::PendingRequest;
 use crate::plan::{Class, ClientKind, Plan, nanoseconds};
-use crate::response::{Response, ResponseReader};
 use crate::rotation::Rotation;
 use crate::run_context::RunContext;
 use crate::schedule::Schedule;
 use crate::socket::{Intake, Socket};
 use crate::tally::{TallyByUrl, Trouble};
+use crate::websocket::WebSocket;
 
 /// Rest before a connection is tried again that could not be made.
 const RECONNECT_NS: u64 = 100_000_000;
@@ -29,11 +32,8 @@ pub(crate) struct Client {
     rotation: Rotation,
     /// How many requests may be pending at a time.
     depth: usize,
-    /// Whether a connection may be used for more than one request.
-    keeps_alive: bool,
     socket: Socket,
-    reader: ResponseReader,
-    pending: PendingRequests,
+    conversation: Conversation,
     asked: u64,
     last_response_ns: u64,
     /// Since when the oldest pending request has the server's attention to itself.
@@ -47,10 +47,17 @@ pub(crate) struct Client {
 
 impl Client {
     /// The `number`th client of the plan's `class`th class; `token` is its place among all.
-    pub(crate) fn new(plan: &Plan, class: usize, number: u32, token: usize) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        class: usize,
+        number: u32,
+        token: usize,
+        marker: &Marker,
+    ) -> Self {
         let Class { kind, url, .. } = plan.classes[class];
         let request = &plan.urls[0].request;
         let depth = if request.keeps_alive() { plan.classes[class].depth() } else { 1 };
+        let conversation = Conversation::new(plan, depth, marker);
         Self {
             token,
             class,
@@ -58,10 +65,8 @@ impl Client {
             schedule: plan.classes[class].schedule(number),
             rotation: Rotation::new(plan, &plan.classes[class], number),
             depth,
-            keeps_alive: request.keeps_alive(),
             socket: Socket::Closed { retry_ns: 0 },
-            reader: ResponseReader::new(request.is_head()),
-            pending: PendingRequests::with_capacity(depth),
+            conversation,
             asked: 0,
             last_response_ns: 0,
             waiting_ns: 0,
@@ -91,21 +96,26 @@ impl Client {
 
     /// Whether nothing is pending.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.pending.is_empty()
+        self.conversation.is_empty()
+    }
+
+    /// How many responses each of its streams had; none but of HTTP/2.
+    pub(crate) fn served(&self) -> &[u64] {
+        self.conversation.served()
     }
 
     /// How many requests wait for a response, and for how long the oldest has.
     pub(crate) fn waiting(&self, now_ns: u64) -> (u64, u64) {
         let (overdue, due_ns) = self.schedule.overdue(self.asked, now_ns).unwrap_or((0, now_ns));
-        let oldest_ns = self.pending.oldest().map_or(due_ns, |request| request.due_ns);
-        (self.pending.len() as u64 + overdue, now_ns.saturating_sub(oldest_ns))
+        let oldest_ns = self.conversation.oldest().map_or(due_ns, |request| request.due_ns);
+        (self.conversation.len() as u64 + overdue, now_ns.saturating_sub(oldest_ns))
     }
 
     /// Does what is due now: asks, connects, sends.
     pub(crate) fn advance(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         self.ask(now_ns, context);
         match self.socket {
-            Socket::Closed { .. } if self.pending.is_empty() => {}
+            Socket::Closed { .. } if !self.conversation.is_wanted() => {}
             Socket::Closed { retry_ns } if now_ns < retry_ns => self.wake_at(retry_ns, context),
             Socket::Closed { .. } => self.connect(now_ns, context),
             Socket::Connecting { .. } => {}
@@ -146,20 +156,43 @@ impl Client {
 
     /// Gives a request up that has waited too long.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64, context: &mut RunContext<'_>) {
+        while let Some(request) = self.conversation.expire(now_ns, timeout_ns) {
+            self.lose(request, Trouble::TimedOut, now_ns);
+            self.advance(now_ns, context);
+        }
         let waited_ns = now_ns.saturating_sub(self.waiting_ns);
-        if !self.pending.is_empty() && waited_ns >= timeout_ns {
+        if !self.conversation.is_empty() && waited_ns >= timeout_ns {
             self.fail(Trouble::TimedOut, now_ns, context);
         }
     }
 
+    /// The broadcast of that number is to come to it.
+    pub(crate) fn expect(&mut self, number: u64, due_ns: u64, now_ns: u64) {
+        if self.conversation.is_empty() {
+            self.waiting_ns = now_ns;
+        }
+        self.asked += 1;
+        self.conversation.push(PendingRequest { due_ns, url: 0, number });
+    }
+
+    /// Sends the broadcast of that number to the server.
+    pub(crate) fn say(&mut self, number: u64, now_ns: u64, context: &mut RunContext<'_>) {
+        self.conversation.websocket().into_iter().for_each(|socket| socket.say(number));
+        self.send(now_ns, context);
+    }
+
     fn ask(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
-        while self.pending.len() < self.depth && context.left > 0 {
+        if context.broadcasts.is_some() {
+            return;
+        }
+        while self.conversation.len() < self.depth && context.left > 0 {
             match self.schedule.due_ns(self.asked, self.last_response_ns, now_ns) {
                 Some(due_ns) if due_ns <= now_ns => {
-                    if self.pending.is_empty() {
+                    if self.conversation.is_empty() {
                         self.waiting_ns = now_ns;
                     }
-                    self.pending.push(PendingRequest { due_ns, url: self.rotation.next() });
+                    let url = self.rotation.next();
+                    self.conversation.push(PendingRequest { due_ns, url, number: 0 });
                     self.schedule.advance();
                     self.asked += 1;
                     context.left -= 1;
@@ -178,8 +211,7 @@ impl Client {
     }
 
     fn connect(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
-        self.reader.restart();
-        self.pending.resend();
+        self.conversation.restart(&context.requests);
         let reads_slowly = matches!(self.kind, ClientKind::SlowRead { .. });
         let intake = if reads_slowly { Intake::Slow } else { Intake::Prompt };
         match Socket::connect(self.token, intake, context) {
@@ -212,19 +244,25 @@ impl Client {
     /// Sends what there is room for; requests of several URLs one after another.
     fn send(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         let is_slow = matches!(self.kind, ClientKind::Trickle { .. });
+        self.conversation.prepare(&context.requests, now_ns);
         loop {
-            let part = self.pending.next_part(|url| context.requests[url].one_bytes);
-            let (url, mut part) = part.unwrap_or((0, 0..0));
-            if is_slow && !part.is_empty() {
-                part.end = part.start + self.sendable(now_ns, context);
-            }
-            let length = part.len();
-            match self.socket.send(self.token, url, part, context) {
-                Ok(sent) => self.pending.count_sent(sent, context.requests[url].one_bytes),
+            let most = if is_slow && self.conversation.is_unsent() {
+                self.sendable(now_ns, context)
+            } else {
+                usize::MAX
+            };
+            let bytes = self.conversation.unsent(&context.requests);
+            let bytes = &bytes[..bytes.len().min(most)];
+            let length = bytes.len();
+            match self.socket.send(self.token, bytes, &context.epoll) {
+                Ok(sent) => self.conversation.count_sent(sent, &context.requests),
                 Err(_) => return self.fail(Trouble::Reset, now_ns, context),
             }
-            let is_short = !self.pending.is_unsent() || length == 0 || self.socket.awaits_room();
-            if is_slow || is_short {
+            if is_slow || length == 0 || self.socket.awaits_room() {
+                return;
+            }
+            self.conversation.prepare(&context.requests, now_ns);
+            if !self.conversation.is_unsent() {
                 return;
             }
         }
@@ -264,13 +302,13 @@ impl Client {
     fn receive(&mut self, bytes_max: usize, context: &mut RunContext<'_>) {
         let bytes_max = bytes_max.min(context.buffer.len());
         // Nothing looks at the bytes of a body that fills the buffer, so they need not be copied.
-        let discard = self.reader.body_bytes_left() >= bytes_max as u64;
+        let discard = self.conversation.body_bytes_left() >= bytes_max as u64;
         let received = self.socket.receive(&mut context.buffer, bytes_max, discard);
         let now_ns = context.now_ns();
         let digested = match received {
-            Ok(Some(0)) => self.closed(now_ns),
-            Ok(Some(bytes)) => match self.digest(&context.buffer[..bytes], now_ns) {
-                Ok(true) if self.socket.is_over() => self.closed(now_ns),
+            Ok(Some(0)) => self.closed(now_ns, context),
+            Ok(Some(bytes)) => match self.digest(bytes, now_ns, context) {
+                Ok(true) if self.socket.is_over() => self.closed(now_ns, context),
                 digested => digested,
             },
             Ok(None) => return,
@@ -279,6 +317,7 @@ impl Client {
         match digested {
             Ok(true) => self.advance(now_ns, context),
             Ok(false) => {
+                self.unsubscribe(context);
                 self.socket = Socket::Closed { retry_ns: now_ns };
                 self.advance(now_ns, context);
             }
@@ -286,58 +325,104 @@ impl Client {
         }
     }
 
-    /// Reads the responses in `bytes`; whether the connection can be used on.
-    fn digest(&mut self, bytes: &[u8], now_ns: u64) -> Result<bool, Trouble> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let Some(oldest) = self.pending.oldest() else { return Err(Trouble::Unasked) };
+    /// Reads the responses in the first bytes of the buffer; whether the connection can be used on.
+    fn digest(
+        &mut self,
+        bytes: usize,
+        now_ns: u64,
+        context: &mut RunContext<'_>,
+    ) -> Result<bool, Trouble> {
+        let buffer = std::mem::take(&mut context.buffer);
+        let mut rest = &buffer[..bytes];
+        let mut is_usable = Ok(true);
+        while !rest.is_empty() && is_usable == Ok(true) {
             let before = rest.len();
-            let read = self.reader.read(&mut rest).map_err(|_| Trouble::Malformed)?;
-            self.tallies.of_mut(oldest.url).bytes += (before - rest.len()) as u64;
-            let Some(response) = read else { break };
-            // A response to a request that is not sent yet leaves the connection in doubt.
-            let was_sent = self.complete(response, now_ns);
-            if !(self.keeps_alive && response.keeps_alive && was_sent) {
-                return Ok(false);
-            }
+            is_usable = match self.conversation.read(&mut rest, &context.requests) {
+                Ok(step) => {
+                    let tally = match step.url {
+                        Some(url) => self.tallies.of_mut(url),
+                        None => self.tallies.of_client(),
+                    };
+                    tally.bytes += (before - rest.len()) as u64;
+                    Ok(self.take(step.event, now_ns, context))
+                }
+                Err(trouble) => Err(trouble),
+            };
         }
-        Ok(true)
+        context.buffer = buffer;
+        is_usable
     }
 
-    /// Counts a response to the oldest request; whether that one had been sent in full.
-    fn complete(&mut self, response: Response, now_ns: u64) -> bool {
-        let popped = self.pending.pop();
-        if let Some((request, _)) = popped {
-            self.tallies.of_mut(request.url).complete(response.status, now_ns - request.due_ns);
+    /// Counts what came; whether the connection can be used on.
+    fn take(&mut self, event: Event, now_ns: u64, context: &mut RunContext<'_>) -> bool {
+        match event {
+            Event::Partial => true,
+            Event::Farewell => false,
+            Event::Lost(request, trouble) => {
+                self.lose(request, trouble, now_ns);
+                true
+            }
+            Event::Subscribed => {
+                context.broadcasts.iter_mut().for_each(|all| all.subscribed += 1);
+                true
+            }
+            Event::Response(answer) => {
+                let is_last = answer.is_last;
+                self.complete(answer, now_ns, context);
+                !is_last
+            }
         }
+    }
+
+    /// Counts a response.
+    fn complete(&mut self, answer: Answer, now_ns: u64, context: &mut RunContext<'_>) {
+        let Answer { request, status, .. } = answer;
+        let latency_ns = now_ns.saturating_sub(request.due_ns);
+        self.tallies.of_mut(request.url).complete(status, latency_ns);
         self.socket.responded();
+        if let Some(broadcasts) = &mut context.broadcasts {
+            broadcasts.end(request.number, true, now_ns);
+        }
         self.last_response_ns = now_ns;
         self.waiting_ns = now_ns;
-        popped.is_some_and(|(_, was_sent)| was_sent)
+    }
+
+    /// Counts a request that is lost while its connection is not.
+    fn lose(&mut self, request: PendingRequest, trouble: Trouble, now_ns: u64) {
+        let tally = self.tallies.of_mut(request.url);
+        tally.trouble(trouble);
+        tally.failed += 1;
+        self.last_response_ns = now_ns;
+        self.waiting_ns = now_ns;
     }
 
     /// The server closed, which may be what ends the response.
-    fn closed(&mut self, now_ns: u64) -> Result<bool, Trouble> {
-        match self.reader.close() {
-            Ok(Some(response)) => {
-                self.complete(response, now_ns);
-            }
-            Ok(None) if self.pending.is_empty() => {}
-            Ok(None) => return Err(Trouble::Unanswered),
-            Err(_) => return Err(Trouble::Truncated),
-        }
+    fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, Trouble> {
+        let event = self.conversation.close()?;
+        self.take(event, now_ns, context);
         Ok(false)
+    }
+
+    /// Broadcasts do not reach it until it is connected again.
+    fn unsubscribe(&mut self, context: &mut RunContext<'_>) {
+        let was_open = self.conversation.websocket().is_some_and(WebSocket::leave);
+        if let Some(broadcasts) = context.broadcasts.as_mut().filter(|_| was_open) {
+            broadcasts.subscribed -= 1;
+        }
     }
 
     /// Counts the trouble with all that was pending, and begins again after a rest.
     fn fail(&mut self, trouble: Trouble, now_ns: u64, context: &mut RunContext<'_>) {
-        match self.pending.oldest() {
+        match self.conversation.oldest() {
             Some(oldest) if trouble != Trouble::Connect => self.tallies.of_mut(oldest.url),
             _ => self.tallies.of_client(),
         }
         .trouble(trouble);
-        self.pending.iter().for_each(|request| self.tallies.of_mut(request.url).failed += 1);
-        self.pending.clear();
+        for request in self.conversation.take() {
+            self.tallies.of_mut(request.url).failed += 1;
+            context.broadcasts.iter_mut().for_each(|all| all.end(request.number, false, now_ns));
+        }
+        self.unsubscribe(context);
         self.last_response_ns = now_ns;
         let rest_ns = match self.socket {
             Socket::Open { responses: 1.., .. } => 0,

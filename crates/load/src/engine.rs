@@ -9,9 +9,11 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::broadcast::{Broadcasts, Marker};
 use crate::client::Client;
-use crate::plan::{Plan, nanoseconds};
-use crate::run_context::{RepeatedRequest, RunContext};
+use crate::plan::{Plan, Protocol, nanoseconds};
+use crate::report::Outcome;
+use crate::run_context::{Prepared, RunContext};
 use crate::timers::Timers;
 use crate::{Error, Report, report};
 
@@ -57,7 +59,9 @@ pub fn run(
 ) -> Result<Report, Error> {
     let mut engine = Engine::new(plan, stop)?;
     let elapsed = engine.run(watch)?;
-    Ok(report::report(plan, &engine.clients, elapsed, engine.context.refusal))
+    let outcome =
+        Outcome { elapsed, refusal: engine.context.refusal, broadcasts: engine.context.broadcasts };
+    Ok(report::report(plan, &engine.clients, &outcome))
 }
 
 struct Engine<'a> {
@@ -79,9 +83,10 @@ impl<'a> Engine<'a> {
         let context = RunContext {
             plan,
             epoll,
-            requests: RepeatedRequest::of(plan),
+            requests: Prepared::of(plan),
             buffer: vec![0; BUFFER_BYTES],
             timers: Timers::default(),
+            broadcasts: broadcasts(plan, clients.len()),
             left: plan.requests.unwrap_or(u64::MAX),
             refusal: None,
             start: Instant::now(),
@@ -109,8 +114,26 @@ impl<'a> Engine<'a> {
             while let Some(client) = self.context.timers.take_due(now_ns) {
                 self.clients[client].wake(now_ns, &mut self.context);
             }
-            let wake_ns = self.context.timers.next_ns().unwrap_or(u64::MAX);
+            let broadcast_ns = self.broadcast(now_ns);
+            let wake_ns = self.context.timers.next_ns().unwrap_or(u64::MAX).min(broadcast_ns);
             self.wait(wake_ns.min(end_ns).min(tick_ns))?;
+        }
+    }
+
+    /// Sends the broadcasts that are due; when the next one will be.
+    fn broadcast(&mut self, now_ns: u64) -> u64 {
+        loop {
+            let Some(broadcasts) = &mut self.context.broadcasts else { return u64::MAX };
+            let due_ns = broadcasts.due_ns(now_ns).filter(|_| self.context.left > 0);
+            match due_ns {
+                Some(due_ns) if due_ns <= now_ns => {
+                    let number = broadcasts.begin(due_ns);
+                    self.context.left -= 1;
+                    self.clients.iter_mut().for_each(|one| one.expect(number, due_ns, now_ns));
+                    self.clients[0].say(number, now_ns, &mut self.context);
+                }
+                due_ns => return due_ns.unwrap_or(u64::MAX),
+            }
         }
     }
 
@@ -165,7 +188,15 @@ fn clients(plan: &Plan) -> Vec<Client> {
     let of_all = classes
         .flat_map(|(place, class)| (0..class.connections).map(move |number| (place, number)));
     let numbered = of_all.enumerate();
-    numbered.map(|(token, (class, number))| Client::new(plan, class, number, token)).collect()
+    let marker = Marker::new(std::process::id());
+    let client = |(token, (class, number))| Client::new(plan, class, number, token, &marker);
+    numbered.map(client).collect()
+}
+
+/// Messages to all clients, if the plan has them.
+fn broadcasts(plan: &Plan, clients: usize) -> Option<Broadcasts> {
+    let is_wanted = matches!(&plan.protocol, Protocol::WebSocket(said) if said.is_broadcast);
+    is_wanted.then(|| Broadcasts::new(&plan.classes[0], clients))
 }
 
 /// Raises the soft limit of descriptors where it is too low for `connections`.

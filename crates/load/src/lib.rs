@@ -8,18 +8,25 @@
 //! 1. [`Plan`]: what to ask of which server, and for how long.
 //! 2. [`schedule`]: when a client's next request is due.
 //! 3. [`client`]: one connection, which asks, reads and counts.
-//! 4. [`engine`]: epoll over all of them, in one thread.
-//! 5. [`Report`]: what a run showed.
+//! 4. [`conversation`]: what it speaks: [`http1`], [`http2`] or [`websocket`].
+//! 5. [`engine`]: epoll over all of them, in one thread.
+//! 6. [`Report`]: what a run showed.
 //!
-//! Nothing but [`response`] depends on the bytes of a response.
+//! It shares no code with a server of ours, so that it can convict one.
 #![forbid(unsafe_code)]
 
+mod broadcast;
 mod client;
+mod conversation;
 mod engine;
 mod error;
+mod exchange;
 mod fairness;
 mod histogram;
+mod http1;
+mod http2;
 mod interrupt;
+mod outgoing;
 mod pending;
 mod plan;
 mod report;
@@ -32,14 +39,18 @@ mod socket;
 mod tally;
 mod target;
 mod timers;
+mod websocket;
 
 pub use engine::{Progress, run};
 pub use error::Error;
 pub use fairness::{is_starved, jain};
 pub use histogram::Histogram;
 pub use interrupt::Interrupt;
-pub use plan::{Class, ClientKind, Plan, WeightedRequest};
-pub use report::{ConnectionReport, Fairness, GroupReport, Latency, Report, UrlReport};
+pub use plan::{Class, ClientKind, Messages, Plan, Protocol, WeightedRequest};
+pub use report::{
+    BroadcastReport, ConnectionReport, Fairness, GroupReport, Latency, Report, StreamReport,
+    UrlReport,
+};
 pub use request::Request;
 pub use schedule::Arrivals;
 pub use target::{Address, Url};

@@ -10,6 +10,8 @@ pub(crate) struct PendingRequest {
     pub(crate) due_ns: u64,
     /// The place of its URL in the plan.
     pub(crate) url: usize,
+    /// Of broadcasts, which it is.
+    pub(crate) number: u64,
 }
 
 /// Pending requests, the oldest first. A prefix of their bytes has been sent.
@@ -104,7 +106,8 @@ mod tests {
 
     fn pending(urls: &[usize]) -> PendingRequests {
         let mut pending = PendingRequests::default();
-        urls.iter().for_each(|url| pending.push(PendingRequest { due_ns: 0, url: *url }));
+        urls.iter()
+            .for_each(|url| pending.push(PendingRequest { due_ns: 0, url: *url, number: 0 }));
         pending
     }
 

@@ -12,8 +12,10 @@ use crate::{Address, Request};
 pub struct Plan {
     /// Where connections go to.
     pub address: Address,
-    /// With what TLS is spoken, if it is.
+    /// With what TLS is spoken, if it is. What it offers is the protocol's.
     pub tls: Option<ClientContext>,
+    /// What is spoken on the connections.
+    pub protocol: Protocol,
     /// What is asked: at least one URL.
     pub urls: Vec<WeightedRequest>,
     /// The clients. Those of a class behave alike and are compared with one another.
@@ -24,6 +26,30 @@ pub struct Plan {
     pub requests: Option<u64>,
     /// When a pending request is given up, and its connection closed.
     pub timeout: Duration,
+}
+
+/// What is spoken on the connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2, with prior knowledge or by ALPN. What a client has pending, it has on as many streams.
+    Http2,
+    /// Messages over WebSocket; the request is the handshake.
+    WebSocket(Messages),
+}
+
+/// What is said over WebSocket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Messages {
+    /// The text of a message. In a broadcast, `{id}` in it becomes the message's number.
+    pub message: Vec<u8>,
+    /// What each client says first.
+    pub subscribe: Option<Vec<u8>>,
+    /// What is in the message by which the server says that a client is subscribed.
+    pub confirmed: Option<Vec<u8>>,
+    /// Whether the first client speaks and all clients are to hear it. Without it, each waits for its own message.
+    pub is_broadcast: bool,
 }
 
 /// One of the URLs that are asked, and how often beside the others.
@@ -42,7 +68,8 @@ pub struct Class {
     pub kind: ClientKind,
     /// How many there are, each with a connection of its own.
     pub connections: u32,
-    /// How many requests a greedy, pipelined or scheduled client may have pending at a time; at least 1.
+    /// How many requests a greedy, pipelined or scheduled client may have pending at a time; at least 1. With HTTP/2
+    /// they are streams.
     pub depth: u32,
     /// The index in the plan's URLs of the only URL that they ask; without it they ask all of them by weight.
     pub url: Option<usize>,

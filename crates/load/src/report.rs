@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::broadcast::Broadcasts;
 use crate::client::Client;
 use crate::plan::{ClientKind, Plan, nanoseconds};
 use crate::tally::{Tally, Trouble};
@@ -24,8 +25,24 @@ pub struct Report {
     pub urls: Vec<UrlReport>,
     /// Each connection, class by class.
     pub connections: Vec<ConnectionReport>,
+    /// Messages to all clients, where the plan has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broadcasts: Option<BroadcastReport>,
     /// The errno of the last failed connect, in words.
     pub connect_error: Option<String>,
+}
+
+/// What became of messages to all clients. What each client got of them counts as its requests.
+#[derive(Debug, Clone, Serialize)]
+pub struct BroadcastReport {
+    /// How many were sent.
+    pub sent: u64,
+    /// How many reached every client.
+    pub whole: u64,
+    /// Those, a second.
+    pub whole_per_second: f64,
+    /// From when one was due until the last client had it.
+    pub latency: Latency,
 }
 
 /// What a group of connections reached.
@@ -52,6 +69,9 @@ pub struct GroupReport {
     pub latency: Latency,
     /// How equal the shares of the connections were.
     pub fairness: Fairness,
+    /// How equal the shares of all their streams were, where connections have several and always use all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub streams: Option<StreamReport>,
     /// Responses by status class (`2xx`); those that occurred.
     pub status: BTreeMap<&'static str, u64>,
     /// Errors by kind; those that occurred.
@@ -107,6 +127,17 @@ pub struct Fairness {
     pub oldest_pending_ns: u64,
 }
 
+/// How equal the shares of streams were: over HTTP/2 each is a client that asks again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct StreamReport {
+    /// How many a connection has.
+    pub each: u64,
+    /// Jain's index of their responses.
+    pub index: Option<f64>,
+    /// Those without a response, or with less than a tenth of the mean.
+    pub starved: u64,
+}
+
 /// What one connection reached.
 #[derive(Debug, Clone, Serialize)]
 pub struct ConnectionReport {
@@ -131,13 +162,18 @@ pub struct ConnectionReport {
     pub oldest_pending_ns: u64,
 }
 
+/// How a run ended.
+pub(crate) struct Outcome {
+    pub(crate) elapsed: Duration,
+    /// The errno of the last failed connect.
+    pub(crate) refusal: Option<Errno>,
+    pub(crate) broadcasts: Option<Broadcasts>,
+}
+
 /// Reports on clients that come class by class.
-pub(crate) fn report(
-    plan: &Plan,
-    clients: &[Client],
-    elapsed: Duration,
-    refusal: Option<Errno>,
-) -> Report {
+pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
+    let Outcome { elapsed, refusal, broadcasts } = outcome;
+    let elapsed = *elapsed;
     let classes = clients.chunk_by(|one, next| one.class() == next.class());
     let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
@@ -153,6 +189,7 @@ pub(crate) fn report(
         urls: (0..plan.urls.len()).map(|url| url_report(url, &classes)).collect(),
         classes: classes.iter().map(|class| class.report(class.kind().name())).collect(),
         connections,
+        broadcasts: broadcasts.as_ref().map(|all| BroadcastReport::new(all, elapsed)),
         connect_error: refusal.map(|errno| errno.to_string()),
     }
 }
@@ -233,6 +270,7 @@ impl<'a> Group<'a> {
             connects: self.tally.connects,
             latency: Latency::of(&self.tally.latency),
             fairness: self.fairness(),
+            streams: self.streams(name),
             status: occurred(STATUS_CLASSES.into_iter().zip(self.tally.classes)),
             errors: occurred(
                 Trouble::ALL.iter().map(|(trouble, name)| (*name, self.tally.troubles(*trouble))),
@@ -254,6 +292,20 @@ impl<'a> Group<'a> {
                 .max()
                 .unwrap_or(0),
         }
+    }
+
+    /// Of a class alone: what belongs to two is not compared.
+    #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never reached")]
+    fn streams(&self, name: &str) -> Option<StreamReport> {
+        let is_always = matches!(self.kind(), ClientKind::Greedy | ClientKind::Pipelined);
+        let each = self.clients[0].served().len();
+        let is_one_class = name != "total" || self.plan.classes.len() == 1;
+        (is_always && each > 1 && is_one_class).then(|| {
+            let served = || self.clients.iter().flat_map(|client| client.served().iter().copied());
+            let mean = served().sum::<u64>() as f64 / served().count() as f64;
+            let starved = served().filter(|share| is_starved(*share, mean)).count() as u64;
+            StreamReport { each: each as u64, index: jain(served()), starved }
+        })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 requests are never reached")]
@@ -294,6 +346,14 @@ impl ConnectionReport {
 /// Whether it had a claim to an equal share: a client without a request had none.
 fn is_judged(client: &Client) -> bool {
     client.kind().is_judged() && client.has_asked()
+}
+
+impl BroadcastReport {
+    fn new(all: &Broadcasts, elapsed: Duration) -> Self {
+        let latency = Latency::of(&all.latency);
+        let whole_per_second = per_second(all.whole, elapsed);
+        Self { sent: all.sent(), whole: all.whole, whole_per_second, latency }
+    }
 }
 
 impl Latency {

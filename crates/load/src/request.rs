@@ -1,5 +1,7 @@
 //! What is asked: the bytes of the request, the same each time.
 
+use crate::http2::fields;
+use crate::websocket::KEY;
 use crate::{Error, Url};
 
 /// One request, ready to be sent.
@@ -7,6 +9,9 @@ use crate::{Error, Url};
 pub struct Request {
     path: String,
     bytes: Vec<u8>,
+    /// Its head as HTTP/2 has it.
+    fields: Vec<u8>,
+    body: Vec<u8>,
     is_head: bool,
     keeps_alive: bool,
 }
@@ -43,8 +48,24 @@ impl Request {
         }
         text.push_str("\r\n");
         let bytes = [text.as_bytes(), body].concat();
-        let path = url.path().to_owned();
-        Ok(Self { path, bytes, is_head: method == "HEAD", keeps_alive: keep_alive })
+        let fields = http2_fields(url, method, headers, body.len());
+        let (path, body) = (url.path().to_owned(), body.to_vec());
+        let is_head = method == "HEAD";
+        Ok(Self { path, bytes, fields, body, is_head, keeps_alive: keep_alive })
+    }
+
+    /// Writes the handshake of a WebSocket. `headers` are as those of any request.
+    ///
+    /// # Errors
+    /// A header that would not be one in a request.
+    pub fn websocket(url: &Url, headers: &[String]) -> Result<Self, Error> {
+        let request = Self::new(url, "GET", headers, b"", true)?;
+        let own = format!(
+            "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: {KEY}\r\n\r\n"
+        );
+        let head = &request.bytes[..request.bytes.len() - 2];
+        Ok(Self { bytes: [head, own.as_bytes()].concat(), ..request })
     }
 
     /// The bytes as they are sent.
@@ -59,6 +80,14 @@ impl Request {
         &self.path
     }
 
+    pub(crate) fn fields(&self) -> &[u8] {
+        &self.fields
+    }
+
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     pub(crate) fn is_head(&self) -> bool {
         self.is_head
     }
@@ -66,6 +95,27 @@ impl Request {
     pub(crate) fn keeps_alive(&self) -> bool {
         self.keeps_alive
     }
+}
+
+/// The same request as HTTP/2 has it: names in small letters, and no `Host`.
+fn http2_fields(url: &Url, method: &str, headers: &[String], body_bytes: usize) -> Vec<u8> {
+    let split = headers.iter().filter_map(|header| header.split_once(':'));
+    let split: Vec<_> =
+        split.map(|(name, value)| (name.to_ascii_lowercase(), value.trim())).collect();
+    let host = split.iter().find(|(name, _)| name == "host").map(|(_, value)| (*value).to_owned());
+    let authority = host.unwrap_or_else(|| url.authority());
+    let scheme = if url.is_tls() { "https" } else { "http" };
+    let mut block = Vec::new();
+    let mut write = |name: &str, value: &str| fields::write(&mut block, name, value);
+    write(":method", method);
+    write(":scheme", scheme);
+    write(":authority", &authority);
+    write(":path", url.path());
+    split.iter().filter(|(name, _)| name != "host").for_each(|(name, value)| write(name, value));
+    if body_bytes > 0 {
+        write("content-length", &body_bytes.to_string());
+    }
+    block
 }
 
 fn check_header(header: &str) -> Result<(), Error> {

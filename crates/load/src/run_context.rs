@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
-use crate::plan::{Class, Plan, nanoseconds};
+use crate::Request;
+use crate::broadcast::Broadcasts;
+use crate::plan::{Class, Plan, Protocol, nanoseconds};
 use crate::timers::Timers;
 
 /// What every client of a run uses.
@@ -13,9 +15,11 @@ pub(crate) struct RunContext<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) epoll: OwnedFd,
     /// By URL, in the plan's order.
-    pub(crate) requests: Vec<RepeatedRequest>,
+    pub(crate) requests: Vec<Prepared>,
     pub(crate) buffer: Vec<u8>,
     pub(crate) timers: Timers,
+    /// Messages to all clients, where the plan has them.
+    pub(crate) broadcasts: Option<Broadcasts>,
     /// How many requests may still be asked.
     pub(crate) left: u64,
     /// The errno of the last failed connect.
@@ -23,19 +27,34 @@ pub(crate) struct RunContext<'a> {
     pub(crate) start: Instant,
 }
 
-/// A request, as often as it may be pending, so that any part of them can be sent at once.
-pub(crate) struct RepeatedRequest {
+/// A request, ready to be sent.
+pub(crate) struct Prepared {
+    /// As HTTP/1 has it, as often as it may be pending, so that any part of them can be sent at once.
     pub(crate) bytes: Vec<u8>,
     /// The length of one.
     pub(crate) one_bytes: usize,
+    /// Its head as HTTP/2 has it.
+    pub(crate) fields: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    /// Whether its response has no body, whatever its head says.
+    pub(crate) is_head: bool,
 }
 
-impl RepeatedRequest {
+impl Prepared {
     /// All that a plan sends.
     pub(crate) fn of(plan: &Plan) -> Vec<Self> {
-        let depth = plan.classes.iter().map(Class::depth).max().unwrap_or(1);
-        let repeated = |bytes: &[u8]| Self { bytes: bytes.repeat(depth), one_bytes: bytes.len() };
-        plan.urls.iter().map(|url| repeated(url.request.bytes())).collect()
+        let depth = match plan.protocol {
+            Protocol::Http1 => plan.classes.iter().map(Class::depth).max().unwrap_or(1),
+            Protocol::Http2 | Protocol::WebSocket(_) => 1,
+        };
+        let prepared = |request: &Request| Self {
+            bytes: request.bytes().repeat(depth),
+            one_bytes: request.bytes().len(),
+            fields: request.fields().to_vec(),
+            body: request.body().to_vec(),
+            is_head: request.is_head(),
+        };
+        plan.urls.iter().map(|url| prepared(&url.request)).collect()
     }
 }
 

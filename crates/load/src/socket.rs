@@ -2,8 +2,7 @@
 
 mod sealed;
 
-use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::{self, Errno};
@@ -110,31 +109,28 @@ impl Socket {
         matches!(self, Self::Open { awaits_room: true, .. })
     }
 
-    /// Sends as much of a part of a URL's requests as there is room for, and has epoll tell
-    /// when there is more.
+    /// Sends as many bytes as there is room for, and has epoll tell when there is more.
     pub(crate) fn send(
         &mut self,
         token: usize,
-        url: usize,
-        part: Range<usize>,
-        context: &RunContext<'_>,
+        bytes: &[u8],
+        epoll: impl AsFd,
     ) -> io::Result<usize> {
         let Self::Open { socket, intake, awaits_room, tls, .. } = self else { return Ok(0) };
-        if part.is_empty() && !*awaits_room && tls.is_none() {
+        if bytes.is_empty() && !*awaits_room && tls.is_none() {
             return Ok(0);
         }
-        let bytes = &context.requests[url].bytes[part.clone()];
         let (sent, is_short) = match tls {
             Some(session) => sealed::send(session, &*socket, bytes)?,
             None => match send(&*socket, bytes, SendFlags::NOSIGNAL) {
-                Err(Errno::AGAIN | Errno::INTR) => (0, !part.is_empty()),
-                sent => sent.map(|sent| (sent, sent < part.len()))?,
+                Err(Errno::AGAIN | Errno::INTR) => (0, !bytes.is_empty()),
+                sent => sent.map(|sent| (sent, sent < bytes.len()))?,
             },
         };
         if is_short != *awaits_room {
             let room = if is_short { EventFlags::OUT } else { EventFlags::empty() };
             let flags = intake.flags() | room;
-            epoll::modify(&context.epoll, &*socket, EventData::new_u64(token as u64), flags)?;
+            epoll::modify(epoll, &*socket, EventData::new_u64(token as u64), flags)?;
             *awaits_room = is_short;
         }
         Ok(sent)

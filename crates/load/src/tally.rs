@@ -11,7 +11,9 @@ pub(crate) enum Trouble {
     Unanswered,
     /// The server closed inside a response: a length that was not kept to, or a crash.
     Truncated,
-    /// The bytes are not an HTTP/1 response.
+    /// The server did not switch to WebSocket.
+    Handshake,
+    /// The bytes are no response in the protocol that is spoken.
     Malformed,
     /// Bytes that no request asked for: a response longer than its length, or one too many.
     Unasked,
@@ -22,10 +24,11 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    pub(crate) const ALL: [(Self, &'static str); 7] = [
+    pub(crate) const ALL: [(Self, &'static str); 8] = [
         (Self::Connect, "connect"),
         (Self::Unanswered, "unanswered"),
         (Self::Truncated, "truncated"),
+        (Self::Handshake, "handshake"),
         (Self::Malformed, "malformed"),
         (Self::Unasked, "unasked"),
         (Self::TimedOut, "timed_out"),
@@ -52,9 +55,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn complete(&mut self, status: u16, latency_ns: u64) {
+    /// Counts a response; over WebSocket it has no status.
+    pub(crate) fn complete(&mut self, status: Option<u16>, latency_ns: u64) {
         self.completed += 1;
         self.latency.record(latency_ns);
+        let Some(status) = status else { return };
         let class = usize::from(status / 100);
         self.classes[if class < self.classes.len() { class } else { 0 }] += 1;
     }
@@ -136,8 +141,8 @@ mod tests {
     #[test]
     fn tallies_add_up() {
         let mut one = Tally::default();
-        one.complete(204, 10);
-        one.complete(999, 30);
+        one.complete(Some(204), 10);
+        one.complete(Some(999), 30);
         one.trouble(Trouble::Reset);
         one.failed += 4;
         let mut both = one.clone();

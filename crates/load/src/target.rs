@@ -8,14 +8,16 @@ use std::path::PathBuf;
 use thruway_tls::ClientContext;
 
 use crate::Error;
+use crate::plan::Protocol;
 
-/// An `http` or `https` URL in its parts.
+/// A URL of HTTP or of WebSocket in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     host: String,
     port: u16,
     path: String,
     is_tls: bool,
+    is_websocket: bool,
 }
 
 /// Where connections go to.
@@ -28,18 +30,21 @@ pub enum Address {
 }
 
 impl Url {
-    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`; the scheme may be left out.
+    /// Reads `http://HOST[:PORT][/PATH][?QUERY]`, or the same with `https`, `ws` or `wss`; the scheme may be left
+    /// out.
     ///
     /// # Errors
     /// Any other scheme, user names, an empty host, a port that is none, and bytes that cannot stand
     /// in a request line.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let refuse = |why| Err(Error::url(text, why));
-        let (is_tls, rest) = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some(_) => return refuse("only http and https are spoken"),
-            None => (false, text),
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let (is_tls, is_websocket) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (false, false),
+            "https" => (true, false),
+            "ws" => (false, true),
+            "wss" => (true, true),
+            _ => return refuse("only http, https, ws and wss are spoken"),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let authority_end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -55,7 +60,7 @@ impl Url {
             return refuse("spaces and other than ASCII stand percent-encoded in a URL");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Self { host: host.to_owned(), port, path, is_tls })
+        Ok(Self { host: host.to_owned(), port, path, is_tls, is_websocket })
     }
 
     /// The path with its query, as it stands in a request line.
@@ -74,12 +79,25 @@ impl Url {
         }
     }
 
-    /// With what TLS is spoken; none for `http`.
+    /// Whether TLS is spoken.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
+    /// Whether it is `ws` or `wss`.
+    #[must_use]
+    pub fn is_websocket(&self) -> bool {
+        self.is_websocket
+    }
+
+    /// With what TLS is spoken, offering `protocol`; none for `http` and `ws`.
     ///
     /// # Errors
     /// The host's name is none.
-    pub fn tls(&self) -> Result<Option<ClientContext>, Error> {
-        let context = self.is_tls.then(|| ClientContext::new(self.plain_host()));
+    pub fn tls(&self, protocol: &Protocol) -> Result<Option<ClientContext>, Error> {
+        let name: &[u8] = if *protocol == Protocol::Http2 { b"h2" } else { b"http/1.1" };
+        let context = self.is_tls.then(|| ClientContext::new(self.plain_host(), name));
         let failed = |error| Error::system("speak TLS", io::Error::other(error));
         context.transpose().map_err(failed)
     }
@@ -87,7 +105,8 @@ impl Url {
     /// Whether another URL is of the same server, by the same scheme.
     #[must_use]
     pub fn has_same_server(&self, other: &Self) -> bool {
-        (self.is_tls, self.authority()) == (other.is_tls, other.authority())
+        let parts = |url: &Self| (url.is_tls, url.is_websocket, url.authority());
+        parts(self) == parts(other)
     }
 
     fn plain_host(&self) -> &str {
@@ -120,7 +139,12 @@ impl Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_tls { "https" } else { "http" };
+        let scheme = match (self.is_websocket, self.is_tls) {
+            (false, false) => "http",
+            (false, true) => "https",
+            (true, false) => "ws",
+            (true, true) => "wss",
+        };
         write!(formatter, "{scheme}://{}{}", self.authority(), self.path)
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thruway_load::{
-    Address, Arrivals, Class, ClientKind, Plan, Report, Request, Url, WeightedRequest, run,
+    Address, Arrivals, Class, ClientKind, Plan, Protocol, Report, Request, Url, WeightedRequest,
+    run,
 };
 use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 
@@ -23,6 +24,7 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
     Plan {
         address: url.address(false).expect("it is loopback"),
         tls: None,
+        protocol: Protocol::Http1,
         urls: only(Request::new(&url, "GET", &[], b"", true).expect("it is a request")),
         classes: vec![Class::new(ClientKind::Greedy, connections)],
         duration: None,

@@ -1,4 +1,4 @@
-//! The one module that touches the disk: names are opened beneath a folder, once.
+//! Names are opened beneath a folder, once.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::{DenyList, Error, Name, Refusal};
+use crate::{DenyList, Error, Name, Refusal, beneath};
 
 /// A folder that names are opened beneath; nothing outside it can be reached through it.
 ///
 /// Containment is the kernel's: every open is one `openat2` with `RESOLVE_BENEATH` and
 /// `RESOLVE_NO_MAGICLINKS` (Linux 5.6), so symbolic links are followed only while they stay inside. An
-/// absolute link that leads back inside is followed, too.
+/// absolute link that leads back inside is followed, too. A kernel without that call opens one component at a time.
 #[derive(Debug)]
 pub struct Boundary {
     base: OwnedFd,
@@ -119,7 +119,7 @@ impl Boundary {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let path = if name.is_empty() { b".".as_slice() } else { name };
-        let opened = match fs::openat2(&self.base, path, flags, Mode::empty(), within) {
+        let opened = match beneath::open(&self.base, path, flags, within) {
             Err(Errno::XDEV) => self.open_by_absolute_link(path, flags),
             opened => opened,
         };
@@ -137,7 +137,7 @@ impl Boundary {
         let look = OFlags::PATH | OFlags::CLOEXEC;
         let anywhere = ResolveFlags::NO_MAGICLINKS;
         // What is outside is not told of, whatever it is.
-        let target = fs::openat2(&self.base, path, look, Mode::empty(), anywhere);
+        let target = beneath::open(&self.base, path, look, anywhere);
         let target = target.map_err(|_| Errno::XDEV)?;
         let (target, base) = (place_of(&target)?, place_of(&self.base)?);
         let inside = Path::new(OsStr::from_bytes(&target)).strip_prefix(OsStr::from_bytes(&base));
@@ -148,7 +148,7 @@ impl Boundary {
         }
         let inside = if inside.as_os_str().is_empty() { Path::new(".") } else { inside };
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        fs::openat2(&self.base, inside, flags, Mode::empty(), within)
+        beneath::open(&self.base, inside.as_os_str().as_bytes(), flags, within)
     }
 }
 
@@ -229,8 +229,7 @@ impl OpenFile {
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
             let descriptor = &self.descriptor;
-            let target =
-                fs::openat2(descriptor, &*entry.name, flags, Mode::empty(), within).ok()?;
+            let target = beneath::open(descriptor, &entry.name, flags, within).ok()?;
             stat = fs::fstat(target).ok()?;
         }
         let kind = match FileType::from_raw_mode(stat.st_mode) {

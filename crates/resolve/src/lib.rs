@@ -8,9 +8,11 @@
 //!
 //! 1. [`expand`](mod@expand): lexical, never touches the disk.
 //! 2. [`name`]: a URL path becomes a name that cannot leave its base.
-//! 3. [`disk`], the one module that touches the disk: a [`Boundary`] opens names beneath a folder.
+//! 3. [`disk`]: a [`Boundary`] opens names beneath a folder.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod beneath;
 #[cfg(target_os = "linux")]
 pub mod disk;
 mod error;

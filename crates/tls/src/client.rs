@@ -21,11 +21,11 @@ pub struct ClientContext {
 }
 
 impl ClientContext {
-    /// For the server of that name or address.
+    /// For the server of that name or address, to speak `protocol` (its name in ALPN) with it.
     ///
     /// # Errors
     /// The name is none.
-    pub fn new(server: &str) -> Result<Self, Error> {
+    pub fn new(server: &str, protocol: &[u8]) -> Result<Self, Error> {
         let server = ServerName::try_from(server.to_owned()).map_err(Error::setting)?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -35,7 +35,7 @@ impl ClientContext {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
             .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), server })
     }

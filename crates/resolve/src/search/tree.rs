@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use super::interpreter::{self, Programs};
 use super::posix::{is_runnable, trouble};
 use super::{Hits, Lister, Trouble, Wanted};
-use crate::Error;
 use crate::expand::{Flavour, expand};
 use crate::fold::fold;
+use crate::{Error, beneath};
 
 /// A folder that stands for the root: of the file system, and of every drive and share. Symbolic links
 /// stay inside it.
@@ -79,7 +79,7 @@ impl Tree {
         self.lookups += 1;
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let file = fs::openat2(folder, entry.file_name(), flags, Mode::empty(), within).ok()?;
+        let file = beneath::open(folder, entry.file_name().to_bytes(), flags, within).ok()?;
         let stat = fs::fstat(&file).ok()?;
         Some(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
@@ -124,7 +124,7 @@ impl Tree {
         self.lookups += 1;
         let path = if path.is_empty() { b".".as_slice() } else { path };
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), within)
+        beneath::open(&self.root, path, flags | OFlags::CLOEXEC, within)
     }
 }
 
@@ -157,7 +157,7 @@ impl Below<'_> {
     fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let path = expand(Flavour::Posix, path, b"/");
         let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        fs::openat2(self.root, &path[1..], flags | OFlags::CLOEXEC, Mode::empty(), within)
+        beneath::open(self.root, &path[1..], flags | OFlags::CLOEXEC, within)
     }
 }
 

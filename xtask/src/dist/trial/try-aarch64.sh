@@ -1,5 +1,4 @@
-# Each way to install, on aarch64 under QEMU. What needs ptrace, FUSE or openat2 (as folders that are
-# served) cannot be tried there.
+# Each way to install, on aarch64 under QEMU. What needs ptrace or FUSE cannot be tried there.
 . /trial/shared.sh
 
 # Waits until a server answers.
@@ -13,12 +12,13 @@ answers() {
 }
 # Whether a server has this page, by Ruby's own client.
 has_page() { ruby -rnet/http -e 'exit Net::HTTP.get(URI(ARGV[0])).include?(ARGV[1])' "$1" "$2" || fail "$1 lacks $2"; }
+# Whether $2 is served: the page $3 has the text $4.
 serves() {
     thruway serve "$2" -b tcp://127.0.0.1:19393 >/tmp/server 2>&1 &
     server=$!
-    answers http://127.0.0.1:19393/
-    has_page http://127.0.0.1:19393/ "$3"
-    thruway load http://127.0.0.1:19393/ -n 200 -c 4 >/tmp/loaded 2>&1 || { cat /tmp/loaded; fail "$1: load"; }
+    answers "http://127.0.0.1:19393/$3"
+    has_page "http://127.0.0.1:19393/$3" "$4"
+    thruway load "http://127.0.0.1:19393/$3" -n 200 -c 4 >/tmp/loaded 2>&1 || { cat /tmp/loaded; fail "$1: load"; }
     grep -q '2xx 200$' /tmp/loaded || { cat /tmp/loaded; fail "$1: load counts other responses"; }
     kill "$server"
     wait "$server" || true
@@ -27,6 +27,11 @@ serves() {
 commands() {
     [ "$(thruway which sh)" = "$(command -v sh)" ] || fail "$1: thruway which"
     [ "$(thruway expand --base /srv/app ../a)" = /srv/a ] || fail "$1: thruway expand"
+    mkdir -p /tmp/site/sub
+    echo "a file" >/tmp/site/sub/file
+    ln -sf sub/file /tmp/site/inside
+    serves "$1" /tmp/site inside "a file"
+    rm -r /tmp/site
 }
 # What needs the extension.
 applications() {
@@ -35,7 +40,7 @@ applications() {
     thruway run --digest --pack /tmp/built -- ruby -e 'require "json"; puts JSON.generate([2])' >/tmp/said
     [ "$(cat /tmp/said)" = "[2]" ] || fail "$1: thruway run --digest"
     rm -f /tmp/built
-    serves "$1" rack_hello "Decide once, at open"
+    serves "$1" rack_hello "" "Decide once, at open"
     rm -rf rack_hello/tmp
 }
 

@@ -1,6 +1,7 @@
 //! `thruway load`: load on an HTTP server, and each connection's share of the responses.
 
 mod class;
+mod compare;
 mod number;
 mod progress;
 mod text;
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 use clap::Args;
 use thruway_load::{
-    Address, Arrivals, Class, Error, Interrupt, Plan, Report, Request, Url, WeightedRequest,
+    Address, Arrivals, Class, Error, Interrupt, Messages, Plan, Protocol, Report, Request, Url,
+    WeightedRequest,
 };
 
 use crate::output::{Answer, Failure, print};
@@ -23,6 +25,8 @@ use progress::Line;
 
 /// Exit status of a run that was less fair than `--fair` asks.
 const UNFAIR: u8 = 1;
+/// What is sent over WebSocket.
+const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
 /// How long a run takes that nothing else ends.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
@@ -32,10 +36,12 @@ const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 /// --rate, requests leave at a constant rate (open loop), and latency counts from when a request
 /// was due. Whatever is still pending at the end is counted, so a starved connection cannot hide
 /// behind the average of the others. Several URLs are asked in turn, each by its weight, and
-/// reported one by one.
+/// reported one by one. Over HTTP/2 (--http2) a connection has several requests pending on as many
+/// streams. A ws:// URL has messages sent that come back, or that all connections get (--broadcast).
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// What to ask for: http://HOST[:PORT][/PATH]; of this machine, unless --allow-remote. Several are of one server
+    /// What to ask for: http://HOST[:PORT][/PATH], or https, ws, wss; of this machine, unless --allow-remote. Several
+    /// are of one server
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// How often each URL is asked beside the others: a number from 1 to 1000 for each, in their order
@@ -61,6 +67,26 @@ pub(crate) struct Load {
     #[arg(long, value_name = "D", default_value_t = 1, conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
+    /// Speak HTTP/2: with https by ALPN, with http to a server that takes it at once
+    #[arg(long)]
+    http2: bool,
+    /// How many streams a connection always has open, each a client that asks and waits; with --http2
+    #[arg(long, value_name = "M", requires = "http2", conflicts_with_all = ["pipeline", "no_keep_alive"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    streams: Option<u32>,
+    /// The message that is sent over WebSocket, or @FILE [default: 32 bytes]. In a broadcast {id} becomes its number
+    #[arg(long, value_name = "TEXT|@FILE")]
+    message: Option<String>,
+    /// The first connection sends a message, and all are to get it: the next one follows when all have it, or with
+    /// --rate at its time
+    #[arg(long, conflicts_with_all = ["mix", "class", "streams"])]
+    broadcast: bool,
+    /// What each WebSocket sends first, or @FILE, as to subscribe to what is broadcast
+    #[arg(long, value_name = "TEXT|@FILE")]
+    subscribe: Option<String>,
+    /// A part of the message by which the server confirms that: nothing is sent before each connection has it
+    #[arg(long, value_name = "TEXT")]
+    confirmed: Option<String>,
     /// Connections by class instead of -c, and not with --rate. Classes: greedy (always has a request pending),
     /// pipelined (has several, --pipeline or 16), polite (rests after each response). Slow ones: trickle (sends its
     /// requests a byte every 100 ms), slow-read (takes 1024 bytes every 100 ms). And idle (asks once and keeps the
@@ -89,6 +115,9 @@ pub(crate) struct Load {
     /// The report as JSON, with everything in it
     #[arg(long)]
     json: bool,
+    /// Compare with an earlier run: a file that --json has written
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    compare: Option<PathBuf>,
     /// A header of the request: may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     headers: Vec<String>,
@@ -112,6 +141,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn run(self) -> Answer {
         let urls = self.parsed_urls()?;
+        let earlier = self.compare.as_deref().map(compare::read).transpose()?;
         let plan = self.plan(&urls)?;
         let interrupt = Interrupt::new().map_err(failure)?;
         let mut line = Line::new();
@@ -121,6 +151,9 @@ impl Load {
         let report = ran.map_err(failure)?;
         if self.json || report.total.connects > 0 {
             print(&self.written(&urls, &report)?)?;
+        }
+        if let (Some(earlier), Some(path)) = (&earlier, &self.compare) {
+            print(compare::text(earlier, &report, path).as_bytes())?;
         }
         self.verdict(&urls[0], &report)
     }
@@ -141,9 +174,11 @@ impl Load {
     }
 
     fn plan(&self, urls: &[Url]) -> Result<Plan, Failure> {
+        let protocol = self.protocol(urls)?;
         Ok(Plan {
             address: self.address(&urls[0])?,
-            tls: urls[0].tls().map_err(failure)?,
+            tls: urls[0].tls(&protocol).map_err(failure)?,
+            protocol,
             urls: self.requests(urls)?,
             classes: self.classes(urls.len())?,
             duration: self.duration.or(self.requests.is_none().then_some(DURATION_DEFAULT)),
@@ -161,7 +196,7 @@ impl Load {
             ))
             .hint("give one for each URL, in their order"));
         }
-        let body = self.body()?;
+        let body = self.body.as_deref().map_or(Ok(Vec::new()), text_or_file)?;
         let weighted = |(place, url)| {
             let weight = self.weights.get(place).copied().unwrap_or(1);
             Ok(WeightedRequest { request: self.request(url, &body)?, weight })
@@ -176,16 +211,52 @@ impl Load {
         }
     }
 
-    fn body(&self) -> Result<Vec<u8>, Failure> {
-        match self.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
-            None => Ok(Vec::new()),
-            Some((text, None)) => Ok(text.as_bytes().to_vec()),
-            Some((_, Some(file))) => fs::read(file)
-                .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
+    /// What is spoken.
+    fn protocol(&self, urls: &[Url]) -> Result<Protocol, Failure> {
+        let given = [
+            (self.message.is_some(), "--message"),
+            (self.broadcast, "--broadcast"),
+            (self.subscribe.is_some(), "--subscribe"),
+            (self.confirmed.is_some(), "--confirmed"),
+        ];
+        let of_sockets = given.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
+        let of_requests = [
+            (self.http2, "--http2"),
+            (self.body.is_some(), "--body"),
+            (self.method.is_some(), "--method"),
+            (self.no_keep_alive, "--no-keep-alive"),
+            (urls.len() > 1, "a second URL"),
+        ];
+        let of_requests = of_requests.iter().find(|(is_given, _)| *is_given).map(|(_, name)| *name);
+        match (urls[0].is_websocket(), of_sockets, of_requests) {
+            (true, _, Some(name)) => {
+                Err(Failure::new(format_args!("{name} is not for WebSockets"))
+                    .hint("the handshake is a GET of one URL, over HTTP/1; -H adds headers to it"))
+            }
+            (true, ..) => self.messages().map(Protocol::WebSocket),
+            (false, Some(name), _) => Err(Failure::new(format_args!("{name} is for WebSockets"))
+                .hint("write the URL with ws:// or wss://")),
+            (false, None, _) if self.http2 => Ok(Protocol::Http2),
+            (false, ..) => Ok(Protocol::Http1),
         }
     }
 
+    fn messages(&self) -> Result<Messages, Failure> {
+        let default = if self.broadcast { "{id}" } else { MESSAGE_DEFAULT };
+        let message = text_or_file(self.message.as_deref().unwrap_or(default))?;
+        if self.broadcast && !message.windows(4).any(|part| part == b"{id}") {
+            return Err(Failure::new("the message of a broadcast has no {id}")
+                .hint("{id} becomes the message's number, by which each connection knows it"));
+        }
+        let subscribe = self.subscribe.as_deref().map(text_or_file).transpose()?;
+        let confirmed = self.confirmed.as_ref().map(|text| text.as_bytes().to_vec());
+        Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
+    }
+
     fn request(&self, url: &Url, body: &[u8]) -> Result<Request, Failure> {
+        if url.is_websocket() {
+            return Request::websocket(url, &self.headers).map_err(failure);
+        }
         let default = if self.body.is_some() { "POST" } else { "GET" };
         let method = self.method.as_deref().unwrap_or(default);
         Request::new(url, method, &self.headers, body, !self.no_keep_alive).map_err(failure)
@@ -200,8 +271,11 @@ impl Load {
             return Err(Failure::new(format_args!("--class asks URL {url}, and there are {urls}"))
                 .hint("url=K is the place of a URL among the arguments, from 1"));
         }
-        let defaults =
-            Defaults { depth: self.pipeline, pause_ms: self.pause, arrivals: self.arrivals };
+        let defaults = Defaults {
+            depth: self.streams.unwrap_or(self.pipeline),
+            pause_ms: self.pause,
+            arrivals: self.arrivals,
+        };
         Ok(texts.iter().map(|class| class.resolved(defaults)).collect())
     }
 
@@ -220,7 +294,12 @@ impl Load {
         if report.total.requests == 0 {
             let why = report.connect_error.as_deref().unwrap_or("it never answered in full");
             let failure = Failure::new(format_args!("no answer from {url}: {why}"));
-            return Err(failure.hint("is a server listening there, and is it the right one?"));
+            let is_http2 = self.http2 && report.connect_error.is_none();
+            return Err(failure.hint(if is_http2 {
+                "does it speak HTTP/2, and without TLS to a client that begins with it?"
+            } else {
+                "is a server listening there, and is it the right one?"
+            }));
         }
         let Some(least) = self.fair else { return Ok(ExitCode::SUCCESS) };
         let is_fair = text::is_fair(&report.total.fairness, least);
@@ -228,6 +307,15 @@ impl Load {
             print(text::verdict(&report.total.fairness, least).as_bytes())?;
         }
         Ok(if is_fair { ExitCode::SUCCESS } else { ExitCode::from(UNFAIR) })
+    }
+}
+
+/// A text, or what is in the file that it names.
+fn text_or_file(text: &str) -> Result<Vec<u8>, Failure> {
+    match text.strip_prefix('@') {
+        None => Ok(text.as_bytes().to_vec()),
+        Some(file) => fs::read(file)
+            .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use thruway_load::{ConnectionReport, Fairness, GroupReport, Latency, Report, Url, UrlReport};
+use thruway_load::{
+    BroadcastReport, ConnectionReport, Fairness, GroupReport, Latency, Report, StreamReport, Url,
+    UrlReport,
+};
 
 use crate::units::{thousands, throughput, time, whole};
 
@@ -25,9 +28,11 @@ pub(super) fn report(urls: &[Url], report: &Report, per_connection: bool) -> Str
     };
     line("requests", requests(total));
     line("latency", latency(&total.latency));
+    line("broadcast", report.broadcasts.as_ref().map_or_else(String::new, broadcasts));
     line("status", counts(&total.status));
     line("errors", errors(total, report.connect_error.as_deref()));
     line("fairness", fairness(total));
+    line("streams", total.streams.as_ref().map_or_else(String::new, streams));
     line("shares", shares(&report.connections));
     if report.urls.len() > 1 {
         text.push_str(&by_url(&report.urls));
@@ -59,6 +64,20 @@ fn requests(group: &GroupReport) -> String {
         whole(group.requests_per_second),
         throughput(group.bytes_per_second)
     )
+}
+
+/// How long it took until all connections had a message.
+fn broadcasts(all: &BroadcastReport) -> String {
+    let (sent, whole) = (thousands(all.sent), thousands(all.whole));
+    let rate = all.whole_per_second;
+    let counts = format!("{sent} sent   {whole} to all   {rate:.1}/s");
+    [counts, latency(&all.latency)].join("   ").trim_end().to_owned()
+}
+
+fn streams(streams: &StreamReport) -> String {
+    let (each, starved) = (thousands(streams.each), thousands(streams.starved));
+    let index = streams.index.map_or_else(|| "–".to_owned(), |index| format!("{index:.4}"));
+    format!("{each} a connection   Jain {index}   {starved} starved")
 }
 
 /// Nothing where nothing was answered.
@@ -194,7 +213,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// Columns side by side: the first and the last to the left, the numbers between to the right.
-fn table(rows: &[Vec<String>]) -> String {
+pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

@@ -23,7 +23,7 @@ fn rig(version: ProxyVersion, handshake_ms: u64) -> Rig {
 
 /// The first bytes of a client that speaks TLS.
 fn client_hello() -> Vec<u8> {
-    let mut session = ClientContext::new("localhost").unwrap().begin().unwrap();
+    let mut session = ClientContext::new("localhost", b"http/1.1").unwrap().begin().unwrap();
     let mut bytes = Vec::new();
     session.send(&mut bytes).unwrap();
     bytes

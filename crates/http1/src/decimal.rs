@@ -1,0 +1,56 @@
+//! Numbers in decimal, as lengths are written.
+
+/// So many digits are below 2^64, whatever they are.
+const SAFE_DIGITS: usize = 19;
+
+/// Writes `number` at the end of `out`.
+pub fn write(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = number;
+    while at == digits.len() || rest > 0 {
+        at -= 1;
+        // The remainder is below ten.
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// A row of digits as a number: no sign, nothing around it; none if it is empty or 2^64 and more.
+#[must_use]
+pub fn parse(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let value = |digit: &u8| u64::from(*digit - b'0');
+    if digits.len() <= SAFE_DIGITS {
+        return Some(digits.iter().fold(0, |number, digit| number * 10 + value(digit)));
+    }
+    digits.iter().try_fold(0_u64, |number, digit| number.checked_mul(10)?.checked_add(value(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_digits_are_a_number() {
+        for wrong in ["", "+1", "-1", " 1", "1 ", "1,2", "0x1", "1a", "18446744073709551616"] {
+            assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
+        }
+        assert_eq!(parse(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(parse(b"000000000000000000000007"), Some(7));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_parsed(number in any::<u64>()) {
+            let mut out = b"x".to_vec();
+            write(&mut out, number);
+            prop_assert_eq!(String::from_utf8_lossy(&out), format!("x{number}"));
+            prop_assert_eq!(parse(&out[1..]), Some(number));
+        }
+    }
+}

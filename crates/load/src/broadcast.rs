@@ -1,0 +1,166 @@
+//! Broadcasts: messages of which every client is to get one.
+
+use std::collections::VecDeque;
+
+use crate::Histogram;
+use crate::plan::Class;
+use crate::schedule::Schedule;
+
+/// Where a message has its number.
+pub(crate) const PLACE: &str = "{id}";
+/// Digits of a number.
+const DIGITS: usize = 16;
+/// How many broadcasts of an open loop may be under way; more are due and late.
+const OPEN_MAX: usize = 1024;
+
+/// The name of a run, by which its messages are known among others.
+#[derive(Debug, Clone)]
+pub(crate) struct Marker {
+    prefix: String,
+}
+
+impl Marker {
+    pub(crate) fn new(run: u32) -> Self {
+        Self { prefix: format!("load-{run:08x}-") }
+    }
+
+    /// The message with its number.
+    pub(crate) fn mark(&self, message: &[u8], number: u64) -> Vec<u8> {
+        let mark = format!("{}{number:0DIGITS$}", self.prefix);
+        let place = message.windows(PLACE.len()).position(|part| part == PLACE.as_bytes());
+        let (before, after) = match place {
+            Some(place) => (&message[..place], &message[place + PLACE.len()..]),
+            None => (message, &[][..]),
+        };
+        [before, mark.as_bytes(), after].concat()
+    }
+
+    /// The number in a message.
+    pub(crate) fn find(&self, message: &[u8]) -> Option<u64> {
+        let prefix = self.prefix.as_bytes();
+        let at = message.windows(prefix.len()).position(|part| part == prefix)?;
+        let digits = message[at + prefix.len()..].get(..DIGITS)?;
+        std::str::from_utf8(digits).ok()?.parse().ok()
+    }
+}
+
+/// One broadcast that some clients did not get yet.
+#[derive(Debug)]
+struct Round {
+    due_ns: u64,
+    left: usize,
+    /// Whether no client lost it.
+    is_whole: bool,
+}
+
+/// All broadcasts of a run.
+#[derive(Debug)]
+pub(crate) struct Broadcasts {
+    /// How many clients get them.
+    pub(crate) subscribed: usize,
+    clients: usize,
+    schedule: Schedule,
+    depth: usize,
+    last_ns: u64,
+    /// Those under way; the first has the number `whole`.
+    open: VecDeque<Round>,
+    first: u64,
+    /// How many every client got, and how long that took.
+    pub(crate) whole: u64,
+    pub(crate) latency: Histogram,
+}
+
+impl Broadcasts {
+    /// Those of a class, each to so many clients.
+    pub(crate) fn new(class: &Class, clients: usize) -> Self {
+        let one = Class { connections: 1, ..*class };
+        let schedule = one.schedule(0);
+        let is_closed = matches!(schedule, Schedule::Always);
+        Self {
+            subscribed: 0,
+            clients,
+            depth: if is_closed { class.depth() } else { OPEN_MAX },
+            schedule,
+            last_ns: 0,
+            open: VecDeque::new(),
+            first: 0,
+            whole: 0,
+            latency: Histogram::default(),
+        }
+    }
+
+    /// How many were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.first + self.open.len() as u64
+    }
+
+    /// When the next is due, if there may be another.
+    pub(crate) fn due_ns(&self, now_ns: u64) -> Option<u64> {
+        let may = self.subscribed == self.clients && self.open.len() < self.depth;
+        self.schedule.due_ns(self.sent(), self.last_ns, now_ns).filter(|_| may)
+    }
+
+    /// Begins another: its number.
+    pub(crate) fn begin(&mut self, due_ns: u64) -> u64 {
+        let number = self.sent();
+        self.open.push_back(Round { due_ns, left: self.clients, is_whole: true });
+        self.schedule.advance();
+        number
+    }
+
+    /// A client got it, or never will.
+    pub(crate) fn end(&mut self, number: u64, is_delivered: bool, now_ns: u64) {
+        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        let Some(round) = place.and_then(|place| self.open.get_mut(place)) else { return };
+        round.left -= 1;
+        round.is_whole &= is_delivered;
+        if round.left == 0 && round.is_whole {
+            self.whole += 1;
+            self.latency.record(now_ns.saturating_sub(round.due_ns));
+            self.last_ns = now_ns;
+        }
+        while self.open.front().is_some_and(|round| round.left == 0) {
+            self.open.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClientKind;
+
+    #[test]
+    fn a_message_is_known_by_its_number_in_whatever_it_is_wrapped() {
+        let marker = Marker::new(0xbeef);
+        let message = marker.mark(br#"{"text":"{id}!"}"#, 42);
+        assert_eq!(message, br#"{"text":"load-0000beef-0000000000000042!"}"#);
+        assert_eq!(marker.find(&[b"before ", &message[..]].concat()), Some(42));
+        assert_eq!(Marker::new(1).find(&message), None);
+        assert_eq!(marker.find(b"load-0000beef-42"), None);
+    }
+
+    #[test]
+    fn the_next_begins_when_every_client_has_the_last_one() {
+        let mut broadcasts = Broadcasts::new(&Class::new(ClientKind::Greedy, 2), 2);
+        assert_eq!(broadcasts.due_ns(5), None);
+        broadcasts.subscribed = 2;
+        assert_eq!(broadcasts.due_ns(5), Some(5));
+        let number = broadcasts.begin(5);
+        broadcasts.end(number, true, 8);
+        assert_eq!(broadcasts.due_ns(8), None);
+        broadcasts.end(number, true, 9);
+        assert_eq!((broadcasts.due_ns(9), broadcasts.whole), (Some(9), 1));
+        assert_eq!(broadcasts.latency.largest(), 4);
+    }
+
+    #[test]
+    fn one_that_a_client_lost_is_not_whole() {
+        let mut broadcasts = Broadcasts::new(&Class::new(ClientKind::Greedy, 2), 2);
+        let number = broadcasts.begin(0);
+        broadcasts.end(number, false, 1);
+        broadcasts.end(number, true, 2);
+        assert_eq!((broadcasts.whole, broadcasts.sent(), broadcasts.open.len()), (0, 1, 0));
+    }
+}

@@ -1,0 +1,83 @@
+//! A connection of HTTP/1: responses come in the order of the requests.
+
+use crate::exchange::{Answer, Event, Step};
+use crate::pending::{PendingRequest, PendingRequests};
+use crate::response::{Response, ResponseReader};
+use crate::run_context::Prepared;
+use crate::tally::Trouble;
+
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    reader: ResponseReader,
+    pending: PendingRequests,
+    /// Whether a connection may be used for more than one request.
+    keeps_alive: bool,
+}
+
+impl Http1 {
+    /// Requests that are pending `depth` at a time.
+    pub(crate) fn new(depth: usize, is_head: bool, keeps_alive: bool) -> Self {
+        let pending = PendingRequests::with_capacity(depth);
+        Self { reader: ResponseReader::new(is_head), pending, keeps_alive }
+    }
+
+    pub(crate) fn pending(&self) -> &PendingRequests {
+        &self.pending
+    }
+
+    pub(crate) fn push(&mut self, request: PendingRequest) {
+        self.pending.push(request);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+    }
+
+    /// A new connection begins: everything has to be sent again.
+    pub(crate) fn restart(&mut self) {
+        self.reader.restart();
+        self.pending.resend();
+    }
+
+    /// What can be sent at once.
+    pub(crate) fn unsent<'a>(&self, requests: &'a [Prepared]) -> &'a [u8] {
+        let part = self.pending.next_part(|url| requests[url].one_bytes);
+        part.map_or(&[], |(url, part)| &requests[url].bytes[part])
+    }
+
+    pub(crate) fn count_sent(&mut self, bytes: usize, requests: &[Prepared]) {
+        if let Some((url, _)) = self.pending.next_part(|url| requests[url].one_bytes) {
+            self.pending.count_sent(bytes, requests[url].one_bytes);
+        }
+    }
+
+    /// How many bytes of a body are still to come, where that is known.
+    pub(crate) fn body_bytes_left(&self) -> u64 {
+        self.reader.body_bytes_left()
+    }
+
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, Trouble> {
+        let Some(oldest) = self.pending.oldest() else { return Err(Trouble::Unasked) };
+        let read = self.reader.read(bytes).map_err(|_| Trouble::Malformed)?;
+        let event = read.map_or(Event::Partial, |response| self.complete(response));
+        Ok(Step { url: Some(oldest.url), event })
+    }
+
+    /// The server closed, which may be what ends the response.
+    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+        match self.reader.close() {
+            Ok(Some(response)) => Ok(self.complete(response)),
+            Ok(None) if self.pending.is_empty() => Ok(Event::Farewell),
+            Ok(None) => Err(Trouble::Unanswered),
+            Err(_) => Err(Trouble::Truncated),
+        }
+    }
+
+    /// The oldest request has its response.
+    fn complete(&mut self, response: Response) -> Event {
+        let Some((request, was_sent)) = self.pending.pop() else { return Event::Partial };
+        // A response to a request that is not sent yet leaves the connection in doubt.
+        let is_last = !(self.keeps_alive && response.keeps_alive && was_sent);
+        Event::Response(Answer { request, status: Some(response.status), is_last })
+    }
+}

@@ -1,0 +1,450 @@
+//! A connection of HTTP/2 (RFC 9113): each of its streams is a client that asks.
+//!
+//! It reads by itself what a server sends, and shares no code with one. Reading order: `fields` has what is asked and
+//! what is said, `frames` where each frame ends, `streams` what is pending.
+
+pub(crate) mod fields;
+mod frames;
+mod streams;
+
+use std::collections::VecDeque;
+
+use crate::exchange::{Answer, Event, Step};
+use crate::outgoing::Outgoing;
+use crate::pending::PendingRequest;
+use crate::run_context::Prepared;
+use crate::tally::Trouble;
+
+use frames::{FrameReader, Head};
+use streams::{Seated, Stream, Streams};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What a server may send before it has to hear that there is room again.
+const WINDOW_BYTES: u32 = (1 << 31) - 1;
+/// After how many bytes it hears so.
+const ACKNOWLEDGED_BYTES: u32 = 1 << 29;
+/// The windows and the number of streams that hold before a server has said otherwise (sections 6.5.2 and 6.9.2).
+const WINDOW_DEFAULT: i64 = 65_535;
+const STREAMS_DEFAULT: usize = 100;
+/// The longest header block that is read.
+const BLOCK_BYTES_MAX: usize = 256 << 10;
+/// How much of request bodies is written ahead of the socket.
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+/// The highest number of a stream: after it, a connection takes no other.
+const STREAM_MAX: u32 = 0x7fff_ffff;
+/// Error codes of section 7.
+const REFUSED_STREAM: u32 = 7;
+const CANCEL: [u8; 4] = [0, 0, 0, 8];
+/// Numbers of settings (section 6.5.2).
+const HEADER_TABLE_SIZE: u16 = 1;
+const ENABLE_PUSH: u16 = 2;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const INITIAL_WINDOW_SIZE: u16 = 4;
+
+/// What the server has allowed.
+#[derive(Debug)]
+struct Allowed {
+    /// Whether its settings have come.
+    is_told: bool,
+    streams: usize,
+    /// Of a stream that begins, in bytes.
+    window: i64,
+    /// Of all streams together.
+    connection_window: i64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Http2 {
+    /// Requests that have no stream yet.
+    queue: VecDeque<Seated>,
+    streams: Streams,
+    next_id: u32,
+    allowed: Allowed,
+    frames: FrameReader,
+    /// A header block that goes on in the next frame.
+    block: Option<(Head, Vec<u8>)>,
+    outgoing: Outgoing,
+    /// Bytes of bodies that came since the server was last told that there is room again.
+    unacknowledged: u32,
+    /// The server takes no further stream.
+    is_leaving: bool,
+    keeps_alive: bool,
+}
+
+impl Http2 {
+    /// Requests on up to `places` streams at a time.
+    pub(crate) fn new(places: usize, keeps_alive: bool) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            streams: Streams::new(places),
+            next_id: 1,
+            allowed: Allowed::by_default(),
+            frames: FrameReader::default(),
+            block: None,
+            outgoing: Outgoing::default(),
+            unacknowledged: 0,
+            is_leaving: false,
+            keeps_alive,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len() + self.streams.open()
+    }
+
+    /// What is pending, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
+        let waiting = self.queue.iter().map(|seated| &seated.request);
+        self.streams.iter().map(|stream| &stream.seated.request).chain(waiting)
+    }
+
+    /// How many responses each of the connection's places had.
+    pub(crate) fn served(&self) -> &[u64] {
+        self.streams.served()
+    }
+
+    pub(crate) fn push(&mut self, request: PendingRequest) {
+        let seated = self.streams.seat(request);
+        self.queue.push_back(seated);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.requeue(0);
+        self.queue.drain(..).for_each(|seated| self.streams.rise(seated));
+    }
+
+    /// A new connection begins.
+    pub(crate) fn restart(&mut self) {
+        self.requeue(0);
+        (self.next_id, self.allowed) = (1, Allowed::by_default());
+        (self.frames, self.block) = (FrameReader::default(), None);
+        (self.unacknowledged, self.is_leaving) = (0, false);
+        self.outgoing.clear();
+        self.outgoing.push(PREFACE);
+        let settings = [
+            setting(HEADER_TABLE_SIZE, 0),
+            setting(ENABLE_PUSH, 0),
+            setting(INITIAL_WINDOW_SIZE, WINDOW_BYTES),
+        ];
+        self.write(frames::SETTINGS, 0, 0, &settings.concat());
+        self.write(frames::WINDOW_UPDATE, 0, 0, &(WINDOW_BYTES - 65_535).to_be_bytes());
+    }
+
+    /// Begins streams for what is asked, as many as the server allows, and goes on with bodies.
+    pub(crate) fn prepare(&mut self, requests: &[Prepared], now_ns: u64) {
+        while !self.is_leaving && self.streams.open() < self.allowed.streams {
+            let Some(seated) = self.queue.pop_front() else { break };
+            let url = seated.request.url;
+            let id = self.next_id;
+            self.next_id += 2;
+            self.is_leaving |= self.next_id > STREAM_MAX || !self.keeps_alive;
+            self.streams.begin(id, seated, now_ns, self.allowed.window);
+            self.write_request(id, &requests[url]);
+        }
+        self.write_bodies(requests);
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.outgoing.unsent()
+    }
+
+    pub(crate) fn count_sent(&mut self, bytes: usize) {
+        self.outgoing.count_sent(bytes);
+    }
+
+    /// Gives the oldest stream up, if it began so long ago.
+    pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64) -> Option<PendingRequest> {
+        let oldest = self.streams.iter().next()?;
+        let is_late = now_ns.saturating_sub(oldest.begun_ns) >= timeout_ns;
+        let id = is_late.then_some(oldest.id)?;
+        self.write(frames::RST_STREAM, 0, id, &CANCEL);
+        self.streams.end(id, false)
+    }
+
+    /// The server closed.
+    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+        if self.len() == 0 || self.is_leaving && self.streams.open() == 0 {
+            return Ok(Event::Farewell);
+        }
+        let has_begun = self.streams.iter().any(|stream| stream.fields.status.is_some());
+        let is_within = has_begun || self.frames.is_within();
+        Err(if is_within { Trouble::Truncated } else { Trouble::Unanswered })
+    }
+
+    /// Takes bytes up to the end of a frame.
+    pub(crate) fn read(
+        &mut self,
+        bytes: &mut &[u8],
+        requests: &[Prepared],
+    ) -> Result<Step, Trouble> {
+        let head = self.frames.read(bytes).map_err(|_| Trouble::Malformed)?;
+        let Some(head) = head else { return Ok(Step::partial()) };
+        if self.block.is_some() != (head.kind == frames::CONTINUATION) {
+            return Err(Trouble::Malformed);
+        }
+        let url = self.streams.find(head.stream).map(|stream| stream.seated.request.url);
+        let event = match head.kind {
+            frames::DATA => self.data(head, requests)?,
+            frames::HEADERS | frames::CONTINUATION => self.headers(head, requests)?,
+            frames::RST_STREAM => self.reset(head)?,
+            frames::PUSH_PROMISE => return Err(Trouble::Malformed),
+            _ => self.control(head)?,
+        };
+        Ok(Step { url, event })
+    }
+
+    fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        self.outgoing.write(|bytes| frames::write(bytes, kind, flags, stream, payload));
+    }
+
+    fn write_request(&mut self, id: u32, request: &Prepared) {
+        let end = if request.body.is_empty() { frames::END_STREAM } else { 0 };
+        let mut pieces = request.fields.chunks(frames::PAYLOAD_BYTES_MAX).peekable();
+        let (mut kind, mut flags) = (frames::HEADERS, end);
+        while let Some(piece) = pieces.next() {
+            flags |= if pieces.peek().is_none() { frames::END_HEADERS } else { 0 };
+            self.write(kind, flags, id, piece);
+            (kind, flags) = (frames::CONTINUATION, 0);
+        }
+    }
+
+    /// Writes as much of the bodies as the server has room for.
+    fn write_bodies(&mut self, requests: &[Prepared]) {
+        if requests.iter().all(|request| request.body.is_empty()) {
+            return;
+        }
+        let Self { streams, allowed, outgoing, .. } = self;
+        for stream in streams.iter_mut() {
+            let body = &requests[stream.seated.request.url].body;
+            while stream.body_sent < body.len() && outgoing.unsent().len() < AHEAD_BYTES_MAX {
+                let room = allowed.connection_window.min(stream.window);
+                let room = usize::try_from(room).unwrap_or(0).min(frames::PAYLOAD_BYTES_MAX);
+                let piece = &body[stream.body_sent..][..room.min(body.len() - stream.body_sent)];
+                if piece.is_empty() {
+                    break;
+                }
+                stream.body_sent += piece.len();
+                stream.window -= signed(piece.len());
+                allowed.connection_window -= signed(piece.len());
+                let is_end = stream.body_sent == body.len();
+                let flags = if is_end { frames::END_STREAM } else { 0 };
+                outgoing.write(|to| frames::write(to, frames::DATA, flags, stream.id, piece));
+            }
+        }
+    }
+
+    fn data(&mut self, head: Head, requests: &[Prepared]) -> Result<Event, Trouble> {
+        let padding = match (head.has(frames::PADDED), self.frames.payload().first()) {
+            (true, Some(padding)) => usize::from(*padding) + 1,
+            (true, None) => return Err(Trouble::Malformed),
+            (false, _) => 0,
+        };
+        let body = head.length.checked_sub(padding).ok_or(Trouble::Malformed)?;
+        self.acknowledge(head)?;
+        let Some(stream) = self.streams.find(head.stream) else {
+            return self.is_known(head).map(|()| Event::Partial);
+        };
+        if stream.fields.status.is_none() {
+            return Err(Trouble::Malformed);
+        }
+        stream.received += body as u64;
+        if head.has(frames::END_STREAM) {
+            self.finish(head.stream, requests)
+        } else {
+            Ok(Event::Partial)
+        }
+    }
+
+    /// Tells the server from time to time that there is room again.
+    fn acknowledge(&mut self, head: Head) -> Result<(), Trouble> {
+        let bytes = u32::try_from(head.length).map_err(|_| Trouble::Malformed)?;
+        self.unacknowledged += bytes;
+        if self.unacknowledged >= ACKNOWLEDGED_BYTES {
+            let room = std::mem::take(&mut self.unacknowledged).to_be_bytes();
+            self.write(frames::WINDOW_UPDATE, 0, 0, &room);
+        }
+        let Some(stream) = self.streams.find(head.stream) else { return Ok(()) };
+        stream.unacknowledged += bytes;
+        if stream.unacknowledged >= ACKNOWLEDGED_BYTES {
+            let room = std::mem::take(&mut stream.unacknowledged).to_be_bytes();
+            self.write(frames::WINDOW_UPDATE, 0, head.stream, &room);
+        }
+        Ok(())
+    }
+
+    fn headers(&mut self, head: Head, requests: &[Prepared]) -> Result<Event, Trouble> {
+        let (first, mut block) = self.block.take().unwrap_or((head, Vec::new()));
+        if first.stream != head.stream || head.stream == 0 {
+            return Err(Trouble::Malformed);
+        }
+        let is_first = head.kind == frames::HEADERS;
+        let piece =
+            if is_first { unpadded(head, self.frames.payload())? } else { self.frames.payload() };
+        block.extend_from_slice(piece);
+        if !head.has(frames::END_HEADERS) {
+            let is_long = block.len() > BLOCK_BYTES_MAX;
+            self.block = Some((first, block));
+            return if is_long { Err(Trouble::Malformed) } else { Ok(Event::Partial) };
+        }
+        let fields = fields::read(&block).map_err(|_| Trouble::Malformed)?;
+        let is_end = first.has(frames::END_STREAM);
+        let Some(stream) = self.streams.find(first.stream) else {
+            return self.is_known(first).map(|()| Event::Partial);
+        };
+        match (stream.fields.status, fields.status) {
+            (None, Some(100..=199)) if !is_end => {}
+            (None, Some(200..)) => stream.fields = fields,
+            // Trailers.
+            (Some(_), None) if is_end => {}
+            _ => return Err(Trouble::Malformed),
+        }
+        if is_end { self.finish(first.stream, requests) } else { Ok(Event::Partial) }
+    }
+
+    /// A stream has its whole response.
+    fn finish(&mut self, id: u32, requests: &[Prepared]) -> Result<Event, Trouble> {
+        let Some(stream) = self.streams.find(id) else { return Ok(Event::Partial) };
+        let verdict = judge(stream, requests[stream.seated.request.url].is_head);
+        let (status, request) = (stream.fields.status, stream.seated.request);
+        self.streams.end(id, verdict.is_ok());
+        if let Err(trouble) = verdict {
+            return Ok(Event::Lost(request, trouble));
+        }
+        let is_last = self.is_leaving && self.streams.open() == 0;
+        Ok(Event::Response(Answer { request, status, is_last }))
+    }
+
+    fn reset(&mut self, head: Head) -> Result<Event, Trouble> {
+        let code = number(self.frames.payload()).ok_or(Trouble::Malformed)?;
+        self.is_known(head)?;
+        if code == REFUSED_STREAM {
+            let refused = self.streams.close(head.stream);
+            refused.into_iter().for_each(|seated| self.queue.push_front(seated));
+            return Ok(Event::Partial);
+        }
+        let lost = self.streams.end(head.stream, false);
+        Ok(lost.map_or(Event::Partial, |request| Event::Lost(request, Trouble::Reset)))
+    }
+
+    /// Frames of the connection.
+    fn control(&mut self, head: Head) -> Result<Event, Trouble> {
+        let payload = self.frames.payload();
+        match head.kind {
+            frames::SETTINGS if !head.has(frames::ACK) => {
+                let settings = payload.chunks(6).map(read_setting).collect::<Option<Vec<_>>>();
+                self.allow(&settings.ok_or(Trouble::Malformed)?);
+                self.write(frames::SETTINGS, frames::ACK, 0, b"");
+            }
+            frames::PING if !head.has(frames::ACK) => {
+                let payload = payload.to_vec();
+                self.write(frames::PING, frames::ACK, 0, &payload);
+            }
+            frames::WINDOW_UPDATE => {
+                let room = i64::from(number(payload).ok_or(Trouble::Malformed)?);
+                match self.streams.find(head.stream) {
+                    Some(stream) => stream.window += room,
+                    None if head.stream == 0 => self.allowed.connection_window += room,
+                    None => {}
+                }
+            }
+            frames::GOAWAY => return self.leave(),
+            _ => {}
+        }
+        Ok(Event::Partial)
+    }
+
+    fn allow(&mut self, settings: &[(u16, u32)]) {
+        // A server that names no number of streams sets no limit.
+        if !std::mem::replace(&mut self.allowed.is_told, true) {
+            self.allowed.streams = usize::MAX;
+        }
+        for (key, value) in settings {
+            match *key {
+                MAX_CONCURRENT_STREAMS => self.allowed.streams = *value as usize,
+                INITIAL_WINDOW_SIZE => {
+                    let change = i64::from(*value) - self.allowed.window;
+                    self.allowed.window += change;
+                    self.streams.iter_mut().for_each(|stream| stream.window += change);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The server goes: what it will not answer is asked again on another connection.
+    fn leave(&mut self) -> Result<Event, Trouble> {
+        let payload = self.frames.payload();
+        let last = number(payload.get(..4).unwrap_or(&[])).ok_or(Trouble::Malformed)?;
+        let code = payload.get(4..8).and_then(number).ok_or(Trouble::Malformed)?;
+        if code != 0 {
+            return Err(Trouble::Reset);
+        }
+        self.is_leaving = true;
+        self.requeue(last);
+        Ok(if self.streams.open() == 0 { Event::Farewell } else { Event::Partial })
+    }
+
+    /// What streams after the `last` one asked waits for others.
+    fn requeue(&mut self, last: u32) {
+        for seated in self.streams.close_after(last).into_iter().rev() {
+            self.queue.push_front(seated);
+        }
+    }
+
+    /// A stream that is over may be spoken of; one that never was may not.
+    fn is_known(&self, head: Head) -> Result<(), Trouble> {
+        let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
+        is_known.then_some(()).ok_or(Trouble::Malformed)
+    }
+}
+
+impl Allowed {
+    fn by_default() -> Self {
+        let (window, connection_window) = (WINDOW_DEFAULT, WINDOW_DEFAULT);
+        Self { is_told: false, streams: STREAMS_DEFAULT, window, connection_window }
+    }
+}
+
+/// Whether the body is as long as its head said.
+fn judge(stream: &Stream, is_head: bool) -> Result<(), Trouble> {
+    let has_no_body = is_head || matches!(stream.fields.status, Some(204 | 304));
+    match stream.fields.content_length.filter(|_| !has_no_body) {
+        Some(length) if stream.received < length => Err(Trouble::Truncated),
+        Some(length) if stream.received > length => Err(Trouble::Unasked),
+        _ => Ok(()),
+    }
+}
+
+/// A header block without its padding and its priority.
+fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], Trouble> {
+    let (mut start, mut end) = (0, payload.len());
+    if head.has(frames::PADDED) {
+        start = 1;
+        end = end.saturating_sub(usize::from(*payload.first().ok_or(Trouble::Malformed)?));
+    }
+    if head.has(frames::PRIORITY) {
+        start += 5;
+    }
+    payload.get(start..end).ok_or(Trouble::Malformed)
+}
+
+fn setting(key: u16, value: u32) -> Vec<u8> {
+    [&key.to_be_bytes()[..], &value.to_be_bytes()].concat()
+}
+
+fn read_setting(bytes: &[u8]) -> Option<(u16, u32)> {
+    let (key, value) = bytes.split_first_chunk()?;
+    Some((u16::from_be_bytes(*key), u32::from_be_bytes(value.try_into().ok()?)))
+}
+
+/// A number of 31 bits.
+fn number(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.try_into().ok()?) & STREAM_MAX)
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,36 @@
+//! Bytes that are written and not sent yet.
+
+/// Bytes in the order in which they leave.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Has `write` add bytes.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// So many of them were sent.
+    pub(crate) fn count_sent(&mut self, bytes: usize) {
+        self.sent += bytes;
+        if self.sent == self.bytes.len() {
+            self.clear();
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+    }
+}

@@ -1,0 +1,231 @@
+//! A connection of WebSocket (RFC 6455): messages that come back, or that all clients get.
+
+mod frames;
+
+use std::collections::VecDeque;
+
+use crate::broadcast::Marker;
+use crate::exchange::{Answer, Event, Step};
+use crate::outgoing::Outgoing;
+use crate::pending::PendingRequest;
+use crate::plan::Messages;
+use crate::tally::Trouble;
+
+use frames::{FrameReader, Incoming};
+
+/// The key of every handshake and its only right response: those of RFC 6455, section 1.3.
+pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/// The longest head of a handshake's response that is read.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+#[derive(Debug)]
+enum Phase {
+    /// What came so far of the handshake's response.
+    Handshake(Vec<u8>),
+    /// The server is to say that the client gets broadcasts.
+    Confirming,
+    Open,
+}
+
+#[derive(Debug)]
+pub(crate) struct WebSocket {
+    messages: Messages,
+    marker: Marker,
+    /// What is to come, the oldest first.
+    pending: VecDeque<PendingRequest>,
+    /// How many of them were written on this connection.
+    written: usize,
+    phase: Phase,
+    frames: FrameReader,
+    outgoing: Outgoing,
+}
+
+impl WebSocket {
+    pub(crate) fn new(messages: &Messages, marker: Marker) -> Self {
+        Self {
+            messages: messages.clone(),
+            marker,
+            pending: VecDeque::new(),
+            written: 0,
+            phase: Phase::Handshake(Vec::new()),
+            frames: FrameReader::default(),
+            outgoing: Outgoing::default(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingRequest> {
+        self.pending.iter()
+    }
+
+    pub(crate) fn is_broadcast(&self) -> bool {
+        self.messages.is_broadcast
+    }
+
+    /// Whether it sends messages, and gets broadcasts.
+    fn is_open(&self) -> bool {
+        matches!(self.phase, Phase::Open)
+    }
+
+    /// A message is to come.
+    pub(crate) fn push(&mut self, request: PendingRequest) {
+        self.pending.push_back(request);
+    }
+
+    /// Sends the broadcast of that number.
+    pub(crate) fn say(&mut self, number: u64) {
+        let message = self.marker.mark(&self.messages.message, number);
+        self.outgoing.write(|to| frames::write(to, frames::TEXT, &message));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+        self.written = 0;
+    }
+
+    /// The connection is over; whether it had got broadcasts.
+    pub(crate) fn leave(&mut self) -> bool {
+        let was_open = self.is_open();
+        self.phase = Phase::Handshake(Vec::new());
+        was_open
+    }
+
+    /// A new connection begins.
+    pub(crate) fn restart(&mut self, handshake: &[u8]) {
+        self.leave();
+        self.frames = FrameReader::default();
+        self.written = 0;
+        self.outgoing.clear();
+        self.outgoing.push(handshake);
+    }
+
+    /// Writes what is asked and was not written yet.
+    pub(crate) fn prepare(&mut self) {
+        if self.is_open() && !self.is_broadcast() {
+            for _ in self.written..self.pending.len() {
+                self.outgoing.write(|to| frames::write(to, frames::TEXT, &self.messages.message));
+            }
+            self.written = self.pending.len();
+        }
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.outgoing.unsent()
+    }
+
+    pub(crate) fn count_sent(&mut self, bytes: usize) {
+        self.outgoing.count_sent(bytes);
+    }
+
+    /// The server closed, with or without a word.
+    pub(crate) fn close(&mut self) -> Result<Event, Trouble> {
+        match (self.pending.is_empty(), self.frames.is_within(), &self.phase) {
+            (_, true, _) => Err(Trouble::Truncated),
+            (_, _, Phase::Handshake(_)) => Err(Trouble::Handshake),
+            (true, ..) => Ok(Event::Farewell),
+            (false, ..) => Err(Trouble::Unanswered),
+        }
+    }
+
+    /// Takes bytes up to the end of a frame.
+    pub(crate) fn read(&mut self, bytes: &mut &[u8]) -> Result<Step, Trouble> {
+        let event = match &mut self.phase {
+            Phase::Handshake(head) => {
+                let is_whole = take_head(head, bytes)?;
+                if is_whole { self.greet()? } else { Event::Partial }
+            }
+            _ => match self.frames.read(bytes).map_err(|_| Trouble::Malformed)? {
+                Some(Incoming::Message) => self.digest(),
+                Some(Incoming::Ping) => self.echo_control(frames::PONG, Event::Partial),
+                Some(Incoming::Close) => {
+                    self.echo_control(frames::CLOSE, Event::Partial);
+                    self.close()?
+                }
+                Some(Incoming::Nothing) | None => Event::Partial,
+            },
+        };
+        Ok(Step { url: None, event })
+    }
+
+    fn echo_control(&mut self, opcode: u8, event: Event) -> Event {
+        let payload = self.frames.control().to_vec();
+        self.outgoing.write(|to| frames::write(to, opcode, &payload));
+        event
+    }
+
+    /// The handshake's response is there.
+    fn greet(&mut self) -> Result<Event, Trouble> {
+        let Phase::Handshake(head) = &self.phase else { return Ok(Event::Partial) };
+        if !is_accepted(head) {
+            return Err(Trouble::Handshake);
+        }
+        if let Some(text) = &self.messages.subscribe {
+            self.outgoing.write(|to| frames::write(to, frames::TEXT, text));
+        }
+        if self.messages.confirmed.is_some() {
+            self.phase = Phase::Confirming;
+            return Ok(Event::Partial);
+        }
+        self.phase = Phase::Open;
+        Ok(Event::Subscribed)
+    }
+
+    /// A message is there: the oldest that was sent, a broadcast, or one that nobody waits for.
+    fn digest(&mut self) -> Event {
+        let message = self.frames.message();
+        if matches!(self.phase, Phase::Confirming) {
+            let is_it = |text: &Vec<u8>| message.windows(text.len()).any(|part| part == text);
+            if !self.messages.confirmed.as_ref().is_some_and(is_it) {
+                return Event::Partial;
+            }
+            self.phase = Phase::Open;
+            return Event::Subscribed;
+        }
+        let place = if self.is_broadcast() {
+            let number = self.marker.find(message);
+            self.pending.iter().position(|request| Some(request.number) == number)
+        } else {
+            (self.written > 0 && message == self.messages.message).then_some(0)
+        };
+        let Some(request) = place.and_then(|place| self.pending.remove(place)) else {
+            return Event::Partial;
+        };
+        self.written = self.written.saturating_sub(1);
+        Event::Response(Answer { request, status: None, is_last: false })
+    }
+}
+
+/// Takes bytes up to the end of a head; whether it is whole.
+fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
+    while let Some((first, rest)) = bytes.split_first() {
+        head.push(*first);
+        *bytes = rest;
+        if head.ends_with(HEAD_END) {
+            return Ok(true);
+        }
+    }
+    if head.len() > HEAD_BYTES_MAX { Err(Trouble::Handshake) } else { Ok(false) }
+}
+
+/// Whether the server speaks WebSocket from here on, with nothing that was not asked for.
+fn is_accepted(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let status = lines.next().unwrap_or_default();
+    let mut accept = None;
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
+        if name.eq_ignore_ascii_case(b"sec-websocket-accept") {
+            accept = Some(value[1..].trim_ascii());
+        }
+        if name.eq_ignore_ascii_case(b"sec-websocket-extensions") {
+            return false;
+        }
+    }
+    status.starts_with(b"HTTP/1.1 101") && accept == Some(ACCEPT)
+}
