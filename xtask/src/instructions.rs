@@ -88,8 +88,7 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
     let built = root.join("target/counted");
     let mut files = Command::new("valgrind");
     let binary = built.join("thruway");
-    let arguments = callgrind(folder);
-    files.args(&arguments).arg(&binary).arg("serve").arg(&site).args(["-p", "0", "-w", "1"]);
+    files.args(callgrind(folder)).arg(&binary).arg("serve").arg(&site).args(["-p", "0", "-w", "1"]);
     let mut server = Counted::start(files, folder, "thruway")?;
     let file = server.count("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
     let browser = server.count(&format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n"))?;
@@ -97,19 +96,25 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
     let extension = folder.join("gem/thruway");
     std::fs::create_dir_all(&extension).map_err(failed)?;
     std::fs::copy(built.join("libthruway_ext.so"), extension.join("thruway.so")).map_err(failed)?;
-    let mut ruby = Command::new("valgrind");
-    ruby.args(&arguments).arg("ruby").arg("-I").arg(folder.join("gem"));
-    ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
-    ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
-    ruby.args(["--threads", "1", "--environment", "production"]);
-    ruby.arg(root.join("examples/rack_hello"));
-    let mut server = Counted::start(ruby, folder, "thruway.so")?;
-    let short = server.count("GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    let metrics = format!("unix://{}", folder.join("metrics").display());
     Ok(vec![
         ("a file of 10 KiB", file),
         ("12 fields more in a head", browser.saturating_sub(file)),
-        ("a short application", short),
+        ("a short application", count_short(root, folder, &[])?),
+        ("a short application, with metrics", count_short(root, folder, &["--metrics", &metrics])?),
     ])
+}
+
+/// Of a request that Ruby answers at once, by a server with these options.
+fn count_short(root: &Path, folder: &Path, options: &[&str]) -> Result<u64, String> {
+    let mut ruby = Command::new("valgrind");
+    ruby.args(callgrind(folder)).arg("ruby").arg("-I").arg(folder.join("gem"));
+    ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
+    ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
+    ruby.args(["--threads", "1", "--environment", "production"]).args(options);
+    ruby.arg(root.join("examples/rack_hello"));
+    let mut server = Counted::start(ruby, folder, "thruway.so")?;
+    server.count("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
 fn callgrind(folder: &Path) -> Vec<String> {
