@@ -397,7 +397,7 @@ class Hub
   def on_message(client, data)
     return @lock.synchronize { @all << client; client.write("you are in") } if data == "let me in"
 
-    Thruway::Client.broadcast(@lock.synchronize { @all.dup }, "someone said #{data}")
+    Thruway::Client.broadcast(@lock.synchronize { @all.dup }, "said: #{data}")
   end
 end
 echo, hub = Echo.new, Hub.new

@@ -8,8 +8,8 @@ use clap::Args;
 
 use crate::windows::{Wine, missing};
 
-/// Compare the expansion of random names with the standard library, Ruby and Windows; hold random
-/// request heads and frames to their rules; read forged packs
+/// Compare the expansion of random names with the standard library, Ruby and Windows. Hold random
+/// heads, frames, handshakes and responses to their rules, and read forged packs
 #[derive(Debug, Args)]
 pub(crate) struct Fuzz {
     /// How many of each
@@ -35,6 +35,10 @@ impl Fuzz {
             let frames = ["test", "--release", "--package", package, "--test", "frames"];
             self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(frames))?;
         }
+        let handshakes = ["test", "--release", "--package", "thruway-tls", "--test", "handshakes"];
+        self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(handshakes))?;
+        let load = ["test", "--release", "--package", "thruway-load", "--lib", "random_bytes"];
+        self.succeed(Command::new(crate::command::cargo()).current_dir(root).args(load))?;
         let mut posix = Command::new(crate::command::cargo());
         self.succeed(posix.current_dir(root).arg("test").args(oracle))?;
         let reader = ["test", "--release", "--package", "thruway-pack", "--test", "reader"];

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_a_client_lost_is_not_whole() {
+    fn a_broadcast_that_a_client_lost_is_not_whole() {
         let mut broadcasts = Broadcasts::new(&Class::new(ClientKind::Greedy, 2), 2);
         let number = broadcasts.begin(0);
         broadcasts.end(number, false, 1);

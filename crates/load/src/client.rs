@@ -3,16 +3,18 @@
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::account::Account;
 use crate::broadcast::Marker;
 use crate::conversation::Conversation;
-use crate::exchange::{Answer, Event};
+use crate::exchange::Event;
+use crate::pace::Pace;
 use crate::pending::PendingRequest;
-use crate::plan::{Class, ClientKind, Plan, nanoseconds};
+use crate::plan::{Class, ClientKind, Plan};
 use crate::rotation::Rotation;
 use crate::run_context::RunContext;
 use crate::schedule::Schedule;
 use crate::socket::{Intake, Socket};
-use crate::tally::{TallyByUrl, Trouble};
+use crate::tally::Trouble;
 use crate::websocket::WebSocket;
 
 /// Rest before a connection is tried again that could not be made.
@@ -25,24 +27,16 @@ const RETRY_NS: u64 = 10_000_000;
 pub(crate) struct Client {
     /// Its place among the clients, and its name in epoll.
     token: usize,
-    /// The place of its class in the plan.
-    class: usize,
-    kind: ClientKind,
+    account: Account,
     schedule: Schedule,
     rotation: Rotation,
     /// How many requests may be pending at a time.
     depth: usize,
     socket: Socket,
     conversation: Conversation,
-    asked: u64,
-    last_response_ns: u64,
-    /// Since when the oldest pending request has the server's attention to itself.
-    waiting_ns: u64,
-    /// When a slow client may send its next byte, or read its next few.
-    next_step_ns: u64,
+    pace: Pace,
     /// The earliest wake-up that is set.
     wake_ns: u64,
-    tallies: TallyByUrl,
 }
 
 impl Client {
@@ -60,38 +54,20 @@ impl Client {
         let conversation = Conversation::new(plan, depth, marker);
         Self {
             token,
-            class,
-            kind,
+            account: Account::new(class, kind, plan.urls.len(), url.unwrap_or(0)),
             schedule: plan.classes[class].schedule(number),
             rotation: Rotation::new(plan, &plan.classes[class], number),
             depth,
             socket: Socket::Closed { retry_ns: 0 },
             conversation,
-            asked: 0,
-            last_response_ns: 0,
-            waiting_ns: 0,
-            next_step_ns: 0,
+            pace: Pace::of(kind),
             wake_ns: u64::MAX,
-            tallies: TallyByUrl::new(plan.urls.len(), url.unwrap_or(0)),
         }
     }
 
-    pub(crate) fn kind(&self) -> ClientKind {
-        self.kind
-    }
-
-    /// The place of its class in the plan.
-    pub(crate) fn class(&self) -> usize {
-        self.class
-    }
-
-    pub(crate) fn tallies(&self) -> &TallyByUrl {
-        &self.tallies
-    }
-
-    /// Whether it has asked for anything yet.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.asked > 0
+    /// What it has asked, and what it had.
+    pub(crate) fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Whether nothing is pending.
@@ -106,7 +82,8 @@ impl Client {
 
     /// How many requests wait for a response, and for how long the oldest has.
     pub(crate) fn waiting(&self, now_ns: u64) -> (u64, u64) {
-        let (overdue, due_ns) = self.schedule.overdue(self.asked, now_ns).unwrap_or((0, now_ns));
+        let (overdue, due_ns) =
+            self.schedule.overdue(self.account.asked, now_ns).unwrap_or((0, now_ns));
         let oldest_ns = self.conversation.oldest().map_or(due_ns, |request| request.due_ns);
         (self.conversation.len() as u64 + overdue, now_ns.saturating_sub(oldest_ns))
     }
@@ -157,10 +134,10 @@ impl Client {
     /// Gives a request up that has waited too long.
     pub(crate) fn expire(&mut self, now_ns: u64, timeout_ns: u64, context: &mut RunContext<'_>) {
         while let Some(request) = self.conversation.expire(now_ns, timeout_ns) {
-            self.lose(request, Trouble::TimedOut, now_ns);
+            self.account.lose(request, Trouble::TimedOut, now_ns);
             self.advance(now_ns, context);
         }
-        let waited_ns = now_ns.saturating_sub(self.waiting_ns);
+        let waited_ns = now_ns.saturating_sub(self.account.waiting_ns);
         if !self.conversation.is_empty() && waited_ns >= timeout_ns {
             self.fail(Trouble::TimedOut, now_ns, context);
         }
@@ -169,9 +146,9 @@ impl Client {
     /// The broadcast of that number is to come to it.
     pub(crate) fn expect(&mut self, number: u64, due_ns: u64, now_ns: u64) {
         if self.conversation.is_empty() {
-            self.waiting_ns = now_ns;
+            self.account.waiting_ns = now_ns;
         }
-        self.asked += 1;
+        self.account.asked += 1;
         self.conversation.push(PendingRequest { due_ns, url: 0, number });
     }
 
@@ -186,15 +163,15 @@ impl Client {
             return;
         }
         while self.conversation.len() < self.depth && context.left > 0 {
-            match self.schedule.due_ns(self.asked, self.last_response_ns, now_ns) {
+            match self.schedule.due_ns(self.account.asked, self.account.last_response_ns, now_ns) {
                 Some(due_ns) if due_ns <= now_ns => {
                     if self.conversation.is_empty() {
-                        self.waiting_ns = now_ns;
+                        self.account.waiting_ns = now_ns;
                     }
                     let url = self.rotation.next();
                     self.conversation.push(PendingRequest { due_ns, url, number: 0 });
                     self.schedule.advance();
-                    self.asked += 1;
+                    self.account.asked += 1;
                     context.left -= 1;
                 }
                 Some(due_ns) => return self.wake_at(due_ns, context),
@@ -212,7 +189,7 @@ impl Client {
 
     fn connect(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         self.conversation.restart(&context.requests);
-        let reads_slowly = matches!(self.kind, ClientKind::SlowRead { .. });
+        let reads_slowly = matches!(self.account.kind, ClientKind::SlowRead { .. });
         let intake = if reads_slowly { Intake::Slow } else { Intake::Prompt };
         match Socket::connect(self.token, intake, context) {
             Ok(Socket::Closed { .. }) => {
@@ -229,8 +206,8 @@ impl Client {
 
     fn opened(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
         if matches!(self.socket, Socket::Open { .. }) {
-            self.tallies.of_client().connects += 1;
-            self.next_step_ns = now_ns;
+            self.account.tallies.of_client().connects += 1;
+            self.pace.next_ns = now_ns;
             self.send(now_ns, context);
             self.sip(now_ns, context);
         }
@@ -243,7 +220,7 @@ impl Client {
 
     /// Sends what there is room for; requests of several URLs one after another.
     fn send(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
-        let is_slow = matches!(self.kind, ClientKind::Trickle { .. });
+        let is_slow = matches!(self.account.kind, ClientKind::Trickle { .. });
         self.conversation.prepare(&context.requests, now_ns);
         loop {
             let most = if is_slow && self.conversation.is_unsent() {
@@ -270,32 +247,24 @@ impl Client {
 
     /// How many bytes a trickling client may send: one in its time.
     fn sendable(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> usize {
-        let is_time = self.step(now_ns);
-        self.wake_at(self.next_step_ns, context);
+        let is_time = self.pace.step(now_ns);
+        if is_time {
+            // The request is not given up while the client does something.
+            self.account.waiting_ns = now_ns;
+        }
+        self.wake_at(self.pace.next_ns, context);
         usize::from(is_time)
     }
 
     /// Has a client that takes its responses slowly take a few bytes, if it is time.
     fn sip(&mut self, now_ns: u64, context: &mut RunContext<'_>) {
-        if let ClientKind::SlowRead { bytes, .. } = self.kind {
-            if self.step(now_ns) {
+        if let ClientKind::SlowRead { bytes, .. } = self.account.kind {
+            if self.pace.step(now_ns) {
+                self.account.waiting_ns = now_ns;
                 self.receive(bytes, context);
             }
-            self.wake_at(self.next_step_ns, context);
+            self.wake_at(self.pace.next_ns, context);
         }
-    }
-
-    /// Whether it is time for a slow client to do something. Its request is not given up while it does.
-    fn step(&mut self, now_ns: u64) -> bool {
-        let (ClientKind::Trickle { gap } | ClientKind::SlowRead { gap, .. }) = self.kind else {
-            return true;
-        };
-        let is_time = now_ns >= self.next_step_ns;
-        if is_time {
-            self.next_step_ns = now_ns + nanoseconds(gap);
-            self.waiting_ns = now_ns;
-        }
-        is_time
     }
 
     /// Takes up to `bytes_max` bytes of responses.
@@ -339,11 +308,7 @@ impl Client {
             let before = rest.len();
             is_usable = match self.conversation.read(&mut rest, &context.requests) {
                 Ok(step) => {
-                    let tally = match step.url {
-                        Some(url) => self.tallies.of_mut(url),
-                        None => self.tallies.of_client(),
-                    };
-                    tally.bytes += (before - rest.len()) as u64;
+                    self.account.receive(step.url, before - rest.len());
                     Ok(self.take(step.event, now_ns, context))
                 }
                 Err(trouble) => Err(trouble),
@@ -359,7 +324,7 @@ impl Client {
             Event::Partial => true,
             Event::Farewell => false,
             Event::Lost(request, trouble) => {
-                self.lose(request, trouble, now_ns);
+                self.account.lose(request, trouble, now_ns);
                 true
             }
             Event::Subscribed => {
@@ -367,33 +332,14 @@ impl Client {
                 true
             }
             Event::Response(answer) => {
-                let is_last = answer.is_last;
-                self.complete(answer, now_ns, context);
-                !is_last
+                self.account.complete(&answer, now_ns);
+                self.socket.responded();
+                if let Some(broadcasts) = &mut context.broadcasts {
+                    broadcasts.end(answer.request.number, true, now_ns);
+                }
+                !answer.is_last
             }
         }
-    }
-
-    /// Counts a response.
-    fn complete(&mut self, answer: Answer, now_ns: u64, context: &mut RunContext<'_>) {
-        let Answer { request, status, .. } = answer;
-        let latency_ns = now_ns.saturating_sub(request.due_ns);
-        self.tallies.of_mut(request.url).complete(status, latency_ns);
-        self.socket.responded();
-        if let Some(broadcasts) = &mut context.broadcasts {
-            broadcasts.end(request.number, true, now_ns);
-        }
-        self.last_response_ns = now_ns;
-        self.waiting_ns = now_ns;
-    }
-
-    /// Counts a request that is lost while its connection is not.
-    fn lose(&mut self, request: PendingRequest, trouble: Trouble, now_ns: u64) {
-        let tally = self.tallies.of_mut(request.url);
-        tally.trouble(trouble);
-        tally.failed += 1;
-        self.last_response_ns = now_ns;
-        self.waiting_ns = now_ns;
     }
 
     /// The server closed, which may be what ends the response.
@@ -413,17 +359,12 @@ impl Client {
 
     /// Counts the trouble with all that was pending, and begins again after a rest.
     fn fail(&mut self, trouble: Trouble, now_ns: u64, context: &mut RunContext<'_>) {
-        match self.conversation.oldest() {
-            Some(oldest) if trouble != Trouble::Connect => self.tallies.of_mut(oldest.url),
-            _ => self.tallies.of_client(),
-        }
-        .trouble(trouble);
-        for request in self.conversation.take() {
-            self.tallies.of_mut(request.url).failed += 1;
+        let pending = self.conversation.take();
+        self.account.fail(trouble, &pending, now_ns);
+        for request in &pending {
             context.broadcasts.iter_mut().for_each(|all| all.end(request.number, false, now_ns));
         }
         self.unsubscribe(context);
-        self.last_response_ns = now_ns;
         let rest_ns = match self.socket {
             Socket::Open { responses: 1.., .. } => 0,
             Socket::Open { .. } => RETRY_NS,

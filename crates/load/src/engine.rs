@@ -39,8 +39,8 @@ pub struct Progress<'a> {
 impl Progress<'_> {
     /// How many requests of each judged connection were answered.
     pub fn shares(&self) -> impl Iterator<Item = u64> {
-        let judged = self.clients.iter().filter(|client| client.kind().is_judged());
-        judged.map(|client| client.tallies().completed())
+        let judged = self.clients.iter().filter(|client| client.account().kind.is_judged());
+        judged.map(|client| client.account().tallies.completed())
     }
 }
 
@@ -173,7 +173,7 @@ impl<'a> Engine<'a> {
         for client in &mut self.clients {
             client.expire(now_ns, timeout_ns, &mut self.context);
         }
-        self.is_stopped |= self.clients.iter().all(|client| client.tallies().is_refused());
+        self.is_stopped |= self.clients.iter().all(|client| client.account().tallies.is_refused());
         watch(&Progress { elapsed: Duration::from_nanos(now_ns), clients: &self.clients });
     }
 

@@ -15,6 +15,7 @@
 //! It shares no code with a server of ours, so that it can convict one.
 #![forbid(unsafe_code)]
 
+mod account;
 mod broadcast;
 mod client;
 mod conversation;
@@ -27,8 +28,11 @@ mod http1;
 mod http2;
 mod interrupt;
 mod outgoing;
+mod pace;
 mod pending;
 mod plan;
+#[cfg(test)]
+mod random_bytes;
 mod report;
 mod request;
 mod response;

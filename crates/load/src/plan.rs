@@ -39,6 +39,17 @@ pub enum Protocol {
     WebSocket(Messages),
 }
 
+impl Protocol {
+    /// Its name in ALPN.
+    #[must_use]
+    pub fn alpn(&self) -> &'static [u8] {
+        match self {
+            Self::Http2 => b"h2",
+            Self::Http1 | Self::WebSocket(_) => b"http/1.1",
+        }
+    }
+}
+
 /// What is said over WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Messages {

@@ -174,7 +174,7 @@ pub(crate) struct Outcome {
 pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
     let Outcome { elapsed, refusal, broadcasts } = outcome;
     let elapsed = *elapsed;
-    let classes = clients.chunk_by(|one, next| one.class() == next.class());
+    let classes = clients.chunk_by(|one, next| one.account().class == next.account().class);
     let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
     let connections = classes.iter().flat_map(Group::connections).collect();
     let judged = classes.iter().filter(|class| class.kind().is_judged());
@@ -198,11 +198,11 @@ pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Repo
 fn url_report(url: usize, classes: &[Group<'_>]) -> UrlReport {
     let mut tally = Tally::default();
     let clients = classes.iter().flat_map(|class| class.clients);
-    clients.for_each(|client| tally.merge(client.tallies().of(url)));
+    clients.for_each(|client| tally.merge(client.account().tallies.of(url)));
     let judged = classes.iter().filter(|class| class.kind().is_judged() && class.asks(url));
     let index = |class: &Group<'_>| {
         let clients = class.clients.iter().filter(|client| is_judged(client));
-        jain(clients.map(|client| client.tallies().of(url).completed))
+        jain(clients.map(|client| client.account().tallies.of(url).completed))
     };
     let (plan, elapsed) = (classes[0].plan, classes[0].elapsed);
     UrlReport {
@@ -234,18 +234,18 @@ struct Group<'a> {
 impl<'a> Group<'a> {
     fn new(plan: &'a Plan, clients: &'a [Client], elapsed: Duration) -> Self {
         let mut tally = Tally::default();
-        clients.iter().for_each(|client| tally.merge(&client.tallies().sum()));
+        clients.iter().for_each(|client| tally.merge(&client.account().tallies.sum()));
         Self { plan, clients, elapsed, tally }
     }
 
     /// The kind of a class.
     fn kind(&self) -> ClientKind {
-        self.clients[0].kind()
+        self.clients[0].account().kind
     }
 
     /// The only URL that a class asks, if it has one of its own.
     fn url(&self) -> Option<usize> {
-        self.plan.classes[self.clients[0].class()].url
+        self.plan.classes[self.clients[0].account().class].url
     }
 
     /// The path of that URL.
@@ -283,7 +283,7 @@ impl<'a> Group<'a> {
         let judged = self.clients.iter().filter(|client| is_judged(client));
         let connections: Vec<_> = self.connections().collect();
         Fairness {
-            index: jain(judged.map(|client| client.tallies().completed())),
+            index: jain(judged.map(|client| client.account().tallies.completed())),
             starved: connections.iter().filter(|one| one.starved).count() as u64,
             pending: connections.iter().map(|one| one.pending).sum(),
             oldest_pending_ns: connections
@@ -327,10 +327,10 @@ fn occurred(counts: impl Iterator<Item = (&'static str, u64)>) -> BTreeMap<&'sta
 
 impl ConnectionReport {
     fn new(client: &Client, url: Option<String>, mean: f64, now_ns: u64) -> Self {
-        let tally = client.tallies().sum();
+        let tally = client.account().tallies.sum();
         let (pending, oldest_pending_ns) = client.waiting(now_ns);
         Self {
-            class: client.kind().name(),
+            class: client.account().kind.name(),
             url,
             requests: tally.completed,
             failed: tally.failed,
@@ -345,7 +345,7 @@ impl ConnectionReport {
 
 /// Whether it had a claim to an equal share: a client without a request had none.
 fn is_judged(client: &Client) -> bool {
-    client.kind().is_judged() && client.has_asked()
+    client.account().kind.is_judged() && client.account().asked > 0
 }
 
 impl BroadcastReport {

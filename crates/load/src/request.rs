@@ -1,7 +1,7 @@
 //! What is asked: the bytes of the request, the same each time.
 
 use crate::http2::fields;
-use crate::websocket::KEY;
+use crate::websocket::handshake::KEY;
 use crate::{Error, Url};
 
 /// One request, ready to be sent.

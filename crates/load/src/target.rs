@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use thruway_tls::ClientContext;
 
 use crate::Error;
-use crate::plan::Protocol;
 
 /// A URL of HTTP or of WebSocket in its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,13 +90,12 @@ impl Url {
         self.is_websocket
     }
 
-    /// With what TLS is spoken, offering `protocol`; none for `http` and `ws`.
+    /// With what TLS is spoken, offering the protocol of that name in ALPN; none for `http` and `ws`.
     ///
     /// # Errors
     /// The host's name is none.
-    pub fn tls(&self, protocol: &Protocol) -> Result<Option<ClientContext>, Error> {
-        let name: &[u8] = if *protocol == Protocol::Http2 { b"h2" } else { b"http/1.1" };
-        let context = self.is_tls.then(|| ClientContext::new(self.plain_host(), name));
+    pub fn tls(&self, protocol: &[u8]) -> Result<Option<ClientContext>, Error> {
+        let context = self.is_tls.then(|| ClientContext::new(self.plain_host(), protocol));
         let failed = |error| Error::system("speak TLS", io::Error::other(error));
         context.transpose().map_err(failed)
     }

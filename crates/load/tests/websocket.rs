@@ -17,7 +17,7 @@ use thruway_websocket::{CloseCode, Decoder, Input, Limits, Opcode, close, frame,
 const ACCEPTED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-/// What a server does with a message, given the connections so far, and the place of the one that it came from.
+/// What a server does with a message, given the connections so far and the place of the message's connection.
 type Behaviour = dyn Fn(&[TcpStream], usize, &[u8]) + Send + Sync;
 
 /// Starts a server that greets with `head`: its address. Its threads end with the connections.
@@ -78,7 +78,7 @@ fn echo() -> SocketAddr {
         ACCEPTED,
         Arc::new(|all, place, bytes| {
             say(&all[place], &frame(Opcode::Ping, b"there?"));
-            say(&all[place], &message(true, b"a message that nobody waits for", None));
+            say(&all[place], &message(true, b"another message", None));
             say(&all[place], &message(true, bytes, None));
         }),
     )

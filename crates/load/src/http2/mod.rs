@@ -332,7 +332,8 @@ impl Http2 {
         match head.kind {
             frames::SETTINGS if !head.has(frames::ACK) => {
                 let settings = payload.chunks(6).map(read_setting).collect::<Option<Vec<_>>>();
-                self.allow(&settings.ok_or(Trouble::Malformed)?);
+                let settings = settings.ok_or(Trouble::Malformed)?;
+                self.allowed.change(&settings, &mut self.streams);
                 self.write(frames::SETTINGS, frames::ACK, 0, b"");
             }
             frames::PING if !head.has(frames::ACK) => {
@@ -351,24 +352,6 @@ impl Http2 {
             _ => {}
         }
         Ok(Event::Partial)
-    }
-
-    fn allow(&mut self, settings: &[(u16, u32)]) {
-        // A server that names no number of streams sets no limit.
-        if !std::mem::replace(&mut self.allowed.is_told, true) {
-            self.allowed.streams = usize::MAX;
-        }
-        for (key, value) in settings {
-            match *key {
-                MAX_CONCURRENT_STREAMS => self.allowed.streams = *value as usize,
-                INITIAL_WINDOW_SIZE => {
-                    let change = i64::from(*value) - self.allowed.window;
-                    self.allowed.window += change;
-                    self.streams.iter_mut().for_each(|stream| stream.window += change);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// The server goes: what it will not answer is asked again on another connection.
@@ -391,7 +374,7 @@ impl Http2 {
         }
     }
 
-    /// A stream that is over may be spoken of; one that never was may not.
+    /// A frame may belong to a stream that is over, but not to a stream that has not begun.
     fn is_known(&self, head: Head) -> Result<(), Trouble> {
         let is_known = head.stream % 2 == 1 && head.stream < self.next_id;
         is_known.then_some(()).ok_or(Trouble::Malformed)
@@ -402,6 +385,25 @@ impl Allowed {
     fn by_default() -> Self {
         let (window, connection_window) = (WINDOW_DEFAULT, WINDOW_DEFAULT);
         Self { is_told: false, streams: STREAMS_DEFAULT, window, connection_window }
+    }
+
+    /// The server's settings are there.
+    fn change(&mut self, settings: &[(u16, u32)], open: &mut Streams) {
+        // A server that names no number of streams sets no limit.
+        if !std::mem::replace(&mut self.is_told, true) {
+            self.streams = usize::MAX;
+        }
+        for (key, value) in settings {
+            match *key {
+                MAX_CONCURRENT_STREAMS => self.streams = *value as usize,
+                INITIAL_WINDOW_SIZE => {
+                    let change = i64::from(*value) - self.window;
+                    self.window += change;
+                    open.iter_mut().for_each(|stream| stream.window += change);
+                }
+                _ => {}
+            }
+        }
     }
 }
 

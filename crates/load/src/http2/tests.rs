@@ -159,7 +159,7 @@ fn no_more_streams_are_open_than_the_server_allows() {
 }
 
 #[test]
-fn a_refused_stream_is_asked_again_and_one_that_is_reset_is_lost() {
+fn a_refused_stream_is_asked_again_and_a_reset_is_lost() {
     let mut trial = Trial::new(2, b"");
     assert_eq!(trial.frame(frames::RST_STREAM, 0, 1, &[0, 0, 0, 7]), is(""));
     assert_eq!(trial.frame(frames::RST_STREAM, 0, 3, &[0, 0, 0, 2]), is("Reset of 1"));

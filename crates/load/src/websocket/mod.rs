@@ -1,6 +1,7 @@
 //! A connection of WebSocket (RFC 6455): messages that come back, or that all clients get.
 
 mod frames;
+pub(crate) mod handshake;
 
 use std::collections::VecDeque;
 
@@ -12,10 +13,8 @@ use crate::plan::Messages;
 use crate::tally::Trouble;
 
 use frames::{FrameReader, Incoming};
+use handshake::is_accepted;
 
-/// The key of every handshake and its only right response: those of RFC 6455, section 1.3.
-pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-const ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 /// The longest head of a handshake's response that is read.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const HEAD_END: &[u8] = b"\r\n\r\n";
@@ -175,7 +174,7 @@ impl WebSocket {
         Ok(Event::Subscribed)
     }
 
-    /// A message is there: the oldest that was sent, a broadcast, or one that nobody waits for.
+    /// A message is there: the oldest that was sent, a broadcast, or another.
     fn digest(&mut self) -> Event {
         let message = self.frames.message();
         if matches!(self.phase, Phase::Confirming) {
@@ -210,22 +209,4 @@ fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
         }
     }
     if head.len() > HEAD_BYTES_MAX { Err(Trouble::Handshake) } else { Ok(false) }
-}
-
-/// Whether the server speaks WebSocket from here on, with nothing that was not asked for.
-fn is_accepted(head: &[u8]) -> bool {
-    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-    let status = lines.next().unwrap_or_default();
-    let mut accept = None;
-    for line in lines {
-        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-        let (name, value) = line.split_at(colon);
-        if name.eq_ignore_ascii_case(b"sec-websocket-accept") {
-            accept = Some(value[1..].trim_ascii());
-        }
-        if name.eq_ignore_ascii_case(b"sec-websocket-extensions") {
-            return false;
-        }
-    }
-    status.starts_with(b"HTTP/1.1 101") && accept == Some(ACCEPT)
 }

@@ -42,14 +42,25 @@ pub(crate) fn begin(
     paths: &[&str],
     options: &[&str],
 ) -> Result<Loading, String> {
+    let urls: Vec<_> = paths.iter().map(|path| server.url(path)).collect();
+    begin_at(root, &urls, options)
+}
+
+/// Starts `thruway load` with `options` at URLs.
+pub(crate) fn begin_at(root: &Path, urls: &[String], options: &[&str]) -> Result<Loading, String> {
     let mut load = Command::new(root.join("target/release/thruway"));
-    load.args(["load", "--json"]).args(paths.iter().map(|path| server.url(path))).args(options);
+    load.args(["load", "--json"]).args(urls).args(options);
     let child = load.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let child = child.map_err(|error| format!("cannot start thruway load: {error}"))?;
     Ok(Loading { child })
 }
 
 impl Loading {
+    /// Whether it goes on.
+    pub(crate) fn is_under_way(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for the report. A server that never answered has one too.
     pub(crate) fn end(self) -> Result<Value, String> {
         let output = self.child.wait_with_output().map_err(|error| error.to_string())?;

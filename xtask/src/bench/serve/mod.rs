@@ -1,6 +1,7 @@
 //! `thruway serve` against other servers, under `thruway load`.
 
 pub(super) mod arena;
+pub(super) mod attacks;
 pub(crate) mod contender;
 pub(super) mod fairness;
 pub(super) mod files;
@@ -13,5 +14,6 @@ pub(super) mod rack;
 pub(super) mod restarts;
 mod running;
 pub(super) mod server;
+pub(super) mod sockets;
 pub(crate) mod system_root;
 pub(super) mod tls;

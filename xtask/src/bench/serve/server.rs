@@ -48,6 +48,10 @@ pub(crate) enum App {
     Rails,
     /// `benches/serve`.
     Shapes,
+    /// `benches/serve/sockets`.
+    Sockets,
+    /// `benches/serve/cable`.
+    Cable,
     /// A folder with files of 10 KB and 9 MB.
     Folder,
 }
@@ -150,6 +154,10 @@ pub(crate) const SERVERS: [Server; 9] = [
     },
 ];
 
+/// Those that keep WebSockets by `rack.upgrade`, and those on which ActionCable runs.
+const SOCKET_SERVERS: [&str; 2] = ["thruway", "iodine"];
+const CABLE_SERVERS: [&str; 3] = ["thruway", "Puma", "Puma 8"];
+
 /// It follows X-Sendfile only where it serves a folder too.
 const IODINE_WITH_FILES: &str =
     "-b 127.0.0.1 -p {port} -w {workers} -t {threads} -www {folder} {app}/config.ru";
@@ -184,6 +192,8 @@ impl App {
             Self::Rack | Self::Sendfile | Self::Folder => "examples/rack_hello",
             Self::Rails => "examples/rails_app",
             Self::Shapes => "benches/serve",
+            Self::Sockets => "benches/serve/sockets",
+            Self::Cable => "benches/serve/cable",
         }
     }
 }
@@ -195,6 +205,8 @@ impl Server {
             App::Rack | App::Rails | App::Shapes => self.rack,
             App::Sendfile => self.sendfile,
             App::Folder => self.folder,
+            App::Sockets => self.rack.filter(|_| SOCKET_SERVERS.contains(&self.name)),
+            App::Cable => self.rack.filter(|_| CABLE_SERVERS.contains(&self.name)),
         }
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct Load {
     /// The message that is sent over WebSocket, or @FILE [default: 32 bytes]. In a broadcast {id} becomes its number
     #[arg(long, value_name = "TEXT|@FILE")]
     message: Option<String>,
-    /// The first connection sends a message, and all are to get it: the next one follows when all have it, or with
+    /// The first connection sends a message, and all are to get it. The next one follows when all have it, or with
     /// --rate at its time
     #[arg(long, conflicts_with_all = ["mix", "class", "streams"])]
     broadcast: bool,
@@ -177,7 +177,7 @@ impl Load {
         let protocol = self.protocol(urls)?;
         Ok(Plan {
             address: self.address(&urls[0])?,
-            tls: urls[0].tls(&protocol).map_err(failure)?,
+            tls: urls[0].tls(protocol.alpn()).map_err(failure)?,
             protocol,
             urls: self.requests(urls)?,
             classes: self.classes(urls.len())?,

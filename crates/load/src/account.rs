@@ -1,0 +1,63 @@
+//! What a client has asked, and what it had of that.
+
+use crate::exchange::Answer;
+use crate::pending::PendingRequest;
+use crate::plan::ClientKind;
+use crate::tally::{TallyByUrl, Trouble};
+
+/// One client's account. Times are nanoseconds since the start of the run.
+#[derive(Debug)]
+pub(crate) struct Account {
+    /// The place of its class in the plan.
+    pub(crate) class: usize,
+    pub(crate) kind: ClientKind,
+    pub(crate) asked: u64,
+    pub(crate) tallies: TallyByUrl,
+    pub(crate) last_response_ns: u64,
+    /// Since when the oldest pending request has the server's attention to itself.
+    pub(crate) waiting_ns: u64,
+}
+
+impl Account {
+    /// Of a client of the plan's `class`th class that asks several of so many URLs, or only the `first` of them.
+    pub(crate) fn new(class: usize, kind: ClientKind, urls: usize, first: usize) -> Self {
+        let tallies = TallyByUrl::new(urls, first);
+        Self { class, kind, asked: 0, tallies, last_response_ns: 0, waiting_ns: 0 }
+    }
+
+    /// Counts a response.
+    pub(crate) fn complete(&mut self, answer: &Answer, now_ns: u64) {
+        let Answer { request, status, .. } = answer;
+        let latency_ns = now_ns.saturating_sub(request.due_ns);
+        self.tallies.of_mut(request.url).complete(*status, latency_ns);
+        (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
+    }
+
+    /// Counts a request that is lost while its connection is not.
+    pub(crate) fn lose(&mut self, request: PendingRequest, trouble: Trouble, now_ns: u64) {
+        let tally = self.tallies.of_mut(request.url);
+        tally.trouble(trouble);
+        tally.failed += 1;
+        (self.last_response_ns, self.waiting_ns) = (now_ns, now_ns);
+    }
+
+    /// Counts trouble with a connection, which costs all that was pending on it.
+    pub(crate) fn fail(&mut self, trouble: Trouble, pending: &[PendingRequest], now_ns: u64) {
+        match pending.first() {
+            Some(oldest) if trouble != Trouble::Connect => self.tallies.of_mut(oldest.url),
+            _ => self.tallies.of_client(),
+        }
+        .trouble(trouble);
+        pending.iter().for_each(|request| self.tallies.of_mut(request.url).failed += 1);
+        self.last_response_ns = now_ns;
+    }
+
+    /// Counts bytes that came.
+    pub(crate) fn receive(&mut self, url: Option<usize>, bytes: usize) {
+        let tally = match url {
+            Some(url) => self.tallies.of_mut(url),
+            None => self.tallies.of_client(),
+        };
+        tally.bytes += bytes as u64;
+    }
+}

@@ -1,0 +1,23 @@
+//! The handshake of a WebSocket (RFC 6455, section 4): what is sent, and what has to come.
+
+/// The key of every handshake and its only right response: those of section 1.3.
+pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &[u8] = b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// Whether the server speaks WebSocket from here on, with nothing that was not asked for.
+pub(crate) fn is_accepted(head: &[u8]) -> bool {
+    let mut lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let status = lines.next().unwrap_or_default();
+    let mut accept = None;
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+        let (name, value) = line.split_at(colon);
+        if name.eq_ignore_ascii_case(b"sec-websocket-accept") {
+            accept = Some(value[1..].trim_ascii());
+        }
+        if name.eq_ignore_ascii_case(b"sec-websocket-extensions") {
+            return false;
+        }
+    }
+    status.starts_with(b"HTTP/1.1 101") && accept == Some(ACCEPT)
+}

@@ -1,0 +1,190 @@
+//! What clients that attack by HTTP/2 cost the others.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::arena::{Arena, Scenario};
+use super::load::{Loading, begin};
+use super::running::Running;
+use super::server::App;
+use crate::bench::context::BenchContext;
+use crate::bench::measure::Series;
+use crate::bench::table::{Table, at_least};
+
+/// What the others ask for, in requests a second: a part of what the server can do.
+const RATE: u32 = 2_000;
+/// How much an attacker writes at once, at most.
+const BATCH_BYTES: usize = 32 << 10;
+/// How long an attacker waits for an answer before it looks whether all is over.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// An attack: its name, and what is sent `number`th on a connection.
+type Attack = (&'static str, fn(u32) -> Vec<u8>);
+
+const ATTACKS: [Attack; 8] = [
+    ("rapid reset", |number| {
+        [get(stream(number)), frame(RESET, 0, stream(number), &8_u32.to_be_bytes())].concat()
+    }),
+    ("resets that the server is made to send", |number| {
+        let window = 0x7fff_ffff_u32.to_be_bytes();
+        let open = frame(HEADERS, END_HEADERS, stream(number), &head());
+        [open, frame(WINDOW_UPDATE, 0, stream(number), &window)].concat()
+    }),
+    ("CONTINUATION without an end", |number| match number {
+        0 => frame(HEADERS, 0, 1, &head()),
+        _ => frame(CONTINUATION, 0, 1, b"\0\x01a\x01b"),
+    }),
+    ("small heads that become large", |number| {
+        let line = [&[0x40, 1, b'a', 120][..], &[b'x'; 120]].concat();
+        let many = [head(), line, vec![0x80 | 62; 3_000]].concat();
+        frame(HEADERS, END_STREAM | END_HEADERS, stream(number), &many)
+    }),
+    ("PING", |_| frame(PING, 0, 0, &[0; 8])),
+    ("SETTINGS", |_| frame(SETTINGS, 0, 0, &[])),
+    ("DATA without data", |number| match number {
+        0 => frame(HEADERS, END_HEADERS, 1, &head()),
+        _ => frame(DATA, 0, 1, &[]),
+    }),
+    ("a window that stays shut", |number| match number {
+        0 => frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]),
+        1..=100 => get(stream(number)),
+        _ => Vec::new(),
+    }),
+];
+
+/// One table.
+pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
+    let arena = Arena::new(context)?;
+    let title = format!("HTTP/2: {RATE} requests/s of ten clients beside an attacker, `-w 2 -t 2`");
+    let columns = ["attack", "answered of those due", "p99 ms", "p99 alone", "connections ended/s"];
+    let mut table = Table::new(&title, &columns);
+    let scenario = Scenario { app: App::Rack, ..Scenario::rack("/", &[]) };
+    let contender = arena.servers(scenario.app).find(|contender| contender.is_ours());
+    let contender = contender.ok_or("there is no build of thruway")?;
+    let mut least = 1.0_f64;
+    for attack in ATTACKS {
+        let mut rounds = Vec::new();
+        for _ in 0..context.rounds {
+            let Some(running) = arena.start(contender, scenario)? else { continue };
+            rounds.push(round(&arena, &running, attack)?);
+        }
+        let median = |number: fn(&Round) -> f64| {
+            Series::new(attack.0, rounds.iter().map(number).collect()).median()
+        };
+        let answered = median(|round| round.answered);
+        least = least.min(answered);
+        let cells = [
+            format!("{:.1} %", answered * 100.0),
+            format!("{:.2}", median(|round| round.p99_ms)),
+            format!("{:.2}", median(|round| round.p99_alone_ms)),
+            format!("{:.0}", median(|round| round.ended)),
+        ];
+        table.row(attack.0, &cells);
+    }
+    table
+        .target("each costs the others at most 10 % of their requests", at_least(Some(least), 0.9));
+    Ok(table.text())
+}
+
+/// What the others had, and the attacker.
+struct Round {
+    answered: f64,
+    p99_ms: f64,
+    p99_alone_ms: f64,
+    ended: f64,
+}
+
+fn round(arena: &Arena<'_>, running: &Running, attack: Attack) -> Result<Round, String> {
+    let alone = others(arena, running)?.end()?;
+    let (is_over, ended) = (AtomicBool::new(false), AtomicU64::new(0));
+    let beside = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let was_ended = connection(running.port, attack, &is_over).unwrap_or(false);
+                ended.fetch_add(u64::from(was_ended), Ordering::Relaxed);
+            }
+        });
+        let report = others(arena, running).and_then(Loading::end);
+        is_over.store(true, Ordering::Relaxed);
+        report
+    })?;
+    let number = |report: &serde_json::Value, pointer| {
+        report.pointer(pointer).and_then(serde_json::Value::as_f64).unwrap_or(0.0)
+    };
+    let seconds = number(&beside, "/seconds");
+    Ok(Round {
+        answered: number(&beside, "/total/requests") / (seconds * f64::from(RATE)),
+        p99_ms: number(&beside, "/total/latency/p99_ns") / 1e6,
+        p99_alone_ms: number(&alone, "/total/latency/p99_ns") / 1e6,
+        ended: ended.into_inner() as f64 / seconds,
+    })
+}
+
+/// Clients that ask at a rate, whatever happens.
+fn others(arena: &Arena<'_>, running: &Running) -> Result<Loading, String> {
+    let (rate, seconds) = (RATE.to_string(), arena.seconds(1.0));
+    let options = ["--http2", "-c", "10", "--streams", "4", "--rate", &rate, "-d", &seconds];
+    begin(&arena.context.root, running, &["/"], &options)
+}
+
+/// Attacks on one connection until it ends or all is over; whether the server ended it.
+fn connection(port: u16, attack: Attack, is_over: &AtomicBool) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat())?;
+    let (mut number, mut buffer) = (0, [0; 16 << 10]);
+    while !is_over.load(Ordering::Relaxed) {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_BYTES && number < u32::MAX / 4 {
+            let part = attack.1(number);
+            number += 1;
+            if part.is_empty() {
+                break;
+            }
+            batch.extend(part);
+        }
+        if stream.write_all(&batch).is_err() {
+            return Ok(true);
+        }
+        match stream.read(&mut buffer) {
+            Ok(0) => return Ok(true),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+fn stream(number: u32) -> u32 {
+    2 * number + 1
+}
+
+fn get(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head())
+}
+
+/// The fields of `GET /`: three of the static table, and an authority.
+fn head() -> Vec<u8> {
+    [&[0x82, 0x86, 0x84, 0x41, 1, b'a'][..]].concat()
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
