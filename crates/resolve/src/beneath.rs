@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 
 /// As many links as the kernel follows.
 const LINKS_MAX: usize = 40;
-/// Anyone may create a name in such a folder, as in `/tmp`.
+/// The mode of a folder in which all users create names, as `/tmp`.
 const STICKY_AND_SHARED: u32 = 0o1002;
 /// The option `nosymfollow` of a mount, as `statfs` reports it.
 const NO_LINKS: u64 = 0x2000;
