@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-use rustix::fs::{self, AtFlags, CWD, Stat};
+use rustix::fs::{self, AtFlags, CWD, FileType, Stat};
 use thruway_pack::{Entry, Pack, Stamp};
 
 use crate::code::CodeFlags;
@@ -151,6 +151,15 @@ impl Files {
             (None, _) => self.has_missed.store(true, Ordering::SeqCst),
         }
         self.edited(path);
+    }
+
+    /// This process has opened what is at `path`, and may have made it: where a link leads, not where it is.
+    pub fn opened(&self, path: &[u8]) {
+        self.changed(path);
+        let found = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink) {
+            self.changed(real(path).as_os_str().as_bytes());
+        }
     }
 
     /// The load path with these entries; `None` for an entry that is not a plain string.
@@ -378,6 +387,21 @@ mod tests {
         files.changed(&at("link/sub/late.rb"));
         let found = load_path.resolve(&mut files.folders().unwrap(), b"sub/late.rb");
         assert_eq!(found, Resolution::Found(at("one/sub/late.rb")));
+    }
+
+    #[test]
+    fn what_is_made_at_the_end_of_a_link_is_there() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name).into_os_string().into_vec();
+        std::fs::create_dir(root.path().join("lib")).unwrap();
+        std::os::unix::fs::symlink("lib/late.rb", root.path().join("link")).unwrap();
+        let files = Files::new(None, false);
+        let load_path = files.load_path([Some(&at("lib")[..])]);
+        assert!(files.knows(&load_path, b"late"), "it is nowhere");
+        std::fs::write(root.path().join("link"), "").unwrap();
+        files.opened(&at("link"));
+        let found = load_path.resolve(&mut files.folders().unwrap(), b"late");
+        assert_eq!(found, Resolution::Found(at("lib/late.rb")));
     }
 
     #[test]

@@ -118,6 +118,24 @@ class FreshTest < Minitest::Test
   end
 
   # Ends with the files as they were, so that each run finds the same.
+  LINKED = <<~'RUBY'
+    $LOAD_PATH.unshift("#{__dir__}/early", "#{__dir__}/lib")
+    require "part"
+    File.symlink("early/part.rb", "link")
+    File.write("link", "puts :made\n")
+    $LOADED_FEATURES.pop
+    require "part"
+    File.unlink("link", "early/part.rb")
+    $LOADED_FEATURES.pop
+    require "part"
+  RUBY
+
+  def test_a_file_that_is_made_at_the_end_of_a_link_is_found
+    files = { "main.rb" => LINKED, "lib/part.rb" => "puts :part\n", "early/other.rb" => "" }
+    program(files) { |it| same_in(it, ALL, learns: LINKED.lines.first(2).join) }
+  end
+
+  # Ends with the files as they were, so that each run finds the same.
   MOUNTED = <<~'RUBY'
     $LOAD_PATH.unshift("#{__dir__}/seen", "#{__dir__}/lib")
     require "sub/late"

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{FILE, gid_t, iovec, mode_t, off_t, size_t, ssize_t, stat, uid_t};
-use thruway_boot::{Lookup, Part, path};
+use thruway_boot::{Files, Lookup, Part, path};
 use thruway_sys::imports::Object;
 
 use super::errno::{errno, set_errno};
@@ -121,7 +121,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_
     outside::renewed(descriptor);
     if descriptor >= 0 && flags & libc::O_CREAT != 0 {
         // SAFETY: as above.
-        changed(unsafe { bytes(path) });
+        told(|files| files.opened(unsafe { bytes(path) }));
     } else if descriptor >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
         // SAFETY: as above.
         edited(unsafe { bytes(path) });
@@ -346,19 +346,19 @@ unsafe extern "C" fn fchown(descriptor: c_int, user: uid_t, group: gid_t) -> c_i
 
 /// This process made, moved or removed something.
 fn changed(path: &[u8]) {
-    if let Some(boot) = current::boot() {
-        let errno = errno();
-        boot.files.changed(path);
-        search::forget();
-        set_errno(errno);
-    }
+    told(|files| files.changed(path));
 }
 
 /// This process wrote to a file that was there, or changed its rights.
 fn edited(path: &[u8]) {
+    told(|files| files.edited(path));
+}
+
+/// Tells of what this process has done.
+fn told(tell: impl FnOnce(&Files)) {
     if let Some(boot) = current::boot() {
         let errno = errno();
-        boot.files.edited(path);
+        tell(&boot.files);
         search::forget();
         set_errno(errno);
     }
