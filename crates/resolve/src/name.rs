@@ -4,6 +4,7 @@
 //! spells, on this host or on another one, is refused before any file system is asked. Every host
 //! refuses the same: a rule that holds only where it was tested is not a rule.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::expand::device::names_device;
@@ -220,7 +221,10 @@ impl DenyList {
 }
 
 /// Decodes each percent-escape once; what comes out is never looked at for escapes again.
-fn decode_percent(path: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn decode_percent(path: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+    if !path.contains(&b'%') {
+        return Ok(Cow::Borrowed(path));
+    }
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path.iter();
     while let Some(byte) = rest.next() {
@@ -232,7 +236,7 @@ fn decode_percent(path: &[u8]) -> Result<Vec<u8>, Refusal> {
             decoded.push(*byte);
         }
     }
-    Ok(decoded)
+    Ok(Cow::Owned(decoded))
 }
 
 fn hexadecimal(digit: u8) -> Option<u8> {

@@ -1,5 +1,7 @@
 //! Which precompressed variants of a file a client takes, best first.
 
+use std::borrow::Cow;
+
 use thruway_http1::field::members;
 
 /// A variant of a file: the suffix of its name, and its content coding.
@@ -12,6 +14,9 @@ pub(super) struct Coding {
 /// The file as it is.
 pub(super) const IDENTITY: Coding = Coding { suffix: "", name: "" };
 
+/// Variants of a file, itself included.
+pub(super) const CODINGS_MAX: usize = CODINGS.len() + 1;
+
 /// Usually the smallest first.
 const CODINGS: [Coding; 3] = [
     Coding { suffix: ".br", name: "br" },
@@ -21,8 +26,8 @@ const CODINGS: [Coding; 3] = [
 
 /// The codings that `accept` (an `Accept-Encoding` field) allows, best first. The file as it is
 /// comes last, unless the client rates it above others.
-pub(super) fn accepted(accept: Option<&[u8]>) -> Vec<Coding> {
-    let Some(accept) = accept else { return vec![IDENTITY] };
+pub(super) fn accepted(accept: Option<&[u8]>) -> Cow<'static, [Coding]> {
+    let Some(accept) = accept else { return Cow::Borrowed(&[IDENTITY]) };
     let identity = weight(accept, "identity");
     let mut rated: Vec<_> = CODINGS
         .iter()
@@ -33,7 +38,7 @@ pub(super) fn accepted(accept: Option<&[u8]>) -> Vec<Coding> {
     // unwelcome, it is still better than nothing.
     rated.push((identity.unwrap_or(0), IDENTITY));
     rated.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-    rated.into_iter().map(|(_, coding)| coding).collect()
+    rated.into_iter().map(|(_, coding)| coding).collect::<Vec<_>>().into()
 }
 
 /// The weight of a coding in thousandths; none if the field does not name it.
@@ -82,7 +87,7 @@ mod tests {
 
     #[test]
     fn equal_weights_go_by_size() {
-        assert_eq!(accepted(None), [IDENTITY]);
+        assert_eq!(*accepted(None), [IDENTITY]);
         assert_eq!(names(""), "-");
         assert_eq!(names("gzip, deflate, br, zstd"), "br zstd gzip -");
         assert_eq!(names("GZIP"), "gzip -");

@@ -5,10 +5,10 @@
 
 mod coding;
 mod listing;
+mod media;
 mod range;
 mod validators;
 
-use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -23,6 +23,7 @@ use crate::exchange::{Exchange, Handler};
 use crate::output::Part;
 use crate::response::Response;
 use coding::Coding;
+use media::{Media, MediaTypes};
 use range::Wanted;
 use validators::{Validators, Verdict};
 
@@ -38,6 +39,7 @@ pub struct Folder {
     boundary: Boundary,
     deny: DenyList,
     lists: bool,
+    media_types: MediaTypes,
     /// Where heads are built; empty between two responses.
     scratch: Vec<u8>,
 }
@@ -54,10 +56,8 @@ enum Target {
 /// An open file and how it is to be sent.
 struct File {
     file: OpenFile,
-    media: String,
+    media: Media,
     coding: Coding,
-    /// Whether the response depends on `Accept-Encoding`.
-    varies: bool,
 }
 
 impl Folder {
@@ -68,10 +68,11 @@ impl Folder {
     pub fn new(path: &std::path::Path, lists: bool) -> Result<Self, Error> {
         let deny = DenyList::new().hidden();
         let boundary = Boundary::new(path, deny.clone())?;
-        Ok(Self { boundary, deny, lists, scratch: Vec::new() })
+        let media_types = MediaTypes::default();
+        Ok(Self { boundary, deny, lists, media_types, scratch: Vec::new() })
     }
 
-    fn find(&self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
+    fn find(&mut self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
         if name.is_directory() {
             return self.find_in_folder(request, name);
         }
@@ -85,7 +86,7 @@ impl Folder {
         }
     }
 
-    fn find_in_folder(&self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
+    fn find_in_folder(&mut self, request: &Request<'_>, name: &Name) -> Result<Target, Error> {
         let found = match name.join(INDEX) {
             Ok(index) => self.find_file(request, &index),
             Err(_) => return self.boundary.open(name).map(Target::Folder),
@@ -98,14 +99,15 @@ impl Folder {
     }
 
     /// The first variant of `name` that exists and that the client takes.
-    fn find_file(&self, request: &Request<'_>, name: &Name) -> Result<File, Error> {
-        let media = media_type(name);
-        let varies = is_compressible(&media);
+    fn find_file(&mut self, request: &Request<'_>, name: &Name) -> Result<File, Error> {
+        let media = self.media_types.of(name);
         let accept = request.known(KnownField::AcceptEncoding);
-        let codings = coding::accepted(accept.filter(|_| varies));
-        let suffixes: Vec<_> = codings.iter().map(|coding| coding.suffix.as_bytes()).collect();
-        let found = self.boundary.search(name, &suffixes)?;
-        Ok(File { file: found.file, media, coding: codings[found.suffix], varies })
+        let codings = coding::accepted(accept.filter(|_| media.is_compressible));
+        let mut suffixes = [&b""[..]; coding::CODINGS_MAX];
+        let all = codings.iter().map(|coding| coding.suffix.as_bytes());
+        suffixes.iter_mut().zip(all).for_each(|(suffix, coding)| *suffix = coding);
+        let found = self.boundary.search(name, &suffixes[..codings.len()])?;
+        Ok(File { file: found.file, media, coding: codings[found.suffix] })
     }
 
     fn send_file(
@@ -165,7 +167,7 @@ impl Folder {
     ) -> Result<(), BadField> {
         let length = range.end - range.start;
         let mut head = ResponseHead::new(&mut self.scratch, status);
-        head.field(b"content-type", found.media.as_bytes())?;
+        head.field(b"content-type", found.media.name.as_bytes())?;
         describe(&mut head, &found, validators)?;
         if status == 206 {
             head.field(
@@ -197,7 +199,7 @@ impl Folder {
         head.field(b"content-type", media.as_bytes())?;
         describe(&mut head, &found, validators)?;
         let size = found.file.size_bytes();
-        let media = found.media;
+        let media = found.media.name;
         let file = Arc::new(OwnedFd::from(found.file.into_file()));
         let mut parts = Vec::with_capacity(2 * ranges.len() + 1);
         for range in ranges {
@@ -330,12 +332,13 @@ fn describe(
     validators: &Validators,
 ) -> Result<(), BadField> {
     head.field(b"last-modified", &date::format(validators.modified_seconds))?;
-    head.field(b"etag", validators.tag.as_bytes())?;
+    head.field(b"etag", &validators.tag)?;
     head.field(b"accept-ranges", b"bytes")?;
     if !found.coding.name.is_empty() {
         head.field(b"content-encoding", found.coding.name.as_bytes())?;
     }
-    if found.varies {
+    // The response depends on `Accept-Encoding`.
+    if found.media.is_compressible {
         head.field(b"vary", b"accept-encoding")?;
     }
     Ok(())
@@ -343,27 +346,6 @@ fn describe(
 
 fn content_range(range: &Range<u64>, size: u64) -> String {
     format!("bytes {}-{}/{size}", range.start, range.end - 1)
-}
-
-/// The media type that the name's suffix stands for. Text is UTF-8, unless it says otherwise itself.
-fn media_type(name: &Name) -> String {
-    let file = name.components().next_back().unwrap_or_default();
-    let file: Cow<'_, str> = String::from_utf8_lossy(file);
-    let media = mime_guess::from_path(&*file).first_or_octet_stream();
-    if media.type_() == mime_guess::mime::TEXT && media.get_param("charset").is_none() {
-        format!("{media}; charset=utf-8")
-    } else {
-        media.to_string()
-    }
-}
-
-/// Whether a file of this type is worth compressing, so that it may have compressed variants.
-fn is_compressible(media: &str) -> bool {
-    const ENDS: [&str; 4] = ["json", "xml", "javascript", "wasm"];
-    const FONTS: [&str; 3] = ["font/ttf", "font/otf", "application/vnd.ms-fontobject"];
-    media.starts_with("text/")
-        || ENDS.iter().any(|end| media.ends_with(end))
-        || FONTS.contains(&media)
 }
 
 /// A boundary that no file contains by chance.
