@@ -16,10 +16,13 @@ use profile::own_instructions;
 
 /// Requests before the count, and in it.
 const WARM: u32 = 100;
-const COUNTED: u32 = 300;
+const COUNTED: u32 = 100;
 
 /// Counts of each case.
-const COUNTS: u32 = 3;
+const COUNTS: u32 = 8;
+
+/// A body of 2 KiB.
+const BODY: [u8; 2048] = [b'b'; 2048];
 
 /// What may be more or less than the budget, in percent: another compiler, and where requests meet a clock's tick.
 const TOLERANCE_PERCENT: u64 = 10;
@@ -30,6 +33,9 @@ const BROWSER: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gec
     Accept-Language: en-US,en;q=0.5\r\nDNT: 1\r\nCookie: session=0123456789abcdef0123456789abcdef\r\n\
     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Dest: document\r\nSec-Fetch-Mode: navigate\r\n\
     Sec-Fetch-Site: none\r\nSec-Fetch-User: ?1\r\nPriority: u=0, i\r\nTE: trailers\r\n";
+
+/// A request that Ruby answers at once.
+const SHORT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 /// Where the budgets are.
 const BUDGETS: &str = "tests/budgets/instructions.tsv";
@@ -90,31 +96,41 @@ fn count(root: &Path, folder: &Path) -> Result<Counts, String> {
     let binary = built.join("thruway");
     files.args(callgrind(folder)).arg(&binary).arg("serve").arg(&site).args(["-p", "0", "-w", "1"]);
     let mut server = Counted::start(files, folder, "thruway")?;
-    let file = server.count("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n")?;
-    let browser = server.count(&format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n"))?;
+    let file = server.count("GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n", 200)?;
+    let browser = server.count(&format!("GET /a.txt HTTP/1.1\r\nHost: a\r\n{BROWSER}\r\n"), 200)?;
+    let missing = server.count("GET /none HTTP/1.1\r\nHost: a\r\n\r\n", 404)?;
     drop(server);
     let extension = folder.join("gem/thruway");
     std::fs::create_dir_all(&extension).map_err(failed)?;
     std::fs::copy(built.join("libthruway_ext.so"), extension.join("thruway.so")).map_err(failed)?;
+    let mut server = short_application(root, folder, &[])?;
+    let short = server.count(SHORT, 200)?;
+    let head = server.count("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", 200)?;
+    let posted = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", BODY.len());
+    let posted = server.count(&(posted + &String::from_utf8_lossy(&BODY)), 200)?;
+    drop(server);
     let metrics = format!("unix://{}", folder.join("metrics").display());
+    let measured = short_application(root, folder, &["--metrics", &metrics])?.count(SHORT, 200)?;
     Ok(vec![
         ("a file of 10 KiB", file),
         ("12 fields more in a head", browser.saturating_sub(file)),
-        ("a short application", count_short(root, folder, &[])?),
-        ("a short application, with metrics", count_short(root, folder, &["--metrics", &metrics])?),
+        ("a file that is not there", missing),
+        ("a short application", short),
+        ("its head alone", head),
+        ("a body of 2 KiB for it", posted),
+        ("a short application, with metrics", measured),
     ])
 }
 
-/// Of a request that Ruby answers at once, by a server with these options.
-fn count_short(root: &Path, folder: &Path, options: &[&str]) -> Result<u64, String> {
+/// A server of an application that answers at once.
+fn short_application(root: &Path, folder: &Path, options: &[&str]) -> Result<Counted, String> {
     let mut ruby = Command::new("valgrind");
     ruby.args(callgrind(folder)).arg("ruby").arg("-I").arg(folder.join("gem"));
     ruby.arg("-I").arg(root.join("gem/lib")).args(["-r", "thruway/cli", "-e"]);
     ruby.args(["exit Thruway::CLI.run(ARGV)", "--", "--port", "0", "--workers", "0"]);
     ruby.args(["--threads", "1", "--environment", "production"]).args(options);
     ruby.arg(root.join("examples/rack_hello"));
-    let mut server = Counted::start(ruby, folder, "thruway.so")?;
-    server.count("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    Counted::start(ruby, folder, "thruway.so")
 }
 
 fn callgrind(folder: &Path) -> Vec<String> {
@@ -163,20 +179,20 @@ impl Counted {
         Ok(Self { child, client, folder: folder.to_owned(), object, dumps: 0 })
     }
 
-    /// Instructions of ours that one such request takes: the least of some counts, since clocks and wakes of other
-    /// threads come on top.
-    fn count(&mut self, request: &str) -> Result<u64, String> {
-        self.ask(request, WARM)?;
+    /// Instructions of ours that one such request takes, whose response has that status. It is the least of some
+    /// counts, since clocks and wakes of other threads come on top.
+    fn count(&mut self, request: &str, status: u16) -> Result<u64, String> {
+        self.ask(request, status, WARM)?;
         let mut least = u64::MAX;
         for _ in 0..COUNTS {
-            least = least.min(self.count_once(request)?);
+            least = least.min(self.count_once(request, status)?);
         }
         Ok(least)
     }
 
-    fn count_once(&mut self, request: &str) -> Result<u64, String> {
+    fn count_once(&mut self, request: &str, status: u16) -> Result<u64, String> {
         self.control("--zero")?;
-        self.ask(request, COUNTED)?;
+        self.ask(request, status, COUNTED)?;
         self.control("--dump")?;
         self.dumps += 1;
         let dump = format!("callgrind.{}.{}", self.child.id(), self.dumps);
@@ -185,11 +201,17 @@ impl Counted {
         Ok(own_instructions(&text, self.object) / u64::from(COUNTED))
     }
 
-    fn ask(&mut self, request: &str, times: u32) -> Result<(), String> {
+    /// Asks so many times. Another status fails: what it costs is of no use.
+    fn ask(&mut self, request: &str, status: u16, times: u32) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("the server below callgrind: {error}");
+        let (status, is_head) = (format!("HTTP/1.1 {status} "), request.starts_with("HEAD "));
         for _ in 0..times {
             self.client.write_all(request.as_bytes()).map_err(failed)?;
-            read_response(&mut self.client).map_err(failed)?;
+            let response = read_response(&mut self.client, is_head).map_err(failed)?;
+            if !response.starts_with(status.as_bytes()) {
+                let response = String::from_utf8_lossy(&response);
+                return Err(format!("{request:?} below callgrind: {response:.200}"));
+            }
         }
         Ok(())
     }
@@ -214,8 +236,8 @@ impl Drop for Counted {
     }
 }
 
-/// Reads a response to its end, which its length tells.
-fn read_response(client: &mut TcpStream) -> std::io::Result<()> {
+/// Reads a response to its end, which its length tells, or its head's.
+fn read_response(client: &mut TcpStream, is_head: bool) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 16 << 10];
     loop {
@@ -226,11 +248,11 @@ fn read_response(client: &mut TcpStream) -> std::io::Result<()> {
         bytes.extend_from_slice(&piece[..length]);
         let Some(head) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();
-        let body = text.split("content-length: ").nth(1).and_then(|rest| {
+        let body = text.split("content-length: ").nth(1).filter(|_| !is_head).and_then(|rest| {
             rest.split("\r\n").next().and_then(|number| number.parse::<usize>().ok())
         });
         if bytes.len() >= head + 4 + body.unwrap_or(0) {
-            return Ok(());
+            return Ok(bytes);
         }
     }
 }

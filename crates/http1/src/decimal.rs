@@ -20,14 +20,24 @@ pub fn write(out: &mut Vec<u8>, number: u64) {
 /// A row of digits as a number: no sign, nothing around it; none if it is empty or 2^64 and more.
 #[must_use]
 pub fn parse(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+    if digits.is_empty() {
         return None;
     }
-    let value = |digit: &u8| u64::from(*digit - b'0');
-    if digits.len() <= SAFE_DIGITS {
-        return Some(digits.iter().fold(0, |number, digit| number * 10 + value(digit)));
+    let is_safe = digits.len() <= SAFE_DIGITS;
+    let mut number = 0_u64;
+    for digit in digits {
+        let value = digit.wrapping_sub(b'0');
+        if value > 9 {
+            return None;
+        }
+        let value = u64::from(value);
+        number = if is_safe {
+            number * 10 + value
+        } else {
+            number.checked_mul(10)?.checked_add(value)?
+        };
     }
-    digits.iter().try_fold(0_u64, |number, digit| number.checked_mul(10)?.checked_add(value(digit)))
+    Some(number)
 }
 
 #[cfg(test)]

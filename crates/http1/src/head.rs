@@ -221,7 +221,7 @@ impl Head {
             {
                 return Err(ParseError::DuplicateField);
             }
-            underscored |= field.name.contains('_');
+            underscored |= field.name.as_bytes().contains(&b'_');
             self.fields.push((name, Span::of(field.value, input)));
         }
         if !input.ends_with(b"\r\n\r\n") {

@@ -7,7 +7,8 @@
 //! Nothing here allocates once its buffers have grown, reads a clock, or knows a descriptor.
 //!
 //! Reading order: [`limits`], [`parse_error`], [`field`] (the fields with rules of their own), [`head`],
-//! [`body`], then [`response`]. [`proxy`] is what may come before a connection's first request.
+//! [`body`], then [`response`]. [`decimal`] and [`date`] are leaves. [`proxy`] is what may come before a connection's
+//! first request.
 #![forbid(unsafe_code)]
 
 pub mod body;

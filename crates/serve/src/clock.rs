@@ -1,7 +1,5 @@
 //! The time as an engine last read it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rustix::time::{ClockId, clock_gettime};
 use thruway_http1::Date;
 use thruway_http1::date::DATE_BYTES;
@@ -46,5 +44,5 @@ pub fn monotonic_us() -> u64 {
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    u64::try_from(clock_gettime(ClockId::RealtimeCoarse).tv_sec).unwrap_or(0)
 }

@@ -40,6 +40,8 @@ fn expire(connections: &mut Connections, id: ConnectionId) {
             hang_up_with(connections, id, 408, "the head took too long");
         }
         Phase::Receiving(_) => hang_up_with(connections, id, 408, "the body took too long"),
+        // The deadline of what it did before.
+        Phase::Handling if connections.settings.timeouts.request_ms.is_none() => {}
         Phase::Handling => hang_up_with(connections, id, 503, "the response took too long"),
         Phase::Multiplexing if is_in_head(connection) => {
             output::give_up(connections, id, "a head takes too long");

@@ -216,8 +216,8 @@ impl Engine {
 
     /// Takes in what a wait has brought.
     pub fn take(&mut self, events: &mut Events) {
-        self.end_wait();
         closing::tick(&mut self.connections);
+        self.end_wait();
         for event in events.drain() {
             self.take_event(event);
         }
@@ -296,9 +296,9 @@ impl Engine {
         self.migration.as_ref().is_some_and(Migration::awaits_offer)
     }
 
-    /// Notes how long there was nothing to do.
+    /// Notes how long there was nothing to do. The clock has just been read.
     fn end_wait(&mut self) {
-        let now_us = monotonic_us();
+        let now_us = self.connections.clock.now_us;
         let polls = &mut self.polls;
         let idle_us = polls.wait_began_us.take().map_or(0, |began| now_us.saturating_sub(began));
         (polls.turns, polls.polled_us) = (0, now_us);

@@ -232,6 +232,23 @@ fn what_takes_too_long_is_ended() {
 }
 
 #[test]
+fn a_handler_without_a_limit_is_not_ended_by_what_its_client_had_for_the_head() {
+    let timeouts =
+        Timeouts { first_byte_ms: 50, head_ms: 50, keep_alive_ms: 50, ..Timeouts::default() };
+    let mut rig = Rig::with(later, Settings { timeouts, ..Settings::default() });
+    let mut client = rig.connect();
+    client.write_all(GET).unwrap();
+    rig.run_until(|rig| rig.handler.tickets.len() == 1);
+    let begun_us = monotonic_us();
+    rig.run_until(|_| monotonic_us() > begun_us + 300_000);
+    let (head, plan) = head_of(Some(1));
+    let response = Response { head: &head, plan, payload: Payload::Slices(&[b"1"]) };
+    rig.engine.response(rig.handler.tickets[0]).respond(response);
+    assert!(rig.receive(&mut client, head.len() + 1).ends_with("\r\n\r\n1"));
+    rig.run_until(|rig| rig.engine.connection_count() == 0);
+}
+
+#[test]
 fn a_response_may_come_later_and_out_of_order() {
     let mut rig = Rig::new(later);
     let (mut first, mut second) = (rig.connect(), rig.connect());

@@ -5,7 +5,6 @@
 //! what they are given: kept Strings are handed out as copies that share their bytes.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -214,7 +213,7 @@ impl Environments {
         if !is_plain || lines.is_empty() || lines.len() > MEMO_BYTES_MAX {
             return (self.fill_template(gvl, request).0, Upgrade::of(request));
         }
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(lines);
+        let hash = hash_of(lines);
         // The remainder is below MEMOS_MAX.
         let place = usize::try_from(hash % MEMOS_MAX as u64).unwrap_or(0);
         let memo = &self.memos[place];
@@ -373,6 +372,17 @@ impl Keys {
             self.hijack.get(),
         ]
     }
+}
+
+/// Tells lines apart, for the price of a multiplication each eight bytes. Lines with equal hashes are compared.
+fn hash_of(lines: &[u8]) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(ODD);
+    let (words, rest) = lines.as_chunks();
+    let hash = words.iter().fold(0, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
+    // The low bits say which memo: they depend on all others from here on.
+    hash ^ hash >> 32
 }
 
 /// The port of a host, such as that of `[::1]:80`.

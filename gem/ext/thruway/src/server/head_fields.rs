@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use rb_sys::VALUE;
-use thruway_http1::ResponseHead;
 use thruway_http1::response::PartialHead;
+use thruway_http1::{ResponseHead, decimal};
 
 use super::rack_engine::RackEngine;
 use crate::ruby::call::call_with_block;
@@ -78,7 +78,7 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         (0..values.len(gvl)).all(|index| self.write_lines(name, at(index)))
     }
 
-    /// Writes a value, which may be several lines (Rack 2): each is a field.
+    /// Writes a value. Its lines, if it has several (Rack 2), are a field each.
     fn write_lines(&mut self, name: &[u8], value: VALUE) -> bool {
         let text = self.text(value);
         // SAFETY: no Ruby code runs while the bytes are used.
@@ -88,7 +88,10 @@ impl<'a, 'b> HeadFields<'a, 'b> {
             let text = b"content-length is not a number of bytes, or not the same twice";
             raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text));
         }
-        text.split(|byte| *byte == b'\n').all(|line| self.head.field(name, line).is_ok())
+        // No field holds a line break.
+        self.head.field(name, text).is_ok()
+            || text.contains(&b'\n')
+                && text.split(|byte| *byte == b'\n').all(|line| self.head.field(name, line).is_ok())
     }
 
     fn text(&self, value: VALUE) -> RString {
@@ -99,9 +102,6 @@ impl<'a, 'b> HeadFields<'a, 'b> {
 
 /// Whether a value is a length in bytes, and the same as in an earlier field.
 fn is_length(value: &[u8], partial: PartialHead) -> bool {
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    let length = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
-    is_number
-        && length.is_some()
-        && partial.claimed_bytes().is_none_or(|other| length == Some(other))
+    let length = decimal::parse(value);
+    length.is_some() && partial.claimed_bytes().is_none_or(|other| length == Some(other))
 }
