@@ -62,6 +62,8 @@ pub(crate) struct Broadcasts {
     schedule: Schedule,
     depth: usize,
     last_ns: u64,
+    /// When every client was subscribed for the first time: the schedule counts from there.
+    start_ns: Option<u64>,
     /// Those under way; the first has the number `whole`.
     open: VecDeque<Round>,
     first: u64,
@@ -82,6 +84,7 @@ impl Broadcasts {
             depth: if is_closed { class.depth() } else { OPEN_MAX },
             schedule,
             last_ns: 0,
+            start_ns: None,
             open: VecDeque::new(),
             first: 0,
             whole: 0,
@@ -95,9 +98,14 @@ impl Broadcasts {
     }
 
     /// When the next is due, if there may be another.
-    pub(crate) fn due_ns(&self, now_ns: u64) -> Option<u64> {
-        let may = self.subscribed == self.clients && self.open.len() < self.depth;
-        self.schedule.due_ns(self.sent(), self.last_ns, now_ns).filter(|_| may)
+    pub(crate) fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
+        if self.subscribed < self.clients || self.open.len() >= self.depth {
+            return None;
+        }
+        let start_ns = *self.start_ns.get_or_insert(now_ns);
+        let last_ns = self.last_ns.saturating_sub(start_ns);
+        let due_ns = self.schedule.due_ns(self.sent(), last_ns, now_ns - start_ns)?;
+        Some(start_ns + due_ns)
     }
 
     /// Begins another: its number.
@@ -153,6 +161,17 @@ mod tests {
         broadcasts.end(number, true, 9);
         assert_eq!((broadcasts.due_ns(9), broadcasts.whole), (Some(9), 1));
         assert_eq!(broadcasts.latency.largest(), 4);
+    }
+
+    #[test]
+    fn a_rate_counts_from_when_every_client_is_subscribed() {
+        let kind = ClientKind::Scheduled { rate: 1e9, arrivals: crate::Arrivals::Even };
+        let mut broadcasts = Broadcasts::new(&Class::new(kind, 2), 2);
+        assert_eq!(broadcasts.due_ns(700), None);
+        broadcasts.subscribed = 2;
+        assert_eq!(broadcasts.due_ns(800), Some(800));
+        broadcasts.begin(800);
+        assert_eq!(broadcasts.due_ns(800), Some(801));
     }
 
     #[test]
