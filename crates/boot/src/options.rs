@@ -126,6 +126,17 @@ impl Options {
         words.join(",")
     }
 
+    /// The words as they are for `process`, if they ask for a report and no process is named yet.
+    #[must_use]
+    pub fn words_explaining(words: &OsStr, process: u32) -> Option<String> {
+        let mut options = Self::from_environment(Some(words), None);
+        let is_asked = options.explain && options.explained_process.is_none();
+        is_asked.then(|| {
+            options.explained_process = Some(process);
+            options.words()
+        })
+    }
+
     /// Whether a part is used.
     #[must_use]
     pub fn has(&self, part: Part) -> bool {
@@ -164,6 +175,17 @@ mod tests {
         }
         assert_eq!(Options::default().words(), "");
         assert!(read("off").off);
+    }
+
+    #[test]
+    fn a_report_that_is_asked_for_is_of_one_process() {
+        let explaining = |words: &str| Options::words_explaining(OsStr::new(words), 7);
+        assert_eq!(
+            explaining("digest,explain").as_deref(),
+            Some("digest,explain,explained-process-7")
+        );
+        assert_eq!(explaining("explain,explained-process-5"), None);
+        assert_eq!(explaining("digest"), None);
     }
 
     #[test]

@@ -51,6 +51,12 @@ class PreloadCommandTest < Minitest::Test
     assert_same("p [$stdin, $stdout, $stderr].map { |io| [io.tty?, io.sync, io.fileno] }")
   end
 
+  # The report is of the command, and not of a Ruby that it starts.
+  def test_a_ruby_that_it_starts_says_nothing_of_its_boot
+    ruby = '["ruby", "--disable=gems", "-e", "p 1"]'
+    assert_same("puts IO.popen(#{ruby}, err: %i[child out], &:read)")
+  end
+
   def test_ends_in_order
     assert_same("at_exit { puts 1 }; at_exit { puts 2; exit 4 }; END { puts 3 }")
   end

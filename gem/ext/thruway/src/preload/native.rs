@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rb_sys::VALUE;
+use thruway_boot::Options;
 use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
 use thruway_preload::template::{Description, Next, Request, Template};
@@ -157,13 +158,27 @@ fn take_over(ruby: Protected, _: VALUE) -> VALUE {
         template.leave();
     }
     let Some(mut request) = lock(&REQUEST).take() else { return NIL };
-    let (words, environment) =
+    let (words, mut environment) =
         (std::mem::take(&mut request.words), std::mem::take(&mut request.environment));
     if request.take_over().is_err() {
         return NIL;
     }
+    keep_report(&mut environment);
     let gvl = ruby.gvl();
     array(gvl, [strings(gvl, &words), strings(gvl, &environment)])
+}
+
+/// As at a boot: a report is wanted of this process, not of those that it starts.
+fn keep_report(environment: &mut [Vec<u8>]) {
+    let pairs = environment.as_chunks_mut::<2>().0;
+    let Some([_, words]) = pairs.iter_mut().find(|[name, _]| name == b"THRUWAY_BOOT") else {
+        return;
+    };
+    if let Some(explaining) =
+        Options::words_explaining(OsStr::from_bytes(words), std::process::id())
+    {
+        *words = explaining.into_bytes();
+    }
 }
 
 /// In the child: writes what the boot wrote.
