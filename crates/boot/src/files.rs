@@ -205,7 +205,8 @@ impl Files {
             return Lookup::Ask;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
-        if entry.is_none() && self.probe(path) == Probe::Absent {
+        let probe = || self.folders().map(|mut folders| folders.probe_path(path));
+        if entry.is_none() && probe() == Some(Probe::Absent) {
             return Lookup::Missing;
         }
         match entry {
@@ -280,10 +281,6 @@ impl Files {
     /// Whether the pack is believed about what is at a path, without asking.
     pub(crate) fn is_frozen_at(&self, path: &[u8]) -> bool {
         self.is_frozen && self.folders().is_some_and(|mut folders| folders.is_frozen_at(path))
-    }
-
-    fn probe(&self, path: &[u8]) -> Probe {
-        self.folders().map_or(Probe::Unknown, |mut folders| folders.probe_path(path))
     }
 
     /// How often the disk was asked about folders.

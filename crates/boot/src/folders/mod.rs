@@ -106,7 +106,8 @@ impl Folders {
             let parent = self.id(parent);
             self.check(parent);
         }
-        for folder in self.names_of(parent) {
+        let inode = fs::statat(CWD, parent, AtFlags::empty()).ok().map(|stat| stat.st_ino);
+        for folder in self.table.known_as(parent, inode) {
             let path = path::join(&self.table[folder].path, name);
             if self.table.iter().any(|known| path::is_at_or_below(&known.path, &path)) {
                 self.invalidate();
@@ -116,18 +117,6 @@ impl Folders {
         if self.table.iter().any(|known| path::is_at_or_below(&known.path, path)) {
             self.invalidate();
         }
-    }
-
-    /// All that is known of the folder at a clean path: links lead to a folder, and it may be mounted in
-    /// several places.
-    fn names_of(&self, path: &[u8]) -> Vec<FolderId> {
-        let inode = fs::statat(CWD, path, AtFlags::empty()).ok().map(|stat| stat.st_ino);
-        let is_it = |id: &FolderId| {
-            let folder = &self.table[*id];
-            let State::Folder(real) = folder.state else { return *folder.path == *path };
-            Some(self.table[real].stamp.inode) == inode || *folder.path == *path
-        };
-        self.table.ids().filter(is_it).collect()
     }
 
     /// This process has changed what is at a clean path, or moved it.

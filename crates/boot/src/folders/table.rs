@@ -74,9 +74,15 @@ impl FolderTable {
         self.ids.get(path).copied()
     }
 
-    /// The number of each.
-    pub(super) fn ids(&self) -> impl Iterator<Item = FolderId> + use<> {
-        (0..u32::try_from(self.folders.len()).unwrap_or(u32::MAX)).map(FolderId)
+    /// All numbers of the folder with that path and inode: links lead to a folder, and it may be mounted in
+    /// several places.
+    pub(super) fn known_as(&self, path: &[u8], inode: Option<u64>) -> Vec<FolderId> {
+        let is_it = |folder: &Folder| {
+            let State::Folder(real) = folder.state else { return *folder.path == *path };
+            Some(self[real].stamp.inode) == inode || *folder.path == *path
+        };
+        let ids = (0..).map(FolderId).zip(&self.folders);
+        ids.filter(|(_, folder)| is_it(folder)).map(|(id, _)| id).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Folder> {
