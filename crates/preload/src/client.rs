@@ -218,7 +218,10 @@ impl Running {
             Kind::Exited => Some(End::Exited(u8::try_from(number).unwrap_or(u8::MAX))),
             Kind::Killed => Some(End::Killed(number)),
             Kind::Stopped => {
-                stop(number);
+                // The news may be old: this process may have been stopped when they came.
+                if is_stopped(self.process) {
+                    stop(number);
+                }
                 None
             }
             _ => None,
@@ -226,11 +229,10 @@ impl Running {
     }
 }
 
-/// Stops this process as `signal` does.
+/// Stops this process as `signal` does, once: the terminal's own signal, if it has not been read yet, is the same.
 fn stop(signal: i32) {
-    let before = Mask::of(&[signal]).unblock();
     let _ = send_signal(i32::try_from(std::process::id()).unwrap_or(0), signal);
-    before.set();
+    Mask::of(&[signal]).unblock().set();
 }
 
 fn is_stopped(process: i32) -> bool {

@@ -69,6 +69,20 @@ class PreloadTerminalTest < Minitest::Test
     shell&.close
   end
 
+  # A process's state, group, session, and the group in its terminal's foreground.
+  def state(process)
+    state, _, group, session, _, foreground = File.read("/proc/#{process}/stat")[/\) (.*)/, 1].split
+    [state, *[group, session, foreground].map { |text| Integer(text) }]
+  end
+
+  # Waits until a job reads from the terminal.
+  def await_foreground(process)
+    Preloading.await("a job in the foreground") do
+      state, group, _, foreground = state(process)
+      state == "S" && group == foreground && state(group)[0] == "S"
+    end
+  end
+
   def forks(made) = made.templates.sum { |template| template["forks"] }
 
   def test_the_terminals_keys
@@ -93,9 +107,11 @@ class PreloadTerminalTest < Minitest::Test
   def test_a_job_is_stopped_and_goes_on
     application do |made|
       shell(made) do |shell|
-        shell.line(preloaded("puts %q(ready); puts gets.upcase; exit 6"))
-        shell.expect("ready\r\n")
+        shell.line(preloaded("puts Process.pid, %q(ready); puts gets.upcase; exit 6"))
+        fork = shell.expect("ready\r\n")[/^(\d+)\r$/, 1]
         2.times do
+          # A key that is typed before the shell has handed the terminal over is lost.
+          await_foreground(fork)
           shell.type("\x1a")
           shell.expect("Stopped")
           shell.expect("$ ")
@@ -107,6 +123,31 @@ class PreloadTerminalTest < Minitest::Test
         shell.line("given")
         shell.expect("GIVEN")
         shell.expect("$ ")
+        assert_includes shell.said("echo status $?"), "status 6"
+      end
+    end
+  end
+
+  # The news of a stop reach a client that is stopped itself, and goes on together with its command.
+  def test_a_job_that_goes_on_is_not_stopped_by_old_news
+    application do |made|
+      shell(made) do |shell|
+        shell.line(preloaded("puts Process.pid, %q(ready); puts gets.upcase; exit 6"))
+        fork = shell.expect("ready\r\n")[/^(\d+)\r$/, 1]
+        await_foreground(fork)
+        client = state(fork)[1]
+        Process.kill(:STOP, client)
+        shell.expect("Stopped")
+        shell.expect("$ ")
+        Process.kill(:STOP, Integer(fork))
+        template = made.templates.first["process"]
+        Preloading.await("the template's rest") do
+          state(fork)[0] == "T" && state(template)[0] == "S"
+        end
+        shell.line("fg")
+        await_foreground(fork)
+        shell.line("given")
+        shell.expect("GIVEN")
         assert_includes shell.said("echo status $?"), "status 6"
       end
     end
