@@ -4,43 +4,18 @@ use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::json;
-use tempfile::TempDir;
-use thruway_testing::certificate::{self, Pair};
+use thruway_testing::certificate;
 use thruway_testing::skipped;
 
 use crate::browser::Browser;
 use crate::http::Server;
+use crate::site::Site;
 use crate::thruway;
 
 /// Bytes of a file that is larger than any window.
 const LARGE_BYTES: usize = 3_000_000;
 
-/// A folder behind a listener with TLS and one without.
-struct Site {
-    folder: TempDir,
-    pair: Pair,
-    tls: Server,
-    plain: Server,
-}
-
 impl Site {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let pair = certificate::localhost(folder.path());
-        let site = folder.path().join("site");
-        fs::create_dir(&site).expect("it is made");
-        fs::write(site.join("a.txt"), "0123456789").expect("it is written");
-        let large: Vec<u8> = (0..LARGE_BYTES).map(|at| (at % 251) as u8).collect();
-        fs::write(site.join("large"), large).expect("it is written");
-        let serve = |bind: &str| {
-            let mut command = thruway();
-            Server::start(command.arg("serve").arg(&site).args(["-w", "2", "-b", bind]))
-        };
-        let tls = serve(&format!("ssl://127.0.0.1:0?{}", pair.parameters()));
-        let plain = serve("tcp://127.0.0.1:0");
-        Self { folder, pair, tls, plain }
-    }
-
     fn curl(&self, server: &Server, path: &str, options: &[&str]) -> Output {
         let scheme = if std::ptr::eq(server, &raw const self.tls) { "https" } else { "http" };
         let port = server.address().rsplit(':').next().expect("it has a port");
@@ -58,26 +33,23 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn curl_speaks_it_by_alpn_and_with_prior_knowledge() {
-    let site = Site::new();
+    let site = Site::new(LARGE_BYTES);
     let told = ["-w", " %{http_version} %{http_code}"];
     for (server, how) in [(&site.tls, "--http2"), (&site.plain, "--http2-prior-knowledge")] {
-        let got = site.curl(server, "a.txt", &[&told[..], &[how]].concat());
+        let got = site.curl(server, "short", &[&told[..], &[how]].concat());
         assert_eq!(text(&got), "0123456789 2 200");
-        let got = site.curl(server, "a.txt", &[&told[..], &[how, "-r", "2-4"]].concat());
+        let got = site.curl(server, "short", &[&told[..], &[how, "-r", "2-4"]].concat());
         assert_eq!(text(&got), "234 2 206");
         let got = site.curl(server, "none", &[&told[..], &[how, "-o", "/dev/null"]].concat());
         assert_eq!(text(&got), " 2 404");
         let got =
-            site.curl(server, "a.txt", &[&told[..], &[how, "-I", "-o", "/dev/null"]].concat());
+            site.curl(server, "short", &[&told[..], &[how, "-I", "-o", "/dev/null"]].concat());
         assert_eq!(text(&got), " 2 200");
         let large = site.curl(server, "large", &[how]);
         assert_eq!(large.stdout.len(), LARGE_BYTES, "{}", text(&large).len());
-        assert_eq!(
-            large.stdout,
-            fs::read(site.folder.path().join("site/large")).expect("it is there")
-        );
+        assert_eq!(large.stdout, fs::read(site.file("large")).expect("it is there"));
     }
-    let old = site.curl(&site.tls, "a.txt", &[&told[..], &["--http1.1"]].concat());
+    let old = site.curl(&site.tls, "short", &[&told[..], &["--http1.1"]].concat());
     assert_eq!(text(&old), "0123456789 1.1 200", "clients may choose the older version");
 }
 
@@ -150,10 +122,10 @@ fn a_page_opens_its_websockets_on_its_connection_of_http_2() {
 
 #[test]
 fn nghttp_gets_several_files_by_one_connection() {
-    let site = Site::new();
+    let site = Site::new(LARGE_BYTES);
     let url = |path: &str| format!("http://{}/{path}", site.plain.address());
     let mut command = Command::new("nghttp");
-    command.args(["-n", "-s", "-t", "30"]).args([url("a.txt"), url("large"), url("none")]);
+    command.args(["-n", "-s", "-t", "30"]).args([url("short"), url("large"), url("none")]);
     let said = text(&command.output().expect("nghttp starts"));
     let counts = |status: &str| said.lines().filter(|line| line.contains(status)).count();
     assert_eq!((counts(" 200 "), counts(" 404 ")), (2, 1), "{said}");
@@ -161,8 +133,8 @@ fn nghttp_gets_several_files_by_one_connection() {
 
 #[test]
 fn h2load_has_each_of_its_streams_served() {
-    let site = Site::new();
-    let url = format!("http://{}/a.txt", site.plain.address());
+    let site = Site::new(LARGE_BYTES);
+    let url = format!("http://{}/short", site.plain.address());
     let mut command = Command::new("h2load");
     let said = text(
         &command.args(["-n", "2000", "-c", "4", "-m", "50", &url]).output().expect("it starts"),

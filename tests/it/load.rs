@@ -8,6 +8,7 @@ use thruway_testing::http_server::{HELLO, HttpServer, Next, write};
 use thruway_testing::skipped;
 
 use crate::http::Server;
+use crate::site::Site;
 use crate::{eventually, run, stderr, stdout, thruway};
 
 /// Ends when one connection has had its thousand, and the others have given up: it takes as long on
@@ -243,36 +244,6 @@ fn the_request_is_as_it_was_asked_for() {
     }
 }
 
-/// A folder with a short file and a large one, served over HTTP/1 and HTTP/2, with TLS and without.
-struct Site {
-    _folder: tempfile::TempDir,
-    servers: [Server; 2],
-}
-
-impl Site {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let pair = certificate::localhost(folder.path());
-        let site = folder.path().join("site");
-        fs::create_dir(&site).expect("it is made");
-        fs::write(site.join("short"), "0123456789").expect("it is written");
-        fs::write(site.join("large"), vec![7; 1_000_000]).expect("it is written");
-        let serve = |bind: &str| {
-            let mut command = thruway();
-            Server::start(command.arg("serve").arg(&site).args(["-w", "2", "-b", bind]))
-        };
-        let tls = format!("ssl://127.0.0.1:0?{}", pair.parameters());
-        let servers = [serve("tcp://127.0.0.1:0"), serve(&tls)];
-        Self { _folder: folder, servers }
-    }
-
-    /// The URLs of a path: without TLS, and with it.
-    fn urls(&self, path: &str) -> [String; 2] {
-        let [plain, tls] = &self.servers;
-        [format!("http://{}/{path}", plain.address()), format!("https://{}/{path}", tls.address())]
-    }
-}
-
 /// The report on a URL, which is asked with `options`.
 fn report(url: &str, options: &[&str]) -> serde_json::Value {
     let output = thruway().arg("load").arg(url).args(options).arg("--json").output();
@@ -304,7 +275,7 @@ fn assert_http2(short: &str, large: &str) {
 
 #[test]
 fn http2_is_spoken_with_streams_as_clients() {
-    let site = Site::new();
+    let site = Site::new(1_000_000);
     for (short, large) in site.urls("short").iter().zip(&site.urls("large")) {
         assert_http2(short, large);
     }
