@@ -1,4 +1,7 @@
-//! `cargo x rubyspec`: the public specs of `require` and its relatives, with every fixture in the pack.
+//! `cargo x rubyspec`: the public specs of `require` and its relatives, with every fixture in the pack. Those of
+//! processes run as forks of a template, too.
+
+mod preloaded;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +23,9 @@ const SPECS: [&str; 5] = [
 const FIXTURES: [&str; 3] = ["fixtures/code", "core/kernel/fixtures", "core/module/fixtures"];
 
 /// Run ruby/spec's require, load and autoload with every fixture in the pack
+///
+/// Its specs of processes, signals, variables and streams run too: plain, with a pack, and as forks of a
+/// template. They must say the same each time.
 #[derive(Debug, Args)]
 pub(crate) struct RubySpec {
     /// A checkout of ruby/spec that fits the Ruby
@@ -45,7 +51,7 @@ impl RubySpec {
             suite.judge(if options.is_empty() { "validated" } else { options[0] }, &output)?;
             suite.all_came_from_the_pack(&fixtures, &output)?;
         }
-        Ok(())
+        preloaded::compare(&suite)
     }
 
     fn suite(&self, root: &Path) -> Result<Suite, String> {
@@ -59,6 +65,7 @@ impl RubySpec {
         Ok(Suite {
             program: root.join("target/debug/thruway"),
             learn: root.join("xtask/src/rubyspec/learn.rb"),
+            library: found(&self.mspec)?.join("lib"),
             runner: found(&self.mspec)?.join("bin/mspec-run"),
             spec: found(&self.spec)?,
             ruby: self.ruby.clone(),
@@ -71,6 +78,7 @@ impl RubySpec {
 struct Suite {
     program: PathBuf,
     learn: PathBuf,
+    library: PathBuf,
     runner: PathBuf,
     spec: PathBuf,
     ruby: PathBuf,
