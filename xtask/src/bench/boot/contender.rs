@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::program::Program;
@@ -90,8 +90,15 @@ impl Contender {
     /// Those of `ways` that are at hand.
     pub(super) fn all(context: &BenchContext, ways: &[Way]) -> Vec<Self> {
         let library = context.peers.get("bootsnap-new");
-        let is_at_hand = |way: &&Way| **way != Way::NewBootsnap || library.is_some();
-        let ways = ways.iter().copied().filter(|way| is_at_hand(&way));
+        let has_bootsnap = is_installed("bootsnap");
+        if !has_bootsnap {
+            println!("left out: bootsnap: Ruby does not find it");
+        }
+        let is_at_hand = |way: &Way| match way {
+            Way::NewBootsnap => library.is_some(),
+            way => has_bootsnap || !way.is_bootsnap(),
+        };
+        let ways = ways.iter().copied().filter(is_at_hand);
         ways.map(|way| Self {
             way,
             name: way.name(),
@@ -99,6 +106,12 @@ impl Contender {
         })
         .collect()
     }
+}
+
+/// Whether Ruby finds a feature.
+fn is_installed(feature: &str) -> bool {
+    let found = Command::new("ruby").args(["-r", feature, "-e", ""]).stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
 }
 
 impl<'a> Boot<'a> {

@@ -1,5 +1,7 @@
 //! What `thruway load` says of a running server.
 
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -20,6 +22,8 @@ pub(crate) struct Run {
 #[derive(Debug)]
 pub(crate) struct Loading {
     child: Child,
+    /// Its report, which a pipe would not hold: ten thousand connections are in it.
+    report: File,
 }
 
 /// Runs `thruway load` with `options` to its end.
@@ -50,9 +54,10 @@ pub(crate) fn begin(
 pub(crate) fn begin_at(root: &Path, urls: &[String], options: &[&str]) -> Result<Loading, String> {
     let mut load = Command::new(root.join("target/release/thruway"));
     load.args(["load", "--json"]).args(urls).args(options);
-    let child = load.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-    let child = child.map_err(|error| format!("cannot start thruway load: {error}"))?;
-    Ok(Loading { child })
+    let failed = |error: std::io::Error| format!("cannot start thruway load: {error}");
+    let report = tempfile::tempfile().map_err(failed)?;
+    load.stdout(report.try_clone().map_err(failed)?).stderr(Stdio::null());
+    Ok(Loading { child: load.spawn().map_err(failed)?, report })
 }
 
 impl Loading {
@@ -62,9 +67,13 @@ impl Loading {
     }
 
     /// Waits for the report. A server that never answered has one too.
-    pub(crate) fn end(self) -> Result<Value, String> {
-        let output = self.child.wait_with_output().map_err(|error| error.to_string())?;
-        serde_json::from_slice(&output.stdout).map_err(|error| format!("thruway load: {error}"))
+    pub(crate) fn end(mut self) -> Result<Value, String> {
+        let failed = |error: std::io::Error| format!("thruway load: {error}");
+        self.child.wait().map_err(failed)?;
+        self.report.rewind().map_err(failed)?;
+        let mut text = Vec::new();
+        self.report.read_to_end(&mut text).map_err(failed)?;
+        serde_json::from_slice(&text).map_err(|error| format!("thruway load: {error}"))
     }
 }
 
@@ -126,7 +135,8 @@ impl Run {
     /// Connections that were not made, or that broke.
     pub(crate) fn broken(&self) -> f64 {
         let errors = self.report["total"]["errors"].as_object().into_iter().flatten();
-        errors.filter_map(|(_, count)| count.as_f64()).sum()
+        // The sum of no numbers is -0.
+        errors.filter_map(|(_, count)| count.as_f64()).fold(0.0, |sum, count| sum + count)
     }
 
     pub(crate) fn jain(&self) -> f64 {
