@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::{Suite, output};
+use super::suite::{Suite, output};
 
 /// The specs of processes and of their surroundings.
 const SPECS: [&str; 19] = [
