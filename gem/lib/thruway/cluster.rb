@@ -31,7 +31,8 @@ module Thruway
       trap_signals
       supervise(&ready)
     ensure
-      [@wakeup, @waker].each { |io| io&.close }
+      # A trap may write until the end: a pipe without a reader would raise.
+      [@waker, @wakeup].each { |io| io&.close }
       @pool&.close
     end
 
@@ -77,10 +78,9 @@ module Thruway
       wake
     end
 
+    # In a trap. An error there, even one that is rescued, may cost a process that exits its status.
     def wake
-      @waker.write_nonblock(".")
-    rescue IO::WaitWritable, IOError
-      nil
+      @waker.write_nonblock(".", exception: false) unless @waker.closed?
     end
 
     def supervise(&ready)
@@ -127,7 +127,7 @@ module Thruway
 
     # In a new process.
     def enter_child
-      [@wakeup, @waker].each(&:close)
+      [@waker, @wakeup].each(&:close)
       Signals.restore
       Signal.trap("HUP") { @redirection.renew }
       # A signal that came before was taken as the master takes it.

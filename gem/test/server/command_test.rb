@@ -224,6 +224,18 @@ class CommandTest < Minitest::Test
     assert_match(/SyntaxError at boot: .*config.ru:1/, refusal(broken, "-p", "0"))
   end
 
+  # Ruby 3.3 forgets the exit status if a trap raises while the process exits, even if that is
+  # rescued there. With -d it tells of each error that is raised.
+  def test_a_signal_at_the_end_raises_nothing
+    broken = write("config.ru", "raise 'no road'")
+    write("lazy.rb", "preload_app! false\nat_exit { Process.kill(:CHLD, $$); sleep 0.05 }")
+    command = [BINARY, "serve", broken, "-p", "0", "-w", "2", "-C", File.join(@folder, "lazy.rb")]
+    _, said, status = Open3.capture3({ "RUBYOPT" => "-d" }, *command)
+    assert_equal 2, status.exitstatus, said
+    assert_includes said, "no road"
+    assert_empty said.lines.grep(/IOError|EPIPE/)
+  end
+
   def test_a_gem_that_does_not_load_is_told_in_one_line
     FileUtils.mkdir_p(File.join(@folder, "target/debug"))
     copy = File.join(@folder, "target/debug/thruway")
