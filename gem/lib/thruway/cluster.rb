@@ -78,7 +78,7 @@ module Thruway
       wake
     end
 
-    # In a trap. An error there, even one that is rescued, may cost a process that exits its status.
+    # A trap calls it. Whether it is rescued or not, an error may cost the process its exit status.
     def wake
       @waker.write_nonblock(".", exception: false) unless @waker.closed?
     end
