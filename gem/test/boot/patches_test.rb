@@ -265,6 +265,8 @@ class PatchesTest < Minitest::Test
     texts = ["a: 1\nb: [1.5, ~, yes, 2001-02-03, 'q', 0x10, .inf, 12:30, 1:2.5, 1e3]\n:c: &x {d: e}\n:h: :i\nf: *x\n" \
              "? [k]\n: |\n  text\n<<: *x\n"]
     texts << File.read("a.yml")
+    # A key that is there twice is compared; others are where their hashes meet.
+    texts << "? [k]\n: a\n? [k]\n: b\n? {l: m}\n: c\n? {l: m}\n: d\n1.5: e\n1.5: f\n7: g\n7: h\nn: 1\nn: 2\n"
     texts.each { |text| File.write("b.yml", text) }
     all = [Date, Symbol]
     read = lambda do |text|

@@ -102,18 +102,18 @@ const PSYCH_CORE: &[Methods] = &[
     methods!(Own c"File": c"absolute_path" c"new" c"open" c"path"),
     methods!(Instances c"File": c"close" c"closed?" c"external_encoding" c"initialize" c"read"),
     methods!(Instances c"Array": c"!=" c"<<" c"==" c"[]" c"compact" c"each" c"each_slice" c"each_with_index"
-        c"empty?" c"first" c"freeze" c"hash" c"include?" c"inspect" c"last" c"map" c"pop" c"push"
+        c"empty?" c"eql?" c"first" c"freeze" c"hash" c"include?" c"inspect" c"last" c"map" c"pop" c"push"
         c"reverse_each" c"size"),
-    methods!(Instances c"Hash": c"[]" c"[]=" c"compare_by_identity" c"compare_by_identity?"
-        c"default" c"default_proc" c"dup" c"each" c"empty?" c"fetch" c"freeze" c"initialize_copy"
-        c"inspect" c"key?" c"merge!"),
+    methods!(Instances c"Hash": c"==" c"[]" c"[]=" c"compare_by_identity" c"compare_by_identity?"
+        c"default" c"default_proc" c"dup" c"each" c"empty?" c"eql?" c"fetch" c"freeze" c"hash"
+        c"initialize_copy" c"inspect" c"key?" c"merge!"),
     methods!(Own c"Hash": c"new"),
-    methods!(Instances c"String": c"+" c"-@" c"==" c"===" c"=~" c"[]" c"delete" c"empty?" c"freeze"
+    methods!(Instances c"String": c"+" c"-@" c"==" c"===" c"=~" c"[]" c"delete" c"empty?" c"eql?" c"freeze"
         c"gsub" c"hash" c"length" c"match" c"match?" c"split" c"sub" c"to_f" c"to_i" c"to_s" c"to_sym"),
     methods!(Instances c"Symbol": c"==" c"hash" c"inspect" c"to_proc" c"to_s"),
     methods!(Instances c"Regexp": c"===" c"=~" c"match" c"match?"),
-    methods!(Instances c"Integer": c"*" c"**" c"+" c"-" c">" c"abs" c"div" c"hash"),
-    methods!(Instances c"Float": c"*" c"+" c"-@" c"hash"),
+    methods!(Instances c"Integer": c"*" c"**" c"+" c"-" c"==" c">" c"abs" c"div" c"eql?" c"hash"),
+    methods!(Instances c"Float": c"*" c"+" c"-@" c"==" c"eql?" c"hash"),
     methods!(Instances c"NilClass": c"!" c"===" c"freeze" c"inspect" c"nil?" c"to_s"),
     methods!(Instances c"TrueClass": c"!" c"freeze" c"inspect"),
     methods!(Instances c"FalseClass": c"!" c"freeze" c"inspect"),
