@@ -250,16 +250,18 @@ impl Varies {
     }
 }
 
-/// A line without figures and paths, and without the guess at a time that only a long run allows.
+/// A line without figures and paths, and without the guess at a time that only a long run allows. The guess makes the
+/// line longer, so that a command's last paths may be cut off.
 fn without_paths(line: &str) -> String {
     let line = line.split(" (untraced").next().unwrap_or_default();
-    let is_path = |word: &str| word.starts_with(['/', '…']) && word.contains('/');
+    let is_path = |word: &str| word.contains('/') || word.ends_with('…');
     let plain = |word| match word {
         "nothing" | "–" => "0",
         word if is_path(word) => "/",
         word => word,
     };
-    let words: Vec<_> = line.split_whitespace().map(plain).collect();
+    let mut words: Vec<_> = line.split_whitespace().map(plain).collect();
+    words.dedup_by(|a, b| a == b && *a == "/");
     without_figures(&words.join(" "))
 }
 
@@ -332,8 +334,8 @@ fn a_report_may_have_other_paths_and_more_of_them() {
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
         Varies::FiguresAndPaths.mask(&lines)
     };
-    let shown = "exit 0 · 6.11 s\n 2 FOLDERS: 3 misses\n /usr/lib ▕███▏ 3 nothing\n 1 folder";
-    let same = "exit 0 · 980 ms (untraced ≈ 900 ms)\n 9 FOLDERS: 7 misses\n …/a ▕█▋▏ 4 12\n /b ▕ ▏ 1 1\n 1 folder";
+    let shown = "gcc -o t/a.o t/a.c  exit 0 · 6.11 s\n 2 FOLDERS: 3 misses\n /usr/lib ▕███▏ 3 nothing\n 1 folder";
+    let same = "gcc -o t/a… exit 0 · 980 ms (untraced ≈ 900 ms)\n 9 FOLDERS: 7 misses\n …/a ▕█▋▏ 4 12\n /b ▕ ▏ 1 1\n 1 folder";
     assert_eq!(mask(shown), mask(same));
     assert_ne!(mask(shown), mask(&shown.replace("misses", "hits")));
     assert_ne!(mask("a\na"), mask("a"));
