@@ -335,7 +335,8 @@ fn a_report_may_have_other_paths_and_more_of_them() {
         Varies::FiguresAndPaths.mask(&lines)
     };
     let shown = "gcc -o t/a.o t/a.c  exit 0 · 6.11 s\n 2 FOLDERS: 3 misses\n /usr/lib ▕███▏ 3 nothing\n 1 folder";
-    let same = "gcc -o t/a… exit 0 · 980 ms (untraced ≈ 900 ms)\n 9 FOLDERS: 7 misses\n …/a ▕█▋▏ 4 12\n /b ▕ ▏ 1 1\n 1 folder";
+    let same = "gcc -o t/a… exit 0 · 980 ms (untraced ≈ 900 ms)\n 9 FOLDERS: 7 misses\n …/a ▕█▋▏ 4 12\n \
+                /b ▕ ▏ 1 1\n 1 folder";
     assert_eq!(mask(shown), mask(same));
     assert_ne!(mask(shown), mask(&shown.replace("misses", "hits")));
     assert_ne!(mask("a\na"), mask("a"));
