@@ -83,6 +83,8 @@ module Restarting
     return restart_alone(pid, to) unless name
 
     logged("#{name}: done") { Process.kill(signal, pid) }
+    # A worker that has been told to go may take one more connection before it hears of that.
+    eventually { Array.new(5) { get.body }.all? { |body| body.start_with?(to) } } if to
   end
 
   # A server of one process says nothing: it is there, or it would not answer.
