@@ -55,7 +55,11 @@ class FreshnessTest < Minitest::Test
 
   def batch(first, size, index)
     place = (index / MODES.size).odd? && File.writable?(MEMORY) ? MEMORY : Dir.tmpdir
-    compare(place, first, size, MODES[index % MODES.size]).tap { progress(@done += size) }
+    found = compare(place, first, size, MODES[index % MODES.size])
+    # A long run that is stopped has told what it found.
+    found.each { |text| warn text } if ENV["THRUWAY_PROGRESS"]
+    progress(@done += size)
+    found
   end
 
   # A line every few seconds, if `cargo x prove` wants it.
