@@ -78,9 +78,12 @@ module Thruway
       wake
     end
 
-    # A trap calls it. Whether it is rescued or not, an error may cost the process its exit status.
+    # Where a trap calls it nothing is raised: while a process exits, also an error that is rescued
+    # may cost it its status. Another thread may meet the end of the pipe.
     def wake
       @waker.write_nonblock(".", exception: false) unless @waker.closed?
+    rescue SystemCallError, IOError
+      nil
     end
 
     def supervise(&ready)
