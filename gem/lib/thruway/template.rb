@@ -51,6 +51,7 @@ class Template
     @prefix = prefix
     before = surroundings
     watching_arguments { load_features(features, variables) }
+    read_specifications
     ForkSafety.disconnect
     look(before)
     look_at_memory
@@ -138,6 +139,15 @@ class Template
 
     stub = ::Gem::Specification.stubs.find { |one| path.start_with?("#{one.full_gem_path}/") }
     stub&.to_spec&.activate
+  end
+
+  # A starter that RubyGems made asks which gem has the command. Bundler then reads each gem's own
+  # specification, which it has not needed before.
+  def read_specifications
+    return unless defined?(::Bundler) && File.file?(@program.last)
+
+    is_starter = File.binread(@program.last).include?("Gem.activate_bin_path")
+    ::Gem.loaded_specs.each_value(&:executables) if is_starter
   end
 
   # What the boot does to the environment is done to each child's, when it asks for that part.

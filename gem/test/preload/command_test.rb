@@ -127,6 +127,34 @@ class PreloadCommandTest < Minitest::Test
     assert_equal(*leads)
   end
 
+  # As RubyGems makes them; it says how many specifications it has to read.
+  STARTER = <<~'RUBY'
+    #!/usr/bin/env ruby
+    require "rubygems"
+    require_relative "../config/application"
+    read = 0
+    count = TracePoint.new(:call) do |call|
+      read += 1 if call.method_id == :load && call.path.end_with?("/specification.rb")
+    end
+    path = count.enable { Gem.activate_bin_path("rake", "rake", ">= 0.a") }
+    puts path, read
+  RUBY
+
+  def test_a_starter_of_rubygems_finds_the_specifications_read
+    application do |made|
+      made.write("Gemfile", %(source "https://rubygems.org"\ngem "rake"\ngem "minitest"\n))
+      made.write("config/application.rb", %(require "bundler/setup"\n))
+      made.write("bin/starter", STARTER)
+      File.chmod(0o755, made.path("bin/starter"))
+      # The first run leaves Gemfile.lock.
+      plain = Array.new(2) { made.plain("bin/starter") }.last
+      assert_predicate plain.status, :success?, plain.to_s
+      assert_operator plain.out.lines.last.to_i, :>, 0, plain.to_s
+      forked = made.forked("bin/starter")
+      assert_equal [plain.out.lines.first, "0\n"], forked.out.lines, forked.to_s
+    end
+  end
+
   # Rails' own commands say as much as the small ones. This is one command, for a boot takes time.
   def test_a_command_of_rails
     application(RailsApplication) do |made|
