@@ -74,7 +74,11 @@ pub(super) fn wall(command: &mut Command) -> Result<Duration, String> {
     let start = Instant::now();
     let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
     let wall = start.elapsed();
-    if output.status.success() { Ok(wall) } else { Err(format!("{command:?}: {}", output.status)) }
+    if output.status.success() {
+        return Ok(wall);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command:?}: {}: {}", output.status, said.trim_end()))
 }
 
 /// The machine at the start of a run.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::program::Program;
-use super::report::Report;
+use super::report::{Report, Usage};
 use crate::bench::context::BenchContext;
 use crate::bench::measure;
 
@@ -21,6 +21,8 @@ pub(super) enum Way {
     NewBootsnap,
     Thruway,
     ThruwayFrozen,
+    /// A fork of Spring's server, which has booted.
+    Spring,
     /// `thruway run --preload`, its template made.
     Preload,
     /// Debian's bootsnap, its cache empty.
@@ -48,8 +50,15 @@ pub(super) struct Boot<'a> {
 impl Way {
     pub(super) const WARM: [Self; 5] =
         [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::ThruwayFrozen];
-    pub(super) const PRELOAD: [Self; 5] =
-        [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::Preload];
+    pub(super) const FORKS: [Self; 6] = [
+        Self::Plain,
+        Self::Bootsnap,
+        Self::NewBootsnap,
+        Self::Spring,
+        Self::Thruway,
+        Self::Preload,
+    ];
+    pub(super) const SHORT: [Self; 3] = [Self::Plain, Self::Thruway, Self::Preload];
     pub(super) const ALL: [Self; 7] = [
         Self::Plain,
         Self::Bootsnap,
@@ -67,6 +76,7 @@ impl Way {
             Self::NewBootsnap => "newer bootsnap",
             Self::Thruway => "thruway",
             Self::ThruwayFrozen => "thruway, frozen",
+            Self::Spring => "Spring",
             Self::Preload => "thruway, preload",
             Self::BootsnapCold => "bootsnap, first boot",
             Self::ThruwayCold => "thruway, first boot",
@@ -90,12 +100,15 @@ impl Contender {
     /// Those of `ways` that are at hand.
     pub(super) fn all(context: &BenchContext, ways: &[Way]) -> Vec<Self> {
         let library = context.peers.get("bootsnap-new");
-        let has_bootsnap = is_installed("bootsnap");
-        if !has_bootsnap {
-            println!("left out: bootsnap: Ruby does not find it");
+        let [has_bootsnap, has_spring] = ["bootsnap", "spring/version"].map(is_installed);
+        for (name, is_there) in [("bootsnap", has_bootsnap), ("Spring", has_spring)] {
+            if !is_there {
+                println!("left out: {name}: Ruby does not find it");
+            }
         }
         let is_at_hand = |way: &Way| match way {
             Way::NewBootsnap => library.is_some(),
+            Way::Spring => has_spring,
             way => has_bootsnap || !way.is_bootsnap(),
         };
         let ways = ways.iter().copied().filter(is_at_hand);
@@ -164,16 +177,22 @@ impl<'a> Boot<'a> {
         let mut command = self.command(contender, Vec::new());
         let hook = self.root.join("benches/boot/report.rb");
         command.env("RUBYOPT", format!("-r{}", hook.display())).env("BENCH_REPORT", &written);
-        let wall = measure::wall(&mut command)?;
+        let wall_ms = measure::wall(&mut command)?.as_secs_f64() * 1000.0;
+        if contender.way == Way::Spring {
+            // Its client would report itself.
+            return Ok(Report { wall_ms, usage: None });
+        }
         let text = fs::read_to_string(&written).unwrap_or_default();
-        let report = Report::read(wall.as_secs_f64() * 1000.0, &text);
-        report.ok_or_else(|| format!("{command:?} left no report"))
+        let usage = Usage::read(&text).ok_or_else(|| format!("{command:?} left no report"))?;
+        Ok(Report { wall_ms, usage: Some(usage) })
     }
 
-    /// How many calls that name a file one boot makes, by strace.
-    pub(super) fn file_calls(&self, contender: &Contender) -> Result<u64, String> {
-        if contender.way == Way::Preload {
-            return self.questions();
+    /// How many calls that name a file one boot makes, by strace. Those of Spring's fork are not known.
+    pub(super) fn file_calls(&self, contender: &Contender) -> Result<Option<u64>, String> {
+        match contender.way {
+            Way::Preload => return self.questions().map(Some),
+            Way::Spring => return Ok(None),
+            _ => {}
         }
         if contender.way.is_cold() {
             self.forget(contender);
@@ -185,7 +204,7 @@ impl<'a> Boot<'a> {
         let text = fs::read_to_string(&table).unwrap_or_default();
         let total = text.lines().find(|line| line.ends_with(" total"));
         let calls = total.and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
-        calls.ok_or_else(|| format!("strace said: {text}"))
+        calls.map(Some).ok_or_else(|| format!("strace said: {text}"))
     }
 
     /// How many questions the template asks before a fork. strace would wait for a template that was made below it.
@@ -221,7 +240,9 @@ impl<'a> Boot<'a> {
             words.extend((contender.way == Way::Preload).then(|| "--preload".into()));
             words.push("--".into());
         }
-        words.extend(self.program.words.iter().map(OsString::from));
+        let spring = contender.way == Way::Spring;
+        let program = if spring { &self.program.with_spring } else { &self.program.words };
+        words.extend(program.iter().map(OsString::from));
         let mut command = Command::new(&words[0]);
         command
             .args(&words[1..])
@@ -230,6 +251,9 @@ impl<'a> Boot<'a> {
             // cargo's folders for libraries would be searched for each library of an extension.
             .env_remove("LD_LIBRARY_PATH");
         command.env("XDG_RUNTIME_DIR", &self.scratch).env_remove("CI");
+        // Spring goes where PWD says.
+        command.env("SPRING_TMP_PATH", &self.scratch).env("PWD", &self.program.folder);
+        command.env("SPRING_QUIET", "1");
         command.env("BENCH_PRELUDE", self.root.join("benches/boot/bootsnap.rb"));
         if contender.way.is_bootsnap() {
             command.env("BENCH_BOOTSNAP", cache);
@@ -245,5 +269,10 @@ impl Drop for Boot<'_> {
     fn drop(&mut self) {
         // Templates that stay end by themselves.
         let _ = self.preload(&["stop", "--all"]).output();
+        if !self.program.with_spring.is_empty() && is_installed("spring/version") {
+            let mut stop = Command::new("spring");
+            stop.arg("stop").env("SPRING_TMP_PATH", &self.scratch);
+            let _ = stop.current_dir(&self.program.folder).output();
+        }
     }
 }

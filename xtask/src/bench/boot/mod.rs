@@ -6,7 +6,7 @@ mod report;
 mod reports;
 
 use crate::bench::context::BenchContext;
-use crate::bench::table::{Table, at_most, ratio};
+use crate::bench::table::{Table, at_most};
 use contender::{Boot, Contender, Way};
 use program::Program;
 use report::Report;
@@ -27,15 +27,25 @@ pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
 
 /// The same as forks of a booted application, whose calls are the questions that are compared before each.
 pub(super) fn preloaded(context: &BenchContext) -> Result<String, String> {
-    tables(context, &program::commands(context)?, &Way::PRELOAD, |table, reports| {
+    let commands = tables(context, &program::commands(context)?, &Way::FORKS, |table, reports| {
         table.target("preload ≤ 0.15 × bootsnap", at_most(wall(reports, Way::Preload), 0.15));
-    })
+        let of_spring = reports.wall_ratio(Way::Preload, Way::Spring);
+        table.target("preload ≤ 0.25 × Spring", at_most(of_spring, 0.25));
+    })?;
+    let test = tables(context, &[program::one_test(context)?], &Way::FORKS, |table, reports| {
+        table.target("preload ≤ 0.30 × bootsnap", at_most(wall(reports, Way::Preload), 0.30));
+    })?;
+    let short = tables(context, &program::short(context)?, &Way::SHORT, |table, reports| {
+        let of_plain = reports.wall_ratio(Way::Preload, Way::Plain);
+        table.target("preload ≤ 0.30 × plain", at_most(of_plain, 0.30));
+    })?;
+    Ok([commands, test, short].join("\n\n"))
 }
 
 /// Everything that Rails is made of.
 pub(super) fn rails(context: &BenchContext) -> Result<String, String> {
     tables(context, &[program::rails(context)?], &Way::ALL, |table, reports| {
-        let of_plain = reports.ratio(Way::Thruway, Way::Plain, |report| report.wall_ms);
+        let of_plain = reports.wall_ratio(Way::Thruway, Way::Plain);
         table.target("thruway ≤ 0.40 × plain", at_most(of_plain, 0.40));
         table.target("thruway ≤ 0.75 × bootsnap", at_most(wall(reports, Way::Thruway), 0.75));
         let calls = reports.calls(Way::Thruway);
@@ -54,15 +64,15 @@ pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
 }
 
 fn memory_and_learning(table: &mut Table, reports: &Reports) {
-    let memory = reports.ratio(Way::Thruway, Way::Bootsnap, |report| report.resident_mb);
+    let memory = reports.memory_ratio(Way::Thruway, Way::Bootsnap);
     table.target("memory ≤ 1.02 × bootsnap", at_most(memory, 1.02));
-    let learning = reports.ratio(Way::ThruwayCold, Way::Plain, |report| report.wall_ms);
+    let learning = reports.wall_ratio(Way::ThruwayCold, Way::Plain);
     table.target("first boot ≤ 1.25 × plain", at_most(learning, 1.25));
 }
 
 /// Wall time as a share of bootsnap's.
 fn wall(reports: &Reports, way: Way) -> Option<f64> {
-    reports.ratio(way, Way::Bootsnap, |report| report.wall_ms)
+    reports.wall_ratio(way, Way::Bootsnap)
 }
 
 /// A table for each program, each with its verdicts.
@@ -118,19 +128,19 @@ fn measured(context: &BenchContext, boot: &Boot<'_>, ways: &[Way]) -> Result<Rep
 }
 
 fn cells(one: &reports::Reported, all: &Reports) -> Vec<String> {
-    let wall = one.series(|report| report.wall_ms);
+    let wall = one.wall_ms();
     let share = |way| {
-        let share = ratio(Some(wall.median()), all.median(way, |report| report.wall_ms));
+        let share = all.wall_ratio(one.way(), way);
         share.map_or_else(String::new, |share| format!("{share:.2}"))
     };
-    let median = |of: fn(&Report) -> f64| format!("{:.0}", one.series(of).median());
+    let used = |of| one.usage(of).map_or_else(String::new, |median| format!("{median:.0}"));
     vec![
         format!("{:.0} ± {:.0} %", wall.median(), wall.spread() * 100.0),
         share(Way::Plain),
         share(Way::Bootsnap),
-        median(|report| report.user_ms),
-        median(|report| report.system_ms),
-        one.calls.to_string(),
-        median(|report| report.resident_mb),
+        used(|usage| usage.user_ms),
+        used(|usage| usage.system_ms),
+        one.calls.map_or_else(String::new, |calls| calls.to_string()),
+        used(|usage| usage.resident_mb),
     ]
 }

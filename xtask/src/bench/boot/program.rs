@@ -17,6 +17,8 @@ pub(super) struct Program {
     pub(super) title: &'static str,
     pub(super) folder: PathBuf,
     pub(super) words: Vec<&'static str>,
+    /// How it is started with Spring, where it can be.
+    pub(super) with_spring: Vec<&'static str>,
     pub(super) environment: Vec<(&'static str, String)>,
 }
 
@@ -54,36 +56,79 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<Vec<Program>, String> 
     let program = |(name, title, features, requires, shape)| {
         let folder =
             made(context, name, |folder| features_below(folder, features, requires, shape))?;
-        Ok(Program { name, title, folder, words: vec!["ruby", "main.rb"], environment: Vec::new() })
+        let (words, with_spring, environment) = (vec!["ruby", "main.rb"], Vec::new(), Vec::new());
+        Ok(Program { name, title, folder, words, with_spring, environment })
     };
     SHAPES.into_iter().map(program).collect()
 }
 
-/// The example application, with bootsnap where it is wanted.
+/// What a developer starts in the example application.
 pub(super) fn commands(context: &BenchContext) -> Result<Vec<Program>, String> {
-    let application = context.root.join("examples/rails_app");
-    let boot = context.root.join("benches/boot/config_boot.rb");
-    let folder = made(context, "application", |folder| {
-        copy(&application, folder)?;
-        fs::create_dir_all(folder.join("tmp"))?;
-        fs::copy(&boot, folder.join("config/boot.rb")).map(|_| ())
-    })?;
-    let program = |name, title, words: &[&'static str]| Program {
+    let folder = application(context)?;
+    let program = |name, title, words: &[&'static str], with_spring: &[&'static str]| Program {
         name,
         title,
         folder: folder.clone(),
         words: words.to_vec(),
+        with_spring: with_spring.to_vec(),
         environment: vec![("RAILS_ENV", "development".into())],
     };
+    let runner = ["ruby", "bin/rails", "runner", "0"];
+    let with_spring = ["spring", "rails", "runner", "0"];
+    let environment = ["rake", "environment"];
     Ok(vec![
+        program("runner", "`rails runner 0`, in development", &runner, &with_spring),
+        program("tasks", "`rake -T`, in development", &["rake", "-T"], &["spring", "rake", "-T"]),
         program(
-            "runner",
-            "`rails runner 0`, in development",
-            &["ruby", "bin/rails", "runner", "0"],
+            "environment",
+            "`rake environment`, in development",
+            &environment,
+            &["spring", "rake", "environment"],
         ),
-        program("tasks", "`rake -T`, in development", &["rake", "-T"]),
-        program("environment", "`rake environment`, in development", &["rake", "environment"]),
     ])
+}
+
+/// One small file of tests of the example application.
+pub(super) fn one_test(context: &BenchContext) -> Result<Program, String> {
+    Ok(Program {
+        name: "test",
+        title: "`rails test` of one small file",
+        folder: application(context)?,
+        words: vec!["ruby", "bin/rails", "test", "test/stop_test.rb"],
+        with_spring: vec!["spring", "rails", "test", "test/stop_test.rb"],
+        environment: Vec::new(),
+    })
+}
+
+/// Tools that say no more than which version they are.
+pub(super) fn short(context: &BenchContext) -> Result<Vec<Program>, String> {
+    let folder = application(context)?;
+    let program = |name, title, words: [&'static str; 2]| Program {
+        name,
+        title,
+        folder: folder.clone(),
+        words: words.to_vec(),
+        with_spring: Vec::new(),
+        environment: Vec::new(),
+    };
+    Ok(vec![
+        program("rubocop", "`rubocop --version`", ["rubocop", "--version"]),
+        program("rake", "`rake --version`", ["rake", "--version"]),
+        program("irb", "`irb --version`", ["irb", "--version"]),
+    ])
+}
+
+/// The example application, with bootsnap where it is wanted.
+fn application(context: &BenchContext) -> Result<PathBuf, String> {
+    let original = context.root.join("examples/rails_app");
+    let boot = context.root.join("benches/boot/config_boot.rb");
+    let tests = context.root.join("benches/boot/rails_test");
+    made(context, "application", |folder| {
+        copy(&original, folder)?;
+        copy(&tests, &folder.join("test"))?;
+        fs::create_dir_all(folder.join("tmp"))?;
+        fs::copy(&boot, folder.join("config/boot.rb")).map(|_| ())
+    })
 }
 
 pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
@@ -93,6 +138,7 @@ pub(super) fn rails(context: &BenchContext) -> Result<Program, String> {
         title: "Rails: all of it, loaded at once, in production",
         folder: made(context, "rails", |folder| copy(&original, folder))?,
         words: vec!["ruby", "main.rb"],
+        with_spring: Vec::new(),
         environment: Vec::new(),
     })
 }
@@ -111,6 +157,7 @@ pub(super) fn redmine(context: &BenchContext) -> Result<Option<Program>, String>
         title: "Redmine, in production",
         folder,
         words: vec!["ruby", "-e", "load ENV.fetch(\"BENCH_MAIN\")"],
+        with_spring: Vec::new(),
         environment: vec![
             ("RAILS_ENV", "production".into()),
             ("BENCH_MAIN", script.join("main.rb").display().to_string()),

@@ -1,7 +1,7 @@
 //! What boots took, contender by contender.
 
 use super::contender::{Contender, Way};
-use super::report::Report;
+use super::report::{Report, Usage};
 use crate::bench::measure::Series;
 
 /// All boots of one contender.
@@ -9,8 +9,8 @@ use crate::bench::measure::Series;
 pub(super) struct Reported {
     contender: Contender,
     reports: Vec<Report>,
-    /// How many calls of one boot name a file.
-    pub(super) calls: u64,
+    /// How many calls of one boot name a file, if that is known.
+    pub(super) calls: Option<u64>,
 }
 
 /// All contenders of one table.
@@ -22,13 +22,24 @@ impl Reported {
         self.contender.name
     }
 
-    pub(super) fn series(&self, of: impl Fn(&Report) -> f64) -> Series {
-        Series::new(self.name(), self.reports.iter().map(of).collect())
+    pub(super) fn way(&self) -> Way {
+        self.contender.way
+    }
+
+    pub(super) fn wall_ms(&self) -> Series {
+        Series::new(self.name(), self.reports.iter().map(|report| report.wall_ms).collect())
+    }
+
+    /// The median of what its boots used; nothing where they left no report.
+    pub(super) fn usage(&self, of: fn(&Usage) -> f64) -> Option<f64> {
+        let used: Option<Vec<_>> =
+            self.reports.iter().map(|report| report.usage.as_ref().map(of)).collect();
+        Some(Series::new(self.name(), used?).median())
     }
 }
 
 impl Reports {
-    pub(super) fn push(&mut self, contender: Contender, reports: Vec<Report>, calls: u64) {
+    pub(super) fn push(&mut self, contender: Contender, reports: Vec<Report>, calls: Option<u64>) {
         self.0.push(Reported { contender, reports, calls });
     }
 
@@ -36,18 +47,19 @@ impl Reports {
         self.0.iter()
     }
 
-    /// The median of one way, if it was measured.
-    pub(super) fn median(&self, way: Way, of: impl Fn(&Report) -> f64) -> Option<f64> {
-        self.of(way).map(|reported| reported.series(of).median())
+    /// One way's median of wall time as a share of another's, if both were measured.
+    pub(super) fn wall_ratio(&self, one: Way, other: Way) -> Option<f64> {
+        Some(self.of(one)?.wall_ms().median() / self.of(other)?.wall_ms().median())
     }
 
-    /// One way's median as a share of another's.
-    pub(super) fn ratio(&self, one: Way, other: Way, of: fn(&Report) -> f64) -> Option<f64> {
-        Some(self.median(one, of)? / self.median(other, of)?)
+    /// The same for memory.
+    pub(super) fn memory_ratio(&self, one: Way, other: Way) -> Option<f64> {
+        let memory_mb = |way| self.of(way)?.usage(|usage| usage.resident_mb);
+        Some(memory_mb(one)? / memory_mb(other)?)
     }
 
     pub(super) fn calls(&self, way: Way) -> Option<f64> {
-        self.of(way).map(|reported| reported.calls as f64)
+        Some(self.of(way)?.calls? as f64)
     }
 
     fn of(&self, way: Way) -> Option<&Reported> {
