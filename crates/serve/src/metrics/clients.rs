@@ -91,10 +91,13 @@ fn ways(window: &[AtomicU64], hash: u64) -> &[AtomicU64] {
     &window[at..at + WAYS * CLIENT_WORDS]
 }
 
+/// One worker alone writes. Only while it is replaced there are two, and a request may be left out.
 fn add(words: &[AtomicU64], served: Served<'_>) {
-    words[REQUESTS].fetch_add(1, Ordering::Relaxed);
-    words[SERVED_US].fetch_add(served.served_us, Ordering::Relaxed);
-    words[WAITED_US].fetch_add(served.waited_us, Ordering::Relaxed);
+    for (at, more) in [(REQUESTS, 1), (SERVED_US, served.served_us), (WAITED_US, served.waited_us)]
+    {
+        let sum = words[at].load(Ordering::Relaxed) + more;
+        words[at].store(sum, Ordering::Relaxed);
+    }
 }
 
 /// Writes text into words, eight bytes each; what does not fit is left out.

@@ -22,11 +22,15 @@ pub(crate) struct Contender {
 
 /// All that can be started, this machine's first; those that are not at hand are left out, with a line each.
 pub(crate) fn contenders(context: &BenchContext) -> Vec<Contender> {
-    let here = (!context.roots_only).then_some(None);
-    let systems = here.into_iter().chain(context.roots.iter().map(Some));
-    let all = systems.flat_map(|root| SERVERS.iter().map(move |server| (server, root)));
+    let all = systems(context).flat_map(|root| SERVERS.iter().map(move |server| (server, root)));
     let wanted = all.filter(|(server, _)| is_wanted(server, &context.servers));
     wanted.filter_map(|(server, root)| Contender::new(context, server, root)).collect()
+}
+
+/// This system and the others that take part.
+fn systems(context: &BenchContext) -> impl Iterator<Item = Option<&SystemRoot>> {
+    let here = (!context.roots_only).then_some(None);
+    here.into_iter().chain(context.roots.iter().map(Some))
 }
 
 /// Without a choice all are wanted. Ours is measured in any case.
@@ -39,6 +43,15 @@ impl Contender {
     /// A server of this machine that is none of the usual ones, if its program is at hand.
     pub(crate) fn of(context: &BenchContext, server: &'static Server) -> Option<Self> {
         Self::new(context, server, None)
+    }
+
+    /// Two servers that are none of the usual ones, in each system that has both.
+    pub(crate) fn everywhere(context: &BenchContext, pair: [&'static Server; 2]) -> Vec<[Self; 2]> {
+        let both = |root| {
+            let [one, other] = pair.map(|server| Self::new(context, server, root));
+            Some([one?, other?])
+        };
+        systems(context).filter_map(both).collect()
     }
 
     fn new(

@@ -9,6 +9,7 @@ pub(super) mod http2;
 mod load;
 pub(super) mod many_connections;
 pub(super) mod matrix;
+pub(super) mod metrics;
 pub(super) mod original;
 pub(super) mod rack;
 pub(super) mod restarts;

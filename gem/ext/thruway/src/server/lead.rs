@@ -212,7 +212,7 @@ impl RackEngine {
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);
         let ended = Request::new(self, context, gvl).run(input, certificate);
-        self.leadership.leave_application(me, entered_us);
+        self.leave_application(gvl, me, entered_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
             // The leader may be waiting for events, and this request came without one.
             self.engine.wake();

@@ -9,6 +9,7 @@ use thruway_serve::workers::WorkerHandle;
 use thruway_serve::{Bind, Engine, Listener, Settings, TlsOptions};
 
 use super::callbacks::Callbacks;
+use super::collections::{self, Totals};
 use super::context::Context;
 use super::duty::Duty;
 use super::env::Environments;
@@ -20,7 +21,7 @@ use super::rack_engine::{Names, RackEngine};
 use super::roots::Roots;
 use super::shared_engine::SharedEngine;
 use super::signal::Signal;
-use super::{collections, worker_group};
+use super::worker_group;
 use crate::ruby::object::PlainClass;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise};
 
@@ -142,7 +143,9 @@ impl Options {
         let engine = Engine::new(self.settings()?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let metrics = engine.handle().metrics;
-        let pauses = metrics.as_ref().map(|metrics| collections::measure(gvl, metrics));
+        let if_told = |told| metrics.as_ref().filter(|_| collections::ARE_TOLD == told);
+        let pauses = if_told(true).map(|metrics| collections::measure(gvl, metrics));
+        let collections = if_told(false).map(|metrics| Totals::new(gvl, metrics));
         let load = Load::new(self.threads, board, metrics);
         let signal = Arc::new(Signal::new(Duty::new(engine.handle().bell), load));
         let engine = Arc::new(SharedEngine::new(engine));
@@ -155,6 +158,7 @@ impl Options {
             helpers: Cell::new(Some(helpers)),
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),
             leadership: Leadership::new(signal),
+            collections,
             contexts: (0..self.threads).map(Context::new).collect(),
             files,
             is_stopping: Cell::new(false),

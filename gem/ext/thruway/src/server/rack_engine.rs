@@ -8,6 +8,7 @@ use thruway_serve::websocket::Deflater;
 use thruway_serve::{Ending, Ticket};
 
 use super::callbacks::Callbacks;
+use super::collections::Totals;
 use super::context::Context;
 use super::env::Environments;
 use super::files::DeclaredFolders;
@@ -30,6 +31,8 @@ pub(super) struct RackEngine {
     pub(super) helpers: Cell<Option<Helpers>>,
     pub(super) environments: RefCell<Environments>,
     pub(super) leadership: Leadership,
+    /// None without metrics, and where Ruby tells of its pauses.
+    pub(super) collections: Option<Totals>,
     pub(super) contexts: Vec<Context>,
     pub(super) files: DeclaredFolders,
     pub(super) is_stopping: Cell<bool>,
@@ -84,6 +87,14 @@ impl RackEngine {
         self.engine.lock().end(ending);
         self.wake_all();
         NIL
+    }
+
+    /// The application has returned to thread `me`, which called it at `entered_us`.
+    pub(super) fn leave_application(&self, gvl: Gvl, me: usize, entered_us: u64) {
+        self.leadership.leave_application(me, entered_us);
+        if let Some(collections) = &self.collections {
+            collections.note(gvl);
+        }
     }
 
     /// Ends what goes on outside of Ruby's threads, none of which may be in the engine any more. After that the process

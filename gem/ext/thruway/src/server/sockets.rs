@@ -47,7 +47,7 @@ impl RackEngine {
         let request = number::from_u64(gvl, ticket.request());
         let kind = number::from_u64(gvl, kind);
         let ended = gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]));
-        self.leadership.leave_application(me, entered_us);
+        self.leave_application(gvl, me, entered_us);
         let has_work = SocketWriter::new(&mut self.engine.lock(), ticket).done();
         if has_work && !self.leadership.leads(me) {
             // The leader may be waiting for events, and this one came without any.
