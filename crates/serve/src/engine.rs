@@ -95,7 +95,7 @@ impl Engine {
         let poller = Poller::new()?;
         let waiter = poller.waiter();
         let waker = poller.waker(Token::Waker.to_word())?;
-        let bell = poller.bell(Token::Bell.to_word())?;
+        let bell = Bell::new()?;
         if let Some(worker) = &worker {
             let failed = |errno| Error::system("watch a mailbox", errno);
             poller.add_mailbox(worker.mailbox(), Token::Mailbox.to_word()).map_err(failed)?;
@@ -324,7 +324,6 @@ impl Engine {
                 }
             }
             // It is for the standby.
-            Token::Bell => {}
             Token::Listener(index) => {
                 self.acceptor.accept(index, &mut self.connections, self.migration.as_mut());
             }

@@ -101,6 +101,18 @@ impl Waiter {
         waited.is_ok_and(|count| count > 0)
     }
 
+    /// The same, but not longer than until the bell is rung.
+    pub fn wait_with(&self, bell: &Bell, events: &mut Events, timeout: Option<Duration>) {
+        events.list.clear();
+        let descriptor = |event| PollFd::from_borrowed_fd(event, PollFlags::IN);
+        let mut both = [descriptor(self.epoll.as_fd()), descriptor(bell.event.as_fd())];
+        // Only a signal ends a wait on valid descriptors early.
+        let _ = poll(&mut both, timeout.map(timespec).as_ref());
+        if both[0].revents().contains(PollFlags::IN) {
+            self.wait_for(events, Some(Duration::ZERO));
+        }
+    }
+
     /// For kernels before 5.11, and sandboxes, that refuse the finer call.
     fn wait_ms(&self, events: &mut Events, timeout: Option<Duration>) -> Result<usize, Errno> {
         // Up to the next millisecond: a wait that ends early would be begun again and again.
@@ -110,14 +122,18 @@ impl Waiter {
     }
 }
 
-/// Calls the standby, which waits with it or in the engine's place, until it is silenced. Another thread that waits
-/// in the engine's place is woken too, and has nothing to do for it.
+/// Calls the standby, which waits with it alone or beside an engine's events, until it is silenced. It is no event of
+/// the engine: a leader that waits for these would be woken until the standby has had a processor.
 #[derive(Debug, Clone)]
 pub struct Bell {
     event: Arc<OwnedFd>,
 }
 
 impl Bell {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self { event: Arc::new(new_eventfd()?) })
+    }
+
     /// Ends the wait, now or as soon as it begins.
     pub fn ring(&self) {
         // It fails only if 2^64 - 2 rings are pending.
@@ -138,6 +154,11 @@ impl Bell {
     pub fn silence(&self) {
         let _ = rustix::io::read(&*self.event, &mut [0; 8]);
     }
+}
+
+fn new_eventfd() -> Result<OwnedFd, Error> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|errno| Error::system("make an eventfd", errno))
 }
 
 fn timespec(timeout: Duration) -> Timespec {
@@ -173,21 +194,10 @@ impl Poller {
 
     /// A waker whose event has the token `word`.
     pub(crate) fn waker(&self, word: u64) -> Result<Waker, Error> {
-        let event = self.eventfd(word, epoll::EventFlags::IN)?;
+        let event = new_eventfd()?;
+        self.add(&event, word, epoll::EventFlags::IN)
+            .map_err(|errno| Error::system("wait for an eventfd", errno))?;
         Ok(Waker { event: Arc::new(event) })
-    }
-
-    /// A bell whose event has the token `word`.
-    pub(crate) fn bell(&self, word: u64) -> Result<Bell, Error> {
-        let event = self.eventfd(word, epoll::EventFlags::IN)?;
-        Ok(Bell { event: Arc::new(event) })
-    }
-
-    fn eventfd(&self, word: u64, flags: epoll::EventFlags) -> Result<OwnedFd, Error> {
-        let failed = |errno: Errno| Error::system("make an eventfd", errno);
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
-        self.add(&event, word, flags).map_err(failed)?;
-        Ok(event)
     }
 
     /// Tells of every change on a connection, once each.
@@ -213,5 +223,32 @@ impl Poller {
 
     fn add(&self, socket: impl AsFd, word: u64, flags: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&*self.epoll, socket, epoll::EventData::new_u64(word), flags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_wakes_only_a_wait_with_it() {
+        let (poller, bell) = (Poller::new().unwrap(), Bell::new().unwrap());
+        let (waiter, mut events) = (poller.waiter(), Events::new());
+        bell.ring();
+        assert!(!waiter.wait(&mut events, Some(0)), "the leader waits on");
+        waiter.wait_with(&bell, &mut events, None);
+        assert_eq!(events.drain().count(), 0);
+        bell.silence();
+        waiter.wait_with(&bell, &mut events, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn events_come_beside_a_bell() {
+        let (poller, bell) = (Poller::new().unwrap(), Bell::new().unwrap());
+        let waker = poller.waker(7).unwrap();
+        waker.wake();
+        let mut events = Events::new();
+        poller.waiter().wait_with(&bell, &mut events, None);
+        assert_eq!(events.drain().map(|event| event.word).collect::<Vec<_>>(), [7]);
     }
 }

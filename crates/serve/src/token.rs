@@ -2,12 +2,11 @@
 
 use crate::slab::ConnectionId;
 
-/// The words of the waker, the mailbox, the bell, the handover and, counted down from there, the listeners. All others
+/// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others
 /// are connections.
 const WAKER: u64 = u64::MAX;
 const MAILBOX: u64 = WAKER - 1;
-const BELL: u64 = MAILBOX - 1;
-const HANDOVER: u64 = BELL - 1;
+const HANDOVER: u64 = MAILBOX - 1;
 const FIRST_LISTENER: u64 = HANDOVER - 1;
 
 /// Listeners of one engine, at most.
@@ -20,8 +19,6 @@ pub(crate) enum Token {
     Waker,
     /// Another worker has sent a message.
     Mailbox,
-    /// The standby is called.
-    Bell,
     /// A worker that retires has handed a connection over.
     Handover,
     /// Connections wait at the listener with that index.
@@ -36,7 +33,6 @@ impl Token {
         match self {
             Self::Waker => WAKER,
             Self::Mailbox => MAILBOX,
-            Self::Bell => BELL,
             Self::Handover => HANDOVER,
             Self::Listener(index) => FIRST_LISTENER - index.min(LISTENERS_MAX - 1) as u64,
             Self::Connection(id) => id.to_word(),
@@ -47,7 +43,6 @@ impl Token {
         match word {
             WAKER => Self::Waker,
             MAILBOX => Self::Mailbox,
-            BELL => Self::Bell,
             HANDOVER => Self::Handover,
             word if word > FIRST_LISTENER - LISTENERS_MAX as u64 => {
                 Self::Listener(usize::try_from(FIRST_LISTENER - word).unwrap_or(usize::MAX))
@@ -67,7 +62,6 @@ mod tests {
         let tokens = [
             Token::Waker,
             Token::Mailbox,
-            Token::Bell,
             Token::Handover,
             Token::Listener(0),
             Token::Listener(LISTENERS_MAX - 1),

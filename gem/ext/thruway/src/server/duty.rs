@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use thruway_serve::Bell;
+use thruway_serve::{Bell, Events, Waiter};
 
 /// The standby sleeps until the leader calls the application.
 const ASLEEP: u8 = 0;
@@ -96,6 +96,16 @@ impl Duty {
                 }
             }
         }
+    }
+
+    /// The standby's wait while it stands in: for events, `timeout` at most, and until it is called again.
+    pub(super) fn wait_beside(
+        &self,
+        waiter: &Waiter,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) {
+        waiter.wait_with(&self.bell, events, timeout);
     }
 
     /// The standby begins a look: that covers all calls so far.

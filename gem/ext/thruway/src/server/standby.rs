@@ -61,7 +61,7 @@ impl Standby {
     fn stand_in(&mut self, events: &mut Events) {
         let mut timeout = Some(Duration::ZERO);
         while self.signal.duty.is_on() {
-            self.engine.waiter().wait_for(events, timeout);
+            self.signal.duty.wait_beside(self.engine.waiter(), events, timeout);
             self.signal.duty.note_look();
             let attention = self.engine.lock().attend(events);
             self.signal.set_awaited(attention.waiting > 0);
