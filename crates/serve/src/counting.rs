@@ -11,9 +11,6 @@ use crate::metrics::{Ended, Time};
 use crate::request_start;
 use crate::slab::ConnectionId;
 
-/// Bytes of a request's method and path that are kept.
-const TARGET_BYTES_MAX: usize = 96;
-
 /// A request has its turn.
 pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &Request<'_>) {
     let Some(metrics) = &connections.metrics else { return };
@@ -21,17 +18,13 @@ pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, request: &R
     let now_us = monotonic_us();
     let waited_us = now_us.saturating_sub(connection.ready_us);
     let settings = &connections.settings;
-    let peer = settings.client_of(request, connection.peer, connection.is_trusted);
     let observed = connection.observed.get_or_insert_default();
     (observed.begun_us, observed.waited_us, observed.status) = (now_us, waited_us, 0);
-    observed.target.clear();
-    for part in [request.method(), b" ", request.path()] {
-        let room = TARGET_BYTES_MAX.saturating_sub(observed.target.len());
-        observed.target.extend_from_slice(&part[..part.len().min(room)]);
-    }
+    observed.target.set(request.method(), request.path());
     let fair_by = &settings.fair_by;
     let is_fixed = !matches!(fair_by, FairBy::Header(_)) && !settings.client_source.is_of_request();
     if observed.client == 0 || !is_fixed {
+        let peer = settings.client_of(request, connection.peer, connection.is_trusted);
         observed.name.clear();
         observed.name.extend_from_slice(&name_of(fair_by, request, peer, id));
         observed.client = metrics.hash(&observed.name) | 1;
@@ -79,7 +72,7 @@ pub(crate) fn end(connections: &mut Connections, id: ConnectionId) {
             waited_us: observed.waited_us,
             status: observed.status,
             client: (observed.client, &observed.name),
-            target: &observed.target,
+            target: observed.target.bytes(),
         });
     }
 }

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::adding::Adding;
+
 /// How long a window lasts, in microseconds.
 pub(super) const WINDOW_US: u64 = 30_000_000;
 
@@ -56,14 +58,14 @@ pub(crate) struct Client {
 }
 
 /// Counts a request for its client.
-pub(super) fn note(words: &[AtomicU64], now_us: u64, served: Served<'_>) {
+pub(super) fn note(words: &[AtomicU64], now_us: u64, served: Served<'_>, adding: Adding) {
     let epoch = now_us / WINDOW_US + 1;
     let window = window(words, epoch);
     if window[EPOCH].load(Ordering::Relaxed) != epoch {
         window.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         window[EPOCH].store(epoch, Ordering::Relaxed);
     }
-    add(&window[..HEAD_WORDS], served);
+    add(&window[..HEAD_WORDS], served, adding);
     // Zero is a place without a client.
     let hash = served.hash | 1;
     let ways = ways(window, hash);
@@ -76,7 +78,7 @@ pub(super) fn note(words: &[AtomicU64], now_us: u64, served: Served<'_>) {
         write_text(&place[NAME..], served.name);
         place[HASH].store(hash, Ordering::Release);
     }
-    add(place, served);
+    add(place, served, adding);
 }
 
 fn window(words: &[AtomicU64], epoch: u64) -> &[AtomicU64] {
@@ -91,13 +93,10 @@ fn ways(window: &[AtomicU64], hash: u64) -> &[AtomicU64] {
     &window[at..at + WAYS * CLIENT_WORDS]
 }
 
-/// One worker alone writes. Only while it is replaced there are two, and a request may be left out.
-fn add(words: &[AtomicU64], served: Served<'_>) {
-    for (at, more) in [(REQUESTS, 1), (SERVED_US, served.served_us), (WAITED_US, served.waited_us)]
-    {
-        let sum = words[at].load(Ordering::Relaxed) + more;
-        words[at].store(sum, Ordering::Relaxed);
-    }
+fn add(words: &[AtomicU64], served: Served<'_>, adding: Adding) {
+    adding.add(&words[REQUESTS], 1);
+    adding.add(&words[SERVED_US], served.served_us);
+    adding.add(&words[WAITED_US], served.waited_us);
 }
 
 /// Writes text into words, eight bytes each; what does not fit is left out.
@@ -196,7 +195,8 @@ mod tests {
 
     fn note_of(words: &[AtomicU64], now_us: u64, hash: u64, name: &str, times: [u64; 2]) {
         let [served_us, waited_us] = times;
-        note(words, now_us, Served { hash, name: name.as_bytes(), served_us, waited_us });
+        let served = Served { hash, name: name.as_bytes(), served_us, waited_us };
+        note(words, now_us, served, Adding::Alone);
     }
 
     fn read(words: &[AtomicU64], now_us: u64) -> Clients {

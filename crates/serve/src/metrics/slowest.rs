@@ -8,7 +8,7 @@ use super::clients::{WINDOW_US, read_text, write_text};
 const PLACES: usize = 8;
 
 /// Bytes that are kept of a request's method and path.
-pub(super) const TARGET_BYTES: usize = 96;
+pub(crate) const TARGET_BYTES: usize = 96;
 
 /// Words of one request beside its time: its wait, its status, and its method and path.
 const REQUEST_WORDS: usize = 2 + TARGET_BYTES / 8;
@@ -16,9 +16,10 @@ const WAITED_US: usize = 0;
 const STATUS: usize = 1;
 const TARGET: usize = 2;
 
-/// A window: which one it is, the times of its requests side by side, and the rest of each.
+/// A window: which one it is, the least of its requests' times, these side by side, and the rest of each.
 const EPOCH: usize = 0;
-const TIMES: usize = 1;
+const LEAST: usize = 1;
+const TIMES: usize = 2;
 const REQUESTS: usize = TIMES + PLACES;
 const WINDOW_WORDS: usize = REQUESTS + PLACES * REQUEST_WORDS;
 const WINDOWS: usize = 2;
@@ -50,18 +51,21 @@ pub(super) fn note(
         window.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         window[EPOCH].store(epoch, Ordering::Relaxed);
     }
-    let times = &window[TIMES..TIMES + PLACES];
-    let fastest = times.iter().enumerate().min_by_key(|(_, time)| time.load(Ordering::Relaxed));
-    let Some((place, time)) = fastest else { return };
-    if took_us <= time.load(Ordering::Relaxed) {
+    if took_us <= window[LEAST].load(Ordering::Relaxed) {
         return;
     }
+    let times = &window[TIMES..TIMES + PLACES];
+    let of = |time: &AtomicU64| time.load(Ordering::Relaxed);
+    let Some((place, time)) = times.iter().enumerate().min_by_key(|(_, time)| of(time)) else {
+        return;
+    };
     let request = &window[REQUESTS + place * REQUEST_WORDS..][..REQUEST_WORDS];
     request[WAITED_US].store(waited_us, Ordering::Relaxed);
     request[STATUS].store(status.into(), Ordering::Relaxed);
     request[TARGET..].iter().for_each(|word| word.store(0, Ordering::Relaxed));
     write_text(&request[TARGET..], target);
     time.store(took_us, Ordering::Relaxed);
+    window[LEAST].store(times.iter().map(of).min().unwrap_or(0), Ordering::Relaxed);
 }
 
 /// Adds what one worker has kept.

@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use thruway_sys::shared_memory::Anonymous;
 
+use super::adding::Adding;
 use super::clients::{self, Served};
 use super::{histogram, slowest};
 
@@ -59,11 +60,14 @@ pub(crate) struct MetricsTable {
     hasher: RandomState,
 }
 
-/// One worker's row, to be written.
+/// One worker's row, to be written. What the engine counts is written with its lock held, and what Ruby tells with
+/// the interpreter's. So one thread of a process at a time writes a number.
 #[derive(Debug, Clone)]
 pub struct WorkerMetrics {
     table: Arc<MetricsTable>,
     index: usize,
+    /// Which process of the row this one is.
+    start: u64,
 }
 
 /// One worker's row, to be read.
@@ -100,17 +104,17 @@ impl MetricsTable {
 impl WorkerMetrics {
     /// The row of worker `index`, which this process has from now on.
     pub(crate) fn enter(table: Arc<MetricsTable>, index: usize) -> Self {
-        let metrics = Self { table, index };
+        let start = table.row(index).0[STARTS].fetch_add(1, Ordering::Relaxed) + 1;
+        let metrics = Self { table, index, start };
         metrics.set(PID, std::process::id().into());
         metrics.set(STARTED_AT, unix_seconds());
         metrics.set(BUSY_THREADS, 0);
-        metrics.add(STARTS, 1);
         metrics
     }
 
     /// Counts a time.
     pub fn record(&self, time: Time, us: u64) {
-        histogram::record(self.table.row(self.index).histogram(time), us);
+        histogram::record(self.table.row(self.index).histogram(time), us, self.adding());
     }
 
     /// How many threads could serve.
@@ -135,7 +139,7 @@ impl WorkerMetrics {
         self.record(Time::Request, took_us);
         let row = self.table.row(self.index).0;
         let served = Served { hash, name, served_us: took_us, waited_us };
-        clients::note(&row[CLIENTS..SLOWEST], now_us, served);
+        clients::note(&row[CLIENTS..SLOWEST], now_us, served, self.adding());
         slowest::note(
             &row[SLOWEST..][..slowest::WORDS],
             now_us,
@@ -166,8 +170,14 @@ impl WorkerMetrics {
         &self.table
     }
 
+    /// Alone, unless another process has begun with the row.
+    fn adding(&self) -> Adding {
+        let is_last = self.table.row(self.index).starts() == self.start;
+        if is_last { Adding::Alone } else { Adding::Beside }
+    }
+
     fn add(&self, at: usize, count: u64) {
-        self.table.row(self.index).0[at].fetch_add(count, Ordering::Relaxed);
+        self.adding().add(&self.table.row(self.index).0[at], count);
     }
 
     fn set(&self, at: usize, value: u64) {
@@ -252,7 +262,11 @@ mod tests {
         assert_eq!(row.statuses(), [0, 0, 0, 0, 2]);
         assert_eq!(row.pid(), u64::from(std::process::id()));
         assert_eq!(table.row(0).requests(), 0, "each has its own");
+        let replaced = WorkerMetrics::enter(Arc::clone(&table), 1);
         let entered = WorkerMetrics::enter(Arc::clone(&table), 1);
+        replaced.begin();
+        entered.begin();
+        assert_eq!(table.row(1).requests(), 4, "a replaced worker counts on");
         assert_eq!(table.row(1).busy_threads(), 0, "a dead worker's threads are gone");
         entered.set_threads(5);
         assert_eq!(table.row(1).threads(), 5);
