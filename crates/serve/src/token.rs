@@ -2,8 +2,8 @@
 
 use crate::slab::ConnectionId;
 
-/// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others
-/// are connections.
+/// The words of the waker, the mailbox, the handover and, counted down from there, the listeners. All others are
+/// connections.
 const WAKER: u64 = u64::MAX;
 const MAILBOX: u64 = WAKER - 1;
 const HANDOVER: u64 = MAILBOX - 1;

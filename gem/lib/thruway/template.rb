@@ -141,13 +141,13 @@ class Template
     stub&.to_spec&.activate
   end
 
-  # A starter that RubyGems made asks which gem has the command. Bundler then reads each gem's own
+  # A binstub of RubyGems asks which gem has the command. Bundler then reads each gem's own
   # specification, which it has not needed before.
   def read_specifications
     return unless defined?(::Bundler) && File.file?(@program.last)
 
-    is_starter = File.binread(@program.last).include?("Gem.activate_bin_path")
-    ::Gem.loaded_specs.each_value(&:executables) if is_starter
+    is_binstub = File.binread(@program.last).include?("Gem.activate_bin_path")
+    ::Gem.loaded_specs.each_value(&:executables) if is_binstub
   end
 
   # What the boot does to the environment is done to each child's, when it asks for that part.

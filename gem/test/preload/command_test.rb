@@ -128,7 +128,7 @@ class PreloadCommandTest < Minitest::Test
   end
 
   # As RubyGems makes them; it says how many specifications it has to read.
-  STARTER = <<~'RUBY'
+  BINSTUB = <<~'RUBY'
     #!/usr/bin/env ruby
     require "rubygems"
     require_relative "../config/application"
@@ -140,17 +140,17 @@ class PreloadCommandTest < Minitest::Test
     puts path, read
   RUBY
 
-  def test_a_starter_of_rubygems_finds_the_specifications_read
+  def test_a_binstub_of_rubygems_finds_the_specifications_read
     application do |made|
       made.write("Gemfile", %(source "https://rubygems.org"\ngem "rake"\ngem "minitest"\n))
       made.write("config/application.rb", %(require "bundler/setup"\n))
-      made.write("bin/starter", STARTER)
-      File.chmod(0o755, made.path("bin/starter"))
+      made.write("bin/binstub", BINSTUB)
+      File.chmod(0o755, made.path("bin/binstub"))
       # The first run leaves Gemfile.lock.
-      plain = Array.new(2) { made.plain("bin/starter") }.last
+      plain = Array.new(2) { made.plain("bin/binstub") }.last
       assert_predicate plain.status, :success?, plain.to_s
       assert_operator plain.out.lines.last.to_i, :>, 0, plain.to_s
-      forked = made.forked("bin/starter")
+      forked = made.forked("bin/binstub")
       assert_equal [plain.out.lines.first, "0\n"], forked.out.lines, forked.to_s
     end
   end
