@@ -10,6 +10,8 @@ module Booting
   THRUWAY = ENV.fetch("THRUWAY", File.expand_path("../../target/debug/thruway", __dir__))
   # In order: what learns comes first.
   MODES = [[], [], ["--digest"], ["--trust-image"]].freeze
+  # THRUWAY_PORTABLE=1 runs the same tests in the portable mode.
+  PORTABLE = ENV["THRUWAY_PORTABLE"] ? ["--portable"] : []
   RUBY = ENV.fetch("RUBY", "ruby")
   # Which cases a random test tries.
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
@@ -55,7 +57,8 @@ module Booting
     end
 
     def run(*options, switches: [], pack: @pack, below: [])
-      said = ruby([*below, THRUWAY, "run", "--pack", pack, *options, "--"], switches)
+      said = ruby([*below, THRUWAY, "run", *(PORTABLE - options), "--pack", pack, *options, "--"],
+                  switches)
       said.err.sub!(NOTHING_FROZEN, "") unless File.exist?(pack)
       said
     end
@@ -77,6 +80,9 @@ module Booting
       Said.new(*Open3.capture3(*words, chdir: folder, binmode: true))
     end
   end
+
+  # What the portable mode does not do, docs/reference/verbs/run.md says.
+  def skip_if_portable(reason) = PORTABLE.any? && skip("the portable mode #{reason}")
 
   # How many cases a random test tries.
   def self.cases(few)

@@ -18,7 +18,8 @@ class Freshener
   NAMES = %w[f g sub/h k.x].freeze
   # What a program or its child does is promised in all modes; strangers need to be looked for.
   ACTORS = { "validated" => %i[itself child stranger], "digest" => %i[itself child stranger],
-             "frozen" => %i[itself child], "image" => %i[itself child] }.freeze
+             "portable" => %i[itself child stranger], "frozen" => %i[itself child],
+             "image" => %i[itself child] }.freeze
   # Edits that leave their folder as it was are not seen by a frozen pack before the start.
   IN_PLACE = %i[write set_back hard rights].freeze
   EDITS = %i[write write set_back replace replace remove add add swap rename_parent retarget

@@ -54,6 +54,23 @@ const GEM_TESTS: [&str; 9] = [
     "--verbose",
 ];
 
+/// The tests of the boot once more, in the portable mode. Left out are random edits: it is one of their modes. What
+/// does not depend on it is left out too: methods that a program patches, and the collector.
+const PORTABLE_TESTS: [&str; 12] = [
+    "-Itarget/debug/gem",
+    "-Igem/lib",
+    "-Igem/test",
+    "-w",
+    "-rdeadline",
+    "-e",
+    "ENV['THRUWAY_PORTABLE'] = '1'",
+    "-e",
+    "files = Dir['gem/test/boot/*_test.rb'].grep_v(/freshness|patches|collector/).sort",
+    "-e",
+    "files.each { |file| require \"./#{file}\" }",
+    "--",
+];
+
 /// Every `examples/*/test/*_test.rb` in one process; applications run in processes of their own.
 const EXAMPLE_TESTS: [&str; 7] = [
     "-Igem/test",
@@ -109,6 +126,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("portable", crate::command::cargo(), &["x", "portable"]),
         step("ebpf", crate::command::cargo(), &["x", "ebpf"]),
         step("gem tests", "ruby".into(), &GEM_TESTS),
+        step("boot where calls are not answered", "ruby".into(), &PORTABLE_TESTS),
         step("examples", "ruby".into(), &EXAMPLE_TESTS),
     ]
 }

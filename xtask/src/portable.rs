@@ -13,7 +13,15 @@ use crate::debian;
 const TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-unknown-freebsd"];
 
 /// What has a part there.
-const PACKAGES: [&str; 4] = ["thruway-sys", "thruway-resolve", "thruway-spawn", "thruway-cli"];
+const PACKAGES: [&str; 7] = [
+    "thruway-sys",
+    "thruway-resolve",
+    "thruway-spawn",
+    "thruway-pack",
+    "thruway-boot",
+    "thruway-gem-ext",
+    "thruway-cli",
+];
 
 /// Lint what runs on macOS and the BSDs
 #[derive(Debug, Args)]
@@ -30,6 +38,15 @@ impl Portable {
         cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
         cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
         cargo.args(["--", "-D", "warnings"]);
+        cargo.envs(ruby_of_this_machine());
         crate::command::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/portable")))
     }
+}
+
+/// Lets the extension see Ruby's headers as this machine has them, whatever system it is compiled for. Those of
+/// another one are not at hand, so what differs in them is not seen.
+fn ruby_of_this_machine() -> [(&'static str, String); 2] {
+    let own = format!("--target={}-linux-gnu", std::env::consts::ARCH);
+    // rb-sys compares its Ruby's system with the target, unless it does not know the former.
+    [("BINDGEN_EXTRA_CLANG_ARGS", own), ("RBCONFIG_target_os", "unknown".to_owned())]
 }

@@ -75,12 +75,15 @@ impl Boot {
             Some(path) => opened(path, identity, options.is_frozen()),
         };
         let pack = file.map(PackFile::pack);
+        // What this process changes is not seen in the portable mode, so nothing is believed there.
+        let may_freeze = options.is_frozen() && !options.portable;
         let thawed_by = pack.zip(pack_path.as_deref()).filter(|_| options.trust == Trust::Frozen);
+        let thawed_by = thawed_by.filter(|_| may_freeze);
         let thawed_by = thawed_by.and_then(|(pack, path)| frozen::first_change(&pack, path));
-        let is_frozen = options.is_frozen() && pack.is_some() && thawed_by.is_none();
+        let is_frozen = may_freeze && pack.is_some() && thawed_by.is_none();
         let boot = Self {
             counts: Counts::default(),
-            files: Files::new(pack, is_frozen),
+            files: Files::new(pack, is_frozen, !options.portable),
             identity: identity.to_vec(),
             pack_path,
             file,
@@ -133,7 +136,7 @@ impl Boot {
         if !now.within(flags.silent) {
             return Err(Reason::MayWarn);
         }
-        if !self.leads_to_the_same_file(path, flags) {
+        if !self.leads_to_the_same_file(path, file, flags) {
             return Err(Reason::Moved);
         }
         let code = entry.data().ok_or(Reason::Damaged)?;
@@ -163,7 +166,7 @@ impl Boot {
         self.files.stats.add(1);
         let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
         let Some(stat) = stat.ok().filter(|stat| Stamp::of(stat) == before) else { return };
-        let Some(real) = self.files.real_path_below(path) else { return };
+        let Some(real) = self.files.real_path_below(path, false) else { return };
         self.files.list_folder_of(path);
         let is_real = real == path;
         let has_plain_rights = !rights::has_access_list(path);
@@ -202,9 +205,11 @@ impl Boot {
             return CachedDocument::Unavailable;
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::YAML, &name(variant, path)));
-        let stamp =
-            if self.files.is_frozen_at(path) { None } else { self.files.stamp_of_target(path) };
-        if !rights::may_read(path) {
+        let is_frozen = self.files.is_frozen_at(path);
+        let stamp = if is_frozen { None } else { self.files.stamp_of_target(path) };
+        // A folder that has come in the file's place has no such stamp.
+        let is_gone = stamp.is_none() && !is_frozen;
+        if is_gone || !rights::may_read(path) {
             return CachedDocument::Unavailable;
         }
         let data = entry.and_then(|entry| entry.data());
@@ -292,10 +297,29 @@ impl Boot {
     #[must_use]
     pub fn report(&self) -> String {
         let report = self.counts.report(self.files.stats.value(), self.files.folder_lookups());
+        let report = self.portable_mode() + &report;
         match self.thawed_by.map(String::from_utf8_lossy) {
             Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
             None => report,
         }
+    }
+
+    /// What the portable mode leaves to Ruby, if it is that mode.
+    fn portable_mode(&self) -> String {
+        if !self.options.portable {
+            return String::new();
+        }
+        let mut text =
+            "thruway: in the portable mode: libruby's own calls are not answered\n".to_owned();
+        if self.options.trust == Trust::Digest && !self.may_write {
+            text.push_str("thruway: not frozen: what this program changes is not seen there\n");
+        }
+        if self.options.gc_after_mb.is_some() {
+            text.push_str(
+                "thruway: garbage is collected as always: what is asked for is not seen there\n",
+            );
+        }
+        text
     }
 
     /// Whether the file has the content that the code with that stamp was compiled from. A pack may hold
@@ -311,8 +335,9 @@ impl Boot {
 
     /// Whether the code was compiled with the path's real path (`__dir__`, and what
     /// `require_relative` starts from).
-    fn leads_to_the_same_file(&self, path: &[u8], flags: CodeFlags) -> bool {
-        let Some(real) = self.files.real_path_below(path) else { return false };
+    fn leads_to_the_same_file(&self, path: &[u8], file: &FoundFile, flags: CodeFlags) -> bool {
+        let real = self.files.real_path_below(path, file.is_searched);
+        let Some(real) = real else { return false };
         if flags.is_real {
             return real == path;
         }

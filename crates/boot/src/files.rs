@@ -27,6 +27,8 @@ pub struct Files {
     /// Counts the events after which another process may have changed something.
     epoch: AtomicU64,
     folders: Mutex<Folders>,
+    /// Whether it is told what this process changes and hears.
+    is_told: bool,
     /// Something was changed while another thread had them.
     has_missed: AtomicBool,
     /// Is told what the disk is asked.
@@ -53,6 +55,8 @@ pub struct FoundFile {
     pub stamp: Option<Stamp>,
     /// The feature's entry in the pack, if there is one.
     pub entry: Option<Entry<'static>>,
+    /// Whether the search that has found it goes on: what that saw of folders still counts.
+    pub is_searched: bool,
 }
 
 impl FoundFile {
@@ -68,13 +72,15 @@ impl FoundFile {
 }
 
 impl Files {
-    pub(crate) fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
+    /// `is_told` is whether it is told what this process changes and hears.
+    pub(crate) fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_told: bool) -> Self {
         Self {
             pack,
             is_frozen,
             user: AtomicU32::new(rustix::process::geteuid().as_raw()),
             epoch: AtomicU64::new(0),
-            folders: Mutex::new(Folders::new(pack, is_frozen)),
+            folders: Mutex::new(Folders::new(pack, is_frozen, is_told)),
+            is_told,
             has_missed: AtomicBool::new(false),
             observer: OnceLock::new(),
             stats: Count::default(),
@@ -212,7 +218,7 @@ impl Files {
         match entry {
             None if self.is_frozen() => Lookup::Ask,
             Some(known) if self.is_frozen_at(path) && is_readable(&known) => {
-                Lookup::File(FoundFile { stamp: None, entry })
+                Lookup::File(FoundFile { stamp: None, entry, is_searched: false })
             }
             _ => self.look_up_on_disk(path, entry),
         }
@@ -227,18 +233,20 @@ impl Files {
         }
         let entry = self.pack.and_then(|pack| pack.find(kind::FEATURE, path));
         if entry.is_some() && self.is_frozen_at(path) {
-            return self.real_path_below(path);
+            return self.real_path_below(path, false);
         }
         let mut folders = self.folders()?;
         let id = folders.id(path);
         folders.real_path(id).map(<[u8]>::to_vec)
     }
 
-    /// The real path of something in a folder, which itself is no link.
+    /// The real path of something in a folder, which itself is no link. What the last look-up has seen counts, if
+    /// that `goes_on`.
     #[must_use]
-    pub fn real_path_below(&self, path: &[u8]) -> Option<Vec<u8>> {
+    pub fn real_path_below(&self, path: &[u8], goes_on: bool) -> Option<Vec<u8>> {
         let (folder, name) = path::split(path)?;
-        let mut folders = self.folders()?;
+        let mut folders = locked(self)?;
+        folders.ask(self.epoch(), goes_on);
         let id = folders.id(folder);
         folders.real_path(id).map(|real| path::join(real, name))
     }
@@ -264,7 +272,8 @@ impl Files {
         self.observed(path, Asked::File);
         match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if rights::is_regular(&stat) && self.may_read(path, &stat, entry.as_ref()) => {
-                Lookup::File(FoundFile { stamp: Some(Stamp::of(&stat)), entry })
+                let stamp = Some(Stamp::of(&stat));
+                Lookup::File(FoundFile { stamp, entry, is_searched: false })
             }
             _ => Lookup::Ask,
         }
@@ -272,7 +281,11 @@ impl Files {
 
     /// Whether this process may read the file with that stat.
     fn may_read(&self, path: &[u8], stat: &Stat, entry: Option<&Entry<'_>>) -> bool {
-        let user = self.user.load(Ordering::SeqCst);
+        let user = if self.is_told {
+            self.user.load(Ordering::SeqCst)
+        } else {
+            rustix::process::geteuid().as_raw()
+        };
         let flags = entry.map(|entry| CodeFlags::from_bits(entry.flags()));
         let is_certain = flags.is_some_and(|flags| flags.has_plain_rights);
         is_certain && rights::is_certain(stat, user) || rights::may_read(path)
@@ -290,17 +303,23 @@ impl Files {
 
     /// `None` while another thread has them: after a fork that thread may not exist any more.
     pub(crate) fn folders(&self) -> Option<MutexGuard<'_, Folders>> {
-        let mut folders = match self.folders.try_lock() {
-            Ok(folders) => folders,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        if self.has_missed.swap(false, Ordering::SeqCst) {
-            folders.changed_somewhere();
-        }
-        folders.ask(self.epoch());
+        let mut folders = locked(self)?;
+        folders.ask(self.epoch(), false);
         Some(folders)
     }
+}
+
+/// The folders, before they are asked anything.
+fn locked(files: &Files) -> Option<MutexGuard<'_, Folders>> {
+    let mut folders = match files.folders.try_lock() {
+        Ok(folders) => folders,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    if files.has_missed.swap(false, Ordering::SeqCst) {
+        folders.changed_somewhere();
+    }
+    Some(folders)
 }
 
 /// The path as a clean one, if there is a folder for it.
@@ -339,7 +358,7 @@ mod tests {
     #[test]
     fn what_this_process_is_told_makes_it_look_again() {
         let folder = tempfile::tempdir().unwrap();
-        let files = Files::new(None, false);
+        let files = Files::new(None, false, true);
         let name = folder.path().as_os_str().as_bytes().to_vec();
         let load_path = files.load_path([Some(&name[..])]);
         std::fs::write(folder.path().join("there.rb"), "").unwrap();
@@ -352,11 +371,55 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_is_told_each_look_up_looks_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::new(None, false, false);
+        let base = folder.path().as_os_str().as_bytes().to_vec();
+        let load_path = files.load_path([Some(&base[..])]);
+        std::fs::write(folder.path().join("there.rb"), "").unwrap();
+        let found = |name: &[u8]| matches!(files.resolve(&load_path, name), Resolution::Found(_));
+        assert!(found(b"there"));
+        std::fs::rename(folder.path().join("there.rb"), folder.path().join("moved.rb")).unwrap();
+        assert!(!found(b"there") && found(b"moved"), "nothing was said");
+    }
+
+    #[test]
+    fn what_a_look_up_has_seen_counts_while_what_it_has_found_is_loaded() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().as_os_str().as_bytes().to_vec();
+        std::fs::write(folder.path().join("there.rb"), "").unwrap();
+        let files = Files::new(None, false, false);
+        let load_path = files.load_path([Some(&base[..])]);
+        let Resolution::Found(path) = files.resolve(&load_path, b"there") else { panic!() };
+        let lookups = || locked(&files).unwrap().lookups;
+        let before = lookups();
+        assert_eq!(files.real_path_below(&path, true).as_ref(), Some(&path));
+        assert_eq!(lookups(), before);
+        assert_eq!(files.real_path_below(&path, false).as_ref(), Some(&path));
+        assert!(lookups() > before, "that is another look-up");
+    }
+
+    #[test]
+    fn a_release_is_looked_at_once_even_there() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("gems/rack-3.0.8/lib");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("there.rb"), "").unwrap();
+        let files = Files::new(None, false, false);
+        let load_path = files.load_path([Some(folder.as_os_str().as_bytes())]);
+        let found = || matches!(files.resolve(&load_path, b"there"), Resolution::Found(_));
+        assert!(found());
+        let lookups = files.folder_lookups();
+        assert!(found() && found());
+        assert_eq!(files.folder_lookups(), lookups);
+    }
+
+    #[test]
     fn what_the_disk_is_asked_is_told_before() {
         static TOLD: Mutex<Vec<(Vec<u8>, Asked)>> = Mutex::new(Vec::new());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.rb").into_os_string().into_vec();
-        let files = Files::new(None, false);
+        let files = Files::new(None, false, true);
         files.observe(|path, asked| TOLD.lock().unwrap().push((path.to_vec(), asked)));
         let load_path = files.load_path([Some(folder.path().as_os_str().as_bytes())]);
         assert!(
@@ -377,7 +440,7 @@ mod tests {
         let at = |name: &str| root.path().join(name).into_os_string().into_vec();
         std::fs::create_dir_all(root.path().join("one/sub")).unwrap();
         std::os::unix::fs::symlink("one", root.path().join("link")).unwrap();
-        let files = Files::new(None, false);
+        let files = Files::new(None, false, true);
         let load_path = files.load_path([Some(&at("link")[..])]);
         assert!(files.knows(&load_path, b"sub/late.rb"), "it is nowhere");
         std::fs::write(root.path().join("link/sub/late.rb"), "").unwrap();
@@ -392,7 +455,7 @@ mod tests {
         let at = |name: &str| root.path().join(name).into_os_string().into_vec();
         std::fs::create_dir(root.path().join("lib")).unwrap();
         std::os::unix::fs::symlink("lib/late.rb", root.path().join("link")).unwrap();
-        let files = Files::new(None, false);
+        let files = Files::new(None, false, true);
         let load_path = files.load_path([Some(&at("lib")[..])]);
         assert!(files.knows(&load_path, b"late"), "it is nowhere");
         std::fs::write(root.path().join("link"), "").unwrap();
@@ -405,7 +468,7 @@ mod tests {
     fn a_change_while_another_thread_has_the_folders_is_minded_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("late.rb");
-        let files = Files::new(None, false);
+        let files = Files::new(None, false, true);
         let probe = || {
             let mut folders = files.folders().unwrap();
             let id = folders.id(folder.path().as_os_str().as_bytes());

@@ -99,7 +99,7 @@ mod tests {
 
     /// A pack of a folder with one file, as it is now.
     fn pack_of(folder: &Path) -> Vec<u8> {
-        let mut folders = Folders::new(None, false);
+        let mut folders = Folders::new(None, false, true);
         std::thread::sleep(std::time::Duration::from_millis(25));
         let id = folders.id(folder.as_os_str().as_bytes());
         assert!(folders.names(id).is_some());
@@ -178,7 +178,7 @@ mod tests {
             (folder.path().join("link"), folder.path().join("one"), folder.path().join("two"));
         [&one, &two].into_iter().for_each(|made| std::fs::create_dir(made).unwrap());
         std::os::unix::fs::symlink("one", &link).unwrap();
-        let mut folders = Folders::new(None, false);
+        let mut folders = Folders::new(None, false, true);
         let id = folders.id(link.as_os_str().as_bytes());
         assert_eq!(folders.real_path(id), Some(one.as_os_str().as_bytes()));
         let mut builder = Builder::new(b"");

@@ -14,6 +14,9 @@ const FILTER_BYTES: usize = 32;
 const COUNT_AT: usize = FILTER_BYTES;
 const ENDS_AT: usize = COUNT_AT + 4;
 
+/// The suffix of libraries that Ruby loads, which is its own on each system (`DLEXT`).
+pub(crate) const LIBRARY: &[u8] = if cfg!(target_os = "macos") { b".bundle" } else { b".so" };
+
 /// What a name in a folder is, as the folder itself says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NameKind {
@@ -33,7 +36,7 @@ pub struct Listing<'a> {
     bytes: &'a [u8],
 }
 
-/// The bits of a name in a folder's filter: of the name without `.rb` or `.so`.
+/// The bits of a name in a folder's filter: of the name without `.rb` or the suffix of libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stem(u64);
 
@@ -41,7 +44,7 @@ impl Stem {
     /// The stem of one component of a feature's name, or of an entry of a folder.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
-        let stem = component.strip_suffix(b".rb").or_else(|| component.strip_suffix(b".so"));
+        let stem = component.strip_suffix(b".rb").or_else(|| component.strip_suffix(LIBRARY));
         Self(xxh3_64(stem.unwrap_or(component)))
     }
 

@@ -1,7 +1,7 @@
 //! From a feature's name to its file, along the load path.
 
 use crate::folders::{FolderId, Folders, Probe};
-use crate::listing::Stem;
+use crate::listing::{LIBRARY, Stem};
 use crate::path;
 
 /// The folders of a load path, in order.
@@ -42,29 +42,26 @@ impl LoadPath {
     }
 
     /// Finds the feature as Ruby does: the first base that has it with `.rb`. If there is none, it
-    /// is the first that has it with `.so`. A name that has a suffix is tried as it is first.
+    /// is the first that has it as a library. A name that has a suffix is tried as it is first.
     pub fn resolve(&self, folders: &mut Folders, name: &[u8]) -> Resolution {
-        let Some(suffixes) = suffixes(name) else { return Resolution::Unknown };
+        let Some((first, others)) = suffixes(name).and_then(<[_]>::split_first) else {
+            return Resolution::Unknown;
+        };
         let stems = stems(name);
-        let mut candidates = Vec::new();
+        let mut holders = Vec::new();
         for base in &self.bases {
-            match base {
-                Some(base) if stems.iter().any(|stem| folders.may_hold(*base, *stem)) => {
-                    candidates.push(Some(*base));
+            let Some(base) = *base else { return Resolution::Unknown };
+            if stems.iter().any(|stem| folders.may_hold(base, *stem)) {
+                holders.push(base);
+                if let Some(resolution) = resolve_in(folders, base, name, first) {
+                    return resolution;
                 }
-                Some(_) => {}
-                None => candidates.push(None),
             }
         }
-        for suffix in suffixes {
-            let mut full_name = name.to_vec();
-            full_name.extend_from_slice(suffix);
-            for base in &candidates {
-                let Some(base) = base else { return Resolution::Unknown };
-                match folders.probe(*base, &full_name) {
-                    Probe::Absent => {}
-                    Probe::File => return found(folders, *base, &full_name),
-                    Probe::Present | Probe::Unknown => return Resolution::Unknown,
+        for suffix in others {
+            for base in &holders {
+                if let Some(resolution) = resolve_in(folders, *base, name, suffix) {
+                    return resolution;
                 }
             }
         }
@@ -72,8 +69,7 @@ impl LoadPath {
     }
 }
 
-/// Whether the folder may hold a file of that name, as it is or with `.rb` or `.so` behind it; `false`
-/// is certain.
+/// Whether the folder may hold a file of that name, as it is or with a suffix behind it; `false` is certain.
 pub(crate) fn may_hold(folders: &mut Folders, base: FolderId, name: &[u8]) -> bool {
     suffixes(name).is_none() || stems(name).iter().any(|stem| folders.may_hold(base, *stem))
 }
@@ -97,10 +93,25 @@ fn suffixes(name: &[u8]) -> Option<&'static [&'static [u8]]> {
     let last = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
     match last.iter().rposition(|byte| *byte == b'.').map(|dot| &last[dot..]) {
         Some(b".rb") => Some(&[b""]),
-        Some(b".so") => Some(&[b"", b".rb", b".so"]),
+        Some(suffix) if suffix == LIBRARY => Some(&[b"", b".rb", LIBRARY]),
         // Other platforms' words for a library mean this platform's.
-        Some(b".o" | b".dll" | b".bundle") => None,
-        _ => Some(&[b".rb", b".so"]),
+        Some(b".o" | b".so" | b".dll" | b".bundle") => None,
+        _ => Some(&[b".rb", LIBRARY]),
+    }
+}
+
+/// What one base makes of a name with that suffix; `None` if it has no such file.
+fn resolve_in(
+    folders: &mut Folders,
+    base: FolderId,
+    name: &[u8],
+    suffix: &[u8],
+) -> Option<Resolution> {
+    let full_name = [name, suffix].concat();
+    match folders.probe(base, &full_name) {
+        Probe::Absent => None,
+        Probe::File => Some(found(folders, base, &full_name)),
+        Probe::Present | Probe::Unknown => Some(Resolution::Unknown),
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Options {
     pub trust: Trust,
     /// Whether the pack stays as it is: nothing is learned.
     pub read_only: bool,
+    /// Whether libruby's calls into libc are left alone: names become paths, and Ruby asks the rest.
+    pub portable: bool,
     /// Parts that are left to Ruby.
     pub without: Vec<Part>,
     /// Whether a report is printed at exit.
@@ -87,6 +89,7 @@ impl Options {
                 "off" => options.off = true,
                 "explain" => options.explain = true,
                 "read-only" => options.read_only = true,
+                "portable" => options.portable = true,
                 "digest" => options.trust = Trust::Digest,
                 "frozen" => options.trust = Trust::Frozen,
                 "trust-image" => options.trust = Trust::Image,
@@ -118,6 +121,7 @@ impl Options {
             Trust::Image => words.push("trust-image".to_owned()),
         }
         words.extend(self.read_only.then(|| "read-only".to_owned()));
+        words.extend(self.portable.then(|| "portable".to_owned()));
         words.extend(self.without.iter().map(|part| format!("without-{}", part.name())));
         words.extend(self.gc_after_mb.map(|megabytes| format!("gc-after-{megabytes}")));
         words.extend(self.explain.then(|| "explain".to_owned()));
@@ -167,6 +171,7 @@ mod tests {
                 without,
                 gc_after_mb,
                 read_only: true,
+                portable: true,
                 explain: true,
                 explained_process: Some(7),
                 ..Options::default()

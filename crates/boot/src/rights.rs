@@ -3,13 +3,12 @@
 //! The mode of a file says so in most cases, without a call. Where it does not (another user's file that is
 //! not readable for all, an access list), the kernel is asked. It knows of groups and capabilities.
 
-use rustix::fs::{self, Access, AtFlags, CWD, FileType, Stat};
-use rustix::io::Errno;
+use rustix::fs::{self, Access, AtFlags, CWD, FileType, RawMode, Stat};
 
 /// Every class of users may read.
-const READ_BY_ALL: u32 = 0o444;
+const READ_BY_ALL: RawMode = 0o444;
 /// Every class of users may search a folder.
-const SEARCH_BY_ALL: u32 = 0o111;
+const SEARCH_BY_ALL: RawMode = 0o111;
 
 /// Whether it is a regular file.
 pub(crate) fn is_regular(stat: &Stat) -> bool {
@@ -45,9 +44,17 @@ pub(crate) fn may_search(path: &[u8]) -> bool {
 }
 
 /// Whether the mode may not say all: there is an access list, or it cannot be known.
+#[cfg(target_os = "linux")]
 pub(crate) fn has_access_list(path: &[u8]) -> bool {
+    use rustix::io::Errno;
     let list = fs::lgetxattr(path, "system.posix_acl_access", &mut [0_u8; 0][..]);
     !matches!(list, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+/// Other systems keep access lists elsewhere, so it cannot be known: the kernel is asked about each file.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn has_access_list(_path: &[u8]) -> bool {
+    true
 }
 
 #[cfg(test)]

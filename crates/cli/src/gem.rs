@@ -8,6 +8,9 @@ use std::process::{self, Stdio};
 
 use thruway_spawn::Command;
 
+/// The extension's file, with the suffix that Ruby has for such files on this system.
+const EXTENSION: &str = if cfg!(target_os = "macos") { "thruway.bundle" } else { "thruway.so" };
+
 /// Where the gem's files are.
 #[derive(Debug)]
 pub(crate) struct Gem {
@@ -42,8 +45,9 @@ impl Gem {
     }
 
     /// The extension for a version of Ruby, such as `3.1`.
+    #[cfg(target_os = "linux")]
     pub(crate) fn extension(&self, version: &str) -> Option<PathBuf> {
-        let found = self.extensions.iter().map(|folder| folder.join(version).join("thruway.so"));
+        let found = self.extensions.iter().map(|folder| folder.join(version).join(EXTENSION));
         found.into_iter().find(|file| fs::metadata(file).is_ok())
     }
 
@@ -83,7 +87,7 @@ impl Gem {
         let extensions = extensions.flat_map(|folder| entries(&folder));
         let extensions = extensions.flat_map(|platform| entries(&platform));
         let extensions = extensions.map(|version| version.join(name).join("thruway"));
-        let is_built = |folder: &PathBuf| fs::metadata(folder.join("thruway.so")).is_ok();
+        let is_built = |folder: &PathBuf| fs::metadata(folder.join(EXTENSION)).is_ok();
         let extensions: Vec<_> = extensions.filter(is_built).collect();
         (!extensions.is_empty()).then_some(Self { library: library(homes.first()?), extensions })
     }
@@ -133,7 +137,7 @@ fn has_library(place: &Path) -> bool {
 
 /// Whether a folder holds an extension, for one Ruby or for each of several.
 fn has_extension(place: &Path) -> bool {
-    let has = |folder: &Path| fs::metadata(folder.join("thruway.so")).is_ok();
+    let has = |folder: &Path| fs::metadata(folder.join(EXTENSION)).is_ok();
     let folder = place.join("thruway");
     has(&folder) || entries(&folder).iter().any(|version| has(version))
 }

@@ -4,9 +4,9 @@
 //! runs it and answers with an exit status.
 #![forbid(unsafe_code)]
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod command;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod gem;
 mod output;
 #[cfg(target_os = "linux")]
@@ -17,8 +17,6 @@ mod verbs;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 #[cfg(target_os = "linux")]
 use output::Failure;
@@ -35,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Vec<OsString>) -> ExitCode {
-    match verbs::Thruway::try_parse_from(arguments) {
+    match verbs::Thruway::parsed(arguments) {
         Ok(command) => command.run().unwrap_or_else(|failure| failure.report()),
         Err(error) => output::usage(&error),
     }
@@ -47,7 +45,7 @@ fn help(arguments: &[OsString]) -> ExitCode {
     const WRONG_USE: u8 = 1;
     const NOT_MOUNTED: u8 = 32;
     let done = match helper::translate(arguments) {
-        Ok(Asked::Mount(arguments)) => match verbs::Thruway::try_parse_from(arguments) {
+        Ok(Asked::Mount(arguments)) => match verbs::Thruway::parsed(arguments) {
             Ok(command) => command.run(),
             Err(error) => {
                 output::usage(&error);

@@ -33,7 +33,7 @@ impl Failure {
     }
 
     /// Another exit status, where a convention has one.
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     pub(crate) fn status(mut self, status: u8) -> Self {
         self.status = status;
         self

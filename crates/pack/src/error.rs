@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::RawMode;
+
 /// A file that is not used as a pack, and why.
 #[derive(Debug)]
 pub struct Error {
@@ -15,7 +17,7 @@ pub(crate) enum Kind {
     System { doing: &'static str, error: std::io::Error },
     NotAFile,
     OwnedByAnother { uid: u32 },
-    WritableByOthers { mode: u32 },
+    WritableByOthers { mode: RawMode },
     NotAPack,
     OtherFormat(u32),
     OtherIdentity,

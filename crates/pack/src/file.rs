@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{self, CWD, Dev, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use thruway_sys::map::ReadOnlyMap;
 
@@ -27,7 +27,7 @@ pub struct PackFile {
     path: PathBuf,
     map: ReadOnlyMap,
     layout: Layout,
-    inode: (u64, u64),
+    inode: (Dev, u64),
 }
 
 /// What became of a new pack.
@@ -100,7 +100,7 @@ impl PackFile {
 
     /// Device and inode: what tells this pack from its successor.
     #[must_use]
-    pub fn inode(&self) -> (u64, u64) {
+    pub fn inode(&self) -> (Dev, u64) {
         self.inode
     }
 }

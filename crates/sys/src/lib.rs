@@ -24,8 +24,13 @@ pub mod fuse_ring;
 pub mod handle;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub mod imports;
+#[cfg(all(unix, not(all(target_os = "linux", target_pointer_width = "64"))))]
+#[path = "imports/none.rs"]
+pub mod imports;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod io_ring;
+#[cfg(any(target_os = "macos", test))]
+mod mach_o;
 #[cfg(unix)]
 pub mod map;
 #[cfg(target_os = "linux")]

@@ -12,6 +12,8 @@ end
 # One call builds the command and the extension: what they share is compiled once.
 # `thruway run` meets Rubies of all versions, and looks in a folder of their number.
 # What cargo leaves behind takes a hundred times the room of what is installed.
+version = RUBY_VERSION[/\A\d+\.\d+/]
+name = "thruway.#{RbConfig::CONFIG.fetch("DLEXT")}"
 File.write("Makefile", <<~MAKEFILE)
   export RUBY = #{RbConfig.ruby}
   export CARGO_TARGET_DIR = $(CURDIR)/target
@@ -28,10 +30,10 @@ File.write("Makefile", <<~MAKEFILE)
   \t  --package thruway-cli --package thruway-gem-ext
 
   install: all
-  \tinstall -D -m 755 $(BUILT)/libthruway_ext.so $(INSTALLED)/thruway.so
-  \tinstall -D -m 755 $(BUILT)/thruway $(INSTALLED)/bin/thruway
-  \tmkdir -p $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}
-  \tln -sf ../thruway.so $(INSTALLED)/#{RUBY_VERSION[/\A\d+\.\d+/]}/thruway.so
+  \tmkdir -p $(INSTALLED)/bin $(INSTALLED)/#{version}
+  \tinstall -m 755 $(BUILT)/libthruway_ext.#{RbConfig::CONFIG.fetch("SOEXT")} $(INSTALLED)/#{name}
+  \tinstall -m 755 $(BUILT)/thruway $(INSTALLED)/bin/thruway
+  \tln -sf ../#{name} $(INSTALLED)/#{version}/#{name}
   \trm -rf $(CARGO_TARGET_DIR)
 
   clean:

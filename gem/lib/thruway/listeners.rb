@@ -2,7 +2,7 @@
 
 require "socket"
 
-require_relative "../thruway"
+require_relative "engine"
 require_relative "failure"
 
 module Thruway

@@ -3,7 +3,7 @@
 require "socket"
 require "stringio"
 
-require_relative "../thruway"
+require_relative "engine"
 require_relative "hijack"
 require_relative "latch"
 require_relative "no_input"

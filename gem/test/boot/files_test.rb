@@ -222,6 +222,7 @@ class FilesTest < Minitest::Test
   LEARNS = "require 'yaml'\nrequire 'there'\nrequire 'other/part'\nYAML.load_file('text.yml')\n"
 
   def test_a_frozen_pack_minds_the_folders_that_features_are_looked_for_in
+    skip_if_portable "freezes nothing"
     main = "load \"\#{__dir__}/parts/deep/part.rb\"\nrequire 'there'\n"
     program("main.rb" => main, "parts/deep/part.rb" => "", "lib/there.rb" => "") do |program|
       2.times { program.run }

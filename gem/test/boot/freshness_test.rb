@@ -13,7 +13,7 @@ class FreshnessTest < Minitest::Test
   PROGRAM = File.expand_path("../freshener.rb", __dir__)
   # What THRUWAY_BOOT says.
   WORDS = { "validated" => "", "digest" => "digest", "frozen" => "frozen",
-            "image" => "trust-image" }.freeze
+            "image" => "trust-image", "portable" => "portable" }.freeze
   FOLDERS = [File.expand_path("gem", File.dirname(Booting::THRUWAY)),
              File.expand_path("../../lib", __dir__)].freeze
   # Sequences that one Ruby goes through.
@@ -23,7 +23,7 @@ class FreshnessTest < Minitest::Test
   # Only to end what would hang: a busy machine takes minutes for one batch.
   SECONDS_MAX = "1800"
   # Of all, in this order: the default has most to promise.
-  MODES = %w[validated digest validated frozen validated image digest frozen].freeze
+  MODES = %w[validated digest portable frozen validated image digest frozen].freeze
   # Each second round of modes has its files in memory: inodes and times are others there.
   MEMORY = "/dev/shm"
 

@@ -46,6 +46,7 @@ class LoadedFeaturesTest < Minitest::Test
 
   # A copy for each of them would take 3 MB.
   def test_a_feature_is_added_without_a_copy_of_all_others
+    skip_if_portable "cannot see that Ruby copies them"
     program("main.rb" => <<~RUBY) do |program|
       $LOADED_FEATURES.concat((1..1000).map { |number| "/nowhere/\#{number}.rb" })
       require "f1"

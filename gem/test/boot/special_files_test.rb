@@ -55,7 +55,26 @@ class SpecialFilesTest < Minitest::Test
     end
   end
 
+  def test_a_folder_in_the_place_of_a_document_is_none
+    main = <<~'RUBY'
+      require "yaml"
+      begin
+        p YAML.load_file("x.yml")
+      rescue SystemCallError => error
+        p error.class
+      end
+    RUBY
+    program("main.rb" => main, "x.yml" => "a: 1\n") do |program|
+      2.times { assert_match(/1/, program.run.out) }
+      File.unlink("#{program.folder}/x.yml")
+      Dir.mkdir("#{program.folder}/x.yml")
+      said = [program.plain, program.run, program.run("--digest"), program.run("--frozen")]
+      assert_equal ["Errno::EISDIR\n"], said.map(&:out).uniq
+    end
+  end
+
   def test_a_json_file_that_is_made_anew_does_not_let_the_pack_grow
+    skip_if_portable "learns no JSON"
     main = <<~'RUBY'
       require "json"
       rounds = Integer(File.read("rounds"))

@@ -1,7 +1,8 @@
 //! What is known of folders: whether a path leads through links, and which names are there.
 //!
 //! A folder is asked about once (one `lstat`), and then again only after [`Folders::invalidate`]. That
-//! happens when this process may have been told of a change, and some seconds later in any case. Its names
+//! happens when this process may have been told of a change, and some seconds later in any case. In the portable
+//! mode nothing says when that is. So a folder that is not [`steady`] is asked about in each look-up. Its names
 //! come from the pack where its stamp is still the one in the pack; else they are read, once.
 //!
 //! Reading order: [`table`] (what is kept), [`validity`] (for how long), [`pack_view`] and [`changes`] (when a
@@ -12,6 +13,7 @@ mod known;
 mod observer;
 mod pack_view;
 mod read;
+mod steady;
 mod table;
 mod validity;
 mod walk;
@@ -59,13 +61,14 @@ pub enum Probe {
 }
 
 impl Folders {
-    /// Nothing is known but what `pack` holds.
+    /// Nothing is known but what `pack` holds. `is_told` is whether [`invalidate`](Self::invalidate) is called when
+    /// this process may have been told of a change.
     #[must_use]
-    pub fn new(pack: Option<Pack<'static>>, is_frozen: bool) -> Self {
+    pub fn new(pack: Option<Pack<'static>>, is_frozen: bool, is_told: bool) -> Self {
         Self {
             table: FolderTable::default(),
             pack: PackView::new(pack, is_frozen),
-            validity: Validity::new(),
+            validity: Validity::new(is_told),
             lookups: 0,
             observer: None,
         }
@@ -77,8 +80,12 @@ impl Folders {
     }
 
     /// Invalidates what may not be so any more: this process has been told something since, or has paused.
-    pub(crate) fn ask(&mut self, epoch: u64) {
+    /// A look-up begins, or the last one goes on.
+    pub(crate) fn ask(&mut self, epoch: u64, goes_on: bool) {
         self.validity.ask(epoch);
+        if !goes_on {
+            self.validity.begin_lookup();
+        }
     }
 
     /// This process has made, moved or removed something, and it is not known what.

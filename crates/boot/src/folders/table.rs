@@ -6,6 +6,7 @@ use std::ops::{Index, IndexMut};
 
 use thruway_pack::Stamp;
 
+use super::steady::is_steady;
 use crate::listing::Listing;
 use crate::path::PathHasher;
 
@@ -24,7 +25,9 @@ pub(super) struct FolderTable {
 pub(super) struct Folder {
     pub(super) path: Box<[u8]>,
     /// When it was looked at, as [`Validity`](super::validity::Validity) counts.
-    pub(super) checked: u32,
+    pub(super) checked: u64,
+    /// Whether it changes only when something is installed.
+    pub(super) is_steady: bool,
     pub(super) state: State,
     pub(super) stamp: Stamp,
     pub(super) names: Names,
@@ -109,6 +112,7 @@ impl Folder {
         Self {
             path: path.into(),
             checked: 0,
+            is_steady: is_steady(path),
             state: State::Unknown,
             stamp: Stamp::default(),
             names: Names::NotRead,

@@ -12,9 +12,13 @@ const AGE_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Validity {
     /// Counts the invalidations.
-    now: u32,
+    now: u64,
     /// What was checked at a smaller number is not valid any more.
-    valid_since: u32,
+    valid_since: u64,
+    /// Nor is it, at a number smaller than this, in a folder that is not steady.
+    looked_since: u64,
+    /// Whether it is told what this process does and hears. Else each look-up is one of its own for such folders.
+    is_told: bool,
     /// When `valid_since` was set.
     invalidated: Instant,
     /// When anything was asked last.
@@ -24,19 +28,27 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(is_told: bool) -> Self {
         let now = Instant::now();
-        Self { now: 1, valid_since: 1, invalidated: now, asked: now, epoch: 0 }
+        Self {
+            now: 1,
+            valid_since: 1,
+            looked_since: 1,
+            is_told,
+            invalidated: now,
+            asked: now,
+            epoch: 0,
+        }
     }
 
     /// What is checked now gets this number.
-    pub(super) fn now(&self) -> u32 {
+    pub(super) fn now(&self) -> u64 {
         self.now
     }
 
     /// Whether what was checked at that number still counts.
-    pub(super) fn covers(&self, checked: u32) -> bool {
-        checked >= self.valid_since
+    pub(super) fn covers(&self, checked: u64, is_steady: bool) -> bool {
+        checked >= self.valid_since && (is_steady || checked >= self.looked_since)
     }
 
     /// Nothing that was checked counts any more.
@@ -57,13 +69,21 @@ impl Validity {
         }
     }
 
+    /// Begins a look-up: where nothing is told, what was checked for others does not count for it.
+    pub(super) fn begin_lookup(&mut self) {
+        if !self.is_told {
+            self.now += 1;
+            self.looked_since = self.now;
+        }
+    }
+
     /// Undoes an [`invalidate`](Self::invalidate): what was checked before it is valid again.
-    pub(super) fn restore(&mut self, before: (u32, Instant)) {
+    pub(super) fn restore(&mut self, before: (u64, Instant)) {
         (self.valid_since, self.invalidated) = before;
     }
 
     /// For [`restore`](Self::restore).
-    pub(super) fn state(&self) -> (u32, Instant) {
+    pub(super) fn state(&self) -> (u64, Instant) {
         (self.valid_since, self.invalidated)
     }
 }

@@ -25,7 +25,8 @@ pub(super) struct Walk<'a> {
 impl Walk<'_> {
     /// Makes sure that what is known of the folder's path still counts. It was reached by so many links.
     pub(super) fn check(&mut self, id: FolderId, links: u32) {
-        if self.validity.covers(self.table[id].checked) {
+        let folder = &self.table[id];
+        if self.validity.covers(folder.checked, folder.is_steady) {
             return;
         }
         let state = match self.state_from_pack(id) {

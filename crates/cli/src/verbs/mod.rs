@@ -1,4 +1,5 @@
-//! The verbs, one file each. On Windows there are those that find names.
+//! The verbs, one file each. On Windows there are those that find names, on other systems than Linux those
+//! and what boots Ruby.
 
 #[cfg(target_os = "linux")]
 mod ctl;
@@ -12,17 +13,22 @@ mod load;
 mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod mount;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 mod pack;
 #[cfg(target_os = "linux")]
 mod preload;
-#[cfg(target_os = "linux")]
+#[cfg(all(unix, not(target_os = "linux")))]
+#[path = "preload/none.rs"]
+mod preload;
+#[cfg(unix)]
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
 #[cfg(target_os = "linux")]
 mod trace;
 mod which;
+
+use std::ffi::OsString;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Command, CommandFactory, Parser, Subcommand};
@@ -56,9 +62,9 @@ enum Verb {
     Which(which::Which),
     #[cfg(target_os = "linux")]
     Load(load::Load),
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     Run(run::Run),
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     Pack(pack::Pack),
     #[cfg(target_os = "linux")]
     Preload(preload::Preload),
@@ -73,7 +79,35 @@ enum Verb {
     MountProcess(mount::MountProcess),
 }
 
+/// The command line of `thruway run`. It is typed all day, and the options of all verbs take 1.3 MB more.
+#[cfg(unix)]
+#[derive(Debug, Parser)]
+#[command(name = "thruway", version, max_term_width = 100)]
+struct OnlyRun {
+    #[command(subcommand)]
+    verb: RunVerb,
+}
+
+#[cfg(unix)]
+#[derive(Debug, Subcommand)]
+enum RunVerb {
+    Run(run::Run),
+}
+
 impl Thruway {
+    /// The command that these words are.
+    ///
+    /// # Errors
+    /// They are none, or ask for help.
+    pub(crate) fn parsed(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        #[cfg(unix)]
+        if words.get(1).is_some_and(|verb| verb == "run") {
+            let RunVerb::Run(run) = OnlyRun::try_parse_from(words)?.verb;
+            return Ok(Self { verb: Verb::Run(run) });
+        }
+        Self::try_parse_from(words)
+    }
+
     pub(crate) fn run(self) -> Answer {
         match self.verb {
             #[cfg(target_os = "linux")]
@@ -90,9 +124,9 @@ impl Thruway {
             Verb::Which(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Load(verb) => verb.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(unix)]
             Verb::Run(verb) => verb.run(),
-            #[cfg(target_os = "linux")]
+            #[cfg(unix)]
             Verb::Pack(verb) => verb.run(),
             #[cfg(target_os = "linux")]
             Verb::Preload(verb) => verb.run(),

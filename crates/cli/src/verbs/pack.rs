@@ -1,18 +1,17 @@
 //! `thruway pack`: build, look at and verify the packs that `thruway run` uses.
 
+mod waiting;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueHint};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
 use thruway_boot::{Options, Trust, check_place, remove_partial};
 use thruway_spawn::Command;
-use thruway_sys::signal::BlockedSignals;
 
 use super::run::{absolute, accelerated};
 use crate::command::of_words;
@@ -105,7 +104,7 @@ impl Build {
         let options =
             Options { pack: Some(new.clone()), trust: Trust::Digest, ..Options::default() };
         for command in self.commands()? {
-            let status = status(&accelerated(command, &options));
+            let status = waiting::status(&accelerated(command, &options));
             if !matches!(&status, Ok(status) if status.success()) {
                 clear(&new)?;
             }
@@ -153,28 +152,6 @@ impl Build {
         command = command.arg(if self.compile_gems { "--gems" } else { "--no-gems" });
         let paths = self.compile.iter().map(|path| absolute(path));
         Ok(Some(command.args(paths.collect::<Result<Vec<_>, _>>()?)))
-    }
-}
-
-/// Waits for the command, whatever signals come meanwhile: what it leaves has to be removed. A terminal's
-/// go to the command, too; those that are sent to this process alone are handed on.
-fn status(command: &Command) -> Result<ExitStatus, Failure> {
-    let failed = |error| Failure::new(format_args!("cannot wait for the command: {error}"));
-    let mut child = command.spawn().map_err(Failure::new)?;
-    let signals = [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP, Signal::CHILD];
-    let signals = BlockedSignals::new(&signals).map_err(failed)?;
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(status);
-        }
-        let mut ready = [PollFd::new(&signals, PollFlags::IN)];
-        let _ = poll(&mut ready, None);
-        while let Some(signal) = signals.next().map_err(failed)? {
-            let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            if let (Some(process), Signal::TERM | Signal::HUP) = (process, signal) {
-                let _ = kill_process(process, signal);
-            }
-        }
     }
 }
 

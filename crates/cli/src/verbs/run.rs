@@ -1,6 +1,7 @@
 //! `thruway run`: any command, with Ruby's boot answered from a pack.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
@@ -8,7 +9,7 @@ use clap::{Args, ValueHint};
 use thruway_boot::{Options, Part, Trust};
 use thruway_spawn::Command;
 
-use super::preload::{self, Outcome, Preloaded};
+use super::preload;
 use crate::command::of_words;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
@@ -62,6 +63,9 @@ pub(crate) struct BootOptions {
     /// Leave the pack as it is: what it lacks is compiled each time, and nothing is written
     #[arg(long)]
     read_only: bool,
+    /// Leave Ruby's own calls to the system alone, as on systems where they cannot be answered: slower
+    #[arg(long)]
+    portable: bool,
     /// Leave a part to Ruby
     #[arg(long, value_name = "PART", value_delimiter = ',', value_parser = parts())]
     without: Vec<String>,
@@ -83,16 +87,13 @@ impl Run {
         let mut command = accelerated(of_words(&self.command), &options);
         if !self.preload_file.is_empty() {
             let files = self.preload_file.iter().map(|path| absolute(path));
-            let files = preload::further_files(files.collect::<Result<_, _>>()?)?;
-            command = command.env(preload::FURTHER_FILES, files);
+            command = preload::with_files(command, files.collect::<Result<_, _>>()?)?;
         }
-        let wants_preload = self.preload || preload::is_wanted();
-        let preloaded = wants_preload.then(|| Preloaded::new(&self.command, &options)).flatten();
-        if let Some(preloaded) = preloaded {
-            match preloaded.run(command)? {
-                Outcome::Ended(status) => return Ok(status),
-                Outcome::Start(as_always) => command = *as_always,
-            }
+        if self.preload || preload::is_wanted() {
+            command = match preload::run(&self.command, &options, command)? {
+                ControlFlow::Break(status) => return Ok(status),
+                ControlFlow::Continue(as_always) => as_always,
+            };
         }
         let error = command.replace();
         let status = if error.is_not_found() { NOT_THERE } else { CANNOT_RUN };
@@ -113,7 +114,7 @@ impl BootOptions {
         let without = Part::ALL.into_iter().filter(has).collect();
         let (explain, gc_after_mb) = (self.explain, self.gc_after);
         let options = Options { pack, trust, without, explain, gc_after_mb, ..Options::default() };
-        Ok(Options { read_only: self.read_only, ..options })
+        Ok(Options { read_only: self.read_only, portable: self.portable, ..options })
     }
 }
 

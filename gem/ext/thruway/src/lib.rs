@@ -7,8 +7,17 @@
 
 mod boot;
 mod names;
+#[cfg(target_os = "linux")]
 mod preload;
+#[cfg(not(target_os = "linux"))]
+#[path = "preload/none.rs"]
+mod preload;
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, unused_imports, reason = "templates and the server use more of it")
+)]
 mod ruby;
+#[cfg(target_os = "linux")]
 mod server;
 
 use ruby::{Protected, RModule, define, raise};
@@ -23,6 +32,7 @@ pub extern "C" fn Init_thruway() {
     preload::define(ruby, thruway);
     boot::define(ruby, thruway);
     names::define(ruby.gvl(), thruway.value());
+    #[cfg(target_os = "linux")]
     server::define(ruby, thruway);
 }
 

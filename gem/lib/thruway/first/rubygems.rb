@@ -12,7 +12,8 @@ $LOAD_PATH.delete_if { |folder| folder.end_with?("/thruway/first") }
 start = lambda do
   version = RUBY_VERSION[/\A\d+\.\d+/]
   folders = ENV.fetch("THRUWAY_EXTENSIONS", File.dirname(__dir__)).split(":")
-  extensions = folders.map { |folder| "#{folder}/#{version}/thruway.so" }
+  suffix = RUBY_PLATFORM.include?("darwin") ? "bundle" : "so"
+  extensions = folders.map { |folder| "#{folder}/#{version}/thruway.#{suffix}" }
   extension = extensions.find { |path| File.file?(path) }
   next false unless RUBY_ENGINE == "ruby" && extension
 

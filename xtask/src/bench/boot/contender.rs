@@ -21,6 +21,8 @@ pub(super) enum Way {
     NewBootsnap,
     Thruway,
     ThruwayFrozen,
+    /// As on systems where libruby's calls cannot be answered.
+    ThruwayPortable,
     /// A fork of Spring's server, which has booted.
     Spring,
     /// `thruway run --preload`, its template made.
@@ -48,8 +50,14 @@ pub(super) struct Boot<'a> {
 }
 
 impl Way {
-    pub(super) const WARM: [Self; 5] =
-        [Self::Plain, Self::Bootsnap, Self::NewBootsnap, Self::Thruway, Self::ThruwayFrozen];
+    pub(super) const WARM: [Self; 6] = [
+        Self::Plain,
+        Self::Bootsnap,
+        Self::NewBootsnap,
+        Self::Thruway,
+        Self::ThruwayFrozen,
+        Self::ThruwayPortable,
+    ];
     pub(super) const FORKS: [Self; 6] = [
         Self::Plain,
         Self::Bootsnap,
@@ -59,12 +67,13 @@ impl Way {
         Self::Preload,
     ];
     pub(super) const SHORT: [Self; 3] = [Self::Plain, Self::Thruway, Self::Preload];
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Plain,
         Self::Bootsnap,
         Self::NewBootsnap,
         Self::Thruway,
         Self::ThruwayFrozen,
+        Self::ThruwayPortable,
         Self::BootsnapCold,
         Self::ThruwayCold,
     ];
@@ -76,6 +85,7 @@ impl Way {
             Self::NewBootsnap => "newer bootsnap",
             Self::Thruway => "thruway",
             Self::ThruwayFrozen => "thruway, frozen",
+            Self::ThruwayPortable => "thruway, portable",
             Self::Spring => "Spring",
             Self::Preload => "thruway, preload",
             Self::BootsnapCold => "bootsnap, first boot",
@@ -88,7 +98,7 @@ impl Way {
     }
 
     fn is_thruway(self) -> bool {
-        matches!(self, Self::Thruway | Self::ThruwayFrozen | Self::ThruwayCold | Self::Preload)
+        !matches!(self, Self::Plain | Self::Spring) && !self.is_bootsnap()
     }
 
     fn is_cold(self) -> bool {
@@ -237,6 +247,7 @@ impl<'a> Boot<'a> {
             words.extend(["run", "--pack"].map(OsString::from));
             words.push(cache.join("pack").into());
             words.extend((contender.way == Way::ThruwayFrozen).then(|| "--frozen".into()));
+            words.extend((contender.way == Way::ThruwayPortable).then(|| "--portable".into()));
             words.extend((contender.way == Way::Preload).then(|| "--preload".into()));
             words.push("--".into());
         }

@@ -17,12 +17,13 @@ pub(super) fn synthetic(context: &BenchContext) -> Result<String, String> {
     let programs = program::synthetic(context)?;
     tables(context, &programs, &Way::WARM, |table, reports| {
         table.target("thruway ≤ 1.00 × bootsnap", at_most(wall(reports, Way::Thruway), 1.0));
+        portable(table, reports);
     })
 }
 
 /// What a developer starts all day long, in a Rails application.
 pub(super) fn commands(context: &BenchContext) -> Result<String, String> {
-    tables(context, &program::commands(context)?, &Way::WARM, |_, _| {})
+    tables(context, &program::commands(context)?, &Way::WARM, portable)
 }
 
 /// The same as forks of a booted application, whose calls are the questions that are compared before each.
@@ -64,10 +65,17 @@ pub(super) fn redmine(context: &BenchContext) -> Result<String, String> {
 }
 
 fn memory_and_learning(table: &mut Table, reports: &Reports) {
+    portable(table, reports);
     let memory = reports.memory_ratio(Way::Thruway, Way::Bootsnap);
     table.target("memory ≤ 1.02 × bootsnap", at_most(memory, 1.02));
     let learning = reports.wall_ratio(Way::ThruwayCold, Way::Plain);
     table.target("first boot ≤ 1.25 × plain", at_most(learning, 1.25));
+}
+
+/// Where libruby's calls cannot be answered, names and code still come from the pack.
+fn portable(table: &mut Table, reports: &Reports) {
+    let share = wall(reports, Way::ThruwayPortable);
+    table.target("portable ≤ 1.00 × bootsnap", at_most(share, 1.0));
 }
 
 /// Wall time as a share of bootsnap's.

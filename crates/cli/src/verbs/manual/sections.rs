@@ -180,7 +180,7 @@ pub(super) const ALL: [Sections; 16] = [
             PACK,
             (
                 "THRUWAY_BOOT",
-                "how Ruby boots: frozen, digest, trust-image, read-only, explain, or off",
+                "how Ruby boots: frozen, digest, trust-image, read-only, portable, explain, or off",
             ),
             ("THRUWAY_PRELOAD", "1 is as --preload; 0 forbids it"),
         ],

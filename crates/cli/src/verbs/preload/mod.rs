@@ -5,6 +5,7 @@ mod status;
 
 use std::ffi::OsString;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,23 +27,27 @@ use crate::output::{Failure, print_error};
 /// After a template could not be made, another one is tried again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
+/// Runs the command as a fork, and breaks with its status; or it has to be started as always, as what is given back.
+pub(crate) fn run(
+    words: &[OsString],
+    options: &Options,
+    command: Command,
+) -> Result<ControlFlow<ExitCode, Command>, Failure> {
+    match Preloaded::new(words, options) {
+        Some(preloaded) => preloaded.run(command),
+        None => Ok(ControlFlow::Continue(command)),
+    }
+}
+
 /// A command that may be a fork.
-pub(crate) struct Preloaded<'a> {
+struct Preloaded<'a> {
     words: &'a [OsString],
     explains: bool,
 }
 
-/// What became of it.
-pub(crate) enum Outcome {
-    /// It has run.
-    Ended(ExitCode),
-    /// It has to be started as always, in this environment.
-    Start(Box<Command>),
-}
-
 impl<'a> Preloaded<'a> {
     /// `None` where the user or the machine does not want it, which is said if `options` want explanations.
-    pub(crate) fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
+    fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
         let preloaded = Self { words, explains: options.explain };
         match objection(options) {
             None => Some(preloaded),
@@ -54,23 +59,23 @@ impl<'a> Preloaded<'a> {
     }
 
     /// Runs the command as a fork, or makes what the next one needs.
-    pub(crate) fn run(&self, command: Command) -> Result<Outcome, Failure> {
+    fn run(&self, command: Command) -> Result<ControlFlow<ExitCode, Command>, Failure> {
         match self.try_run(&command) {
             Ok(Tried::Running(running)) => {
                 self.explain(format_args!("forked from template {}", running.template));
-                return Ok(Outcome::Ended(wait(running)?));
+                return Ok(ControlFlow::Break(wait(running)?));
             }
             Ok(Tried::Learn(post, reason)) => {
                 self.explain(format_args!("booted, since {reason}"));
                 let role = Role::Learner(post).value();
-                return Ok(Outcome::Start(Box::new(command.env(role::VARIABLE, role))));
+                return Ok(ControlFlow::Continue(command.env(role::VARIABLE, role)));
             }
             Ok(Tried::Alone(reason)) => self.explain(format_args!("booted, since {reason}")),
             Err(error) => {
                 self.explain(format_args!("booted, since a template cannot be asked: {error}"))
             }
         }
-        Ok(Outcome::Start(Box::new(command)))
+        Ok(ControlFlow::Continue(command))
     }
 
     fn try_run(&self, started: &Command) -> io::Result<Tried> {
@@ -143,6 +148,9 @@ fn objection(options: &Options) -> Option<String> {
     if options.is_frozen() {
         return Some("a frozen pack asks the disk nothing that could be compared".to_owned());
     }
+    if options.portable {
+        return Some("the portable mode does not see what a boot asks".to_owned());
+    }
     let folder = std::fs::metadata(".").ok()?;
     let is_open = folder.mode() & 0o022 != 0 || folder.uid() != 0;
     let is_root = rustix::process::geteuid().is_root();
@@ -155,14 +163,15 @@ pub(crate) fn is_wanted() -> bool {
 }
 
 /// Names files, as `PATH` names folders, that a boot reads unseen.
-pub(crate) const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
+const FURTHER_FILES: &str = "THRUWAY_PRELOAD_FILES";
 
-/// The variable's value with those files, whose paths are absolute.
-pub(crate) fn further_files(files: Vec<PathBuf>) -> Result<OsString, Failure> {
+/// The command, whose boot reads those files too; their paths are absolute.
+pub(crate) fn with_files(command: Command, files: Vec<PathBuf>) -> Result<Command, Failure> {
     let given = std::env::var_os(FURTHER_FILES).unwrap_or_default();
     let given = std::env::split_paths(&given).filter(|path| !path.as_os_str().is_empty());
-    std::env::join_paths(given.chain(files))
-        .map_err(|error| Failure::new(format_args!("--preload-file: {error}")))
+    let files = std::env::join_paths(given.chain(files));
+    let failed = |error| Failure::new(format_args!("--preload-file: {error}"));
+    Ok(command.env(FURTHER_FILES, files.map_err(failed)?))
 }
 
 /// What templates depend on besides Ruby: this very program.

@@ -13,8 +13,9 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, FoundFile, Lookup, Reason, Warnings};
 use thruway_pack::Stamp;
 
+use super::compiler_output::Listening;
 use super::search::{self, PathMark};
-use super::{current, interpose, iseq};
+use super::{current, iseq};
 use crate::preload;
 use crate::ruby::call::call;
 use crate::ruby::define::Method;
@@ -30,13 +31,13 @@ static CATEGORIES: AtomicU8 = AtomicU8::new(0);
 static HOOK: OnceLock<Pinned> = OnceLock::new();
 
 /// A feature that Ruby is compiling on this thread.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Compiling {
     path: PathMark,
     /// Of the file before Ruby reads it, and when that was.
     stamp: (Stamp, i64),
     warnings: Warnings,
-    writes: u64,
+    listening: Listening,
 }
 
 /// What `Thruway::Boot.on_event` was given.
@@ -58,8 +59,10 @@ pub(super) fn install(gvl: Gvl) {
 /// Called by Ruby for every file that it is about to compile.
 fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     let gvl = ruby.gvl();
-    let seen = search::seen();
+    let (seen, search) = (search::seen(), search::current());
     search::end();
+    // What was compiled last had an error.
+    COMPILING.take().map(|compiling| compiling.listening.ends_in_silence(gvl));
     let (Some(boot), Some(path)) = (current::serving(gvl), RString::plain(gvl, path)) else {
         return NIL;
     };
@@ -70,7 +73,7 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     let file = match seen {
         Some((seen, file)) if seen == mark => file,
         _ => match boot.files.look_up(bytes) {
-            Lookup::File(file) => file,
+            Lookup::File(file) => FoundFile { is_searched: search.has_seen(mark), ..file },
             Lookup::Missing | Lookup::Ask => return left(boot, bytes, Reason::NotRegular),
         },
     };
@@ -166,12 +169,11 @@ fn watch(
         return;
     }
     HOOK.get_or_init(|| begin_to_see(gvl));
-    let writes = interpose::writes();
-    COMPILING.set(writes.map(|writes| Compiling { path, stamp, warnings, writes }));
+    let compiling = |listening| Compiling { path, stamp, warnings, listening };
+    COMPILING.set(Listening::begin(gvl).map(compiling));
 }
 
 fn begin_to_see(gvl: Gvl) -> Pinned {
-    interpose::count_writes();
     iseq::on_script_compiled(gvl, compiled)
 }
 
@@ -186,7 +188,7 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
     // SAFETY: Ruby calls its hooks with the lock held.
     let gvl = unsafe { Gvl::assume() };
     // Something was said: a warning, most likely, which a later boot has to give again.
-    if interpose::writes() != Some(compiling.writes) || !iseq::is_by_ruby(gvl) {
+    if !compiling.listening.ends_in_silence(gvl) || !iseq::is_by_ruby(gvl) {
         return;
     }
     let (Some(boot), Some((path, code))) = (current::boot(), iseq::compiled_code(gvl, trace_point))

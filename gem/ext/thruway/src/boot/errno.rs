@@ -13,6 +13,10 @@ pub(crate) fn set_errno(errno: c_int) {
 }
 
 fn errno_place() -> *mut c_int {
+    #[cfg(target_os = "linux")]
+    use libc::__errno_location as place;
+    #[cfg(not(target_os = "linux"))]
+    use libc::__error as place;
     // SAFETY: may be called at any time.
-    unsafe { libc::__errno_location() }
+    unsafe { place() }
 }

@@ -12,8 +12,9 @@ use rb_sys::VALUE;
 use thruway_boot::document::Token;
 use thruway_boot::{Boot, Part};
 
+use super::compiler_output::Listening;
 use super::originals::{self, Side};
-use super::{code, current, interpose, iseq, values, vm};
+use super::{code, current, iseq, values, vm};
 use crate::ruby::call::{ask, call, call_super, send};
 use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
@@ -98,7 +99,8 @@ fn may_have_file(gvl: Gvl, gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<b
     Some(known.get(number)?.iter().any(|folder| boot.files.may_hold(folder, name)))
 }
 
-/// Whether the suffixes are among those that `require` tries.
+/// Whether the suffixes are among those that `require` tries. On macOS libraries have another one: there RubyGems
+/// asks by itself, since file systems may ignore case.
 fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
     let is_usual = |suffix: &VALUE| {
         RString::plain(gvl, *suffix).is_some_and(|suffix| {
@@ -207,12 +209,10 @@ fn learn(gvl: Gvl, boot: &Boot, source: RString, path: RString) -> Option<VALUE>
     if !boot.is_learning() || !iseq::warns_on_stderr(gvl) {
         return None;
     }
-    interpose::count_writes();
-    let writes = interpose::writes()?;
-    let code = iseq::compile(gvl, source, path)?;
-    if interpose::writes() != Some(writes) || iseq::refers_to_self(gvl, code) {
-        return None;
-    }
+    let listening = Listening::begin(gvl)?;
+    let code = iseq::compile(gvl, source, path);
+    let is_silent = listening.ends_in_silence(gvl);
+    let code = code.filter(|code| is_silent && !iseq::refers_to_self(gvl, *code))?;
     let binary = iseq::to_binary(gvl, code)?;
     // SAFETY: all stay on this stack, and no Ruby code runs while the slices live.
     let [text, name, binary] = [source, path, binary].map(|string| unsafe { string.bytes() });

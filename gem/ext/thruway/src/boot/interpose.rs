@@ -238,7 +238,9 @@ fn real_path_of(path: &[u8]) -> Option<Vec<u8>> {
     let boot = current::boot()?;
     let real_path = match (search::phase(), search::seen()) {
         (Phase::Opening, _) => boot.files.real_path(path)?,
-        (Phase::Found, Some((seen, _))) if seen == mark => boot.files.real_path_below(path)?,
+        (Phase::Found, Some((seen, _))) if seen == mark => {
+            boot.files.real_path_below(path, false)?
+        }
         _ => return None,
     };
     search.real_path = Some(PathMark::of(&real_path));

@@ -10,6 +10,7 @@
 mod allocations;
 mod code;
 mod collector;
+mod compiler_output;
 pub(crate) mod current;
 mod dependencies;
 mod documents;

@@ -9,6 +9,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+#[cfg(not(target_os = "linux"))]
+use libc::fstat;
 use libc::{fd_set, gid_t, nfds_t, pid_t, pollfd, pthread_cond_t, pthread_mutex_t};
 use libc::{sigset_t, size_t, ssize_t, stat, timespec, timeval, uid_t};
 
@@ -202,13 +204,22 @@ fn is_file(descriptor: c_int) -> bool {
     }
 }
 
-/// Asks by the call that has no name to look up; libc's `fstat` is a `newfstatat` of an empty one.
+/// Linux' call that has no name to look up; libc's `fstat` is a `newfstatat` of an empty one.
+///
+/// # Safety
+/// As of libc's.
+#[cfg(target_os = "linux")]
+unsafe fn fstat(descriptor: c_int, result: *mut stat) -> libc::c_long {
+    // SAFETY: as this function's own; a stat is the kernel's own on the platforms that we know.
+    unsafe { libc::syscall(libc::SYS_fstat, descriptor, result) }
+}
+
 fn ask(descriptor: c_int) -> bool {
     let errno = errno();
     // SAFETY: a stat is plain numbers, for which zero is valid.
     let mut result = unsafe { std::mem::zeroed::<stat>() };
-    // SAFETY: the place is valid for a stat, which is the kernel's own on the platforms that we know.
-    let answer = unsafe { libc::syscall(libc::SYS_fstat, descriptor, &raw mut result) };
+    // SAFETY: the place is valid for a stat.
+    let answer = unsafe { fstat(descriptor, &raw mut result) };
     set_errno(errno);
     let is_file = answer == 0 && result.st_mode & libc::S_IFMT == libc::S_IFREG;
     seen(descriptor, is_file);

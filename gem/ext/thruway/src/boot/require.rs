@@ -43,7 +43,7 @@ fn require_relative(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
 
 /// Calls `body` while Ruby's look-ups on this thread are answered. What it raises goes on.
 pub(super) fn searching(ruby: Protected, body: impl Fn(Protected) -> VALUE) -> VALUE {
-    if answers().is_some() {
+    if answers().is_some_and(|boot| !boot.options.portable) {
         search::begin();
     }
     ruby.ensure(body, search::end)
@@ -62,6 +62,11 @@ fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
         return take_over::finish(ruby);
     }
     preload::check_guard(ruby, name);
+    if let Some(boot) = answers().filter(|boot| boot.options.portable) {
+        // Ruby expands its load path next, and nothing tells of it.
+        // SAFETY: the closure does nothing.
+        unsafe { load_path::current(gvl, boot, |_| ()) };
+    }
     let feature = plain.map_or(name, |name| path_of(ruby, name).value());
     let is_new = vm::require(ruby, receiver, feature);
     if is_new == TRUE {
@@ -104,11 +109,14 @@ fn path_of(ruby: Protected, name: RString) -> RString {
     // Ruby itself finds what is loaded already, or being loaded. By this name it may be another file than the
     // first one in the load path.
     if vm::is_provided(ruby, name) {
-        // SAFETY: the closure does not call Ruby.
-        let knows = unsafe {
-            load_path::current(gvl, boot, |load_path| boot.files.knows(load_path, bytes))
-        };
-        settle(knows == Some(true));
+        // Only what Ruby asks next is answered by that.
+        if !boot.options.portable {
+            // SAFETY: the closure does not call Ruby.
+            let knows = unsafe {
+                load_path::current(gvl, boot, |load_path| boot.files.knows(load_path, bytes))
+            };
+            settle(knows == Some(true));
+        }
         return name;
     }
     path_in_load_path(gvl, name)

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use thruway_boot::FoundFile;
+use thruway_boot::{Boot, FoundFile};
 
 use super::current;
 
@@ -19,6 +19,13 @@ pub(super) struct Search {
     pub(super) real_path: Option<PathMark>,
     /// Whether the load path has been looked through for the name: what was not there is missing.
     pub(super) is_settled: bool,
+}
+
+impl Search {
+    /// Whether that is the file which was seen last. No Ruby code has run since.
+    pub(super) fn has_seen(&self, path: PathMark) -> bool {
+        self.seen.is_some_and(|(seen, ..)| seen == path)
+    }
 }
 
 /// How far a search has come.
@@ -66,10 +73,11 @@ pub(super) fn end() {
 }
 
 /// The file that this thread's search saw last. It counts no more if this process has been told anything
-/// since: a search may wait for another thread to load the feature.
+/// since: a search may wait for another thread to load the feature. In the portable mode it is never told.
 pub(super) fn seen() -> Option<(PathMark, FoundFile)> {
     let (mark, file, epoch) = SEARCH.get().seen?;
-    current::boot().is_some_and(|boot| boot.files.epoch() == epoch).then_some((mark, file))
+    let counts = |boot: &Boot| !boot.options.portable && boot.files.epoch() == epoch;
+    current::boot().is_some_and(counts).then_some((mark, file))
 }
 
 /// The search has seen a file by that path.

@@ -33,6 +33,8 @@ pub(super) fn start_in(gvl: Gvl, module: VALUE, folder: &[u8]) -> bool {
     let identity = identity(gvl);
     let environment = Environment::from_environment(variable);
     let folder = Path::new(OsStr::from_bytes(folder));
+    let libruby = rb_sys::rb_f_require as *const ();
+    options.portable = options.portable || interpose::install(libruby).is_err();
     let named = options.pack.clone();
     let own = || environment.cache_path(&environment.application(folder), &identity);
     let (boot, note) = Boot::start(options, &identity, named.or_else(own));
@@ -61,13 +63,12 @@ fn keep_report(gvl: Gvl, options: &mut Options) {
 
 fn install(gvl: Gvl) {
     let Some(boot) = current::boot() else { return };
-    if let Err(error) = interpose::install(rb_sys::rb_f_require as *const ()) {
-        say(&format!("look-ups are left to Ruby: {error}"));
-    }
-    // Where it cannot be done, Ruby goes on copying.
-    let _ = features::grow_in_place(gvl, rb_sys::rb_f_require as *const ());
-    if let Some(megabytes) = boot.options.gc_after_mb {
-        collector::wait_for(gvl, megabytes);
+    if !boot.options.portable {
+        // Where it cannot be done, Ruby goes on copying.
+        let _ = features::grow_in_place(gvl, rb_sys::rb_f_require as *const ());
+        if let Some(megabytes) = boot.options.gc_after_mb {
+            collector::wait_for(gvl, megabytes);
+        }
     }
     require::install(gvl);
     feature_path::install(gvl);

@@ -4,7 +4,6 @@ use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 
 use rb_sys::{VALUE, ruby_value_type};
-use thruway_sys::process::send_signal;
 
 use super::immediate::{NIL, TRUE};
 
@@ -58,8 +57,8 @@ impl Gvl {
             let number = unsafe { rb_sys::rb_ivar_get(error, name) };
             // It is a small integer: its lowest bit says so, and is no part of it.
             let number = i32::try_from(number >> 1).unwrap_or(0);
-            // It fails for no signal of this process's own.
-            let _ = send_signal(std::process::id().cast_signed(), number);
+            // SAFETY: `kill` has no preconditions. It fails for no signal of this process's own.
+            unsafe { libc::kill(std::process::id().cast_signed(), number) };
         }
     }
 

@@ -1,0 +1,29 @@
+//! `thruway run --preload` where there are no templates: they are Linux's alone.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use thruway_boot::Options;
+use thruway_spawn::Command;
+
+use crate::output::Failure;
+
+pub(crate) fn run(
+    _: &[OsString],
+    _: &Options,
+    _: Command,
+) -> Result<ControlFlow<ExitCode, Command>, Failure> {
+    Err(Failure::new("--preload works on Linux only")
+        .hint("without it, the command boots from its pack"))
+}
+
+/// An environment that several machines share may ask for it: here a command boots.
+pub(crate) fn is_wanted() -> bool {
+    false
+}
+
+pub(crate) fn with_files(command: Command, _: Vec<PathBuf>) -> Result<Command, Failure> {
+    Ok(command)
+}

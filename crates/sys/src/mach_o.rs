@@ -1,0 +1,76 @@
+//! What tells the builds of a library apart on macOS: the UUID among the load commands of its image (64-bit Mach-O).
+
+const MAGIC: u32 = 0xfeed_facf;
+const LC_UUID: u32 = 0x1b;
+
+/// The header's magic comes first; at 20 it says how many bytes of commands follow.
+const HEADER_BYTES: usize = 32;
+const COMMANDS_BYTES_AT: usize = 20;
+
+/// A command begins with its kind and its length.
+const COMMAND_BYTES: usize = 8;
+
+/// The load commands of the image that begins at `base`; `None` if it has another form.
+///
+/// # Safety
+/// It is the address of a loaded image, which stays for ever.
+#[cfg(target_os = "macos")]
+pub(crate) unsafe fn load_commands(base: *const u8) -> Option<&'static [u8]> {
+    // SAFETY: an image begins with its header.
+    let header = unsafe { base.cast::<[u8; HEADER_BYTES]>().read() };
+    let length = commands_bytes(&header)?;
+    // SAFETY: the commands follow the header.
+    Some(unsafe { std::slice::from_raw_parts(base.wrapping_add(HEADER_BYTES), length) })
+}
+
+/// How many bytes of commands follow a header.
+fn commands_bytes(header: &[u8; HEADER_BYTES]) -> Option<usize> {
+    if number(header, 0)? != MAGIC {
+        return None;
+    }
+    usize::try_from(number(header, COMMANDS_BYTES_AT)?).ok()
+}
+
+/// The UUID among load commands.
+pub(crate) fn uuid(mut commands: &[u8]) -> Option<&[u8]> {
+    loop {
+        let (kind, length) = (number(commands, 0)?, number(commands, 4)?);
+        let length = usize::try_from(length).ok().filter(|length| *length >= COMMAND_BYTES)?;
+        let (command, rest) = commands.split_at_checked(length)?;
+        if kind == LC_UUID {
+            return command.get(COMMAND_BYTES..);
+        }
+        commands = rest;
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(numbers: &[u32]) -> Vec<u8> {
+        numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn the_uuid_is_found_behind_other_commands() {
+        let header = bytes(&[MAGIC, 0x0100_000c, 0, 6, 2, 40, 0, 0]);
+        assert_eq!(commands_bytes(header.first_chunk().unwrap()), Some(40));
+        let commands = bytes(&[0x19, 16, 7, 7, LC_UUID, 24, 1, 2, 3, 4]);
+        assert_eq!(uuid(&commands), Some(&*bytes(&[1, 2, 3, 4])));
+    }
+
+    #[test]
+    fn what_has_no_uuid_has_none() {
+        let header = bytes(&[0xfeed_face, 0, 0, 0, 0, 8, 0, 0]);
+        assert_eq!(commands_bytes(header.first_chunk().unwrap()), None, "it is of 32 bits");
+        assert_eq!(uuid(&bytes(&[0x19, 8])), None);
+        assert_eq!(uuid(&bytes(&[0x19, 0, LC_UUID, 24])), None, "it would never end");
+        assert_eq!(uuid(&bytes(&[LC_UUID, 24, 1])), None, "it is cut off");
+    }
+}

@@ -1,0 +1,18 @@
+//! In the place of templates where there are none: they are Linux's alone.
+
+use rb_sys::VALUE;
+use thruway_boot::Boot;
+
+use crate::ruby::{Gvl, Protected, RModule};
+
+pub(crate) fn define(_: Protected, _: RModule) {}
+
+pub(crate) fn begin(_: Gvl, _: &Boot) {}
+
+pub(crate) fn watch() {}
+
+pub(crate) fn begun(_: Gvl, _: &[u8]) {}
+
+pub(crate) fn check_guard(_: Protected, _: VALUE) {}
+
+pub(crate) fn learn() {}
