@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use thruway_sys::descriptor;
 use thruway_sys::peer;
@@ -62,6 +62,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Running {
     socket: UnixStream,
+    /// Those that this process holds back, for the command.
+    signals: SignalFd,
     process: i32,
     /// The template, in words.
     pub template: String,
@@ -100,6 +102,9 @@ fn connect(place: &Place, key: u128, patience: Duration) -> io::Result<Option<Un
 
 /// Asks the template of a key to run a command, and waits for its answer for so long.
 ///
+/// The command may begin before its answer is read. So from the request on signals are kept for it. What comes before
+/// the answer, and no command has begun, is this process's own: no more is waited for, and it is delivered.
+///
 /// # Errors
 /// Whatever the system reports; the command has not been started then.
 pub fn ask(
@@ -109,33 +114,79 @@ pub fn ask(
     patience: Duration,
 ) -> io::Result<Answer> {
     let Some(socket) = connect(place, key, patience)? else { return Ok(Answer::NoTemplate) };
+    let mask = Mask::of(&HANDED_ON);
+    let signals = SignalFd::new(&mask)?;
+    let before = mask.block();
+    let answer = send(&socket, command).and_then(|()| {
+        let silence = await_answer(&socket, &signals, patience)?;
+        if let Some(Silence::Patience) = silence {
+            // No command finds it any more.
+            place.remove(key, Part::Socket);
+        }
+        if silence.is_some() {
+            // What the fork says from now on does not arrive, so it does not begin.
+            socket.shutdown(Shutdown::Both)?;
+        }
+        match (Message::receive(&socket)?, silence) {
+            (Some((message, _)), _) => answer_of(&message, socket, signals, command),
+            (None, Some(silence)) => Ok(Answer::Refused(silence.reason().to_owned())),
+            (None, None) => Ok(Answer::NoTemplate),
+        }
+    });
+    if !matches!(answer, Ok(Answer::Started(_))) {
+        before.set();
+    }
+    answer
+}
+
+fn send(socket: &UnixStream, command: &Command<'_>) -> io::Result<()> {
     let numbers = terminal::descriptors()?;
     let copies: Vec<OwnedFd> = numbers
         .iter()
         .filter_map(|number| descriptor::with(*number, |one| one.try_clone_to_owned()))
         .collect::<io::Result<_>>()?;
     let borrowed: Vec<BorrowedFd<'_>> = copies.iter().map(AsFd::as_fd).collect();
-    request(command, &numbers).send(&socket, &borrowed)?;
-    drop(copies);
-    let message = match Message::receive(&socket) {
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            // No command finds it any more. What it says from now on does not arrive, so its fork does not begin.
-            place.remove(key, Part::Socket);
-            socket.shutdown(Shutdown::Both)?;
-            let last = Message::receive(&socket)?;
-            if last.is_none() {
-                return Ok(Answer::Refused("the template does not answer".to_owned()));
-            }
-            last
-        }
-        answer => answer?,
-    };
-    socket.set_read_timeout(None)?;
-    let Some((message, _)) = message else { return Ok(Answer::NoTemplate) };
-    answer_of(&message, socket, command)
+    request(command, &numbers).send(socket, &borrowed)
 }
 
-fn answer_of(message: &Message, socket: UnixStream, command: &Command<'_>) -> io::Result<Answer> {
+/// What ended the wait for an answer.
+#[derive(Debug, Clone, Copy)]
+enum Silence {
+    Signal,
+    Patience,
+}
+
+impl Silence {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Signal => "a signal came before the template's answer",
+            Self::Patience => "the template does not answer",
+        }
+    }
+}
+
+/// Waits for so long until there is an answer, or a signal.
+fn await_answer(
+    socket: &UnixStream,
+    signals: &SignalFd,
+    patience: Duration,
+) -> io::Result<Option<Silence>> {
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    let mut polled = [PollFd::new(socket, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut polled, Some(&patience)))?;
+    Ok(match polled.map(|one| !one.revents().is_empty()) {
+        [true, _] => None,
+        [false, true] => Some(Silence::Signal),
+        [false, false] => Some(Silence::Patience),
+    })
+}
+
+fn answer_of(
+    message: &Message,
+    socket: UnixStream,
+    signals: SignalFd,
+    command: &Command<'_>,
+) -> io::Result<Answer> {
     let text = |place: usize| {
         let field = message.fields.get(place).map_or(&[][..], Vec::as_slice);
         String::from_utf8_lossy(field).into_owned()
@@ -145,7 +196,7 @@ fn answer_of(message: &Message, socket: UnixStream, command: &Command<'_>) -> io
         (Kind::Started, Some(process)) => {
             let template = text(1);
             let shares_group = command.terminal.is_there();
-            Ok(Answer::Started(Running { socket, process, template, shares_group }))
+            Ok(Answer::Started(Running { socket, signals, process, template, shares_group }))
         }
         (Kind::Exited | Kind::Killed, _) => {
             Ok(Answer::Refused("the fork ended before the command began".to_owned()))
@@ -174,17 +225,16 @@ impl Running {
     /// # Errors
     /// Whatever the system reports.
     pub fn wait(self) -> io::Result<End> {
-        let mask = Mask::of(&HANDED_ON);
-        mask.block();
-        let signals = SignalFd::new(&mask)?;
         let process =
             Pid::from_raw(self.process).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         loop {
-            let mut polled =
-                [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
+            let mut polled = [
+                PollFd::new(&self.socket, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
             let _ = rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
             let [has_news, has_signals] = polled.map(|one| !one.revents().is_empty());
-            while let (true, Some(received)) = (has_signals, signals.receive()?) {
+            while let (true, Some(received)) = (has_signals, self.signals.receive()?) {
                 self.hand_on(received.signal, received.from_process);
             }
             if !has_news {

@@ -164,7 +164,7 @@ impl Notes {
         if is_known {
             return;
         }
-        self.see(path, true, Level::Whole, now_ns);
+        self.see(path, true, Level::Rights, now_ns);
         let Some(entry) = self.paths.get_mut(path) else { return };
         let before = entry.target.as_mut();
         let Some(names) = names(path) else { return };
@@ -406,13 +406,14 @@ impl Check {
         }
     }
 
-    /// A folder whose time has changed may have the names that it had.
+    /// A folder whose time has changed may have the names that it had. That does for a boot that asked for them alone.
     fn has_same_names(&mut self, then: State, now: State, now_ns: i64) -> bool {
-        if !then.has_same_rights(&now) {
-            return false;
-        }
         if then == now && !self.seen.is_unsettled {
             return true;
+        }
+        let counts_whole = self.seen.level == Level::Whole;
+        if counts_whole && then != now || !then.has_same_rights(&now) {
+            return false;
         }
         let has_same = names(&self.path) == self.names;
         if has_same {
@@ -494,6 +495,26 @@ mod tests {
         std::fs::remove_file(folder.path().join("a.rb")).unwrap();
         std::fs::create_dir(folder.path().join("a.rb")).unwrap();
         assert!(changes(&mut observed), "a name that is something else now");
+    }
+
+    #[test]
+    fn a_listed_folder_whose_own_state_counts_is_not_another_one_with_the_same_names() {
+        let above = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| above.path().join(name));
+        for questions in [[Question::Stat, Question::Names], [Question::Names, Question::LinkStat]]
+        {
+            [&one, &other].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+            let mut notes = Notes::default();
+            for question in questions {
+                notes.note(one.as_os_str().as_bytes(), question, now());
+            }
+            let mut observed = notes.sealed();
+            assert!(!changes(&mut observed));
+            std::fs::remove_dir(&one).unwrap();
+            std::fs::rename(&other, &one).unwrap();
+            assert!(changes(&mut observed), "{questions:?}");
+            std::fs::remove_dir(&one).unwrap();
+        }
     }
 
     #[test]

@@ -17,13 +17,24 @@ pub struct Begun {
     pub path: Vec<u8>,
     /// How many features were complete.
     pub complete: usize,
+    /// What the command had put into the load path by then.
+    pub folders: Folders,
+}
+
+/// Folders that a command has put into the load path, but for those of gems.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Folders {
+    /// Before those that were there when it began.
+    pub first: Vec<Vec<u8>>,
+    /// Behind one of those.
+    pub last: Vec<Vec<u8>>,
 }
 
 /// What a template loads, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Paths of features.
-    pub features: Vec<Vec<u8>>,
+    /// Paths of features, and what the load path has while they are loaded.
+    pub features: Vec<(Vec<u8>, Folders)>,
     /// Variables that were not as at the start when the first of Rails' files was begun.
     pub variables: Vec<Variable>,
 }
@@ -76,7 +87,7 @@ impl Run {
             .collect();
         if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
-            features.push(self.begun[cut].path.clone());
+            features.push(self.begun[cut].feature());
             return Plan { features, variables: self.variables.clone() };
         }
         let is_own = |begun: &Begun| is_below(&begun.path, application);
@@ -93,7 +104,7 @@ impl Run {
     }
 
     /// The features that were begun and completed before `cut`, without those that another of them loaded.
-    fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<Vec<u8>> {
+    fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<(Vec<u8>, Folders)> {
         let limit = self.begun.get(cut).map_or(self.features.len(), |begun| begun.complete);
         let mut features = Vec::new();
         // While so many are complete, what begins was begun by the last one of `features`.
@@ -105,16 +116,44 @@ impl Run {
                 continue;
             }
             inside = place + 1;
-            features.push(begun.path.clone());
+            features.push(begun.feature());
         }
         features
     }
 }
 
+impl Begun {
+    fn feature(&self) -> (Vec<u8>, Folders) {
+        (self.path.clone(), self.folders.clone())
+    }
+}
+
+impl Folders {
+    /// What a load path has that it had not at the start. A gem's folders come by its activation.
+    #[must_use]
+    pub fn added(load_path: &[Vec<u8>], start: &[Vec<u8>]) -> Self {
+        let known = load_path.iter().position(|folder| start.contains(folder));
+        let (first, last) = load_path.split_at(known.unwrap_or(load_path.len()));
+        let own = |folders: &[Vec<u8>]| {
+            let own = |folder: &&Vec<u8>| !start.contains(folder) && !is_of_gem(folder);
+            folders.iter().filter(own).cloned().collect()
+        };
+        Self { first: own(first), last: own(last) }
+    }
+}
+
+fn is_of_gem(folder: &[u8]) -> bool {
+    has_part(folder, b"/gems/") || has_part(folder, b"/extensions/")
+}
+
+fn has_part(path: &[u8], wanted: &[u8]) -> bool {
+    path.windows(wanted.len()).any(|part| part == wanted)
+}
+
 /// Whether a path is below the application's folder, and not that of a gem that is kept there.
 fn is_below(path: &[u8], application: &[u8]) -> bool {
     let rest = path.strip_prefix(application).filter(|rest| rest.starts_with(b"/"));
-    rest.is_some_and(|rest| !rest.windows(6).any(|part| part == b"/gems/"))
+    rest.is_some_and(|rest| !has_part(rest, b"/gems/"))
 }
 
 impl Plan {
@@ -126,7 +165,12 @@ impl Plan {
             None => wire::encoded(std::slice::from_ref(name)),
         });
         let variables: Vec<_> = variables.collect();
-        wire::encoded(&[wire::encoded(&self.features), wire::encoded(&variables)])
+        let features = self.features.iter().map(|(path, folders)| {
+            let folders = [&folders.first, &folders.last].map(|folders| wire::encoded(folders));
+            wire::encoded(&[&[path.clone()][..], &folders].concat())
+        });
+        let features: Vec<_> = features.collect();
+        wire::encoded(&[wire::encoded(&features), wire::encoded(&variables)])
     }
 
     /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
@@ -138,8 +182,14 @@ impl Plan {
             Some((fields.next()?, fields.next()))
         };
         let variables = wire::decoded(&variables)?.into_iter().map(variable);
+        let feature = |bytes: Vec<u8>| {
+            let [path, first, last] = <[Vec<u8>; 3]>::try_from(wire::decoded(&bytes)?).ok()?;
+            let folders = Folders { first: wire::decoded(&first)?, last: wire::decoded(&last)? };
+            Some((path, folders))
+        };
+        let features = wire::decoded(&features)?.into_iter().map(feature);
         Some(Self {
-            features: wire::decoded(&features)?,
+            features: features.collect::<Option<_>>()?,
             variables: variables.collect::<Option<_>>()?,
         })
     }
@@ -156,7 +206,7 @@ impl Plan {
     }
 
     fn cut(&self) -> Cut {
-        self.features.last().map_or(Cut::Gem, |path| Cut::of(path))
+        self.features.last().map_or(Cut::Gem, |(path, _)| Cut::of(path))
     }
 
     /// What not every run loads may be another command's.
@@ -178,7 +228,8 @@ mod tests {
     impl Recorder {
         fn load(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
             let path = name.trim_end_matches('!').as_bytes().to_vec();
-            self.0.begun.push(Begun { path: path.clone(), complete: self.0.features.len() });
+            let complete = self.0.features.len();
+            self.0.begun.push(Begun { path: path.clone(), complete, folders: Folders::default() });
             inner(self);
             if !name.ends_with('!') {
                 self.0.features.push(path);
@@ -191,7 +242,8 @@ mod tests {
     }
 
     fn names(plan: &Plan) -> Vec<String> {
-        plan.features.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect()
+        let name = |(path, _): &(Vec<u8>, _)| String::from_utf8_lossy(path).into_owned();
+        plan.features.iter().map(name).collect()
     }
 
     #[test]
@@ -237,10 +289,26 @@ mod tests {
         assert_eq!(names(&run.0.plan(b"/app")), ["rake"]);
     }
 
+    fn paths(names: &[&str]) -> Vec<Vec<u8>> {
+        names.iter().map(|name| name.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn what_a_command_has_put_into_the_load_path_is_known_by_what_was_there() {
+        let start = paths(&["/site", "/ruby"]);
+        let now = ["/own/lib", "/site", "/x/gems/a-1/lib", "/x/extensions/a-1", "/ruby", "late"];
+        let added = Folders::added(&paths(&now), &start);
+        assert_eq!((added.first, added.last), (paths(&["/own/lib"]), paths(&["late"])));
+        assert_eq!(Folders::added(&start, &start), Folders::default());
+    }
+
     #[test]
     fn a_plan_is_read_as_it_was_written() {
         let plan = Plan {
-            features: vec![b"a".to_vec(), b"b".to_vec()],
+            features: vec![
+                (b"a".to_vec(), Folders { first: paths(&["/x", "/y"]), last: paths(&["/z"]) }),
+                (b"b".to_vec(), Folders::default()),
+            ],
             variables: vec![(b"A".to_vec(), Some(b"1".to_vec())), (b"B".to_vec(), None)],
         };
         assert_eq!(Plan::decoded(&plan.encoded()), Some(plan));
@@ -268,7 +336,7 @@ mod tests {
     }
 
     fn plan(names: &[&str]) -> Plan {
-        let features = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let features = paths(names).into_iter().map(|name| (name, Folders::default())).collect();
         Plan { features, variables: Vec::new() }
     }
 

@@ -9,6 +9,8 @@ load("#{__dir__}/fork_safety.rb", Module.nesting.first)
 class Template
   # When a child asks for one of Rails' files, the variables are those under which it was loaded.
   OF_RAILS = %w[/config/application.rb /config/environment.rb].freeze
+  # These folders are put into the load path as a gem is activated.
+  OF_GEMS = %r{/(gems|extensions)/}
   # A template that takes more is none, unless THRUWAY_PRELOAD_MB allows it.
   MEGABYTES_MAX = 1024
   # Ruby itself catches them, whatever a program has made of them.
@@ -34,6 +36,7 @@ class Template
   def initialize(native)
     @native = native
     @parts = {}
+    @folders = {}
   end
 
   # Comes back in a child only, which is a command.
@@ -55,6 +58,7 @@ class Template
     ForkSafety.disconnect
     look(before)
     look_at_memory
+    take_unflushed
     @native.exclude(hooks&.excluded.to_a)
     @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
     nil
@@ -95,12 +99,12 @@ class Template
 
   def load_features(features, variables)
     @seed = Random.seed
-    count = features.index { |path| path.end_with?(*OF_RAILS) } || features.size
-    @changes = last = changes { features.first(count).each { |feature| load_feature(feature) } }
+    count = features.index { |path, _| path.end_with?(*OF_RAILS) } || features.size
+    @changes = last = changes { features.first(count).each { |feature| load_feature(*feature) } }
     variables.each { |name, value| ENV[name] = value unless last.key?(name) }
-    features.drop(count).each do |path|
+    features.drop(count).each do |path, *folders|
       before = compared(ENV.to_h)
-      made = changes { load_feature(path) }
+      made = changes { load_feature(path, *folders) }
       path.end_with?(*OF_RAILS) ? @parts[path] = [before, last = made] : last.update(made)
     end
     add_nested
@@ -129,9 +133,23 @@ class Template
   end
 
   # The command asked for it by a name, which made RubyGems activate its gem.
-  def load_feature(path)
-    activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
-    require(path)
+  def load_feature(path, first, last)
+    folders = [first, last].map { |all| all - $LOAD_PATH }
+    @folders[path] = folders if folders.any?(&:any?)
+    with_folders(*folders) do
+      activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
+      require(path)
+    end
+  end
+
+  # The command itself has put them into the load path, and each child does so again.
+  def with_folders(first, last)
+    $LOAD_PATH.unshift(*first) if first.any?
+    $LOAD_PATH.push(*last) if last.any?
+    yield
+  ensure
+    own = first + last
+    $LOAD_PATH.delete_if { |folder| own.any? { |one| one.equal?(folder) } } if own.any?
   end
 
   def activate(path)
@@ -139,6 +157,16 @@ class Template
 
     stub = ::Gem::Specification.stubs.find { |one| path.start_with?("#{one.full_gem_path}/") }
     stub&.to_spec&.activate
+  end
+
+  # What the boot has written and Ruby has not: each child has it in its own streams. A fork would
+  # write it to the template's, which are nothing.
+  def take_unflushed
+    @unflushed = [STDOUT, STDERR].reject(&:closed?).map do |stream|
+      count = @native.said_count
+      stream.flush
+      [stream, stream.external_encoding ? "" : @native.take_said(count)]
+    end
   end
 
   # A binstub of RubyGems asks which gem has the command. Bundler then reads each gem's own
@@ -223,7 +251,9 @@ class Template
     title
     Random.srand if Random.seed == @seed
     @native.said
-    @native.guard(@parts.keys, method(:compare)) if @parts.any?
+    @unflushed.each { |stream, bytes| stream.write(bytes) }
+    guarded = @parts.keys | @folders.keys
+    @native.guard(guarded, method(:compare)) if guarded.any?
     hooks&.run_after_fork
   end
 
@@ -240,20 +270,33 @@ class Template
   # A part that was booted under other variables than this command has set is of no use: the command
   # is started as always. Answers whether there are more to compare.
   def compare(path)
+    compare_folders(@folders.delete(path))
     part = @parts.delete(path)
-    return @parts.any? unless part
+    compare_part(part) if part
+    @parts.any? || @folders.any?
+  end
 
+  # From other folders the command would get another feature of that name.
+  def compare_folders(folders)
+    return unless folders
+
+    first, last = folders
+    now = $LOAD_PATH.grep_v(OF_GEMS)
+    is_same = now.first(first.size) == first && now.last(last.size) == last
+    boot_after_all("the load path is another") unless is_same
+  end
+
+  def compare_part(part)
     @parts.delete_if { |_, other| other.equal?(part) }
     before, made = part
     now = compared(ENV.to_h)
     differs = (now.keys | before.keys).find { |name| now[name] != before[name] }
-    boot_after_all(differs) if differs || coverage?
+    boot_after_all("variable #{differs} is another") if differs
+    boot_after_all("Coverage is running") if coverage?
     set(made)
-    @parts.any?
   end
 
-  def boot_after_all(variable)
-    reason = variable ? "variable #{variable} is another" : "Coverage is running"
+  def boot_after_all(reason)
     is_explained = ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
     warn "thruway: preload: booted after all, since #{reason}" if is_explained
     exec(@given, *@words, unsetenv_others: true)

@@ -27,6 +27,20 @@ class PreloadFaultsTest < Minitest::Test
 
   def tell = "File.write('tmp/process', Process.pid)"
 
+  # A client that has asked a template, which is stopped.
+  def asking(made, template, code)
+    Process.kill(:STOP, template)
+    start(made, code).tap do |client|
+      Preloading.await("a client that waits") { connected?(client) && sleeping?(client) }
+    end
+  end
+
+  def sleeping?(process) = File.read("/proc/#{process}/status").match?(/^State:\s+S/)
+
+  def connected?(process)
+    Dir["/proc/#{process}/fd/*"].any? { |file| File.readlink(file).start_with?("socket:") }
+  end
+
   # How often a process has gone to sleep.
   def sleeps_of(process)
     File.read("/proc/#{process}/status")[/^voluntary_ctxt_switches:\s+(\d+)/, 1]
@@ -59,6 +73,32 @@ class PreloadFaultsTest < Minitest::Test
       process_of(made)
       Process.kill(:TERM, client)
       assert_equal 15, status_of(client).termsig
+    end
+  end
+
+  # A busy machine may let the command begin, and end, before its client runs again.
+  def test_a_signal_before_the_client_has_read_that_its_command_runs_is_for_the_command
+    with_template do |made|
+      template = templates(made).first
+      client = asking(made, template, "trap(:INT) { exit 9 }; #{tell}; sleep")
+      Process.kill(:STOP, client)
+      Process.kill(:CONT, template)
+      process_of(made)
+      Process.kill(:INT, client)
+      Process.kill(:CONT, client)
+      assert_equal 9, status_of(client).exitstatus
+    end
+  end
+
+  def test_a_signal_before_the_template_answers_is_for_the_client
+    with_template do |made|
+      template = templates(made).first
+      client = asking(made, template, tell)
+      Process.kill(:INT, client)
+      assert_equal 2, status_of(client).termsig
+      Process.kill(:CONT, template)
+      assert_equal "1\n", made.preloaded(*WORDS, "puts 1").out
+      refute_path_exists made.path("tmp/process")
     end
   end
 

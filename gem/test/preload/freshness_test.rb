@@ -196,6 +196,17 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # Ruby has not written it when the boot ends, and a fork would write it to the template's stream.
+  def test_what_the_boot_has_not_flushed_is_said_again
+    application do |made|
+      made.write("config/initializers/said.rb", "puts 'out'; warn 'err'; print 'half'")
+      words = ["bin/rails", "runner", "warn 'more'; puts ' of it'"]
+      plain = made.plain(*words)
+      assert_equal "out\nhalf of it\n", plain.out
+      2.times { assert_said plain, made.forked(*words) }
+    end
+  end
+
   # Random edits between commands: a preloaded run says what a plain one does.
   def test_random_edits
     random = Random.new(Integer(ENV.fetch("THRUWAY_SEED", "1")))

@@ -1,11 +1,12 @@
 //! A command that learns: which files it loaded, in which order, and what was complete by then.
 
+use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use thruway_boot::Environment;
 use thruway_preload::place::{Part, Place};
-use thruway_preload::plan::{Begun, Cut, Plan, Run, Variable};
+use thruway_preload::plan::{Begun, Cut, Folders, Plan, Run, Variable};
 
 use super::post;
 use crate::ruby::constants::global;
@@ -14,6 +15,18 @@ use crate::ruby::{Gvl, RArray, RString};
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 /// Variables that were changed when the first of Rails' files was begun.
 static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
+
+/// The load path before the command has changed it.
+static START: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+/// The load path as it was last, as objects, and what was new in it.
+static LAST: Mutex<(Vec<u64>, Option<Folders>)> = Mutex::new((Vec::new(), None));
+
+/// The boot begins.
+pub(super) fn begin(gvl: Gvl) {
+    if post::learner().is_some() {
+        START.get_or_init(|| strings(gvl, c"$LOAD_PATH"));
+    }
+}
 
 /// Ruby begins to load a file.
 pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
@@ -27,7 +40,20 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
     let complete = complete.map_or(0, |features| unsafe { features.elements() }.len());
     let mut all = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
-    all.push(Begun { path: path.to_vec(), complete });
+    all.push(Begun { path: path.to_vec(), complete, folders: folders(gvl) });
+}
+
+/// What the command has put into the load path. It is looked at anew where it has other objects.
+fn folders(gvl: Gvl) -> Folders {
+    let Some(now) = RArray::of(gvl, global(gvl, c"$LOAD_PATH")) else { return Folders::default() };
+    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
+    let now = unsafe { now.elements() };
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.1.is_none() || last.0 != now {
+        let start = START.get().map_or(&[][..], Vec::as_slice);
+        *last = (now.to_vec(), Some(Folders::added(&strings(gvl, c"$LOAD_PATH"), start)));
+    }
+    last.1.clone().unwrap_or_default()
 }
 
 /// The command ends: writes down what a template for such commands should load.
@@ -37,7 +63,7 @@ pub(crate) fn learn() {
     let gvl = unsafe { Gvl::assume() };
     let begun = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
     let variables = VARIABLES.get().cloned().unwrap_or_default();
-    let run = Run { begun, features: features(gvl), variables };
+    let run = Run { begun, features: strings(gvl, c"$LOADED_FEATURES"), variables };
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };
     let application = environment.application(&folder);
@@ -52,13 +78,12 @@ pub(crate) fn learn() {
     let _ = place.write(post.key, Part::Plan, &plan.encoded());
 }
 
-fn features(gvl: Gvl) -> Vec<Vec<u8>> {
-    let Some(features) = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES")) else {
-        return Vec::new();
-    };
+/// The Strings of a global Array.
+fn strings(gvl: Gvl, name: &'static CStr) -> Vec<Vec<u8>> {
+    let Some(all) = RArray::of(gvl, global(gvl, name)) else { return Vec::new() };
     // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let features = unsafe { features.elements() }.iter();
+    let all = unsafe { all.elements() }.iter();
     // SAFETY: as above, for the Strings.
-    let bytes = |feature: &u64| Some(unsafe { RString::of(gvl, *feature)?.bytes() }.to_vec());
-    features.filter_map(bytes).collect()
+    let bytes = |one: &u64| Some(unsafe { RString::of(gvl, *one)?.bytes() }.to_vec());
+    all.filter_map(bytes).collect()
 }

@@ -25,6 +25,7 @@ pub(crate) use learner::{begun, learn};
 /// What is defined in a template alone.
 pub(crate) fn define(ruby: Protected, thruway: RModule) {
     post::take(ruby.gvl());
+    learner::begin(ruby.gvl());
     if post::is_template() {
         native::define(ruby, thruway);
     }

@@ -17,7 +17,7 @@ use thruway_sys::descriptor;
 
 use super::{guard, notes, post};
 use crate::ruby::define::{self, Method};
-use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean};
+use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, number};
 
 static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
 /// Whether the boot depends on the command's arguments.
@@ -39,6 +39,8 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"failed", Method::of_1(failed));
     define::singleton_method(gvl, module, c"take_over", Method::of_0(take_over));
     define::singleton_method(gvl, module, c"said", Method::of_0(said));
+    define::singleton_method(gvl, module, c"said_count", Method::of_0(said_count));
+    define::singleton_method(gvl, module, c"take_said", Method::of_1(take_said));
     define::singleton_method(gvl, module, c"guard", Method::of_2(guard));
     define::singleton_method(gvl, module, c"exclude", Method::of_1(exclude));
     define::singleton_method(gvl, module, c"end", Method::of_0(end));
@@ -50,7 +52,8 @@ fn place() -> Option<(Place, u128)> {
     Some((Place::at(&post.folder).ok()?, post.key))
 }
 
-/// `[features, [[name, value or nil], …]]`
+/// `[[[path, folders, folders], …], [[name, value or nil], …]]`: a feature has folders that come first in the load
+/// path, and last.
 fn plan(ruby: Protected, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, Part::Plan)?));
@@ -59,7 +62,11 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
         let value = value.as_ref().map_or(NIL, |value| RString::new(gvl, value).value());
         array(gvl, [RString::new(gvl, name).value(), value])
     });
-    array(gvl, [strings(gvl, &plan.features), array(gvl, variables)])
+    let features = plan.features.iter().map(|(path, folders)| {
+        let folders = [&folders.first, &folders.last].map(|folders| strings(gvl, folders));
+        array(gvl, [&[RString::new(gvl, path).value()][..], &folders].concat())
+    });
+    array(gvl, [array(gvl, features), array(gvl, variables)])
 }
 
 /// The words of the command that the template was made for.
@@ -192,6 +199,16 @@ fn said(_: Protected, _: VALUE) -> VALUE {
         let _ = descriptor::with(number, write);
     }
     NIL
+}
+
+/// `said_count`: how often the boot wrote to its standard streams.
+fn said_count(ruby: Protected, _: VALUE) -> VALUE {
+    number::from_u64(ruby.gvl(), notes::said().len() as u64)
+}
+
+/// `take_said(count)`: what it wrote after that, which no child writes again by itself.
+fn take_said(ruby: Protected, _: VALUE, count: VALUE) -> VALUE {
+    RString::new(ruby.gvl(), &notes::take_said(number::small_count(count))).value()
 }
 
 /// `guard(paths, proc)`

@@ -82,6 +82,13 @@ pub(super) fn said() -> Vec<(c_int, Vec<u8>)> {
     lock(&SAID).clone()
 }
 
+/// What the boot wrote after its first `count` writes: it is not among [`said`] any more.
+pub(super) fn take_said(count: usize) -> Vec<u8> {
+    let mut said = lock(&SAID);
+    let count = count.min(said.len());
+    said.split_off(count).into_iter().flat_map(|(_, bytes)| bytes).collect()
+}
+
 pub(super) fn say(descriptor: c_int, bytes: &[u8]) {
     lock(&SAID).push((descriptor, bytes.to_vec()));
 }
