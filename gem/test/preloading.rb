@@ -182,16 +182,22 @@ module Preloading
 
     def refusals = Dir["#{@around}/run/thruway/preload/*.refusal"]
 
-    # The streams are files: a process that keeps them open is not waited for.
     def run(words, env: {}, input: "", **options)
-      streams = Dir.mktmpdir("streams", @around)
-      given, out, err = %w[in out err].map { |name| "#{streams}/#{name}" }
-      File.write(given, input)
-      options = { in: given, out: out, err: err, chdir: folder, **options }
-      status = Preloading.status_of(spawn(environment.merge(env), *words, **options), words.inspect)
-      Said.new(File.read(out), File.read(err), status)
+      with_streams do |given, out, err|
+        File.write(given, input)
+        options = { in: given, out: out, err: err, chdir: folder, **options }
+        process = spawn(environment.merge(env), *words, **options)
+        status = Preloading.status_of(process, words.inspect)
+        Said.new(File.read(out), File.read(err), status)
+      end
+    end
+
+    # The streams are files: a process that keeps them open is not waited for.
+    def with_streams
+      folder = Dir.mktmpdir("streams", @around)
+      yield(*%w[in out err].map { |name| "#{folder}/#{name}" })
     ensure
-      FileUtils.rm_rf(streams) if streams
+      FileUtils.rm_rf(folder) if folder
     end
   end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "preloading"
+require_relative "plain_ruby"
 
 # A small program whose boot asks the disk and its environment in random ways, and prints what it
 # was told. Edits at random change what it would be told.
@@ -18,15 +19,27 @@ class RandomWorld < Preloading::Application
     "File.realpath(path)", "Dir.children(path).sort", "Dir.empty?(path)", "Dir.exist?(path)",
     "Dir.entries(path).sort", "Dir.glob(path + '/*').sort", "Dir.glob(path + '/**/*').sort",
     "Dir.each_child(path).sort", "File.open(path) { |file| file.read(9) }",
-    "File.open(path) { |file| file.stat.size if file.stat.file? }", "YAML.load_file(path).to_s",
-    "load(path)", "require(path)", "eval(File.read(path))",
+    "File.open(path) { |file| file.stat.size if file.stat.file? }", "load(path)",
+    "require(path)", "eval(File.read(path))", "test(?e, path)", "puts(path)", "warn(path)",
     "File.identical?(path, path + '/../d.txt')", "Pathname(path).exist?",
-    "Pathname(path).children.map(&:to_s).sort", "test(?e, path)", "Dir[path + '*'].sort",
-    "ENV[File.basename(path)]"
+    "Pathname(path).children.map(&:to_s).sort", "Dir[path + '*'].sort",
+    "ENV[File.basename(path)]", "[require('yaml'), YAML.load_file(path).to_s].last"
   ].freeze
+  # What a boot may ask of RubyGems.
+  ASKED_OF_GEMS = [
+    "require('one')", "require('two')", "gem('one')", "gem('two', '2')", "[ONE, TWO]",
+    "Gem::Specification.find_all_by_name('one').map(&:full_name).sort",
+    "Gem::Specification.find_by_name('two').full_gem_path", "Gem.loaded_specs.keys.sort",
+    "Gem.find_files('one*').sort", "Gem::Specification.stubs.map(&:full_name).sort"
+  ].freeze
+  # A Ruby without RubyGems boots in a quarter of the time, and asks the disk as others do.
+  WITH_GEMS_EVERY = 8
+  # A file that was written less long ago makes a template stale, and none would be tried.
+  SETTLED_SECONDS = 0.03
+  # A template is made in a tenth of it. Where none is made, the steps go on without.
+  TEMPLATE_SECONDS_MAX = 2
   ENVIRONMENT = <<~'RUBY'
     require "pathname"
-    require "yaml"
     TOLD = []
     $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
     def told(path)
@@ -36,50 +49,108 @@ class RandomWorld < Preloading::Application
     end
   RUBY
 
-  attr_reader :variables
-
   # `skipped` is a folder that templates do not compare.
-  def initialize(random, skipped: nil)
-    @random = random
+  def initialize(seed, skipped: nil)
+    @random = Random.new(seed)
+    @has_gems = (seed % WITH_GEMS_EVERY).zero?
     @skipped = skipped
     @variables = {}
     @options = []
+    @plain_rubies = {}
+    @edited_at = now
     super()
+    environment["GEM_PATH"] = path("gems")
     settle
   end
 
-  # A file that was written a moment ago makes a template stale, and none would be tried.
-  def settle = sleep(0.03)
+  def gems? = @has_gems
+
+  def one_in?(count) = @random.rand(count).zero?
+
+  def random_one(list) = list[@random.rand(list.size)]
+
+  # As long as it takes after the last edit.
+  def settle = sleep([0, SETTLED_SECONDS - (now - @edited_at)].max)
 
   # What a plain run says, and a preloaded one.
   def both
-    words = ["ruby", *options, "main.rb", @random.rand(3).to_s]
-    [plain(*words, env: variables), preloaded(*words, env: variables)]
+    @argument = @random.rand(3).to_s
+    @known = templates_and_refusals
+    @said = preloaded(*words, @argument, env: @variables)
+    [run_in_waiting_ruby, @said]
   end
 
-  def fork_now = forked("ruby", *options, "main.rb", "0", env: variables)
+  # What a plain run says whose Ruby did not wait for it.
+  def started_anew = plain(*words, @argument, env: @variables)
+
+  # The template that is made behind the last command, if that was booted.
+  def wait_for_template
+    return if @said.nil? || @said.forked?
+
+    deadline = now + TEMPLATE_SECONDS_MAX
+    sleep 0.01 until (templates_and_refusals - @known).any? || now > deadline
+  end
+
+  def remove
+    @plain_rubies.each_value(&:end)
+    super
+  end
 
   # One change at random; answers with its name.
   def edit
-    name = EDITS[@random.rand(EDITS.size)]
+    name = random_one(gems? ? EDITS + OF_GEMS : EDITS)
     send(name)
     name
   rescue SystemCallError => e
     "#{name}: #{e.class}"
+  ensure
+    @edited_at = now
   end
 
   EDITS = %i[put put grow same_size touch remove_file rename make_folder away link link_up mode
              replace swap branch variable option code hard].freeze
+  OF_GEMS = %i[add_gem add_gem remove_gem].freeze
 
   private
 
-  attr_reader :options
+  def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+  def words = ["ruby", *("--disable-gems" unless gems?), *@options, "main.rb"]
+
+  def run_in_waiting_ruby
+    with_streams do |*files|
+      ruby = @plain_rubies[words] ||= PlainRuby.new(words, environment, folder)
+      variables = ENV.to_h.merge(environment, @variables).compact
+      status = ruby.run([@argument], variables, files)
+      Preloading::Said.new(*files.drop(1).map { |file| File.read(file) }, status)
+    end
+  end
+
+  # One command after the other: the same files do.
+  def with_streams
+    files = %w[in out err].map { |name| "#{@around}/#{name}" }
+    FileUtils.touch(files.first)
+    yield(*files)
+  end
+
+  # What listens or says why there is none, each with the time at which it was made.
+  def templates_and_refusals
+    Dir["#{@around}/run/thruway/preload/*.{socket,refusal}"].filter_map do |path|
+      [path, File.stat(path).ctime]
+    rescue Errno::ENOENT
+      nil
+    end
+  end
 
   def fill
     NAMES.each { |name| FileUtils.mkdir_p(path(name)) }
     write("config.ru", "")
     write("main.rb", "require_relative 'config/environment'\nputs TOLD, ARGV, ENV['SAID']\n")
     8.times { edit }
+    write_environment
+  end
+
+  def write_environment
     questions = Array.new(3 + @random.rand(20)) { question }
     write("config/environment.rb", [ENVIRONMENT, skip, *questions].join)
   end
@@ -93,19 +164,18 @@ class RandomWorld < Preloading::Application
   HOOKS = File.expand_path("../../lib/thruway/preload", __dir__)
 
   def question
-    asked = ASKED[@random.rand(ASKED.size)]
+    asked = random_one(gems? && one_in?(3) ? ASKED_OF_GEMS : ASKED)
     "told(#{any.dump}) { |path| #{asked} }\n"
   end
 
   # A name below the application that the program's own files are not.
   def any
-    folder = NAMES[@random.rand(NAMES.size)]
-    @random.rand(4).zero? ? path(folder) : path("#{folder}/#{FILES[@random.rand(FILES.size)]}")
+    one_in?(4) ? path(random_one(NAMES)) : file
   end
 
-  def file = path("#{NAMES[@random.rand(NAMES.size)]}/#{FILES[@random.rand(FILES.size)]}")
+  def file = path("#{random_one(NAMES)}/#{random_one(FILES)}")
 
-  def text = "#{%w[x y z][@random.rand(3)]} = #{@random.rand(1000)}\n"
+  def text = "#{random_one(%w[x y z])} = #{@random.rand(1000)}\n"
 
   def put = File.write(file, text)
   def grow = File.write(file, text, mode: "a")
@@ -114,9 +184,9 @@ class RandomWorld < Preloading::Application
   def away = FileUtils.rm_rf(path("lib/deep"))
   def make_folder = FileUtils.mkdir_p(file)
   def hard = File.link(file, file)
-  def variable = @variables[%w[SAID a.rb d.txt][@random.rand(3)]] = [nil, "1", "2"][@random.rand(3)]
-  def option = @options = [[], ["-W0"], ["-Ilib"], ["-w"]][@random.rand(4)]
-  def mode = File.chmod([0o644, 0o755, 0o600, 0o000][@random.rand(4)], file)
+  def variable = @variables[random_one(%w[SAID a.rb d.txt])] = random_one([nil, "1", "2"])
+  def option = @options = random_one([[], ["-W0"], ["-Ilib"], ["-w"]])
+  def mode = File.chmod(random_one([0o644, 0o755, 0o600, 0o000]), file)
   def touch = File.utime(0, @random.rand(9), file)
 
   def same_size
@@ -135,13 +205,13 @@ class RandomWorld < Preloading::Application
   def link
     name = file
     FileUtils.rm_rf(name)
-    File.symlink([file, "d.txt", "../lib", path("lib/deep")][@random.rand(4)], name)
+    File.symlink(random_one([file, "d.txt", "../lib", path("lib/deep")]), name)
   end
 
   # A folder in the way to others leads elsewhere.
   def link_up
     FileUtils.rm_rf(path("lib/deep"))
-    File.symlink([path("config/deep"), "../config"][@random.rand(2)], path("lib/deep"))
+    File.symlink(random_one([path("config/deep"), "../config"]), path("lib/deep"))
   end
 
   # Two folders change places.
@@ -158,5 +228,28 @@ class RandomWorld < Preloading::Application
     (1 + @random.rand(5)).times { put }
   end
 
-  def code = File.write(path("config/environment.rb"), question, mode: "a")
+  # A question more, or another program.
+  def code
+    return write_environment if one_in?(2)
+
+    File.write(path("config/environment.rb"), question, mode: "a")
+  end
+
+  def gem_name = random_one(%w[one-1 one-2 two-2])
+
+  # As `gem install` does it: the files first, then what names them.
+  def add_gem
+    name, version = (full_name = gem_name).split("-")
+    write("gems/gems/#{full_name}/lib/#{name}.rb", "#{name.upcase} = #{@random.rand(9)}\n")
+    write("gems/specifications/#{full_name}.gemspec", <<~RUBY)
+      # stub: #{name} #{version} ruby lib
+      Gem::Specification.new("#{name}", "#{version}") { |gem| gem.summary = "#{@random.rand(9)}" }
+    RUBY
+  end
+
+  def remove_gem
+    full_name = gem_name
+    FileUtils.rm_f(path("gems/specifications/#{full_name}.gemspec"))
+    FileUtils.rm_rf(path("gems/gems/#{full_name}"))
+  end
 end
