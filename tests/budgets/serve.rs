@@ -24,8 +24,9 @@ type Calls = BTreeMap<String, i64>;
 /// How many requests more the second run makes than the first.
 const MORE: i64 = 200;
 
-/// The looks at what has happened: how many there are depends on which is faster, client or server.
-const LOOKS: [&str; 2] = ["epoll_pwait", "epoll_pwait2"];
+/// The looks at what has happened: how many there are depends on which is faster, client or server. By `ppoll`, the
+/// standby looks now and then whether a call of the application lasts.
+const LOOKS: [&str; 3] = ["epoll_pwait", "epoll_pwait2", "ppoll"];
 
 /// Looks for each request, at most: one before it, and one after it, which finds nothing.
 const LOOKS_MAX: i64 = 2;
@@ -36,6 +37,10 @@ const LEFT_OUT: [&str; 7] = ["brk", "fcntl", "madvise", "mmap", "mprotect", "mun
 
 /// Other calls, such as those for locks and clocks, of which no request can be the cause: they are fewer.
 const ONCE: i64 = MORE / 2;
+
+/// On a slow machine a traced call of the application may last, and then the standby is called. What each request
+/// costs is there in every attempt.
+const ATTEMPTS: usize = 5;
 
 #[test]
 fn a_request_of_a_short_application_is_one_read_and_one_write() {
@@ -130,16 +135,30 @@ fn wake_ups(pid: u32) -> u64 {
 
 /// Each request makes the `golden` calls and no others.
 fn assert_costs(target: &Path, options: &[&str], path: &str, golden: &[(&str, i64)]) {
+    let attempts = (0..ATTEMPTS).map(|_| costs(target, options, path, golden));
+    let others: Vec<_> = attempts.map_while(Result::err).collect();
+    assert!(others.len() < ATTEMPTS, "{others:#?}");
+}
+
+/// Whether each request makes those calls and no others; else what it made.
+fn costs(
+    target: &Path,
+    options: &[&str],
+    path: &str,
+    golden: &[(&str, i64)],
+) -> Result<(), String> {
     let before = calls(target, options, path, MORE);
     let mut more = calls(target, options, path, 2 * MORE);
     before.into_iter().for_each(|(name, count)| *more.entry(name).or_default() -= count);
     more.retain(|name, count| *count != 0 && !LEFT_OUT.contains(&name.as_str()));
     let looks: i64 = LOOKS.iter().filter_map(|name| more.remove(*name)).sum();
-    assert!(looks <= LOOKS_MAX * MORE + ONCE, "{looks} looks");
-    for (name, count) in golden {
-        assert_eq!(more.remove(*name), Some(count * MORE), "{name}; besides: {more:?}");
-    }
-    assert!(more.values().sum::<i64>() < ONCE, "besides: {more:?}");
+    let counts = golden.iter().map(|(name, _)| (*name, more.remove(*name)));
+    let counts: Vec<_> = counts.collect();
+    let is_golden =
+        golden.iter().zip(&counts).all(|(golden, count)| count.1 == Some(golden.1 * MORE));
+    let is_right =
+        is_golden && looks <= LOOKS_MAX * MORE + ONCE && more.values().sum::<i64>() < ONCE;
+    if is_right { Ok(()) } else { Err(format!("{counts:?}, {looks} looks, besides: {more:?}")) }
 }
 
 /// The calls of a server that answers so many requests, one after the other.

@@ -25,11 +25,13 @@ pub(crate) struct Acceptor {
     listeners: Vec<Listener>,
     is_listening: bool,
     paused_until_ms: u64,
+    /// Connections of faulty peers, and when each begins.
+    waiting: Vec<(u64, Connection)>,
 }
 
 impl Acceptor {
     pub(crate) fn new(listeners: Vec<Listener>) -> Self {
-        Self { listeners, is_listening: false, paused_until_ms: 0 }
+        Self { listeners, is_listening: false, paused_until_ms: 0, waiting: Vec::new() }
     }
 
     /// Watches the listeners.
@@ -51,16 +53,18 @@ impl Acceptor {
     pub(crate) fn listen_again(&mut self, connections: &Connections) {
         let may_listen = connections.stage.accepts()
             && connections.clock.now_ms >= self.paused_until_ms
-            && connections.count() < connections.settings.connections_max;
+            && connections.count() + self.waiting.len() < connections.settings.connections_max;
         if !self.is_listening && may_listen {
             // Without descriptors it is tried again after the next pause.
             let _ = self.listen(connections);
         }
     }
 
-    /// When a pause may be over, in milliseconds from now; none without a pause.
-    pub(crate) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
-        (self.paused_until_ms > now_ms).then_some(PAUSE_MS)
+    /// When there may be something to do, in milliseconds from now: a pause is over, or a connection begins.
+    pub(crate) fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        let pause_ms = (self.paused_until_ms > now_ms).then_some(PAUSE_MS);
+        let begin_ms = self.waiting.iter().map(|(begin_ms, _)| begin_ms.saturating_sub(now_ms));
+        pause_ms.into_iter().chain(begin_ms).min()
     }
 
     /// Begins some of the connections that wait at a listener.
@@ -73,7 +77,7 @@ impl Acceptor {
         for _ in 0..ACCEPTS_MAX {
             let worker = migration.as_ref().map(|migration| &migration.worker);
             let coming = worker.map_or(0, WorkerHandle::connections);
-            let count = connections.count().max(coming);
+            let count = connections.count().max(coming) + self.waiting.len();
             if count >= connections.settings.connections_max {
                 let crowd = format!("{count} are open, as many as may be, and the next ones wait");
                 connections.warn("accept a connection", io::Error::other(crowd));
@@ -81,11 +85,9 @@ impl Acceptor {
             }
             match self.next(index, connections) {
                 Ok(None) => return,
-                Ok(Some(connection)) => match &mut migration {
-                    Some(migration) => migration.place(connection, connections),
-                    // A connection that cannot be watched is closed again.
-                    None => drop(connections.open(connection)),
-                },
+                Ok(Some(connection)) => {
+                    self.admit(connection, connections, migration.as_deref_mut())
+                }
                 // Another process has closed it for all: this one is about to be told to stop, too.
                 Err(Errno::INVAL) => {
                     self.unlisten(connections);
@@ -100,10 +102,48 @@ impl Acceptor {
         }
     }
 
+    /// Begins a connection, at once or in time; or closes it, if too many of its peer wait.
+    fn admit(
+        &mut self,
+        connection: Connection,
+        connections: &mut Connections,
+        migration: Option<&mut Migration>,
+    ) {
+        let (peer, now_ms) = (connection.peer, connections.clock.now_ms);
+        match connections.faulty_peers.begin_ms(peer, now_ms) {
+            Some(begin_ms) if begin_ms > now_ms => self.waiting.push((begin_ms, connection)),
+            Some(_) => begin(connection, connections, migration),
+            None => {
+                let why =
+                    format!("{peer} has sent what ended others, and too many of its own wait");
+                connections.warn("accept a connection", io::Error::other(why));
+            }
+        }
+    }
+
+    /// Begins the connections of faulty peers whose time has come.
+    pub(crate) fn begin_due(
+        &mut self,
+        connections: &mut Connections,
+        mut migration: Option<&mut Migration>,
+    ) {
+        let now_ms = connections.clock.now_ms;
+        if self.waiting.iter().all(|(begin_ms, _)| *begin_ms > now_ms) {
+            return;
+        }
+        let all = std::mem::take(&mut self.waiting).into_iter();
+        let (due, waiting): (Vec<_>, _) = all.partition(|(begin_ms, _)| *begin_ms <= now_ms);
+        self.waiting = waiting;
+        for (_, connection) in due {
+            begin(connection, connections, migration.as_deref_mut());
+        }
+    }
+
     /// Begins every connection that waits at the listeners, here and not in another worker, and closes them: for every
     /// process that has them, if `closes_for_all`.
     pub(crate) fn close(&mut self, connections: &mut Connections, closes_for_all: bool) {
         self.unlisten(connections);
+        self.begin_last(connections);
         for index in 0..self.listeners.len() {
             self.accept_last(index, connections);
             if closes_for_all {
@@ -114,9 +154,17 @@ impl Acceptor {
     }
 
     /// Leaves the connections that wait to another program.
-    pub(crate) fn abandon(&mut self, connections: &Connections) {
+    pub(crate) fn abandon(&mut self, connections: &mut Connections) {
         self.unlisten(connections);
+        self.begin_last(connections);
         self.listeners.clear();
+    }
+
+    /// Begins the connections of faulty peers here, before their time.
+    fn begin_last(&mut self, connections: &mut Connections) {
+        for (_, connection) in self.waiting.drain(..) {
+            begin(connection, connections, None);
+        }
     }
 
     fn accept_last(&mut self, index: usize, connections: &mut Connections) {
@@ -152,5 +200,13 @@ impl Acceptor {
     #[cfg(test)]
     pub(crate) fn listeners(&self) -> &[Listener] {
         &self.listeners
+    }
+}
+
+fn begin(connection: Connection, connections: &mut Connections, migration: Option<&mut Migration>) {
+    match migration {
+        Some(migration) => migration.place(connection, connections),
+        // A connection that cannot be watched is closed again.
+        None => drop(connections.open(connection)),
     }
 }

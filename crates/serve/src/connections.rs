@@ -15,6 +15,7 @@ use crate::clock::{Clock, monotonic_us};
 use crate::connection::{self, Connection, Phase, stream_of};
 use crate::deadlines::Deadlines;
 use crate::fair_by::FairBy;
+use crate::faulty_peers::FaultyPeers;
 use crate::metrics::WorkerMetrics;
 use crate::output::{Flushed, QUANTUM_BYTES};
 use crate::poller::{Event, Poller};
@@ -55,6 +56,8 @@ pub(crate) struct Connections {
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
     pub(crate) warnings: Warnings,
+    /// Peers that have sent what ended a connection.
+    pub(crate) faulty_peers: Arc<FaultyPeers>,
     pub(crate) tls: TlsListeners,
     pub(crate) stage: Stage,
     /// Bytes of responses that wait in memory.
@@ -80,6 +83,7 @@ impl Connections {
         poller: Poller,
         settings: Settings,
         client_turns: Arc<ClientTurns>,
+        faulty_peers: Arc<FaultyPeers>,
         tls: TlsListeners,
     ) -> Self {
         let clock = Clock::new();
@@ -95,6 +99,7 @@ impl Connections {
             clock,
             settings,
             warnings: Warnings::default(),
+            faulty_peers,
             tls,
             stage: Stage::Serving,
             held_bytes: 0,

@@ -23,7 +23,9 @@ use crate::ticket::Ticket;
 use crate::tls_listeners::TlsListeners;
 use crate::token::Token;
 use crate::upgraded;
-use crate::workers::{Siblings, WorkerHandle, new_client_turns, new_metrics, new_ticket_keys};
+use crate::workers::{
+    Siblings, WorkerHandle, new_client_turns, new_faulty_peers, new_metrics, new_ticket_keys,
+};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -101,9 +103,9 @@ impl Engine {
             poller.add_mailbox(worker.mailbox(), Token::Mailbox.to_word()).map_err(failed)?;
             poller.add_listener(worker.handover(), Token::Handover.to_word()).map_err(failed)?;
         }
-        let (client_turns, ticket_keys) = match &worker {
+        let (client_turns, faulty_peers, ticket_keys) = match &worker {
             Some(worker) => worker.tables(),
-            None => (new_client_turns()?, new_ticket_keys()?),
+            None => (new_client_turns()?, new_faulty_peers()?, new_ticket_keys()?),
         };
         let metrics = match &worker {
             _ if !settings.counts => None,
@@ -111,7 +113,7 @@ impl Engine {
             None => Some(WorkerMetrics::enter(new_metrics(1)?, 0)),
         };
         let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
-        let mut connections = Connections::new(poller, settings, client_turns, tls);
+        let mut connections = Connections::new(poller, settings, client_turns, faulty_peers, tls);
         connections.metrics.clone_from(&metrics);
         connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
@@ -211,7 +213,7 @@ impl Engine {
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         let now_ms = self.connections.clock.now_ms;
         let expiry = self.connections.deadlines.next_expiry_ms(now_ms);
-        [expiry, self.acceptor.pause_ms(now_ms)].into_iter().flatten().min()
+        [expiry, self.acceptor.wait_ms(now_ms)].into_iter().flatten().min()
     }
 
     /// Takes in what a wait has brought.
@@ -232,6 +234,7 @@ impl Engine {
             }
             Stage::Serving | Stage::Leaving | Stage::Holding => {}
         }
+        self.acceptor.begin_due(&mut self.connections, self.migration.as_mut());
         self.acceptor.listen_again(&self.connections);
     }
 

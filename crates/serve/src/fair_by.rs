@@ -70,7 +70,7 @@ impl FairBy {
 }
 
 /// An IPv4 address, or the first half of an IPv6 address: the rest is the client's own to choose.
-fn network_of(address: IpAddr) -> Vec<u8> {
+pub(crate) fn network_of(address: IpAddr) -> Vec<u8> {
     match address.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets()[..8].to_vec(),

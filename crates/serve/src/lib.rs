@@ -42,6 +42,7 @@ mod exchange;
 mod fair_by;
 mod fairness;
 mod farewell;
+mod faulty_peers;
 mod folder;
 mod handshake;
 mod http2;

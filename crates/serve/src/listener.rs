@@ -36,6 +36,15 @@ pub enum Peer {
     Unix,
 }
 
+impl fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(formatter),
+            Self::Unix => formatter.write_str("a process of this machine"),
+        }
+    }
+}
+
 /// A socket that connections come from. It does not block.
 #[derive(Debug)]
 pub struct Listener {

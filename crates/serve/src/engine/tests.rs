@@ -1,6 +1,7 @@
 mod admission;
 mod draining;
 mod fairness;
+mod faulty_peers;
 mod handshakes;
 mod http2;
 mod proxy_heads;
@@ -8,8 +9,8 @@ mod sockets;
 
 use super::*;
 use crate::{
-    Address, Body, Ending, Events, Exchange, Part, Payload, QUANTUM_BYTES, Response, Timeouts,
-    Written,
+    Address, Body, Ending, Events, Exchange, Part, Payload, Peer, QUANTUM_BYTES, Response,
+    Timeouts, Written,
 };
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -61,6 +62,11 @@ impl Rig {
         let Address::Tcp { port, .. } = *listener.address() else { panic!("it is TCP") };
         let engine = Engine::new(settings, vec![listener], None).unwrap();
         Self { engine, handler: Acting { act, tickets: Vec::new() }, port }
+    }
+
+    /// As which its clients come; ports do not count.
+    fn local_peer(&self) -> Peer {
+        Peer::Tcp(([127, 0, 0, 1], self.port).into())
     }
 
     fn connect(&self) -> TcpStream {

@@ -134,13 +134,17 @@ pub(crate) fn pass_on(connections: &mut Connections, parent: ConnectionId) {
         let fault = multiplexer.session.take_fault();
         multiplexer.is_faulty |= fault.is_some();
         if let Some(fault) = fault {
-            warn(connections, fault);
+            blame(connections, parent, fault);
         }
         end(connections, parent);
     }
 }
 
-fn warn(connections: &mut Connections, why: String) {
+/// What its client has sent ends a connection.
+fn blame(connections: &mut Connections, parent: ConnectionId, why: String) {
+    if let Some(connection) = connections.slab.get(parent) {
+        connections.faulty_peers.note(connection.peer, connections.clock.now_ms);
+    }
     connections.warn("go on with a connection of HTTP/2", io::Error::other(why));
 }
 
@@ -164,7 +168,7 @@ fn end(connections: &mut Connections, id: ConnectionId) {
 
 /// Ends a connection whose client costs too much, and says so in the log.
 pub(crate) fn give_up(connections: &mut Connections, parent: ConnectionId, why: &str) {
-    warn(connections, why.to_owned());
+    blame(connections, parent, why.to_owned());
     if let Some(multiplexer) = multiplexer_of(connections, parent) {
         multiplexer.is_faulty = true;
         multiplexer.session.give_up();

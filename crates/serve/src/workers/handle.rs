@@ -13,6 +13,7 @@ use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::Mailbox;
 use crate::connection::Connection;
+use crate::faulty_peers::FaultyPeers;
 use crate::metrics::{MetricsTable, WorkerMetrics};
 use crate::queue::client_turns::ClientTurns;
 use crate::queue::policy::{self, WorkerView};
@@ -29,6 +30,7 @@ pub struct WorkerHandle {
     index: usize,
     table: Arc<LoadTable>,
     client_turns: Arc<ClientTurns>,
+    faulty_peers: Arc<FaultyPeers>,
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
     ends: Arc<Ends>,
@@ -43,6 +45,7 @@ pub struct WorkerHandle {
 pub(super) struct Shared {
     pub(super) table: Arc<LoadTable>,
     pub(super) client_turns: Arc<ClientTurns>,
+    pub(super) faulty_peers: Arc<FaultyPeers>,
     pub(super) metrics: Arc<MetricsTable>,
     pub(super) ticket_keys: Arc<TicketKeys>,
     pub(super) ends: Arc<Ends>,
@@ -62,13 +65,14 @@ struct Service {
 
 impl WorkerHandle {
     pub(super) fn new(index: usize, shared: Shared) -> Self {
-        let Shared { table, client_turns, metrics, ticket_keys, ends } = shared;
+        let Shared { table, client_turns, faulty_peers, metrics, ticket_keys, ends } = shared;
         table.row(index).enter();
         let service = Service { idle_permille: 1000.0, ..Service::default() };
         Self {
             index,
             table,
             client_turns,
+            faulty_peers,
             metrics,
             ticket_keys,
             ends,
@@ -78,9 +82,11 @@ impl WorkerHandle {
         }
     }
 
-    /// Clients' turns, and the keys of session tickets.
-    pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<TicketKeys>) {
-        (Arc::clone(&self.client_turns), Arc::clone(&self.ticket_keys))
+    /// Clients' turns, their faults, and the keys of session tickets.
+    pub(crate) fn tables(&self) -> (Arc<ClientTurns>, Arc<FaultyPeers>, Arc<TicketKeys>) {
+        let (turns, faulty_peers) =
+            (Arc::clone(&self.client_turns), Arc::clone(&self.faulty_peers));
+        (turns, faulty_peers, Arc::clone(&self.ticket_keys))
     }
 
     /// Where this worker counts its requests.

@@ -35,6 +35,7 @@ use thruway_tls::TicketKeys;
 
 use crate::Error;
 use crate::clock::monotonic_us;
+use crate::faulty_peers::FaultyPeers;
 use crate::metrics::{MetricsTable, Snapshot};
 use crate::queue::client_turns::ClientTurns;
 use ends::Ends;
@@ -46,6 +47,7 @@ pub struct WorkerGroup {
     table: Arc<LoadTable>,
     ends: Arc<Ends>,
     client_turns: Arc<ClientTurns>,
+    faulty_peers: Arc<FaultyPeers>,
     metrics: Arc<MetricsTable>,
     ticket_keys: Arc<TicketKeys>,
 }
@@ -74,10 +76,11 @@ impl WorkerGroup {
         let mailboxes = (0..workers).map(|_| mailbox::pair()).collect::<Result<_, _>>()?;
         let inherited = ticket_keys.and_then(|file| TicketKeys::from_file(file).ok());
         let ticket_keys = inherited.map_or_else(new_ticket_keys, |keys| Ok(Arc::new(keys)))?;
-        let client_turns = new_client_turns()?;
+        let (client_turns, faulty_peers) = (new_client_turns()?, new_faulty_peers()?);
         let ends = Arc::new(Ends { mailboxes, handover });
         let metrics = new_metrics(workers)?;
-        Ok(Self { table: Arc::new(table), ends, client_turns, metrics, ticket_keys })
+        let table = Arc::new(table);
+        Ok(Self { table, ends, client_turns, faulty_peers, metrics, ticket_keys })
     }
 
     /// The part of worker `index`. A worker that replaces a dead one takes it again.
@@ -86,6 +89,7 @@ impl WorkerGroup {
         let shared = Shared {
             table: Arc::clone(&self.table),
             client_turns: Arc::clone(&self.client_turns),
+            faulty_peers: Arc::clone(&self.faulty_peers),
             metrics: Arc::clone(&self.metrics),
             ticket_keys: Arc::clone(&self.ticket_keys),
             ends: Arc::clone(&self.ends),
@@ -146,4 +150,10 @@ pub(crate) fn new_ticket_keys() -> Result<Arc<TicketKeys>, Error> {
 pub(crate) fn new_client_turns() -> Result<Arc<ClientTurns>, Error> {
     let turns = ClientTurns::new();
     turns.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
+}
+
+/// A table of clients' faults, for an engine alone or for a group.
+pub(crate) fn new_faulty_peers() -> Result<Arc<FaultyPeers>, Error> {
+    let peers = FaultyPeers::new();
+    peers.map(Arc::new).map_err(|error| Error::system("make memory that workers share", error))
 }

@@ -13,8 +13,6 @@ use super::server::App;
 use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 
-/// Seconds of load before each measured one, so that code and caches are warm.
-const WARM_UP_SECONDS: &str = "0.5";
 /// Sizes of the two files in the folder, in bytes, by their names.
 const FILES: [(&str, usize); 2] = [("10k", 10_240), ("9m", 9_000_000)];
 
@@ -91,7 +89,7 @@ impl<'a> Arena<'a> {
         let (application, folder) = (&*self.context.root.join(app.folder()), &*self.folder);
         match Running::start(contender, Start { app, workers, threads, application, folder }) {
             Ok(running) => {
-                let warm_up = Scenario { options: &["-d", WARM_UP_SECONDS], ..scenario };
+                let warm_up = Scenario { options: &["-d", app.warm_up_seconds()], ..scenario };
                 self.load(&running, warm_up)?;
                 Ok(Some(running))
             }

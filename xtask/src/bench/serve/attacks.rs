@@ -2,9 +2,12 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::arena::{Arena, Scenario};
 use super::load::{Loading, begin};
@@ -14,8 +17,13 @@ use crate::bench::context::BenchContext;
 use crate::bench::measure::Series;
 use crate::bench::table::{Table, at_least};
 
-/// What the others ask for, in requests a second: a part of what the server can do.
+/// What the others ask for, in requests a second: a part of what a server that has time can do.
 const RATE: u32 = 2_000;
+/// Of a server that has none, each request computes for 5 ms. It has a processor of its own: an attacker that took
+/// its time on this machine would be no attacker by the network.
+const SERVERS_PROCESSOR: usize = 1;
+/// Where the clients and the attacker are then.
+const CLIENTS_PROCESSOR: usize = 0;
 /// How much an attacker writes at once, at most.
 const BATCH_BYTES: usize = 32 << 10;
 /// How long an attacker waits for an answer before it looks whether all is over.
@@ -66,21 +74,42 @@ const ATTACKS: [Attack; 8] = [
     }),
 ];
 
-/// One table.
+/// A table of a server that has time, and one of a server that has none.
 pub(crate) fn run(context: &BenchContext) -> Result<String, String> {
     let arena = Arena::new(context)?;
     let title = format!("HTTP/2: {RATE} requests/s of ten clients beside an attacker, `-w 2 -t 2`");
-    let columns = ["attack", "answered of those due", "p99 ms", "p99 alone", "connections ended/s"];
-    let mut table = Table::new(&title, &columns);
-    let scenario = Scenario { app: App::Rack, ..Scenario::rack("/", &[]) };
-    let contender = arena.servers(scenario.app).find(|contender| contender.is_ours());
+    let idle = Target { scenario: Scenario::rack("/", &[]), rate: Some(RATE) };
+    let idle = table(&arena, &title, idle)?;
+    if thread::available_parallelism().map_or(1, usize::from) <= SERVERS_PROCESSOR {
+        println!("left out: a full server: it needs a processor of its own");
+        return Ok(idle);
+    }
+    let title =
+        "HTTP/2: as much as ten clients get of a full server beside an attacker, `-w 2 -t 2`";
+    let scenario = Scenario { app: App::Shapes, ..Scenario::rack("/cpu5", &[]) };
+    let full = table(&arena, title, Target { scenario, rate: None })?;
+    Ok([idle, full].join("\n\n"))
+}
+
+/// What is attacked, and how much the others ask for; without a rate it is as much as they get.
+#[derive(Clone, Copy)]
+struct Target {
+    scenario: Scenario<'static>,
+    rate: Option<u32>,
+}
+
+fn table(arena: &Arena<'_>, title: &str, target: Target) -> Result<String, String> {
+    let share = if target.rate.is_some() { "answered of those due" } else { "answered ÷ alone" };
+    let columns = ["attack", share, "p99 ms", "p99 alone", "connections ended/s"];
+    let mut table = Table::new(title, &columns);
+    let contender = arena.servers(target.scenario.app).find(|contender| contender.is_ours());
     let contender = contender.ok_or("there is no build of thruway")?;
     let mut least = 1.0_f64;
     for attack in ATTACKS {
         let mut rounds = Vec::new();
-        for _ in 0..context.rounds {
-            let Some(running) = arena.start(contender, scenario)? else { continue };
-            rounds.push(round(&arena, &running, attack)?);
+        for _ in 0..arena.context.rounds {
+            let Some(running) = arena.start(contender, target.scenario)? else { continue };
+            rounds.push(round(arena, &running, attack, target)?);
         }
         let median = |number: fn(&Round) -> f64| {
             Series::new(attack.0, rounds.iter().map(number).collect()).median()
@@ -108,8 +137,17 @@ struct Round {
     ended: f64,
 }
 
-fn round(arena: &Arena<'_>, running: &Running, attack: Attack) -> Result<Round, String> {
-    let alone = others(arena, running)?.end()?;
+fn round(
+    arena: &Arena<'_>,
+    running: &Running,
+    attack: Attack,
+    target: Target,
+) -> Result<Round, String> {
+    let everywhere = sched_getaffinity(None).map_err(unpinned)?;
+    if target.rate.is_none() {
+        pin(running)?;
+    }
+    let alone = others(arena, running, target)?.end()?;
     let (is_over, ended) = (AtomicBool::new(false), AtomicU64::new(0));
     let beside = thread::scope(|scope| {
         scope.spawn(|| {
@@ -118,27 +156,51 @@ fn round(arena: &Arena<'_>, running: &Running, attack: Attack) -> Result<Round, 
                 ended.fetch_add(u64::from(was_ended), Ordering::Relaxed);
             }
         });
-        let report = others(arena, running).and_then(Loading::end);
+        let report = others(arena, running, target).and_then(Loading::end);
         is_over.store(true, Ordering::Relaxed);
         report
     })?;
+    sched_setaffinity(None, &everywhere).map_err(unpinned)?;
     let number = |report: &serde_json::Value, pointer| {
         report.pointer(pointer).and_then(serde_json::Value::as_f64).unwrap_or(0.0)
     };
     let seconds = number(&beside, "/seconds");
+    let a_second = |report| number(report, "/total/requests") / number(report, "/seconds");
+    let due = target.rate.map_or_else(|| a_second(&alone), f64::from);
     Ok(Round {
-        answered: number(&beside, "/total/requests") / (seconds * f64::from(RATE)),
+        answered: a_second(&beside) / due,
         p99_ms: number(&beside, "/total/latency/p99_ns") / 1e6,
         p99_alone_ms: number(&alone, "/total/latency/p99_ns") / 1e6,
         ended: ended.into_inner() as f64 / seconds,
     })
 }
 
-/// Clients that ask at a rate, whatever happens.
-fn others(arena: &Arena<'_>, running: &Running) -> Result<Loading, String> {
-    let (rate, seconds) = (RATE.to_string(), arena.seconds(1.0));
-    let options = ["--http2", "-c", "10", "--streams", "4", "--rate", &rate, "-d", &seconds];
-    begin(&arena.context.root, running, &["/"], &options)
+/// The server has a processor of its own from now on; this process and those that it starts have another one.
+fn pin(running: &Running) -> Result<(), String> {
+    for process in running.processes() {
+        let status = Command::new("taskset")
+            .args(["--all-tasks", "--pid", "--cpu-list", &SERVERS_PROCESSOR.to_string()])
+            .arg(process.to_string())
+            .stdout(Stdio::null())
+            .status();
+        status.map_err(|error| format!("taskset: {error}"))?;
+    }
+    let mut clients = CpuSet::new();
+    clients.set(CLIENTS_PROCESSOR);
+    sched_setaffinity(None, &clients).map_err(unpinned)
+}
+
+fn unpinned(error: rustix::io::Errno) -> String {
+    format!("cannot choose a processor: {error}")
+}
+
+/// Clients that ask at a rate, whatever happens, or as soon as they are answered.
+fn others(arena: &Arena<'_>, running: &Running, target: Target) -> Result<Loading, String> {
+    let seconds = arena.seconds(1.0);
+    let rate = target.rate.map(|rate| rate.to_string());
+    let mut options = vec!["--http2", "-c", "10", "--streams", "4", "-d", &seconds];
+    options.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
+    begin(&arena.context.root, running, &[target.scenario.path], &options)
 }
 
 /// Attacks on one connection until it ends or all is over; whether the server ended it.

@@ -196,6 +196,11 @@ impl App {
             Self::Cable => "benches/serve/cable",
         }
     }
+
+    /// Seconds of load before each measured one, so that code and caches are warm. YJIT compiles Rails for that long.
+    pub(crate) fn warm_up_seconds(self) -> &'static str {
+        if self == Self::Rails { "5" } else { "0.5" }
+    }
 }
 
 impl Server {

@@ -27,6 +27,12 @@ fn attacked(
     rig.run_client(&mut other, |other| other.body(1).is_some());
     let line = rig.engine.warning().expect("there is a line in the log").to_string();
     assert!(rig.engine.warning().is_none(), "there is one line");
+    let peers = &rig.engine.connections.faulty_peers;
+    assert_eq!(
+        peers.begin_ms(rig.local_peer(), 0),
+        None,
+        "its next connections would have waited then"
+    );
     let text = line.strip_prefix("cannot go on with a connection of HTTP/2: ").expect(&line);
     (code, text.to_owned())
 }
