@@ -4,7 +4,7 @@ use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, RequestFraming};
 
 use crate::clock::monotonic_us;
-use crate::connection::Connection;
+use crate::connection::{Connection, Phase};
 use crate::connections::Connections;
 use crate::queue::standing::Standing;
 use crate::request_start;
@@ -49,10 +49,50 @@ pub(crate) fn health(connections: &mut Connections) -> (u16, &'static str) {
         (503, "the server is stopping")
     } else if connections.count() >= connections.settings.connections_max {
         (503, "as many connections are open as may be")
-    } else if find_late(connections).is_some() {
+    } else if has_late(connections) {
         (503, "requests have waited too long")
     } else {
         (200, "the server responds")
+    }
+}
+
+/// Whether a request has waited here for longer than one may. What a head says of the time before is the word of its
+/// client, and is not to end this server's service.
+fn has_late(connections: &Connections) -> bool {
+    let (Some(queue_ms), Some(waits)) = (connections.settings.queue_ms, &connections.turns.waits)
+    else {
+        return false;
+    };
+    let ready_us = monotonic_us().saturating_sub(queue_ms * 1000);
+    let mut late = waits.iter().filter(|wait| wait.ready_us < ready_us);
+    late.any(|wait| is_waiting(connections, wait).is_some_and(Connection::needs_handler))
+}
+
+/// A request whose head is whole is to wait for a handler: its wait began at the proxy before, if that says so.
+pub(crate) fn note_wait(connections: &mut Connections, id: ConnectionId, request: &Request<'_>) {
+    if connections.turns.waits.is_some() {
+        note_age(connections, id, request_start::age_us(request));
+    }
+}
+
+/// The same of a request whose body is whole.
+pub(crate) fn note_wait_of_body(connections: &mut Connections, id: ConnectionId) {
+    if connections.turns.waits.is_none() {
+        return;
+    }
+    let Some(connection) = connections.slab.get(id) else { return };
+    let Phase::Receiving(upload) = &connection.phase else { return };
+    let age_us = request_start::age_us(&upload.head.request(&upload.head_bytes));
+    note_age(connections, id, age_us);
+}
+
+fn note_age(connections: &mut Connections, id: ConnectionId, age_us: Option<u64>) {
+    let Some(age_us) = age_us else { return };
+    let Some(connection) = connections.slab.get(id) else { return };
+    let Some(waits) = &mut connections.turns.waits else { return };
+    let (ready_us, since_us) = (connection.ready_us, monotonic_us().saturating_sub(age_us));
+    if since_us < ready_us {
+        waits.begin(Wait { since_us, ready_us, slot: id.slot() });
     }
 }
 
@@ -110,6 +150,6 @@ pub(crate) fn oldest(connections: &mut Connections) -> Option<Wait> {
 fn is_waiting(connections: &Connections, wait: Wait) -> Option<&Connection> {
     let connection = connections.in_slot(wait.slot)?;
     let is_parked = matches!(connection.standing, Standing::Parked(_));
-    let waits = connection.ready_us == wait.since_us;
+    let waits = connection.ready_us == wait.ready_us;
     (waits && (is_parked || connections.turns.contains(wait.slot))).then_some(connection)
 }

@@ -47,7 +47,7 @@ impl RequestReader {
     ) {
         let Some(connection) = connections.slab.get_mut(id) else { return };
         let mut own = std::mem::take(&mut connection.input);
-        connection.has_head = false;
+        let was_whole = std::mem::take(&mut connection.has_head);
         let (seen, since_ms) = (connection.seen, connection.since_ms);
         if own.is_empty() {
             connection.since_ms = connections.clock.now_ms;
@@ -99,6 +99,9 @@ impl RequestReader {
                 } else if let Some(connection) = connections.slab.get_mut(id) {
                     connection.keep(bytes, 0);
                     connection.has_head = true;
+                    if !was_whole {
+                        admission::note_wait(connections, id, &request);
+                    }
                 }
             }
         }
@@ -154,6 +157,8 @@ impl RequestReader {
                 connection.keep(&bytes[used..], 0);
                 if handler.is_present() && fairness::has_turn(connections, id) {
                     finish_upload(connections, id, handler);
+                } else {
+                    admission::note_wait_of_body(connections, id);
                 }
             }
         }

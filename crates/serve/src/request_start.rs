@@ -10,15 +10,16 @@ const REQUEST_START: &[u8] = b"x-request-start";
 /// A start longer ago is no time of this request.
 const AGE_US_MAX: u64 = 3_600_000_000;
 
-/// How long ago a proxy got `request`, in microseconds, if it says so.
+/// How long ago a proxy got `request`, in microseconds, if it says so. Of several starts the earliest counts that can
+/// be one of this request.
 pub(crate) fn age_us(request: &Request<'_>) -> Option<u64> {
-    let starts = request.fields().filter_map(|(name, value)| {
-        name.eq_ignore_ascii_case(REQUEST_START).then(|| start_us(value)).flatten()
-    });
-    let oldest_us = starts.min()?;
     let now_us = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_micros();
-    let age_us = u64::try_from(now_us.checked_sub(u128::from(oldest_us))?).ok()?;
-    (age_us < AGE_US_MAX).then_some(age_us)
+    let now_us = u64::try_from(now_us).ok()?;
+    let values = request
+        .fields()
+        .filter_map(|(name, value)| name.eq_ignore_ascii_case(REQUEST_START).then_some(value));
+    let ages = values.filter_map(|value| now_us.checked_sub(start_us(value)?));
+    ages.filter(|age_us| *age_us < AGE_US_MAX).max()
 }
 
 /// Microseconds since 1970 in the forms that proxies write: seconds with a fraction, milliseconds or microseconds,
@@ -43,6 +44,26 @@ fn start_us(value: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thruway_http1::{Head, Limits};
+
+    #[test]
+    fn a_start_that_is_none_of_this_request_hides_no_other_one() {
+        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        let start = now_us / 1_000 - 20_000;
+        for (fields, is_known) in [
+            (format!("X-Request-Start: {start}\r\n"), true),
+            (format!("X-Request-Start: t=1000000000\r\nX-Request-Start: {start}\r\n"), true),
+            (format!("X-Request-Start: {start}\r\nX-Request-Start: t=9999999999\r\n"), true),
+            ("X-Request-Start: t=1000000000\r\n".into(), false),
+            ("X-Request-Start: t=9999999999\r\n".into(), false),
+        ] {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let mut head = Head::new();
+            assert_eq!(head.parse(text.as_bytes(), 0, &Limits::default()), Ok(true));
+            let age_us = age_us(&head.request(text.as_bytes()));
+            assert_eq!(age_us.is_some_and(|age_us| age_us >= 20_000_000), is_known, "{fields}");
+        }
+    }
 
     #[test]
     fn a_start_is_read_as_proxies_write_it() {

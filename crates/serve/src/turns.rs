@@ -68,7 +68,7 @@ impl Turns {
 
     fn begin_wait(&mut self, slot: u32, since_us: u64) {
         if let Some(waits) = &mut self.waits {
-            waits.begin(Wait { since_us, slot });
+            waits.begin(Wait::here(slot, since_us));
         }
     }
 

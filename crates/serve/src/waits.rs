@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 /// Waits in the order in which they began. An ended wait stays until it is the first, so there are as many as
-/// begin during the longest wait.
+/// begin during the longest wait. A request that waited at a proxy before is there twice.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(VecDeque<Wait>);
 
@@ -13,7 +13,16 @@ pub(crate) struct Waits(VecDeque<Wait>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) since_us: u64,
+    /// Since when it has done so in this server: that is another wait of the connection if it has changed.
+    pub(crate) ready_us: u64,
     pub(crate) slot: u32,
+}
+
+impl Wait {
+    /// A wait that began in this server.
+    pub(crate) fn here(slot: u32, ready_us: u64) -> Self {
+        Self { since_us: ready_us, ready_us, slot }
+    }
 }
 
 impl Waits {
@@ -46,7 +55,7 @@ mod tests {
     fn the_longest_wait_is_the_first_wherever_it_began() {
         let mut waits = Waits::default();
         for (since_us, slot) in [(10, 1), (30, 2), (20, 3), (30, 4), (5, 5)] {
-            waits.begin(Wait { since_us, slot });
+            waits.begin(Wait::here(slot, since_us));
         }
         let slots = |waits: &Waits| waits.iter().map(|wait| wait.slot).collect::<Vec<_>>();
         assert_eq!(slots(&waits), [5, 1, 3, 2, 4]);

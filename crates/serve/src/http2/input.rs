@@ -5,7 +5,7 @@ use thruway_http2::{Incoming, Progress, Stream};
 
 use crate::admission;
 use crate::closing;
-use crate::connection::{self, Phase, Received};
+use crate::connection::{self, Connection, Phase, Received};
 use crate::connections::Connections;
 use crate::fairness;
 use crate::observer;
@@ -155,8 +155,16 @@ fn attend(connections: &mut Connections, id: ConnectionId) {
     if connection.output.is_some() {
         output::begin_sending(connections, id);
     }
+    let was_whole = needs_handler(connections, id);
     take_body(connections, id);
     connections.settle(id);
+    if !was_whole && needs_handler(connections, id) {
+        admission::note_wait_of_body(connections, id);
+    }
+}
+
+fn needs_handler(connections: &Connections, id: ConnectionId) -> bool {
+    connections.slab.get(id).is_some_and(Connection::needs_handler)
 }
 
 /// Takes what is there of a request's body.

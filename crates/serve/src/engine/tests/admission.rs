@@ -1,6 +1,7 @@
 //! Which connections and requests are let in, and what is said to the others.
 
 use super::*;
+use crate::exchange::Absent;
 use crate::{FairBy, admission};
 
 #[test]
@@ -105,6 +106,57 @@ fn the_wait_at_a_proxy_counts() {
         let text = rig.receive(&mut client, 1);
         assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{ago_ms}: {text}");
     }
+}
+
+#[test]
+fn the_wait_at_a_proxy_counts_while_no_thread_can_serve_it() {
+    let settings = Settings {
+        queue_ms: Some(60_000),
+        health_path: Some(b"/up".to_vec()),
+        ..Settings::default()
+    };
+    let mut rig = Rig::with(|_, _, _| panic!("nothing is handled"), settings);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let start = now.as_millis() - 61_000;
+    let mut clients = [rig.connect(), rig.connect(), rig.connect()];
+    for (client, request) in clients.iter_mut().zip([
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: {start}\r\n\r\n"),
+        format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nX-Request-Start: {start}\r\nContent-Length: 2\r\n\r\nab"
+        ),
+    ]) {
+        client.write_all(request.as_bytes()).unwrap();
+    }
+    for client in &mut clients[1..] {
+        let text = attend(&mut rig, client);
+        assert!(text.starts_with("HTTP/1.1 503") && text.contains("retry-after: 1\r\n"), "{text}");
+    }
+    assert_eq!(rig.engine.connections.turns.len(), 1, "the first one waits on");
+}
+
+#[test]
+fn what_a_client_says_of_its_wait_fails_no_health_check() {
+    let mut rig = Rig::with(
+        |_, _, _| panic!("nothing is handled"),
+        Settings { queue_ms: Some(60_000), ..Settings::default() },
+    );
+    let mut client = rig.connect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let start = now.as_millis() - 61_000;
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-Start: {start}\r\n\r\n");
+    client.write_all(request.as_bytes()).unwrap();
+    let mut events = Events::new();
+    while rig.engine.connections.turns.is_empty() {
+        rig.engine.handle().waiter.wait(&mut events, Some(10));
+        rig.engine.take(&mut events);
+    }
+    let slot = rig.engine.connections.turns.next().unwrap();
+    let (id, _) = rig.engine.connections.begin_turn(slot).unwrap();
+    rig.engine.serve(id, &mut Absent);
+    rig.engine.connections.turns.requeue(slot, 0);
+    assert_eq!(admission::find_late(&mut rig.engine.connections), Some(slot));
+    assert_eq!(admission::health(&mut rig.engine.connections).0, 200);
 }
 
 #[test]
