@@ -17,6 +17,36 @@ class ThreadsTest < Minitest::Test
     assert_equal "/wait", waiting.response.body
   end
 
+  def test_a_thread_that_comes_back_serves_what_waits_behind_a_leader_that_blocks
+    entered = Queue.new
+    gates = { "/first" => Queue.new, "/second" => Queue.new }
+    computes = true
+    serve(threads: 2) do |env|
+      path = env["PATH_INFO"]
+      entered << path
+      # For less than what counts as long.
+      nil while computes && path == "/second"
+      gates[path]&.pop
+      [200, {}, [path]]
+    end
+    first, second, third = Array.new(3) { connect }
+    first.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+    entered.pop
+    second.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+    entered.pop
+    third.send("GET /third HTTP/1.1\r\nHost: a\r\n\r\n")
+    # The standby has seen that it waits, and that no thread is free.
+    sleep 0.1
+    gates["/first"] << true
+    assert_equal "/first", first.response.body
+    # Its thread follows.
+    sleep 0.1
+    computes = false
+    assert_equal "/third", Timeout.timeout(PATIENCE_SECONDS) { third.response.body }
+    gates["/second"] << true
+    assert_equal "/second", second.response.body
+  end
+
   def test_the_standby_sleeps_while_nothing_is_in_the_application
     serve(threads: 2) { [200, {}, ["ok"]] }
     assert_equal "ok", get.body

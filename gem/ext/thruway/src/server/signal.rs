@@ -74,9 +74,13 @@ impl Signal {
         self.coming.store(0, Ordering::Relaxed);
     }
 
-    /// A thread begins to follow: before it releases the lock, so that calls from now on count it.
+    /// A thread begins to follow: before it releases the lock, so that calls from now on count it. The standby, which
+    /// does not look after a leader without followers, is told if this one is wanted.
     pub(super) fn add_follower(&self) {
-        self.followers.fetch_add(1, Ordering::Relaxed);
+        self.followers.fetch_add(1, Ordering::SeqCst);
+        if self.wants_successor() {
+            self.duty.nudge();
+        }
     }
 
     pub(super) fn remove_follower(&self) {
@@ -132,7 +136,7 @@ impl Signal {
     }
 
     pub(super) fn has_followers(&self) -> bool {
-        self.followers.load(Ordering::Relaxed) > 0
+        self.followers.load(Ordering::SeqCst) > 0
     }
 
     pub(super) fn leader_thread(&self) -> u32 {
