@@ -130,8 +130,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use thruway_serve::{Engine, Settings};
 
-    /// A standby that tells of each time it is called, and its leader's calls.
-    fn standby() -> (Arc<Duty>, Arc<AtomicU64>, std::sync::mpsc::Receiver<()>) {
+    /// A standby that tells when it stands in and when no more, and its leader's calls.
+    fn standby() -> (Arc<Duty>, Arc<AtomicU64>, std::sync::mpsc::Receiver<bool>) {
         let engine = Engine::new(Settings::default(), Vec::new(), None).unwrap();
         let (duty, calls) =
             (Arc::new(Duty::new(engine.handle().bell)), Arc::new(AtomicU64::new(0)));
@@ -139,10 +139,11 @@ mod tests {
         let (its_duty, its_calls) = (Arc::clone(&duty), Arc::clone(&calls));
         std::thread::spawn(move || {
             while its_duty.wait(|| its_calls.load(Ordering::SeqCst)) {
-                tells.send(()).unwrap();
+                tells.send(true).unwrap();
                 while its_duty.is_on() {
                     std::thread::yield_now();
                 }
+                tells.send(false).unwrap();
             }
         });
         (duty, calls, hears)
@@ -155,9 +156,9 @@ mod tests {
         let (duty, _, hears) = standby();
         for _ in 0..100 {
             duty.call();
-            hears.recv_timeout(DEADLINE).unwrap();
+            assert_eq!(hears.recv_timeout(DEADLINE), Ok(true));
             duty.dismiss();
-            assert!(!duty.is_on());
+            assert_eq!(hears.recv_timeout(DEADLINE), Ok(false));
         }
         duty.end();
         assert!(hears.recv_timeout(DEADLINE).is_err(), "it ends");
@@ -169,9 +170,10 @@ mod tests {
         for _ in 0..3 {
             calls.fetch_add(1, Ordering::SeqCst);
             duty.note_call();
-            hears.recv_timeout(DEADLINE).unwrap();
+            assert_eq!(hears.recv_timeout(DEADLINE), Ok(true));
             calls.fetch_add(1, Ordering::SeqCst);
             duty.dismiss();
+            assert_eq!(hears.recv_timeout(DEADLINE), Ok(false));
             // Long enough to fall asleep.
             std::thread::sleep(6 * DOZE);
         }
