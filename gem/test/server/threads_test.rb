@@ -47,6 +47,19 @@ class ThreadsTest < Minitest::Test
     assert_equal "/second", second.response.body
   end
 
+  def test_requests_that_compute_for_long_leave_the_road_to_others
+    is_over = false
+    serve(threads: 3) do |env|
+      nil until is_over || env["PATH_INFO"] == "/go"
+      [200, {}, [env["PATH_INFO"]]]
+    end
+    computing = Array.new(2) { connect.send("GET /compute HTTP/1.1\r\nHost: a\r\n\r\n") }
+    Timeout.timeout(PATIENCE_SECONDS) { 5.times { assert_equal "/go", get("/go").body } }
+    is_over = true
+    computing.each { |client| assert_equal "/compute", client.response.body }
+    assert_equal "/go", get("/go").body
+  end
+
   def test_the_standby_sleeps_while_nothing_is_in_the_application
     serve(threads: 2) { [200, {}, ["ok"]] }
     assert_equal "ok", get.body

@@ -2,14 +2,14 @@
 //!
 //! One thread of a process leads: it waits for events, reads, calls the application and writes. It hands nothing to
 //! another thread, because a hand-off costs more than a short request. The others follow: they wait without the
-//! interpreter lock. A follower takes over only while the leader is blocked in the application. The old leader
-//! finishes its request and follows.
+//! interpreter lock. A follower takes over only while the leader is blocked in the application, or has computed there
+//! for long. The old leader finishes its request and follows.
 //!
 //! The standby (see `standby`) notices that the leader blocks while requests wait, and calls a follower. Where
 //! applications block all the time, that would delay each request. So the leader then calls a follower *before* it
 //! enters the application. The follower queues for the lock, and has it as soon as the leader releases it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -44,6 +44,8 @@ pub(super) struct Leadership {
     leader_calls: Cell<bool>,
     /// Threads in the application that lead no more.
     superseded: Cell<usize>,
+    /// Those of them that computed when another thread took the lead.
+    computing: RefCell<Vec<usize>>,
     /// The last request began while other threads waited for the lock.
     has_kept_lock: Cell<bool>,
     blocking_permille: Cell<i32>,
@@ -58,6 +60,7 @@ impl Leadership {
             leader: Cell::new(None),
             leader_calls: Cell::new(false),
             superseded: Cell::new(0),
+            computing: RefCell::default(),
             has_kept_lock: Cell::new(false),
             blocking_permille: Cell::new(0),
             call_us: Cell::new(0),
@@ -69,18 +72,22 @@ impl Leadership {
         &self.signal
     }
 
-    /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked.
+    /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked or computes for
+    /// long.
     pub(super) fn role(&self, me: usize, leader_is_blocked: impl FnOnce(usize) -> bool) -> Role {
         match self.leader.get() {
-            Some(leader) if leader == me => Role::Lead,
-            Some(leader) if !self.leader_calls.get() || !leader_is_blocked(leader) => Role::Follow,
-            Some(_) => {
-                self.superseded.set(self.superseded.get() + 1);
-                self.signal.load.note_blocked();
-                self.take(me)
+            Some(leader) if leader == me => return Role::Lead,
+            Some(_) if !self.leader_calls.get() => return Role::Follow,
+            Some(leader) if leader_is_blocked(leader) => self.signal.load.note_blocked(),
+            Some(leader) if self.signal.is_in_long_call() => {
+                self.computing.borrow_mut().push(leader);
+                self.signal.load.note_superseded();
             }
-            None => self.take(me),
+            Some(_) => return Role::Follow,
+            None => return self.take(me),
         }
+        self.superseded.set(self.superseded.get() + 1);
+        self.take(me)
     }
 
     fn take(&self, me: usize) -> Role {
@@ -128,6 +135,11 @@ impl Leadership {
         self.signal.load.leave(!blocked);
         if blocked {
             self.superseded.set(self.superseded.get().saturating_sub(1));
+            let mut computing = self.computing.borrow_mut();
+            if let Some(at) = computing.iter().position(|thread| *thread == me) {
+                computing.swap_remove(at);
+                self.signal.load.forget_superseded();
+            }
         } else {
             self.leader_calls.set(false);
             self.signal.note_return();

@@ -30,6 +30,8 @@ pub(super) struct Load {
     metrics: Option<WorkerMetrics>,
     in_application: AtomicU32,
     computing: AtomicU32,
+    /// How many of these were superseded while they computed, where Ruby tells nothing: each counts until it is back.
+    superseded: AtomicU32,
     /// Whether Ruby tells when a thread releases the lock. Otherwise the leader counts as computing until
     /// it is found to be blocked.
     is_told: AtomicBool,
@@ -51,6 +53,7 @@ impl Load {
             metrics,
             in_application: AtomicU32::new(0),
             computing: AtomicU32::new(0),
+            superseded: AtomicU32::new(0),
             is_told: AtomicBool::new(false),
         };
         load.tell_free_threads(0);
@@ -72,7 +75,7 @@ impl Load {
             DOING.set(Doing::Waiting);
             self.note(true);
         } else {
-            self.computing.store(1, Ordering::SeqCst);
+            self.computing.store(1 + self.superseded(), Ordering::SeqCst);
             self.tell_computing(UNSURE);
         }
     }
@@ -90,7 +93,7 @@ impl Load {
 
     /// Whether the leader computes is not known.
     pub(super) fn is_unsure(&self) -> bool {
-        !self.is_told() && self.computing() > 0
+        !self.is_told() && self.computing() > self.superseded()
     }
 
     /// The leader is blocked.
@@ -98,6 +101,27 @@ impl Load {
         if !self.is_told() {
             self.set_computing(0);
         }
+    }
+
+    /// Another thread leads from now on, though the leader computes.
+    pub(super) fn note_superseded(&self) {
+        if !self.is_told() {
+            self.superseded.fetch_add(1, Ordering::SeqCst);
+            self.set_computing(0);
+        }
+    }
+
+    /// A superseded thread is back. The leader may be in the application or not.
+    pub(super) fn forget_superseded(&self) {
+        if !self.is_told() {
+            self.superseded.fetch_sub(1, Ordering::SeqCst);
+            self.computing.fetch_sub(1, Ordering::SeqCst);
+            self.tell_computing(if self.is_unsure() { UNSURE } else { self.superseded() });
+        }
+    }
+
+    fn superseded(&self) -> u32 {
+        self.superseded.load(Ordering::SeqCst)
     }
 
     /// The calling thread waits for the lock, or has released it. Nothing of Ruby's is touched.
@@ -149,7 +173,9 @@ impl Load {
         }
     }
 
+    /// Sets how many threads compute beside those that were superseded.
     fn set_computing(&self, threads: u32) {
+        let threads = threads + self.superseded();
         self.computing.store(threads, Ordering::SeqCst);
         self.tell_computing(threads);
     }
@@ -203,6 +229,26 @@ mod tests {
         assert_eq!(load.computing(), 0);
         load.leave(false);
         load.enter();
+        load.leave(true);
+        assert_eq!(load.computing(), 0);
+    }
+
+    #[test]
+    fn where_ruby_does_not_tell_a_superseded_thread_computes_until_it_is_back() {
+        let load = Load::new(3, None, None);
+        load.enter();
+        load.note_superseded();
+        assert_eq!((load.computing(), load.is_unsure()), (1, false));
+        load.enter();
+        assert_eq!((load.computing(), load.is_unsure()), (2, true));
+        load.note_blocked();
+        assert_eq!((load.computing(), load.is_unsure()), (1, false));
+        load.leave(true);
+        assert_eq!(load.computing(), 1);
+        load.enter();
+        load.forget_superseded();
+        load.leave(false);
+        assert_eq!((load.computing(), load.is_unsure()), (1, true), "the new leader computes");
         load.leave(true);
         assert_eq!(load.computing(), 0);
     }

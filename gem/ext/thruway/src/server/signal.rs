@@ -23,6 +23,8 @@ pub(super) struct Signal {
     coming: AtomicU32,
     /// Counts the leader's calls of the application; odd while it is in one.
     calls: AtomicU64,
+    /// The call in which the leader computes for so long that another thread is to lead; zero if there is none.
+    long_call: AtomicU64,
     /// The leader's thread, as the system numbers it.
     leader_thread: AtomicU32,
     /// Since when the leader is without the lock in the application, where Ruby tells.
@@ -43,6 +45,7 @@ impl Signal {
             followers: AtomicU32::new(0),
             coming: AtomicU32::new(0),
             calls: AtomicU64::new(0),
+            long_call: AtomicU64::new(0),
             leader_thread: AtomicU32::new(0),
             suspended_us: AtomicU64::new(RUNS),
             is_awaited: AtomicBool::new(false),
@@ -103,9 +106,11 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// The calling thread leads from now on.
+    /// The calling thread leads from now on. The call that its predecessor may be in is no call of the leader's.
     pub(super) fn note_leader(&self) {
-        self.calls.fetch_and(!1, Ordering::Relaxed);
+        if !self.calls().is_multiple_of(2) {
+            self.calls.fetch_add(1, Ordering::SeqCst);
+        }
         self.suspended_us.store(RUNS, Ordering::Relaxed);
         self.leader_thread.store(thread_number(), Ordering::Relaxed);
     }
@@ -133,6 +138,17 @@ impl Signal {
     /// The leader's calls so far; odd while it is in one.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// The leader's call of that number lasts for too long.
+    pub(super) fn note_long_call(&self, call: u64) {
+        self.long_call.store(call, Ordering::SeqCst);
+    }
+
+    /// Whether the leader is in a call that lasts for too long.
+    pub(super) fn is_in_long_call(&self) -> bool {
+        let call = self.calls();
+        !call.is_multiple_of(2) && self.long_call.load(Ordering::SeqCst) == call
     }
 
     pub(super) fn has_followers(&self) -> bool {

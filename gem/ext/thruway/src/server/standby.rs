@@ -2,14 +2,14 @@
 //!
 //! While it is on duty (see `duty`) it does at the engine what needs no application. It takes in events, reads
 //! bodies, writes responses, ends what takes too long, and gives requests to other workers. It also notices that the
-//! leader blocks while requests wait, and calls a follower.
+//! leader blocks while requests wait, or computes for long, and calls a follower.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use thruway_serve::Events;
 
@@ -26,6 +26,10 @@ const LOOK: Duration = Duration::from_millis(1);
 /// The longest time between two looks at a leader that computes in one call; it doubles from look to look. The
 /// leader's wait is noticed that late at most.
 const LOOK_MAX: Duration = Duration::from_millis(8);
+
+/// How long one call may keep what waits from the other threads while it computes. It is ten of Ruby's quanta: a call
+/// of usual length is over sooner. Calls that take turns at the lock each take longer.
+const LONG_CALL: Duration = Duration::from_secs(1);
 
 struct Standby {
     engine: Arc<SharedEngine>,
@@ -77,9 +81,21 @@ impl Standby {
         }
     }
 
-    /// Calls a follower if one is wanted and the leader is blocked; when to look again.
+    /// Calls a follower if one is wanted, and the leader is blocked or has computed for long; when to look again.
     fn see_to_successor(&mut self) -> Option<Duration> {
+        let left = LONG_CALL.saturating_sub(self.leader.note_call(self.signal.calls()));
         let is_wanted = self.signal.wants_successor();
+        if is_wanted && left.is_zero() {
+            self.signal.note_long_call(self.leader.call);
+            self.signal.call_follower();
+        }
+        let look = self.see_to_blocked_leader(is_wanted);
+        let look_at_long = is_wanted.then_some(if left.is_zero() { LONG_CALL } else { left });
+        [look, look_at_long].into_iter().flatten().min()
+    }
+
+    /// Calls a follower if one is wanted, and the leader is blocked; when to look again.
+    fn see_to_blocked_leader(&mut self, is_wanted: bool) -> Option<Duration> {
         if !self.signal.load.is_told() {
             // Without a successor to call, it looks for siblings that could give something.
             let looks = is_wanted || self.signal.load.is_unsure() && self.signal.has_followers();
@@ -100,7 +116,7 @@ impl Standby {
     /// Looks whether the leader is blocked; true if it is to be looked at again.
     fn look_at_leader(&mut self) -> bool {
         let call = self.signal.calls();
-        let is_known = std::mem::replace(&mut self.leader.call, call) == call;
+        let is_known = std::mem::replace(&mut self.leader.looked_at, call) == call;
         let is_blocked = is_known && self.leader.sleeps(self.signal.leader_thread());
         if is_blocked {
             self.signal.load.note_blocked();
@@ -119,13 +135,24 @@ impl Standby {
 struct Leader {
     thread: u32,
     stat: Option<File>,
-    /// The call in which it was seen.
+    /// The call in which it was seen, and since when.
     call: u64,
+    since: Option<Instant>,
+    /// The call in which it was looked at.
+    looked_at: u64,
     /// Until the next look.
     pause: Duration,
 }
 
 impl Leader {
+    /// Notes which call it is in; for how long it has been seen there.
+    fn note_call(&mut self, call: u64) -> Duration {
+        if std::mem::replace(&mut self.call, call) != call {
+            self.since = None;
+        }
+        self.since.get_or_insert_with(Instant::now).elapsed()
+    }
+
     /// Whether the thread sleeps: it waits for something, be it the interpreter lock.
     fn sleeps(&mut self, thread: u32) -> bool {
         if self.thread != thread {
