@@ -29,6 +29,7 @@ module Thruway
       @settings = settings
       @threads = {}
       @ended = Thread::Queue.new
+      @pid = Process.pid
       @over = Latch.new
       @engine = Engine.create(self, app: app, env: template, hijack: Hijack, listeners: listeners,
                                     threads: settings.threads, sendfile: settings.sendfile,
@@ -98,6 +99,9 @@ module Thruway
       Thread.handle_interrupt(Object => :immediate) { serve_as(name) }
       is_whole = true
     rescue Exception => e # rubocop:disable Lint/RescueException
+      # In a fork of this process the thread is the main one, which ends as the application says.
+      raise if Process.pid != @pid
+
       error = e
     ensure
       @ended << [name, is_whole, error]

@@ -62,6 +62,10 @@ impl RackEngine {
     pub(super) fn serve(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
         self.contexts[me].thread.set(thread::current(gvl));
         let ended = self.take_turns(gvl, me);
+        if self.home.is_left() {
+            // The thread is all that there is of this process, and the rest is its parent's.
+            return ended;
+        }
         if ended.is_ok() {
             self.leadership.release(me);
             self.leadership.signal().call_all_followers();
@@ -212,6 +216,9 @@ impl RackEngine {
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);
         let ended = Request::new(self, context, gvl).run(input, certificate);
+        if self.home.is_left() {
+            return ended;
+        }
         self.leave_application(gvl, me, entered_us);
         if !self.leadership.leads(me) && self.engine.lock().response(ticket).has_work() {
             // The leader may be waiting for events, and this request came without one.

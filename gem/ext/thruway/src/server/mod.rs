@@ -9,8 +9,8 @@
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
 //! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body` and
 //!    `sender`: from what the application returns to what the client gets. `sockets`: what it has upgraded.
-//! 4. `process`: what a supervisor asks of the system. `callbacks`: what is rare is done in Ruby, by `Thruway::Server`.
-//!    `roots`: objects that Rust keeps alive.
+//! 4. `forks`: processes that the application forks. `process`: what a supervisor asks of the system. `callbacks`: what
+//!    is rare is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
 
 mod body;
 mod callbacks;
@@ -19,6 +19,7 @@ mod context;
 mod duty;
 mod env;
 mod files;
+mod forks;
 mod gvl_events;
 mod head_fields;
 mod helpers;

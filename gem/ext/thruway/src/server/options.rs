@@ -14,6 +14,7 @@ use super::context::Context;
 use super::duty::Duty;
 use super::env::Environments;
 use super::files::DeclaredFolders;
+use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::load::Load;
@@ -162,6 +163,7 @@ impl Options {
             contexts: (0..self.threads).map(Context::new).collect(),
             files,
             is_stopping: Cell::new(false),
+            home: HomeProcess::current(),
             requests: Cell::new(0),
             app: roots.keep(gvl, self.app),
             callbacks: Callbacks::new(gvl, &roots, server),

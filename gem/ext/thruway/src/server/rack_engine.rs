@@ -12,6 +12,7 @@ use super::collections::Totals;
 use super::context::Context;
 use super::env::Environments;
 use super::files::DeclaredFolders;
+use super::forks::HomeProcess;
 use super::helpers::Helpers;
 use super::leadership::Leadership;
 use super::roots::{Root, Roots};
@@ -36,6 +37,7 @@ pub(super) struct RackEngine {
     pub(super) contexts: Vec<Context>,
     pub(super) files: DeclaredFolders,
     pub(super) is_stopping: Cell<bool>,
+    pub(super) home: HomeProcess,
     pub(super) requests: Cell<u64>,
     pub(super) app: Root<VALUE>,
     pub(super) callbacks: Callbacks,

@@ -13,7 +13,17 @@ use super::rack_engine::RackEngine;
 use super::response::Responder;
 use super::sender::Sender;
 use crate::ruby::call::{call, responds_to};
+use crate::ruby::raise;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
+
+/// Why a process ends that an application has forked in a request.
+const RETURNED: &str =
+    "a forked process has returned from a request, which is its parent's to respond to";
+
+/// Ends the thread of a forked process, and so the process.
+pub(super) fn end_fork(ruby: Protected) -> ! {
+    raise::runtime_error(ruby, RString::binary(ruby.gvl(), RETURNED.as_bytes()))
+}
 
 /// A request that is ready for the application.
 pub(super) struct ReadyRequest {
@@ -61,7 +71,7 @@ impl<'a> Request<'a> {
     }
 
     /// Calls the application and sends its response. What ends the thread is given back: nothing of Ruby's is called
-    /// after that.
+    /// after that. In a process that the application has forked, whatever it raises ends the thread.
     pub(super) fn run(self, input: Input, certificate: Option<RString>) -> Result<(), Raised> {
         let responded = self.gvl.catch(|ruby| {
             self.set_input(ruby, input);
@@ -71,12 +81,18 @@ impl<'a> Request<'a> {
             }
             let (app, names) = (self.engine.app.get(), &self.engine.names);
             let returned = call(ruby, app, names.call, &[self.context.env.get()]);
+            if self.engine.home.is_left() {
+                end_fork(ruby);
+            }
             if self.context.stage.get() == Stage::Unsent {
                 Responder::new(self.engine, self.context, ruby).respond(returned);
             } else {
                 self.note_unsent(returned);
             }
         });
+        if self.engine.home.is_left() {
+            return responded.and_then(|()| self.gvl.catch(|ruby| end_fork(ruby)));
+        }
         let error = Cell::new(NIL);
         responded
             .or_else(|raised| self.rescue(raised, &error))

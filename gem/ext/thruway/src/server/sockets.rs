@@ -5,6 +5,7 @@ use thruway_serve::websocket::{self, CloseCode, Deflater};
 use thruway_serve::{SocketEvent, SocketWriter, Ticket, UpgradeTo};
 
 use super::rack_engine::{RackEngine, TYPE, ticket_of};
+use super::request::end_fork;
 use super::shared_engine::SharedEngine;
 use crate::ruby::define::{self, Method};
 use crate::ruby::{Gvl, NIL, Protected, RModule, RString, Raised, boolean, is_true, number, raise};
@@ -47,6 +48,9 @@ impl RackEngine {
         let request = number::from_u64(gvl, ticket.request());
         let kind = number::from_u64(gvl, kind);
         let ended = gvl.catch(|ruby| self.callbacks.socket_event(ruby, [request, kind, data]));
+        if self.home.is_left() {
+            return ended.and_then(|()| gvl.catch(|ruby| end_fork(ruby)));
+        }
         self.leave_application(gvl, me, entered_us);
         let has_work = SocketWriter::new(&mut self.engine.lock(), ticket).done();
         if has_work && !self.leadership.leads(me) {
