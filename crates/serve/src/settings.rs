@@ -126,7 +126,7 @@ impl Default for Settings {
 /// Each handshake may hold 64 KiB of what its client has sent.
 const HANDSHAKES_MAX: usize = 1024;
 
-/// Descriptors for all else at least: listeners, mailboxes, files that are being sent.
+/// Descriptors for what is not open yet at least: files that are being sent, and the application's.
 const OTHER_DESCRIPTORS_MIN: usize = 32;
 
 impl Settings {
@@ -143,11 +143,18 @@ impl Settings {
     }
 }
 
-/// Most of the descriptors that this process may open.
+/// Most of the descriptors that this process may open, as long as it has some for all else.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let descriptors = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(1 << 20);
-    descriptors.saturating_sub((descriptors / 4).max(OTHER_DESCRIPTORS_MIN)).max(1)
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    connections_among(descriptors, open)
+}
+
+/// How many of so many descriptors are for connections, where so many are `open` already, such as listeners and
+/// mailboxes. Siblings may send some more than that.
+fn connections_among(descriptors: usize, open: usize) -> usize {
+    descriptors.saturating_sub((descriptors / 4).max(open + OTHER_DESCRIPTORS_MIN)).max(1)
 }
 
 /// Raises this process's limit on open descriptors as far as the system lets it.
@@ -156,4 +163,18 @@ pub fn raise_descriptor_limit() {
     limit.current = limit.maximum;
     // Where it is refused, the lower limit stands, and connections_max follows it.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_leaves_descriptors_for_all_else() {
+        for (descriptors, open, most) in
+            [(1024, 40, 768), (256, 40, 184), (128, 40, 56), (64, 40, 1), (8, 6, 1)]
+        {
+            assert_eq!(connections_among(descriptors, open), most, "{descriptors}, {open}");
+        }
+    }
 }

@@ -92,6 +92,23 @@ class MovesTest < Minitest::Test
     assert_equal worker, @held.response.body.to_i
   end
 
+  def test_a_low_limit_of_descriptors_costs_no_client_that_moves
+    start("-w", "2", "-t", "1", by: %w[prlimit --nofile=128:128])
+    clients = Array.new(240) { |number| Thread.new { ask_alone("slow #{number}") } }
+    assert_equal [true], Timeout.timeout(120) { clients.map(&:value).uniq }
+    refute_includes File.read(@log), "take over"
+  end
+
+  # A client of one request, which gets its response and no end before it.
+  def ask_alone(body)
+    client = Client.new(TCPSocket.new("127.0.0.1", @address[/\d+\z/].to_i))
+    client.send(post(body)).response.body.end_with?(" #{body}")
+  rescue EOFError, Errno::ECONNRESET, Errno::EPIPE
+    false
+  ensure
+    client&.io&.close
+  end
+
   # A container takes all of these away by default, and more may be forbidden.
   def test_connections_move_without_any_right
     start("-w", "2", "-t", "1", by: %w[setpriv --no-new-privs --bounding-set=-all --inh-caps=-all])
