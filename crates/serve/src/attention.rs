@@ -51,6 +51,8 @@ impl Engine {
             }
         }
         self.refuse_late();
+        // The thread that waits next may not look again: the turns may have made room for connections that wait.
+        self.acceptor.listen_again(&self.connections);
         admission::warn_of_a_long_queue(&mut self.connections);
         if let Some(migration) = &self.migration {
             migration.publish(&self.connections);

@@ -74,7 +74,7 @@ pub(crate) struct Connections {
     requests: u64,
     /// How many entries are streams of others.
     streams: usize,
-    /// A response has left other work: the thread that waits is to be woken.
+    /// A response has left other work, or room: the thread that waits is to be woken.
     pub(crate) has_news: bool,
 }
 
@@ -224,6 +224,7 @@ impl Connections {
         }
         self.turns.remove(id.slot());
         self.deadlines.remove(id.slot());
+        let is_full = self.count() >= self.settings.connections_max;
         let mut closed = self.slab.remove(id)?;
         let streams = closed.multiplexer.as_ref().map_or(Vec::new(), |it| it.streams());
         for stream in streams {
@@ -238,6 +239,8 @@ impl Connections {
             metrics.abort();
         }
         self.leave_client(closed.standing);
+        // A thread may wait that does not watch the listeners, for want of room.
+        self.has_news |= is_full && self.count() < self.settings.connections_max;
         Some(closed)
     }
 

@@ -44,7 +44,7 @@ pub struct Engine {
     pub(crate) migration: Option<Migration>,
     /// Another thread has ended the wait.
     pub(crate) is_woken: bool,
-    acceptor: Acceptor,
+    pub(crate) acceptor: Acceptor,
     reader: RequestReader,
     handle: EngineHandle,
     polls: Polls,

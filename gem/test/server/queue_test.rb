@@ -79,6 +79,21 @@ class QueueTest < Minitest::Test
     assert_equal 2, waiting.map { |client| worker_of(answer(client)) }.uniq.size
   end
 
+  def test_a_connection_that_ends_makes_room_for_the_next_one
+    start("-w", "0", "-t", "2", by: %w[prlimit --nofile=64:64])
+    last = connect.send("GET /wait HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    # As many as may be open have an answer, from the other thread, which waits for events then.
+    waiting = connect until waiting && !served?(waiting)
+    open_gate
+    assert_operator worker_of(answer(last)), :>, 0
+    assert_operator worker_of(answer(waiting)), :>, 0
+  end
+
+  def served?(client)
+    say(client, "/")
+    client.io.wait_readable(1)
+  end
+
   def test_a_body_is_read_while_ruby_computes
     start("-w", "1", "-t", "1")
     busy, sender = connections(2)

@@ -20,6 +20,26 @@ fn connections_beyond_the_limit_wait_their_time() {
 }
 
 #[test]
+fn room_that_is_made_without_a_handler_is_for_a_connection_that_waits() {
+    let mut rig = Rig::with(hello, Settings { connections_max: 1, ..Settings::default() });
+    let first = rig.connect();
+    rig.run_until(|rig| rig.engine.connection_count() == 1);
+    let _second = rig.connect();
+    let mut events = Events::new();
+    let wait = |rig: &Rig, events: &mut Events, ms| rig.engine.handle().waiter.wait(events, ms);
+    // It notices that it has no room.
+    wait(&rig, &mut events, Some(5_000));
+    rig.engine.attend(&mut events);
+    drop(first);
+    while rig.engine.connection_count() > 0 {
+        wait(&rig, &mut events, Some(10));
+        rig.engine.attend(&mut events);
+    }
+    wait(&rig, &mut events, Some(5_000));
+    assert_eq!(events.drain().count(), 1, "the listener is watched again");
+}
+
+#[test]
 fn the_server_itself_responds_to_health_checks() {
     let health_path = Some(b"/up".to_vec());
     let mut rig = Rig::with(
