@@ -109,6 +109,9 @@ impl Acceptor {
         connections: &mut Connections,
         migration: Option<&mut Migration>,
     ) {
+        if connections.settings.is_for_metrics(connection.listener.into()) {
+            return begin(connection, connections, migration);
+        }
         let (peer, now_ms) = (connection.peer, connections.clock.now_ms);
         match connections.faulty_peers.begin_ms(peer, now_ms) {
             Some(begin_ms) if begin_ms > now_ms => self.waiting.push((begin_ms, connection)),
@@ -181,8 +184,8 @@ impl Acceptor {
         let Some(listener) = self.listeners.get(index) else { return Ok(None) };
         let Some((socket, peer)) = listener.accept()? else { return Ok(None) };
         let settings = &connections.settings;
-        let is_public = settings.metrics_listener.is_none_or(|first| index < first);
-        let has_head = is_public && settings.client_source.proxy_version().is_some();
+        let has_head =
+            !settings.is_for_metrics(index) && settings.client_source.proxy_version().is_some();
         let index = u16::try_from(index).unwrap_or(0);
         let mut connection = Connection::new(socket, peer, index, connections.clock.now_ms);
         connection.is_trusted = settings.trust.includes(peer);

@@ -9,12 +9,18 @@ use thruway_sys::shared_memory::Anonymous;
 use crate::fair_by::network_of;
 use crate::listener::Peer;
 
+const RELAXED: Ordering = Ordering::Relaxed;
+
 /// Entries of the table. Peers whose hashes share one wait together.
 const ENTRIES: usize = 1 << 12;
 
 /// From one beginning to the next. To begin and to end a connection may take a fifth of a millisecond of processor
 /// time. So a peer costs the others a twentieth of a processor at most.
 const GAP_MS: u64 = 5;
+
+/// How long a fault holds the peer's connections to that gap. Those of all clients behind a proxy are held, so a few
+/// faults must not cost them more. A hundred a second hold them all the time.
+const HOLD_MS: u64 = 10;
 
 /// No connection waits longer to begin.
 pub(crate) const WAIT_MAX_MS: u64 = 1000;
@@ -27,39 +33,48 @@ pub(crate) struct FaultyPeers {
     seed: RandomState,
     /// When the next connection may begin, in milliseconds of the monotonic clock.
     next_ms: Anonymous,
+    /// Until when connections are held to the gap. Later ones begin at once.
+    held_until_ms: Anonymous,
 }
 
 impl FaultyPeers {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { seed: RandomState::new(), next_ms: Anonymous::new(ENTRIES)? })
+        let seed = RandomState::new();
+        Ok(Self {
+            seed,
+            next_ms: Anonymous::new(ENTRIES)?,
+            held_until_ms: Anonymous::new(ENTRIES)?,
+        })
     }
 
     /// What the peer has sent ends a connection.
     pub(crate) fn note(&self, peer: Peer, now_ms: u64) {
-        if let Some(next_ms) = self.next_ms(peer) {
-            next_ms.fetch_max(now_ms + GAP_MS, Ordering::Relaxed);
-        }
+        let Some((next_ms, held_until_ms)) = self.entry(peer) else { return };
+        next_ms.fetch_max(now_ms + GAP_MS, RELAXED);
+        // It fails only for a function that declines.
+        let _ = held_until_ms.fetch_update(RELAXED, RELAXED, |at_ms| {
+            Some((at_ms.max(now_ms) + HOLD_MS).min(now_ms + WAIT_MAX_MS))
+        });
     }
 
     /// When a connection of the peer may begin; never, if too many wait already.
     pub(crate) fn begin_ms(&self, peer: Peer, now_ms: u64) -> Option<u64> {
-        let Some(next_ms) = self.next_ms(peer) else { return Some(now_ms) };
-        if next_ms.load(Ordering::Relaxed) <= now_ms {
+        let Some((next_ms, held_until_ms)) = self.entry(peer) else { return Some(now_ms) };
+        if held_until_ms.load(RELAXED) <= now_ms {
             return Some(now_ms);
         }
         let latest_ms = now_ms + WAIT_MAX_MS;
-        let relaxed = Ordering::Relaxed;
-        next_ms
-            .fetch_update(relaxed, relaxed, |at_ms| {
-                (at_ms <= latest_ms).then_some(at_ms.max(now_ms) + GAP_MS)
-            })
-            .ok()
+        let begin_ms = next_ms.fetch_update(RELAXED, RELAXED, |at_ms| {
+            (at_ms <= latest_ms).then_some(at_ms.max(now_ms) + GAP_MS)
+        });
+        begin_ms.ok().map(|at_ms| at_ms.max(now_ms))
     }
 
-    fn next_ms(&self, peer: Peer) -> Option<&AtomicU64> {
+    fn entry(&self, peer: Peer) -> Option<(&AtomicU64, &AtomicU64)> {
         let Peer::Tcp(address) = peer else { return None };
         let hash = self.seed.hash_one(network_of(address.ip()));
-        self.next_ms.get(usize::try_from(hash % ENTRIES as u64).ok()?)
+        let index = usize::try_from(hash % ENTRIES as u64).ok()?;
+        Some((self.next_ms.get(index)?, self.held_until_ms.get(index)?))
     }
 }
 
@@ -80,16 +95,53 @@ mod tests {
     }
 
     #[test]
-    fn after_a_fault_connections_begin_one_after_the_other_until_the_peer_has_been_quiet() {
+    fn after_a_fault_connections_begin_one_after_the_other() {
         let peers = FaultyPeers::new().unwrap();
         let [one, same] = [peer("192.0.2.1:80"), peer("192.0.2.1:81")];
         peers.note(one, 50);
         assert_eq!(peers.begin_ms(same, 50), Some(55));
         assert_eq!(peers.begin_ms(one, 51), Some(60));
         peers.note(one, 52);
-        assert_eq!(peers.begin_ms(one, 60), Some(65), "many faults at once are as one");
+        assert_eq!(peers.begin_ms(one, 60), Some(65), "many faults at once make no longer gap");
         assert_eq!(peers.begin_ms(one, 70), Some(70));
         assert_eq!(peers.begin_ms(one, 70), Some(70));
+    }
+
+    /// How many of the connections that come each millisecond of a second have to wait, and how many are closed.
+    fn held(faults_ms: impl Iterator<Item = u64>) -> (usize, usize) {
+        let peers = FaultyPeers::new().unwrap();
+        let proxy = peer("192.0.2.1:80");
+        let faults_ms: Vec<_> = faults_ms.collect();
+        let begun: Vec<_> = (0..1000)
+            .map(|now_ms| {
+                faults_ms.iter().filter(|at_ms| **at_ms == now_ms).for_each(|_| {
+                    peers.note(proxy, now_ms);
+                });
+                (peers.begin_ms(proxy, now_ms), now_ms)
+            })
+            .collect();
+        let waiting = begun.iter().filter(|(at_ms, now_ms)| at_ms.is_some_and(|at| at > *now_ms));
+        (waiting.count(), begun.iter().filter(|(at_ms, _)| at_ms.is_none()).count())
+    }
+
+    #[test]
+    fn a_fault_holds_as_many_connections_of_a_proxy_as_come_in_ten_milliseconds() {
+        assert_eq!(held(std::iter::once(100)), (10, 0));
+        assert_eq!(held([100, 100, 500].into_iter()), (30, 0));
+        let (waiting, closed) = held((0..1000).step_by(10));
+        assert_eq!(waiting + closed, 1000, "a hundred faults a second hold all of them");
+        assert!(closed > 500, "{closed}");
+    }
+
+    #[test]
+    fn any_number_of_faults_holds_for_a_second_at_most() {
+        let peers = FaultyPeers::new().unwrap();
+        let one = peer("192.0.2.1:80");
+        (0..10_000).for_each(|_| peers.note(one, 0));
+        let last_ms = WAIT_MAX_MS - 1;
+        assert_eq!(peers.begin_ms(one, last_ms), Some(last_ms));
+        assert_eq!(peers.begin_ms(one, last_ms), Some(last_ms + GAP_MS));
+        assert_eq!(peers.begin_ms(one, WAIT_MAX_MS), Some(WAIT_MAX_MS));
     }
 
     #[test]

@@ -34,8 +34,8 @@ struct Told {
 
 /// Whether a connection came from a listener for metrics.
 pub(crate) fn is_observer(connections: &Connections, id: ConnectionId) -> bool {
-    let Some(first) = connections.settings.metrics_listener else { return false };
-    connections.slab.get(id).is_some_and(|connection| usize::from(connection.listener) >= first)
+    let connection = connections.slab.get(id);
+    connection.is_some_and(|it| connections.settings.is_for_metrics(it.listener.into()))
 }
 
 /// Responds to a request from there; `rest` is what came behind it.

@@ -135,6 +135,11 @@ impl Settings {
         if is_trusted { self.client_source.client(request, peer, &self.trust) } else { peer }
     }
 
+    /// Whether a listener is for metrics.
+    pub(crate) fn is_for_metrics(&self, listener: usize) -> bool {
+        self.metrics_listener.is_some_and(|first| listener >= first)
+    }
+
     /// Half of the descriptors stay for the files that are being sent: each connection may have one.
     #[must_use]
     pub fn for_files(mut self) -> Self {

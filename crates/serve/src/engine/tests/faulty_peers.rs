@@ -29,6 +29,18 @@ fn a_connection_of_a_faulty_peer_begins_later_and_is_served() {
 }
 
 #[test]
+fn a_connection_to_the_listener_of_metrics_begins_at_once() {
+    let mut rig = Rig::with(hello, Settings { metrics_listener: Some(0), ..Settings::default() });
+    let connections = &rig.engine.connections;
+    let fault_ms = connections.clock.now_ms + 60_000;
+    connections.faulty_peers.note(rig.local_peer(), fault_ms);
+    let mut client = rig.connect();
+    client.write_all(b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let response = rig.receive(&mut client, 1);
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+}
+
+#[test]
 fn it_begins_at_once_when_the_server_stops() {
     let (mut rig, fault_ms) = rig_after_fault(60_000);
     let peer = rig.local_peer();
