@@ -75,8 +75,7 @@ module Thruway
     def call(client, method, arguments)
       client.handler.public_send(method, client, *arguments)
     rescue Exception => e # rubocop:disable Lint/RescueException
-      raise unless e.is_a?(StandardError) || e.is_a?(ScriptError)
-
+      # As for a request: an `exit` or a stack that is too deep ends no thread of the server.
       @report.call(e, client.env)
       client.close(INTERNAL_ERROR)
     end

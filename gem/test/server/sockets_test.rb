@@ -27,9 +27,14 @@ class SocketsTest < Minitest::Test
     def on_message(client, data)
       raise "not that" if data == "raise"
 
+      sink if data == "sink"
+      exit if data == "exit"
+
       @told << [:message, data.encoding, data.bytesize]
       client.write(data)
     end
+
+    def sink = sink + 1
 
     def on_close(client) = @told << [:close, client.close_code]
     def on_shutdown(_client) = @told << [:shutdown]
@@ -122,6 +127,16 @@ class SocketsTest < Minitest::Test
     end
     assert_includes said, "in GET /"
     assert_equal "still here", other.send("still here").message
+  end
+
+  def test_what_a_handler_raises_ends_no_thread_of_the_server
+    serve_sockets
+    said = stderr_of do
+      %w[sink exit].each { |message| assert_equal 1011, open.send(message).close_code }
+      eventually { $stderr.string.include?("SystemExit") }
+    end
+    assert_includes said, "stack level too deep (SystemStackError)"
+    refute_includes said, "a thread ended"
   end
 
   # An event of a client waits until the one before is handled, and others do not.
