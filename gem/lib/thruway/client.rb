@@ -75,7 +75,10 @@ module Thruway
     # Sends an event. Its data may have several lines.
     def write(data, event: nil, id: nil)
       lines = { "event" => event, "id" => id }.compact.map { |name, value| line(name, value) }
-      lines.concat(utf8(data.to_s).split(/\r\n|\r|\n/, -1).map { |text| "data: #{text}\n" })
+      texts = utf8(data.to_s).split(/\r\n|\r|\n/, -1)
+      # Without a line of data a page is told nothing.
+      texts << "" if texts.empty?
+      lines.concat(texts.map { |text| "data: #{text}\n" })
       @engine.socket_write(@ticket, "#{lines.join}\n")
     end
 

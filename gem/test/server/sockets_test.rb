@@ -284,10 +284,12 @@ class SocketsTest < Minitest::Test
     assert_equal %i[sse sse], [@seen, client.protocol]
     client.write("two\nlines", event: "news", id: 7)
     client << "plain"
+    client.write("", event: "empty")
     head = Timeout.timeout(PATIENCE_SECONDS) { io.gets("\r\n\r\n") }
     lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "x-own: 1"]
     assert_empty lines - head.lines(chomp: true)
-    expected = "event: news\nid: 7\ndata: two\ndata: lines\n\ndata: plain\n\n"
+    expected = "event: news\nid: 7\ndata: two\ndata: lines\n\ndata: plain\n\n" \
+               "event: empty\ndata: \n\n"
     assert_equal expected, Timeout.timeout(PATIENCE_SECONDS) { io.read(expected.bytesize) }
     assert_raises(ArgumentError) { client.write("x", id: "1\n2") }
     pop(handler.told)
