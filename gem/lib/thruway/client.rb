@@ -6,14 +6,27 @@ module Thruway
   class Client
     BINARY = Encoding::BINARY
 
-    # Sends a message to many WebSockets: it is made once. How many of them are open.
+    # Sends a message to many WebSockets: it is made once. How many of them are open. Streams of
+    # events among them get an event each.
     def self.broadcast(clients, data)
       data = data.to_s
+      streams, sockets = clients.partition { |client| client.is_a?(EventClient) }
       is_text = data.encoding != BINARY
-      clients.group_by(&:engine).sum do |engine, group|
+      data = utf8(data) if is_text
+      open = sockets.group_by(&:engine).sum do |engine, group|
         engine.socket_broadcast(group.map(&:ticket).join, data, is_text)
       end
+      open + streams.count { |client| client.write(data) }
     end
+
+    # A text as messages have it.
+    def self.utf8(text)
+      text = text.encode(Encoding::UTF_8) unless text.encoding == Encoding::UTF_8
+      raise ArgumentError, "a text is not #{text.encoding}" unless text.valid_encoding?
+
+      text
+    end
+    private_class_method :utf8
 
     # The environment of the request that was upgraded, and what handles the events.
     attr_reader :env
@@ -62,12 +75,7 @@ module Thruway
 
     private
 
-    def utf8(text)
-      text = text.encode(Encoding::UTF_8) unless text.encoding == Encoding::UTF_8
-      raise ArgumentError, "a text is not #{text.encoding}" unless text.valid_encoding?
-
-      text
-    end
+    def utf8(text) = Client.send(:utf8, text)
   end
 
   # The same for a stream of events.

@@ -181,6 +181,20 @@ class SocketsTest < Minitest::Test
     assert_equal [4, %w[all] * 4], [count, sockets.drop(1).map(&:message)]
   end
 
+  def test_a_broadcast_is_of_texts_that_are_utf_8_and_reaches_streams_of_events
+    handler = serve_sockets
+    socket = open
+    stream = connect.send("GET /feed HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n").io
+    clients = Array.new(2) { pop(handler.clients) }
+    latin = "gr\xfc\xdf".dup.force_encoding("ISO-8859-1")
+    assert_equal 2, Thruway::Client.broadcast(clients, latin)
+    assert_equal "grüß", socket.message
+    Timeout.timeout(PATIENCE_SECONDS) { stream.gets("\r\n\r\n") }
+    event = "data: grüß\n\n".b
+    assert_equal event, Timeout.timeout(PATIENCE_SECONDS) { stream.read(event.bytesize) }
+    assert_raises(ArgumentError) { Thruway::Client.broadcast(clients, "\xff") }
+  end
+
   def test_messages_are_compressed_where_both_want_that
     serve_sockets(socket_compression: true)
     offer = "Sec-WebSocket-Extensions: foo, permessage-deflate; client_max_window_bits\r\n"

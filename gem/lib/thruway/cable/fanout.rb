@@ -41,8 +41,10 @@ module Thruway
           end
         end
 
-        # A message as the adapters have it: JSON, which stands in ours as it is.
+        # A message as the adapters have it: JSON, which stands in ours as it is. Some adapters do
+        # not say that it is UTF-8.
         def call(message)
+          message = message.dup.force_encoding(Encoding::UTF_8).scrub
           groups = @lock.synchronize { @groups.transform_values(&:values) }
           groups.each do |identifier, clients|
             text = %({"identifier":#{ActiveSupport::JSON.encode(identifier)},"message":#{message}})
