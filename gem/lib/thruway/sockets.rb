@@ -18,7 +18,10 @@ module Thruway
 
     # An offer of compression that can be taken: the window cannot be made smaller.
     OFFER = /\Apermessage-deflate((;(server_no_context_takeover|client_no_context_takeover|
-             client_max_window_bits(="?\d+"?)?|server_max_window_bits="?15"?))*)\z/xi
+             client_max_window_bits(="?([89]|1[0-5])"?)?|server_max_window_bits="?15"?))*)\z/xi
+
+    # What the answer to an offer with this parameter has to repeat (RFC 7692, 7.1.2.1).
+    WINDOW = "; server_max_window_bits=15"
 
     # Fields that are the server's.
     OWN = %w[upgrade connection content-length transfer-encoding content-type cache-control
@@ -45,13 +48,13 @@ module Thruway
       is_websocket = env["rack.upgrade?"] == :websocket
       return forbidden if is_websocket && !origin_allowed?(env, handler)
 
-      compresses = is_websocket && @compresses && offers_compression?(env)
-      head = is_websocket ? websocket_head(env, compresses) : EVENTS
+      deflate = offered_compression(env) if is_websocket && @compresses
+      head = is_websocket ? websocket_head(env, deflate) : EVENTS
       client = (is_websocket ? Client : EventClient).new(@engine, ticket, env, handler)
       number = ticket.unpack1("x8Q")
       @clients[number] = client
-      is_there = @engine.upgrade(ticket, "#{head}#{fields(headers)}\r\n", is_websocket, compresses,
-                                 handler.respond_to?(:on_drained))
+      is_there = @engine.upgrade(ticket, "#{head}#{fields(headers)}\r\n", is_websocket,
+                                 !deflate.nil?, handler.respond_to?(:on_drained))
       @clients.delete(number) unless is_there
       nil
     end
@@ -91,16 +94,18 @@ module Thruway
        ["403 Forbidden: pages of this origin may not open a WebSocket here\n"]]
     end
 
-    def websocket_head(env, compresses)
+    def websocket_head(env, deflate)
       require "digest"
       accept = Digest::SHA1.base64digest("#{env["HTTP_SEC_WEBSOCKET_KEY"]}#{GUID}")
-      extensions = "sec-websocket-extensions: #{DEFLATE}\r\n" if compresses
+      extensions = "sec-websocket-extensions: #{deflate}\r\n" if deflate
       "#{WEBSOCKET}sec-websocket-accept: #{accept}\r\n#{extensions}"
     end
 
-    def offers_compression?(env)
+    # The answer to the first offer of compression that can be taken; nil if there is none.
+    def offered_compression(env)
       offers = env["HTTP_SEC_WEBSOCKET_EXTENSIONS"].to_s.delete(" \t").split(",")
-      offers.any?(OFFER)
+      offer = offers.grep(OFFER).first or return
+      offer.match?(/server_max_window_bits/i) ? DEFLATE + WINDOW : DEFLATE
     end
 
     # What the application sends with the head, such as its subprotocol and its cookies.

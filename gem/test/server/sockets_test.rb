@@ -206,8 +206,13 @@ class SocketsTest < Minitest::Test
     first, payload = socket.send(packed, first: 0xc0).frame
     inflated = Zlib::Inflate.new(-15).inflate(payload + "\x00\x00\xff\xff".b)
     assert_equal [0xc1, text, true], [first, inflated, payload.bytesize < 100]
-    small = "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9\r\n"
-    assert_nil open("/", small).fields["sec-websocket-extensions"]
+    %w[server_max_window_bits=9 client_max_window_bits=16].each do |parameter|
+      other = "Sec-WebSocket-Extensions: permessage-deflate; #{parameter}\r\n"
+      assert_nil open("/", other).fields["sec-websocket-extensions"]
+    end
+    largest = "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=15\r\n"
+    assert_equal "#{Thruway::Sockets::DEFLATE}; server_max_window_bits=15",
+                 open("/", largest).fields["sec-websocket-extensions"]
     assert_nil open.fields["sec-websocket-extensions"]
   end
 
