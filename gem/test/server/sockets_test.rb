@@ -238,6 +238,16 @@ class SocketsTest < Minitest::Test
     origins.map { |origin| open("/", "Origin: #{origin}\r\n").status }
   end
 
+  def test_a_list_of_an_upgrade_may_be_in_several_fields
+    serve_sockets
+    io = connect.io
+    io.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: Upgrade\r\n" \
+             "Upgrade: h2c\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" \
+             "Sec-WebSocket-Key: #{WebSocketing::KEY}\r\n\r\n")
+    assert_match(/ 101 /, Timeout.timeout(PATIENCE_SECONDS) { io.gets })
+    io.close
+  end
+
   def test_an_application_may_refuse_and_other_requests_are_not_upgraded
     serve do |env|
       env["rack.upgrade"] = Echo.new

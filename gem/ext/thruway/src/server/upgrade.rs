@@ -23,9 +23,10 @@ impl Upgrade {
             let mut fields = request.fields();
             fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
         };
-        let has = |name, member: &[u8]| {
-            let list = field(name).unwrap_or_default();
-            members(list).any(|other| other.eq_ignore_ascii_case(member))
+        // A list may be in several fields (RFC 9110, 5.3).
+        let has = |name: &[u8], member: &[u8]| {
+            let mut lists = request.fields().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+            lists.any(|(_, list)| members(list).any(|other| other.eq_ignore_ascii_case(member)))
         };
         if field(b"accept") == Some(b"text/event-stream") {
             return Some(Self::Events);
