@@ -46,7 +46,7 @@ module Thruway
       return false if %w[content-encoding content-range].any? { |name| fields.key?(name) }
       return false if long(fields, body)&.<(BYTES_MIN)
 
-      control = value(fields, "cache-control")
+      control = value(fields, "cache-control").downcase
       !control.include?("no-transform") && (@all || !personal?(env, fields, control))
     end
 
@@ -83,6 +83,8 @@ module Thruway
 
     def compress(status, headers, fields, body)
       headers.delete(fields["content-length"].first) if fields.key?("content-length")
+      # A part of a file that a client has compressed is no part of what it would be sent.
+      headers.delete(fields["accept-ranges"].first) if fields.key?("accept-ranges")
       headers["content-encoding"] = "gzip"
       weaken(headers, *fields["etag"]) if fields.key?("etag")
       return [status, headers, Pieces.new(body)] unless body.instance_of?(Array)

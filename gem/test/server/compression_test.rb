@@ -41,10 +41,18 @@ class CompressionTest < Minitest::Test
     refute plain?("Accept-Encoding: *\r\n")
   end
 
+  # A client would join a part of the plain bytes with its compressed ones.
+  def test_what_is_compressed_offers_no_ranges
+    serve_compressed({ "Accept-Ranges" => "bytes" })
+    fields = %w[content-encoding accept-ranges]
+    assert_equal ["gzip", nil], get("/", GZIP).headers.to_h.values_at(*fields)
+    assert_equal "bytes", get["accept-ranges"]
+  end
+
   def test_what_would_not_gain_is_left_alone
     [{ "content-type" => "image/png" }, { "content-type" => "text/event-stream" },
      { "content-encoding" => "identity" }, { "cache-control" => "no-transform" },
-     { "content-range" => "bytes 0-9/10" }].each do |headers|
+     { "cache-control" => "No-Transform" }, { "content-range" => "bytes 0-9/10" }].each do |headers|
       serve_compressed(headers)
       assert_equal TEXT, get("/", GZIP).body, headers.inspect
     end
@@ -58,7 +66,8 @@ class CompressionTest < Minitest::Test
     assert plain?("#{GZIP}Authorization: Bearer x\r\n")
     serve_compressed({ "cache-control" => "public, max-age=60" })
     refute plain?("#{GZIP}Cookie: session=1\r\n")
-    [{ "set-cookie" => "a=b" }, { "cache-control" => "private" }].each do |headers|
+    [{ "set-cookie" => "a=b" }, { "cache-control" => "private" },
+     { "cache-control" => "No-Store" }].each do |headers|
       serve_compressed(headers)
       assert plain?, headers.inspect
       serve_compressed(headers, compress: :all)
