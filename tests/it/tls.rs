@@ -229,6 +229,10 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let encrypted = write("encrypted", encrypted, 0o600);
     let empty = write("empty", "", 0o600);
+    let (pipe, curve) = (site.path("pipe"), site.path("curve"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let made = ["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-521", "-out"];
+    assert!(Command::new("openssl").args(made).arg(&curve).status().unwrap().success());
     for (parameters, file, reason) in [
         (format!("cert={cert}&key={other}"), &site.other.key, "it is not the key of"),
         (format!("cert={cert}&key={}", open.display()), &open, "every user may use this key"),
@@ -237,6 +241,8 @@ fn files_that_cannot_be_used_are_named_with_the_reason() {
         (format!("cert={}&key={key}", empty.display()), &empty, "it holds no certificate"),
         (format!("cert={cert}&key=/none"), &PathBuf::from("/none"), "No such file"),
         (format!("cert={cert}&key=/"), &PathBuf::from("/"), "it is no file"),
+        (format!("cert={cert}&key={}", pipe.display()), &pipe, "it is no file"),
+        (format!("cert={cert}&key={}", curve.display()), &curve, "its key is not RSA of 2048"),
     ] {
         let bind = format!("ssl://127.0.0.1:0?{parameters}");
         let output = run(&["serve", site.path("site").to_str().unwrap(), "-b", &bind]);

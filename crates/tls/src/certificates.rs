@@ -11,6 +11,10 @@ use rustls::sign::CertifiedKey;
 use crate::files;
 use crate::{Error, Options};
 
+/// What is wrong with a key of another kind: the provider's own words name no limit.
+const UNKNOWN_KEY: &str =
+    "its key is not RSA of 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519";
+
 /// The certificates of a listener, with their keys. A client gets the first certificate that is valid for the name that
 /// it asks for; without such a name, the first of all.
 #[derive(Debug)]
@@ -24,14 +28,20 @@ impl Certificates {
     pub(crate) fn read(options: &Options, provider: &CryptoProvider) -> Result<Self, Error> {
         let pairs = options.certificates.iter().map(|(certificate, key)| {
             let chain = files::certificates(certificate)?;
-            ParsedCertificate::try_from(&chain[0])
-                .map_err(|error| Error::file(certificate, error))?;
+            ParsedCertificate::try_from(&chain[0]).map_err(|error| match error {
+                rustls::Error::InvalidCertificate(error) => {
+                    let reason = format!("it is no certificate of X.509 version 3 ({error})");
+                    Error::file(certificate, reason)
+                }
+                error => Error::file(certificate, error),
+            })?;
             let pair = CertifiedKey::from_der(chain, files::key(key)?, provider);
             pair.map(Arc::new).map_err(|error| match error {
                 rustls::Error::InconsistentKeys(_) => {
                     let reason = format!("it is not the key of {}", certificate.display());
                     Error::file(key, reason)
                 }
+                rustls::Error::General(_) => Error::file(key, UNKNOWN_KEY),
                 error => Error::file(key, error),
             })
         });

@@ -80,11 +80,12 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
 
 fn read(path: &Path) -> Result<(Vec<u8>, Metadata), Error> {
     let failed = |error: std::io::Error| Error::file(path, error);
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
+    if !path.metadata().map_err(failed)?.is_file() {
+        // To open a pipe would wait for another process.
         return Err(Error::file(path, "it is no file"));
     }
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
     Ok((text, metadata))
