@@ -24,7 +24,11 @@ const WEBSOCKET: &[u8] = b"connection: upgrade\r\nupgrade: websocket\r\n\
 pub(crate) fn request_head<B>(request: &Request<B>, has_body: bool) -> Option<Vec<u8>> {
     let (uri, fields) = (request.uri(), request.headers());
     let authority = uri.authority().map(|authority| authority.as_str().as_bytes());
-    let host = fields.get(HOST).map(HeaderValue::as_bytes);
+    let mut hosts = fields.get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let host = hosts.next();
+    if hosts.next().is_some() {
+        return None;
+    }
     if let (Some(authority), Some(host)) = (authority, host)
         && !authority.eq_ignore_ascii_case(host)
     {
@@ -167,6 +171,8 @@ mod tests {
     #[test]
     fn two_hosts_are_refused_and_one_host_twice_is_one() {
         assert_eq!(head(Request::get("http://a/").header("host", "b")), None);
+        let twice = Request::get("http://a/").header("host", "a").header("host", "b");
+        assert_eq!(head(twice), None);
         let same = head(Request::get("http://a.test/").header("host", "A.test"));
         assert_eq!(same.as_deref(), Some("GET / HTTP/1.1\r\nhost: a.test\r\n\r\n"));
     }
