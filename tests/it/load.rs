@@ -357,6 +357,20 @@ fn options_of_websockets_and_of_http2_have_their_urls() {
     }
 }
 
+#[test]
+fn a_message_of_a_websocket_is_a_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bytes");
+    fs::write(&file, b"\xff{id}").unwrap();
+    let named = format!("@{}", file.display());
+    for option in ["--message", "--subscribe"] {
+        let output = run(&["load", "ws://127.0.0.1:1/", option, &named]);
+        assert_eq!(output.status.code(), Some(2));
+        let expected = format!("thruway: what {option} names is not UTF-8\n\nhint: ");
+        assert!(stderr(&output).starts_with(&expected), "{output:?}");
+    }
+}
+
 /// It sends back what comes at /echo, and sends it to all at /hub.
 const SOCKETS: &str = r#"
 class Echo

@@ -249,6 +249,12 @@ impl Load {
                 .hint("{id} becomes the message's number, by which each connection knows it"));
         }
         let subscribe = self.subscribe.as_deref().map(text_or_file).transpose()?;
+        for (name, text) in [("--message", Some(&message)), ("--subscribe", subscribe.as_ref())] {
+            if text.is_some_and(|text| std::str::from_utf8(text).is_err()) {
+                return Err(Failure::new(format_args!("what {name} names is not UTF-8"))
+                    .hint("messages are sent as text, and a server refuses other bytes in them"));
+            }
+        }
         let confirmed = self.confirmed.as_ref().map(|text| text.as_bytes().to_vec());
         Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
     }
