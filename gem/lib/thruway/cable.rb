@@ -113,8 +113,8 @@ module Thruway
       private
 
       def share_stream(broadcasting, shared)
-        # It may have been stopped meanwhile.
-        return unless shared_streams[broadcasting].equal?(shared)
+        # It may have been stopped meanwhile, or it is shared already. Its channel waits for it.
+        return ensure_confirmation_sent unless shared_streams[broadcasting].equal?(shared)
 
         connection.server.fanout.subscribe(broadcasting, shared) do
           ensure_confirmation_sent

@@ -49,6 +49,15 @@ class CableTest < Minitest::Test
     def transmit(data, via: nil) = super({ "loud" => data["said"].upcase }, via: via)
   end
 
+  # It asks for a stream twice, and for another one that it leaves before it has begun.
+  class Twice < ActionCable::Channel::Base
+    def subscribed
+      2.times { stream_from("room a") }
+      stream_from("room b")
+      stop_stream_from("room b")
+    end
+  end
+
   class << self
     def events = @events ||= Queue.new
   end
@@ -81,8 +90,10 @@ class CableTest < Minitest::Test
 
   # The next message that is no beat.
   def read(socket)
-    message = JSON.parse(socket.message) until message && message["type"] != "ping"
-    message
+    Timeout.timeout(PATIENCE_SECONDS) do
+      message = JSON.parse(socket.message) until message && message["type"] != "ping"
+      message
+    end
   end
 
   def command(socket, command, channel: "CableTest::Room", room: "a", **data)
@@ -132,6 +143,17 @@ class CableTest < Minitest::Test
     subscribe(ben)
     command(ben, "message", action: "speak", text: "hello")
     assert_equal({ "loud" => "HELLO" }, read(ann)["message"])
+  end
+
+  def test_a_stream_that_is_asked_for_twice_or_left_at_once_is_confirmed
+    ann, ben = %w[ann ben].map { |name| open(name) }
+    identifier = subscribe(ann, channel: "CableTest::Twice")
+    subscribe(ben)
+    2.times do |time|
+      command(ben, "message", action: "speak", text: time.to_s)
+      expected = { "said" => time.to_s, "by" => "ben" }
+      assert_equal [identifier, expected], read(ann).values_at("identifier", "message")
+    end
   end
 
   def test_refusals_are_those_of_rails

@@ -64,17 +64,16 @@ module Thruway
 
       # Calls the block when messages of the broadcasting come.
       def subscribe(broadcasting, subscriber, &confirm)
-        stream, is_new = @lock.synchronize do
+        stream, is_new, waits = @lock.synchronize do
           is_new = !@streams.key?(broadcasting)
           stream = @streams[broadcasting] ||= Stream.new
           stream.add(subscriber)
           @waiting[stream] = [] if is_new
-          is_new || @waiting[stream]&.push(confirm)
-          [stream, is_new]
+          [stream, is_new, is_new || @waiting[stream]&.push(confirm)]
         end
         if is_new
           @pubsub.subscribe(broadcasting, stream, -> { confirm_all(stream, confirm) })
-        elsif @lock.synchronize { !@waiting.key?(stream) }
+        elsif !waits
           confirm.call
         end
       end
