@@ -150,6 +150,9 @@ module Thruway
 
     # Where assets are that have digests in their names.
     def immutable_assets(folder = "/assets")
+      raise ArgumentError, "immutable_assets takes a path that begins with /" unless
+        !folder || folder.to_s.start_with?("/")
+
       @said[:immutable_assets] = folder
     end
 

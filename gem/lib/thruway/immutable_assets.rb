@@ -5,8 +5,8 @@ module Thruway
   class ImmutableAssets
     FOREVER = "public, max-age=31536000, immutable"
 
-    # As Sprockets, Propshaft, Vite and esbuild write them: `application-0a1b2c3d.js`.
-    DIGEST = /[-.][0-9a-f]{8,128}(?:\.digested)?\.[a-z0-9.]+\z/i
+    # As Sprockets and Propshaft write them: `application-0a1b2c3d.js`. A date is no digest.
+    DIGEST = /[-.](?!(?:19|20)\d{6}\.)[0-9a-f]{8,128}(?:\.digested)?\.[a-z0-9.]+\z/i
 
     def initialize(app, folder)
       @app = app

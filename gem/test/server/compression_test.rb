@@ -114,6 +114,7 @@ class CompressionTest < Minitest::Test
     forever = Thruway::ImmutableAssets::FOREVER
     expected = { "/assets/a-0123456789abcdef.js" => forever,
                  "/assets/x/logo.0a1b2c3d.svg" => forever, "/assets/a.js" => "no-cache",
+                 "/assets/prices-20260131.pdf" => "no-cache",
                  "/assets/none-0123456789abcdef.js" => "no-cache",
                  "/other/a-0123456789abcdef.js" => "no-cache" }
     assert_equal expected, (expected.to_h { |path, _| [path, get(path)["cache-control"]] })

@@ -170,7 +170,8 @@ class ConfigurationTest < Minitest::Test
   def test_what_a_file_cannot_mean_is_one_line_with_its_place
     write("config.ru", HELLO)
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
-     "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1"].each do |text|
+     "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1",
+     "immutable_assets 'assets'"].each do |text|
       path = write("config/puma.rb", text)
       said = refusal(@folder, "-p", "0")
       place = %r{\Athruway: cannot read #{File.realpath(path)}: .*#{File.realpath(path)}:\d}
