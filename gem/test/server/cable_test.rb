@@ -49,7 +49,7 @@ class CableTest < Minitest::Test
     def transmit(data, via: nil) = super({ "loud" => data["said"].upcase }, via: via)
   end
 
-  # It asks for a stream twice, and for another one that it leaves before it has begun.
+  # Has a stream twice, and leaves another before that has begun.
   class Twice < ActionCable::Channel::Base
     def subscribed
       2.times { stream_from("room a") }
