@@ -67,11 +67,17 @@ module Thruway
 
     def value(fields, name) = fields[name]&.last.to_s
 
-    # Whether gzip is welcome: named or by the star, and not with the weight 0.
+    # Whether gzip is welcome: named or by the star, and no less than the plain bytes.
     def accepted?(accept)
-      codings = accept.to_s.downcase.delete(" \t").split(",").map { |text| text.partition(";") }
-      _, _, weight = codings.assoc("gzip") || codings.assoc("*")
-      !weight.nil? && !weight.match?(/\Aq=0(?:\.0*)?\z/)
+      weights = accept.to_s.downcase.delete(" \t").split(",").to_h { |text| weigh(text) }
+      gzip = weights["gzip"] || weights["x-gzip"] || weights["*"] || 0
+      gzip.positive? && gzip >= weights.fetch("identity", 0)
+    end
+
+    # A coding and its weight (RFC 9110, 12.4.2). One that is malformed counts nothing.
+    def weigh(text)
+      name, _, weight = text.partition(";")
+      [name, weight.empty? ? 1 : weight[/\Aq=([01](?:\.\d{0,3})?)\z/, 1].to_f]
     end
 
     def vary(headers, fields)

@@ -35,10 +35,13 @@ class CompressionTest < Minitest::Test
     response = get
     assert_equal [nil, '"abc"', "Accept, Accept-Encoding", TEXT],
                  [response["content-encoding"], response["etag"], response["vary"], response.body]
-    ["gzip;q=0", "br", "gzip; q=0.000", "*;q=0", "identity"].each do |accept|
+    ["gzip;q=0", "br", "gzip; q=0.000", "*;q=0", "identity",
+     "gzip;q=0.4, identity;q=0.5", "gzip;q=much"].each do |accept|
       assert plain?("Accept-Encoding: #{accept}\r\n"), accept
     end
-    refute plain?("Accept-Encoding: *\r\n")
+    ["*", "x-gzip", "identity;q=0.5, GZIP", "*;q=0, gzip;q=0.001"].each do |accept|
+      refute plain?("Accept-Encoding: #{accept}\r\n"), accept
+    end
   end
 
   # A client would join a part of the plain bytes with its compressed ones.
