@@ -101,7 +101,7 @@ module Thruway
 
     # The bytes are others, what they mean is not.
     def weaken(headers, name, tag)
-      headers[name] = "W/#{tag}" if tag.start_with?('"')
+      headers[name] = "W/#{tag}" if tag.to_s.start_with?('"')
     end
 
     # A body that is compressed as it comes: each of its pieces can be read at once.
@@ -112,7 +112,8 @@ module Thruway
 
       def each
         deflate = Zlib::Deflate.new(LEVEL, GZIP)
-        @body.each { |piece| yield deflate.deflate(piece, Zlib::SYNC_FLUSH) }
+        # Zlib takes no second flush with nothing between.
+        @body.each { |piece| yield deflate.deflate(piece, Zlib::SYNC_FLUSH) unless piece.empty? }
         yield deflate.finish
       ensure
         deflate&.close

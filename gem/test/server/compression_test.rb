@@ -100,6 +100,12 @@ class CompressionTest < Minitest::Test
     assert(within { closed.pop })
   end
 
+  def test_pieces_without_a_byte_are_left_out
+    serve_compressed({ "etag" => nil }, ["", "", TEXT, "", "", TEXT, ""].each)
+    response = get("/", GZIP)
+    assert_equal [TEXT * 2, "gzip"], [Zlib.gunzip(response.body), response["content-encoding"]]
+  end
+
   def within(&block) = Timeout.timeout(PATIENCE_SECONDS, &block)
 
   def read_chunk(client)
