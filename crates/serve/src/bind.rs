@@ -56,7 +56,7 @@ impl FromStr for Bind {
         let mut bind = Self::from(address);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let wrong = || format!("{parameter:?} is not understood in {text}");
+            let wrong = || format!("{parameter:?} is not understood in {place}");
             if let Some(tls) = &mut tls
                 && tls.take(name, value).map_err(|wrong| format!("{place}: {wrong}"))?
             {
@@ -69,7 +69,8 @@ impl FromStr for Bind {
                 "mode" if is_unix => {
                     bind.mode = Some(u32::from_str_radix(value, 8).map_err(|_| wrong())?);
                 }
-                _ => return Err(wrong()),
+                // Its value may be a key: for Puma, `key_pem` is one.
+                _ => return Err(format!("{name:?} is not understood in {place}")),
             }
         }
         let tls = tls.map(TlsOptions::finish).transpose();
@@ -178,6 +179,8 @@ mod tests {
             error("foo://bar"),
             "foo://bar is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH"
         );
+        let unknown = error("ssl://a:80?cert=a&key=b&key_pem=secret&backlog=5");
+        assert_eq!(unknown, "\"key_pem\" is not understood in ssl://a:80");
         let missing = "ssl://a:80 names no certificate: add ?cert=FILE&key=FILE";
         assert_eq!(error("ssl://a:80"), missing);
         assert_eq!(error("ssl://a:80?key=b"), "ssl://a:80: key= follows its cert=");

@@ -38,6 +38,9 @@ impl Options {
     /// # Errors
     /// Its value is not understood, or cannot be had.
     pub fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
+        if matches!(name, "cert" | "key" | "ca") && value.contains("-----BEGIN") {
+            return Err(format!("{name}= is a file's name, not what is in the file"));
+        }
         match name {
             "cert" => self.certificates.push((path(value), PathBuf::new())),
             "key" => {
@@ -151,6 +154,7 @@ mod tests {
             &[][..],
             &[("key", "a")],
             &[("cert", "a"), ("key", "b"), ("key", "c")],
+            &[("cert", "a"), ("key", "-----BEGIN%20PRIVATE%20KEY-----")],
             &[("cert", "a"), ("verify_mode", "peer")],
             &[("cert", "a"), ("verify_mode", "maybe")],
             &[("cert", "a"), ("no_tlsv1", "false")],

@@ -184,7 +184,9 @@ class ConfigurationTest < Minitest::Test
     write("config.ru", HELLO)
     { "ssl_bind '127.0.0.1', 0, cert: '/no/c', key: 'k'" => "cannot use /no/c: No such file",
       "bind 'ssl://127.0.0.1:0'" => "ssl://127.0.0.1:0 names no certificate",
-      "ssl_bind '127.0.0.1', 0, cert_pem: 'c'" => "\"cert_pem=c\" is not understood",
+      "ssl_bind '127.0.0.1', 0, cert_pem: 'c'" => "\"cert_pem\" is not understood in ssl://",
+      "ssl_bind '127.0.0.1', 0, cert: 'c', key: \"-----BEGIN PRIVATE KEY-----\\nAA\"" =>
+        "thruway: ssl://127.0.0.1:0: key= is a file's name, not what is in the file",
       "plugin :solid_queue" => "has plugin :solid_queue, but plugins of Puma do not run here" }
       .each do |text, reason|
         write("config/puma.rb", text)
