@@ -57,6 +57,9 @@ module Thruway
       worker_max_age: :worker_age_seconds_max
     }.freeze
 
+    # The largest of them: seconds are counted in milliseconds, within 64 bits.
+    NUMBER_MAX = 10**15
+
     # Words that are true unless they say otherwise, and the option that they are.
     SWITCHES = {
       preload_app!: :preload, fiber_per_request: :fiber_per_request,
@@ -101,7 +104,11 @@ module Thruway
 
     NUMBERS.each do |word, option|
       define_method(word) do |value|
-        @said[option] = value.is_a?(Integer) ? value : Float(value)
+        number = value.is_a?(Integer) ? value : Float(value)
+        raise ArgumentError, "#{word} takes 0 to #{NUMBER_MAX}, not #{number}" unless
+          (0..NUMBER_MAX).cover?(number)
+
+        @said[option] = number
       end
     end
 

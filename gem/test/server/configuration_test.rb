@@ -171,7 +171,8 @@ class ConfigurationTest < Minitest::Test
     write("config.ru", HELLO)
     ["threads", "\nPuma::Const::NONE", "workers 'many'", "supported_http_methods []",
      "bind_to_activated_sockets(", "force_shutdown_after :never", "app 1",
-     "immutable_assets 'assets'"].each do |text|
+     "immutable_assets 'assets'", "socket_message_limit -1", "socket_ping_interval 1e18",
+     "head_timeout Float::NAN"].each do |text|
       path = write("config/puma.rb", text)
       said = refusal(@folder, "-p", "0")
       place = %r{\Athruway: cannot read #{File.realpath(path)}: .*#{File.realpath(path)}:\d}
