@@ -277,6 +277,30 @@ fn certificates_are_read_anew_when_their_files_change() {
 }
 
 #[test]
+fn a_certificate_that_cannot_be_used_keeps_no_other_from_being_renewed() {
+    let site = Site::new();
+    let [live, broken, new] = ["live", "broken", "new"].map(|name| {
+        let folder = site.path(name);
+        fs::create_dir(&folder).unwrap();
+        folder
+    });
+    let (live, broken) = (site.pair.copy_to(&live), site.other.copy_to(&broken));
+    let server = site.serve(&format!("{}&{}", live.parameters(), broken.parameters()));
+    let has = |host: &str, pair: &Pair| {
+        curl(&server, host, &pair.certificate, &[]).stdout == b"0123456789"
+    };
+    fs::write(&broken.key, "").unwrap();
+    eventually(|| {
+        assert!(has("b.example", &site.other));
+        site.log().contains("it holds no private key")
+    });
+    let new = certificate::localhost(&new);
+    live.replace_by(&new);
+    eventually(|| (0..12).all(|_| has("localhost", &new)));
+    assert!(has("b.example", &site.other), "what was read before stays in use");
+}
+
+#[test]
 fn clients_that_vanish_in_a_handshake_leave_nothing() {
     let site = Site::new();
     let server = site.serve(&site.pair.parameters());

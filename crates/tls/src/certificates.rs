@@ -1,5 +1,6 @@
 //! Which certificate a client gets.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::verify_server_name;
@@ -26,26 +27,31 @@ impl Certificates {
     /// # Errors
     /// A file cannot be used, or a key is another certificate's.
     pub(crate) fn read(options: &Options, provider: &CryptoProvider) -> Result<Self, Error> {
-        let pairs = options.certificates.iter().map(|(certificate, key)| {
-            let chain = files::certificates(certificate)?;
-            ParsedCertificate::try_from(&chain[0]).map_err(|error| match error {
-                rustls::Error::InvalidCertificate(error) => {
-                    let reason = format!("it is no certificate of X.509 version 3 ({error})");
-                    Error::file(certificate, reason)
+        let pairs = options.certificates.iter();
+        pairs
+            .map(|(certificate, key)| pair(certificate, key, provider))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Reads the files anew. An unusable pair stays as it was read before, and the first such error is told. Other
+    /// names go on with their new certificates.
+    pub(crate) fn renew(
+        &self,
+        options: &Options,
+        provider: &CryptoProvider,
+    ) -> (Self, Result<(), Error>) {
+        let mut outcome = Ok(());
+        let pairs = options.certificates.iter().zip(&self.0).map(|((certificate, key), old)| {
+            pair(certificate, key, provider).unwrap_or_else(|error| {
+                if outcome.is_ok() {
+                    outcome = Err(error);
                 }
-                error => Error::file(certificate, error),
-            })?;
-            let pair = CertifiedKey::from_der(chain, files::key(key)?, provider);
-            pair.map(Arc::new).map_err(|error| match error {
-                rustls::Error::InconsistentKeys(_) => {
-                    let reason = format!("it is not the key of {}", certificate.display());
-                    Error::file(key, reason)
-                }
-                rustls::Error::General(_) => Error::file(key, UNKNOWN_KEY),
-                error => Error::file(key, error),
+                Arc::clone(old)
             })
         });
-        pairs.collect::<Result<_, _>>().map(Self)
+        let renewed = Self(pairs.collect());
+        (renewed, outcome)
     }
 
     fn for_name(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
@@ -55,6 +61,31 @@ impl Certificates {
             own.is_ok_and(|own| verify_server_name(&own, &name).is_ok())
         })
     }
+}
+
+/// Reads one pair.
+fn pair(
+    certificate: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, Error> {
+    let chain = files::certificates(certificate)?;
+    ParsedCertificate::try_from(&chain[0]).map_err(|error| match error {
+        rustls::Error::InvalidCertificate(error) => {
+            let reason = format!("it is no certificate of X.509 version 3 ({error})");
+            Error::file(certificate, reason)
+        }
+        error => Error::file(certificate, error),
+    })?;
+    let pair = CertifiedKey::from_der(chain, files::key(key)?, provider);
+    pair.map(Arc::new).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let reason = format!("it is not the key of {}", certificate.display());
+            Error::file(key, reason)
+        }
+        rustls::Error::General(_) => Error::file(key, UNKNOWN_KEY),
+        error => Error::file(key, error),
+    })
 }
 
 impl ResolvesServerCert for Certificates {

@@ -29,6 +29,7 @@ pub struct ServerContext {
     keys: Arc<TicketKeys>,
     provider: Arc<CryptoProvider>,
     has_http2: bool,
+    certificates: Arc<Certificates>,
     config: Arc<ServerConfig>,
     stamps: Vec<Option<Stamp>>,
 }
@@ -41,8 +42,9 @@ impl ServerContext {
     pub fn new(options: Options, keys: Arc<TicketKeys>, has_http2: bool) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let stamps = stamps(&options);
-        let config = config(&options, &keys, &provider, has_http2)?;
-        Ok(Self { options, keys, provider, has_http2, config, stamps })
+        let certificates = Arc::new(Certificates::read(&options, &provider)?);
+        let config = config(&options, &keys, &provider, has_http2, &certificates)?;
+        Ok(Self { options, keys, provider, has_http2, certificates, config, stamps })
     }
 
     /// A session with a client that has just connected.
@@ -57,7 +59,7 @@ impl ServerContext {
     /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.
     ///
     /// # Errors
-    /// A file cannot be used: what was read before stays in use until one changes again.
+    /// A file cannot be used: what was read before in its place stays in use until one changes again.
     pub fn reload_if_changed(&mut self) -> Result<bool, Error> {
         let stamps = stamps(&self.options);
         if stamps == self.stamps {
@@ -72,8 +74,11 @@ impl ServerContext {
     /// # Errors
     /// As [`reload_if_changed`](Self::reload_if_changed).
     pub fn reload(&mut self) -> Result<(), Error> {
-        self.config = config(&self.options, &self.keys, &self.provider, self.has_http2)?;
-        Ok(())
+        let (renewed, outcome) = self.certificates.renew(&self.options, &self.provider);
+        let renewed = Arc::new(renewed);
+        self.config = config(&self.options, &self.keys, &self.provider, self.has_http2, &renewed)?;
+        self.certificates = renewed;
+        outcome
     }
 }
 
@@ -87,6 +92,7 @@ fn config(
     keys: &Arc<TicketKeys>,
     provider: &Arc<CryptoProvider>,
     has_http2: bool,
+    certificates: &Arc<Certificates>,
 ) -> Result<Arc<ServerConfig>, Error> {
     let versions = if options.is_only_tls13 { &[&TLS13][..] } else { &[&TLS13, &TLS12] };
     let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
@@ -100,8 +106,7 @@ fn config(
         Verify::None => builder.with_no_client_auth(),
         _ => builder.with_client_cert_verifier(verifier(options, &authorities, provider)?),
     };
-    let certificates = Certificates::read(options, provider)?;
-    let mut config = builder.with_cert_resolver(Arc::new(certificates));
+    let mut config = builder.with_cert_resolver(Arc::<Certificates>::clone(certificates));
     let protocols = &PROTOCOLS[usize::from(!has_http2)..];
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;

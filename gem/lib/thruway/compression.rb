@@ -74,7 +74,7 @@ module Thruway
       gzip.positive? && gzip >= weights.fetch("identity", 0)
     end
 
-    # A coding and its weight (RFC 9110, 12.4.2). One that is malformed counts nothing.
+    # A coding and its weight (RFC 9110, 12.4.2). A malformed weight is 0.
     def weigh(text)
       name, _, weight = text.partition(";")
       [name, weight.empty? ? 1 : weight[/\Aq=([01](?:\.\d{0,3})?)\z/, 1].to_f]
