@@ -79,7 +79,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
 }
 
 fn read(path: &Path) -> Result<(Vec<u8>, Metadata), Error> {
-    let failed = |error: std::io::Error| Error::file(path, error);
+    let failed = |error: std::io::Error| Error::read(path, &error);
     if !path.metadata().map_err(failed)?.is_file() {
         // To open a pipe would wait for another process.
         return Err(Error::file(path, "it is no file"));

@@ -59,14 +59,18 @@ impl ServerContext {
     /// Reads the files anew, if one has changed since they were last read. Sessions that have begun stay as they are.
     ///
     /// # Errors
-    /// A file cannot be used: what was read before in its place stays in use until one changes again.
+    /// A file cannot be used: what was read before in its place stays in use until one changes again. If the system
+    /// lacked something, the next call tries again.
     pub fn reload_if_changed(&mut self) -> Result<bool, Error> {
         let stamps = stamps(&self.options);
         if stamps == self.stamps {
             return Ok(false);
         }
-        self.stamps = stamps;
-        self.reload().map(|()| true)
+        let reloaded = self.reload();
+        if !reloaded.as_ref().is_err_and(Error::is_passing) {
+            self.stamps = stamps;
+        }
+        reloaded.map(|()| true)
     }
 
     /// Reads the files anew.
