@@ -20,6 +20,9 @@ module Thruway
     TYPES = %r{\A(?:text/(?!event-stream)|application/(?:[\w.-]+\+)?(?:json|xml)|
                application/(?:javascript|wasm)|image/(?:svg\+xml|bmp)|font/(?:ttf|otf))}xi
 
+    # Fields of bodies that are coded already, such as by `Rack::Chunked`, or that are a part.
+    CODED = %w[content-encoding content-range transfer-encoding].freeze
+
     def initialize(app, all: false)
       @app = app
       @all = all
@@ -43,7 +46,7 @@ module Thruway
       return false unless status.to_i == 200 && env["REQUEST_METHOD"] != "HEAD"
       return false if env["rack.upgrade"] || !body.respond_to?(:each) || body.respond_to?(:to_path)
       return false unless value(fields, "content-type").match?(TYPES)
-      return false if %w[content-encoding content-range].any? { |name| fields.key?(name) }
+      return false if CODED.any? { |name| fields.key?(name) }
       return false if long(fields, body)&.<(BYTES_MIN)
 
       control = value(fields, "cache-control").downcase

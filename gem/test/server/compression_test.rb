@@ -100,6 +100,12 @@ class CompressionTest < Minitest::Test
     assert(within { closed.pop })
   end
 
+  def test_a_body_in_chunks_of_the_application_is_left_alone
+    chunk = "#{TEXT.bytesize.to_s(16)}\r\n#{TEXT}\r\n"
+    serve_compressed({ "transfer-encoding" => "chunked" }, [chunk, "0\r\n\r\n"].each)
+    assert plain?
+  end
+
   def test_pieces_without_a_byte_are_left_out
     serve_compressed({ "etag" => nil }, ["", "", TEXT, "", "", TEXT, ""].each)
     response = get("/", GZIP)
