@@ -53,6 +53,16 @@ class SendfileTest < Minitest::Test
     end
   end
 
+  def test_the_body_of_an_application_that_names_no_file_is_closed
+    closed = Queue.new
+    body = ["not this"].each
+    body.define_singleton_method(:close) { closed << true }
+    serve(sendfile: [[files, files]]) { [200, { "x-sendfile" => "#{files}/none" }, body] }
+    stderr_of { assert_equal 404, get.status }
+    assert(Timeout.timeout(PATIENCE_SECONDS) { closed.pop })
+    assert_empty closed
+  end
+
   def test_without_a_declared_folder_the_field_is_the_application_s_own
     response = get_named("X-Sendfile", "/etc/passwd", [])
     assert_equal ["not this", "/etc/passwd"], [response.body, response["x-sendfile"]]

@@ -234,6 +234,21 @@ class SocketsTest < Minitest::Test
     assert_equal [101], statuses("http://other.example")
   end
 
+  # What is around an application in Rails ends with its body.
+  def test_the_body_of_an_application_is_closed_when_a_page_is_refused
+    closed = Queue.new
+    body = Object.new
+    body.define_singleton_method(:each) { |&_block| nil }
+    body.define_singleton_method(:close) { closed << true }
+    serve do |env|
+      env["rack.upgrade"] = Echo.new
+      [200, {}, body]
+    end
+    assert_equal [403, 101], statuses("http://other.example", "http://test.example")
+    assert_equal [true, true], Array.new(2) { pop(closed) }
+    assert_empty closed
+  end
+
   def statuses(*origins)
     origins.map { |origin| open("/", "Origin: #{origin}\r\n").status }
   end

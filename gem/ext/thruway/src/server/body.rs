@@ -95,7 +95,7 @@ impl Responder<'_> {
         let opened = self.engine.files.open(unsafe { path.bytes() });
         match opened {
             Some((file, size)) => self.send_open_file(partial, file, size),
-            None => self.respond(self.engine.callbacks.no_file(self.ruby, path)),
+            None => self.respond_instead(self.engine.callbacks.no_file(self.ruby, path)),
         }
     }
 

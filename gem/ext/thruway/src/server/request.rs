@@ -12,7 +12,7 @@ use super::context::{Context, Stage};
 use super::rack_engine::RackEngine;
 use super::response::Responder;
 use super::sender::Sender;
-use crate::ruby::call::{call, responds_to};
+use crate::ruby::call::call;
 use crate::ruby::raise;
 use crate::ruby::{Gvl, NIL, Protected, RArray, RModule, RString, Raised};
 
@@ -139,9 +139,8 @@ impl<'a> Request<'a> {
             let env = context.env.get();
             let returned = self.engine.callbacks.failed(ruby, raised.error(), env);
             if matches!(stage, Stage::Unsent | Stage::Gathering) {
-                self.close_body(ruby);
                 context.stage.set(Stage::Unsent);
-                Responder::new(self.engine, context, ruby).respond(returned);
+                Responder::new(self.engine, context, ruby).respond_instead(returned);
             }
         });
         match context.stage.get() {
@@ -160,7 +159,9 @@ impl<'a> Request<'a> {
         if is_plain && self.context.input.get() == NIL && !self.has_callbacks(env) {
             return Ok(());
         }
-        let closed = self.gvl.catch(|ruby| self.close_body(ruby));
+        let closed = self.gvl.catch(|ruby| {
+            Responder::new(self.engine, self.context, ruby).close_body();
+        });
         let told = self.gvl.catch(|ruby| {
             let (returned, input) = (self.context.returned.get(), self.context.input.get());
             self.engine.callbacks.finished(ruby, Finished { env, returned, input, error });
@@ -182,14 +183,5 @@ impl<'a> Request<'a> {
             RArray::plain(self.gvl, callbacks).is_some_and(|callbacks| callbacks.len(self.gvl) == 0)
         };
         !self.engine.environments.borrow().callbacks(self.gvl, env).into_iter().all(is_quiet)
-    }
-
-    /// Closes the application's body, if it can be closed: once.
-    fn close_body(self, ruby: Protected) {
-        let body = self.context.body.replace(NIL);
-        let close = self.engine.names.close;
-        if body != NIL && responds_to(ruby, body, close) {
-            call(ruby, body, close, &[]);
-        }
     }
 }

@@ -81,9 +81,24 @@ impl<'a> Responder<'a> {
         if refusal == NIL {
             self.context.stage.set(Stage::Done);
         } else {
-            self.respond(refusal);
+            self.respond_instead(refusal);
         }
         true
+    }
+
+    /// Sends another response than the application's, whose body is closed first.
+    pub(super) fn respond_instead(self, returned: VALUE) {
+        self.close_body();
+        self.respond(returned);
+    }
+
+    /// Closes the application's body, if it can be closed: once.
+    pub(super) fn close_body(self) {
+        let body = self.context.body.replace(NIL);
+        let close = self.engine.names.close;
+        if body != NIL && responds_to(self.ruby, body, close) {
+            call(self.ruby, body, close, &[]);
+        }
     }
 
     /// Raises TypeError with what is wrong with a body.
