@@ -34,3 +34,11 @@ pub(crate) fn takes(connections: &mut Connections, id: ConnectionId, bytes: &[u8
     }
     may_follow
 }
+
+/// Whether these bytes are a wrong preface of HTTP/2. They are one line and no field, and have no slash: neither a
+/// path nor a version. Such a connection ends without a response (RFC 9113, 3.4). Any other wrong head gets one.
+pub(crate) fn is_wrong_preface(connections: &Connections, bytes: &[u8]) -> bool {
+    let line = bytes.strip_suffix(b"\r\n\r\n");
+    connections.settings.has_http2
+        && line.is_some_and(|line| !line.contains(&b'/') && !line.contains(&b'\n'))
+}

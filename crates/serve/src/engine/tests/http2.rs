@@ -181,6 +181,21 @@ fn a_preface_may_come_in_pieces() {
 }
 
 #[test]
+fn a_wrong_preface_ends_its_connection_and_other_wrong_heads_have_a_response() {
+    for (bytes, expected) in [
+        ("INVALID CONNECTION PREFACE\r\n\r\n", ""),
+        ("GET / PREFACE\r\n\r\n", "HTTP/1.1 400 "),
+        ("INVALID CONNECTION PREFACE\r\nHost: a\r\n\r\n", "HTTP/1.1 400 "),
+    ] {
+        let mut rig = Rig::new(hello);
+        let mut socket = rig.connect();
+        socket.write_all(bytes.as_bytes()).unwrap();
+        let got = rig.receive(&mut socket, usize::MAX);
+        assert!(got.starts_with(expected) && got.is_empty() == expected.is_empty(), "{got}");
+    }
+}
+
+#[test]
 fn http_2_can_be_refused() {
     let mut rig = Rig::with(hello, Settings { has_http2: false, ..Settings::default() });
     let mut socket = rig.connect();
