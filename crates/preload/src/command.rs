@@ -34,16 +34,41 @@ pub fn fixed_words<'a>(words: &[&'a OsStr]) -> Vec<&'a OsStr> {
     fixed
 }
 
+/// The word that names Ruby's script; `None` where the program is the script, or is none of Ruby's.
+#[must_use]
+pub fn script_word<'a>(words: &[&'a OsStr]) -> Option<&'a OsStr> {
+    let (program, rest) = words.split_first()?;
+    (name(program) == b"ruby").then(|| script(rest).map(|place| rest[place]))?
+}
+
 fn name(program: &OsStr) -> &[u8] {
     Path::new(program).file_name().unwrap_or(program).as_bytes()
 }
+
+/// Options of Ruby's whose value is the next word.
+const WITH_VALUE: [&[u8]; 14] = [
+    b"-I",
+    b"-r",
+    b"-C",
+    b"-X",
+    b"-E",
+    b"--backtrace-limit",
+    b"--crash-report",
+    b"--disable",
+    b"--dump",
+    b"--enable",
+    b"--encoding",
+    b"--external-encoding",
+    b"--internal-encoding",
+    b"--parser",
+];
 
 /// Where the script is among Ruby's words; `None` where there is none, or it cannot be told.
 fn script(words: &[&OsStr]) -> Option<usize> {
     let mut place = 0;
     while let Some(word) = words.get(place) {
         match word.as_bytes() {
-            b"-I" | b"-r" | b"-C" | b"-E" | b"-W" => place += 2,
+            word if WITH_VALUE.contains(&word) => place += 2,
             b"--" => return (place + 1 < words.len()).then_some(place + 1),
             word if word.starts_with(b"-e") || word == b"-" => return None,
             word if word.starts_with(b"-") => place += 1,
@@ -96,6 +121,9 @@ mod tests {
             ("bundle install", "bundle"),
             ("ruby -Ilib -I test -w a.rb b", "ruby -Ilib -I test -w a.rb"),
             ("ruby bin/rails runner 0", "ruby bin/rails runner"),
+            ("ruby -W a.rb b", "ruby -W a.rb"),
+            ("ruby --disable gems a.rb b", "ruby --disable gems a.rb"),
+            ("ruby --encoding utf-8 -X lib a.rb b", "ruby --encoding utf-8 -X lib a.rb"),
             ("ruby -e 0 a", "ruby -e 0 a"),
             ("rspec a b", "rspec"),
         ] {

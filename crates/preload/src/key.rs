@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::command::fixed_words;
+use crate::command::{fixed_words, script_word};
 use crate::terminal::{self, Terminal};
 use crate::wire;
 
@@ -148,6 +148,9 @@ impl Key {
         let words = fixed_words(&words);
         let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
         self.add("command", bytes.join(&0));
+        // A link that leads elsewhere makes it another script, which loads another application.
+        let script = script_word(&words).and_then(|script| std::fs::canonicalize(script).ok());
+        self.add("script", script.unwrap_or_default().as_os_str().as_bytes());
         // A program that comes earlier in PATH now is another one.
         let path = asked.environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.as_os_str());
@@ -272,6 +275,21 @@ mod tests {
             assert_ne!(one.number(), other.number());
         }
         assert_eq!(one.differs_in(&one), None);
+    }
+
+    #[test]
+    fn a_link_to_a_script_that_leads_elsewhere_is_another_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let link = path("link");
+        let keys = ["one", "two"].map(|name| {
+            std::fs::write(path(name), "").unwrap();
+            std::os::unix::fs::symlink(name, &link).unwrap();
+            let key = key(&["ruby", "-w", link.to_str().unwrap(), "a"], &[]);
+            std::fs::remove_file(&link).unwrap();
+            key
+        });
+        assert_eq!(keys[0].differs_in(&keys[1]), Some("script"));
     }
 
     #[test]

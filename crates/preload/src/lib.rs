@@ -9,8 +9,9 @@
 //! 2. [`observed`]: when it is stale.
 //! 3. [`plan`]: what it loads.
 //! 4. [`place`] and [`wire`]: the socket.
-//! 5. [`template`] and [`client`]: its two ends.
-//! 6. [`history`]: why there was no fork.
+//! 5. [`open_files`]: what its children do not share.
+//! 6. [`template`] and [`client`]: its two ends.
+//! 7. [`history`]: why there was no fork.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -18,6 +19,7 @@ pub mod command;
 pub mod history;
 pub mod key;
 pub mod observed;
+pub mod open_files;
 pub mod place;
 pub mod plan;
 pub mod role;

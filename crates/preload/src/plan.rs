@@ -37,6 +37,8 @@ pub struct Plan {
     pub features: Vec<(Vec<u8>, Folders)>,
     /// Variables that were not as at the start when the first of Rails' files was begun.
     pub variables: Vec<Variable>,
+    /// The command's arguments, as it had left them by then.
+    pub arguments: Vec<Vec<u8>>,
 }
 
 /// What a run was seen to do.
@@ -48,6 +50,8 @@ pub struct Run {
     pub features: Vec<Vec<u8>>,
     /// As of [`Plan`].
     pub variables: Vec<Variable>,
+    /// As of [`Plan`].
+    pub arguments: Vec<Vec<u8>>,
 }
 
 /// The last thing that a template loads: what comes after it is the command's own.
@@ -88,11 +92,12 @@ impl Run {
         if let Some(cut) = self.rails_cut(&completed) {
             let mut features = self.outermost(&completed, cut);
             features.push(self.begun[cut].feature());
-            return Plan { features, variables: self.variables.clone() };
+            let (variables, arguments) = (self.variables.clone(), self.arguments.clone());
+            return Plan { features, variables, arguments };
         }
         let is_own = |begun: &Begun| is_below(&begun.path, application);
         let cut = self.begun.iter().position(is_own).unwrap_or(self.begun.len());
-        Plan { features: self.outermost(&completed, cut), variables: Vec::new() }
+        Plan { features: self.outermost(&completed, cut), ..Plan::default() }
     }
 
     /// Where Rails' environment was begun, or its application if the environment never was. A file that raised is
@@ -170,13 +175,15 @@ impl Plan {
             wire::encoded(&[&[path.clone()][..], &folders].concat())
         });
         let features: Vec<_> = features.collect();
-        wire::encoded(&[wire::encoded(&features), wire::encoded(&variables)])
+        let arguments = wire::encoded(&self.arguments);
+        wire::encoded(&[wire::encoded(&features), wire::encoded(&variables), arguments])
     }
 
     /// What [`encoded`](Self::encoded) wrote; `None` for other bytes.
     #[must_use]
     pub fn decoded(bytes: &[u8]) -> Option<Self> {
-        let [features, variables] = <[Vec<u8>; 2]>::try_from(wire::decoded(bytes)?).ok()?;
+        let [features, variables, arguments] =
+            <[Vec<u8>; 3]>::try_from(wire::decoded(bytes)?).ok()?;
         let variable = |bytes: Vec<u8>| {
             let mut fields = wire::decoded(&bytes)?.into_iter();
             Some((fields.next()?, fields.next()))
@@ -191,6 +198,7 @@ impl Plan {
         Some(Self {
             features: features.collect::<Option<_>>()?,
             variables: variables.collect::<Option<_>>()?,
+            arguments: wire::decoded(&arguments)?,
         })
     }
 
@@ -214,6 +222,7 @@ impl Plan {
         let same = self.features.iter().zip(&known.features).take_while(|(one, two)| one == two);
         known.features.truncate(same.count());
         known.variables.clear();
+        known.arguments.clear();
         if known.features.is_empty() { self } else { known }
     }
 }
@@ -310,6 +319,7 @@ mod tests {
                 (b"b".to_vec(), Folders::default()),
             ],
             variables: vec![(b"A".to_vec(), Some(b"1".to_vec())), (b"B".to_vec(), None)],
+            arguments: paths(&["x", ""]),
         };
         assert_eq!(Plan::decoded(&plan.encoded()), Some(plan));
         assert_eq!(Plan::decoded(b"1"), None);
@@ -337,7 +347,7 @@ mod tests {
 
     fn plan(names: &[&str]) -> Plan {
         let features = paths(names).into_iter().map(|name| (name, Folders::default())).collect();
-        Plan { features, variables: Vec::new() }
+        Plan { features, ..Plan::default() }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub enum Role {
     Learner(Post),
     /// It loads what such commands load, and waits.
     Template(Post),
+    /// As [`Template`](Self::Template), for commands of the same words alone: its boot looks at its arguments.
+    TemplateOfWords(Post),
 }
 
 /// Where it belongs.
@@ -37,6 +39,7 @@ impl Role {
         let (name, post) = match self {
             Self::Learner(post) => ("learner", post),
             Self::Template(post) => ("template", post),
+            Self::TemplateOfWords(post) => ("template-of-words", post),
         };
         let mut value =
             format!("{name};{};{:032x};{};", post.process, post.key, post.lock).into_bytes();
@@ -60,6 +63,7 @@ impl Role {
             _ if post.process != process => None,
             "learner" => Some(Self::Learner(post)),
             "template" => Some(Self::Template(post)),
+            "template-of-words" => Some(Self::TemplateOfWords(post)),
             _ => None,
         }
     }
@@ -72,7 +76,9 @@ mod tests {
     #[test]
     fn a_role_is_read_by_the_process_that_is_meant() {
         let post = Post { process: 7, key: 5, lock: 9, folder: "/a;b c".into() };
-        for role in [Role::Learner(post.clone()), Role::Template(post)] {
+        for role in
+            [Role::Learner(post.clone()), Role::Template(post.clone()), Role::TemplateOfWords(post)]
+        {
             assert_eq!(Role::of(&role.value(), 7), Some(role.clone()));
             assert_eq!(Role::of(&role.value(), 8), None);
         }

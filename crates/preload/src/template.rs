@@ -12,6 +12,7 @@ use thruway_sys::signal::{ChildEvents, DefaultActions, number};
 use thruway_sys::{descriptor, peer};
 
 use crate::observed::Observed;
+use crate::open_files::{self, Descriptors};
 use crate::place::{Part, Place};
 use crate::terminal::Terminal;
 use crate::wire::{Kind, Message, decoded};
@@ -32,8 +33,22 @@ pub struct Description {
     pub command: String,
     /// How many features are loaded.
     pub features: usize,
-    /// The words of the commands that it is for, if its boot depends on all of them.
-    pub only_words: Option<Vec<Vec<u8>>>,
+    /// The words of the command that it was made for.
+    pub words: Vec<Vec<u8>>,
+    /// How many of them its commands must have in common with it; `None` is all, and no more.
+    pub same_words: Option<usize>,
+}
+
+impl Description {
+    /// Why a command of these words is no fork.
+    fn objection(&self, words: &[Vec<u8>]) -> Option<&'static str> {
+        match self.same_words {
+            None => (words != self.words)
+                .then_some("the application reads its arguments as it boots, and these are others"),
+            Some(count) => (words.get(..count) != self.words.get(..count))
+                .then_some("Ruby or its script are started with other words"),
+        }
+    }
 }
 
 /// A template that waits.
@@ -263,12 +278,8 @@ impl Template {
             socket,
             template: format!("{} ({} s old)", std::process::id(), self.began.elapsed().as_secs()),
         };
-        let is_other = |words: &Vec<Vec<u8>>| *words != request.words;
-        if self.description.only_words.as_ref().is_some_and(is_other) {
-            self.failed(
-                &request,
-                "the application reads its arguments as it boots, and these are others",
-            );
+        if let Some(reason) = self.description.objection(&request.words) {
+            self.failed(&request, reason);
             return None;
         }
         (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
@@ -368,11 +379,14 @@ struct Ready {
 
 impl Request {
     /// Makes this process the command's: its group or session, and its descriptors. Then tells the client so: only a
-    /// client that knows of it does not boot, so the command runs once, whatever becomes of the template.
+    /// client that knows of it does not boot, so the command runs once, whatever becomes of the template. What the boot
+    /// has opened besides `known` is opened again.
     ///
     /// # Errors
     /// A descriptor cannot be put in its place, or the client has gone.
-    pub fn take_over(mut self) -> io::Result<()> {
+    pub fn take_over(mut self, known: &Descriptors) -> io::Result<()> {
+        let given = self.descriptors.iter().map(AsFd::as_fd);
+        open_files::open_again(&known.clone().with(given))?;
         if self.group == 0 {
             let _ = rustix::process::setsid();
         } else {
@@ -419,6 +433,25 @@ pub fn now_ns() -> i64 {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_command_of_other_words_is_no_fork() {
+        let words = |text: &str| text.split(' ').map(|word| word.into()).collect::<Vec<Vec<u8>>>();
+        let mut description = Description {
+            words: words("ruby -s a.rb x"),
+            same_words: Some(3),
+            ..Description::default()
+        };
+        for (command, is_other) in
+            [("ruby -s a.rb y z", false), ("ruby -s a.rb", false), ("ruby -s b.rb x", true)]
+        {
+            assert_eq!(description.objection(&words(command)).is_some(), is_other, "{command}");
+        }
+        assert!(description.objection(&words("ruby -s")).is_some());
+        description.same_words = None;
+        assert!(description.objection(&words("ruby -s a.rb x")).is_none());
+        assert!(description.objection(&words("ruby -s a.rb x y")).is_some());
+    }
 
     #[test]
     fn a_session_that_has_ended_does_not_wake_a_template_that_ends() {

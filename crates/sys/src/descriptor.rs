@@ -1,7 +1,7 @@
 //! Descriptors by their numbers: those that a program is started with.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::outcome::check;
 
@@ -26,12 +26,21 @@ pub fn put(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     check(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })
 }
 
+/// Moves a descriptor to a number, in the place of what is there. Programs inherit it unless `closes_on_exec`.
+///
+/// # Errors
+/// `EBADF`: the number is beyond the limit.
+pub fn replace(descriptor: OwnedFd, number: RawFd, closes_on_exec: bool) -> io::Result<()> {
+    let flags = if closes_on_exec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: the caller gives the number up: whatever was there is replaced.
+    check(unsafe { libc::dup3(descriptor.as_raw_fd(), number, flags) })
+}
+
 /// A copy of a descriptor at the lowest free number from `first` on, closed on exec.
 ///
 /// # Errors
 /// No number is left.
-pub fn copy_from(descriptor: BorrowedFd<'_>, first: RawFd) -> io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::{FromRawFd, OwnedFd};
+pub fn copy_from(descriptor: BorrowedFd<'_>, first: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: it is open as long as it is borrowed.
     let number = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
     check(number)?;

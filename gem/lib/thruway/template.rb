@@ -15,26 +15,44 @@ class Template
   MEGABYTES_MAX = 1024
   # Ruby itself catches them, whatever a program has made of them.
   HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
+  # Ruby takes switches out of its script's arguments, and makes globals of them (-s).
+  TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
   # As the key has them: they are set again in the child, and compared with nothing.
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
 
-  # The arguments as a boot sees them: it is noted that it looks.
-  class Arguments < Array
-    class << self
-      attr_accessor :were_read
+  # The arguments as a boot sees them: it is noted that it looks. It is no Array itself, so Ruby
+  # asks it for its elements even where it takes those of an Array without a call: in `[*ARGV]` and
+  # `%w[a] & ARGV`. A boot that keeps it keeps the command's own arguments.
+  class Arguments < BasicObject
+    # These tell nothing of the elements. OptionParser extends ARGV as it is loaded.
+    TELL_NOTHING = %i[extend object_id].freeze
+
+    def initialize(arguments, &noted)
+      @arguments = arguments
+      @noted = noted
     end
 
-    (Array.public_instance_methods(false) + Enumerable.public_instance_methods).uniq.each do |name|
-      define_method(name) do |*arguments, **options, &block|
-        Arguments.were_read = true
-        super(*arguments, **options, &block)
-      end
+    def to_a = @arguments.tap(&@noted)
+    alias to_ary to_a
+
+    def ==(other) = to_a == other
+    def !=(other) = to_a != other
+    def equal?(other) = super || @arguments.equal?(other)
+    # Ruby asks it before it takes something for a String.
+    def respond_to?(...) = to_a.respond_to?(...)
+    def respond_to_missing?(...) = to_a.respond_to?(...)
+
+    def method_missing(name, ...)
+      @noted.call unless TELL_NOTHING.include?(name)
+      @arguments.public_send(name, ...)
     end
   end
 
   def initialize(native)
     @native = native
+    @environment = ENV.to_h
+    @encodings = [Encoding.default_external, Encoding.default_internal]
     @parts = {}
     @folders = {}
   end
@@ -49,14 +67,14 @@ class Template
   private
 
   def boot
-    features, variables = @native.plan
+    features, variables, @arguments = @native.plan
     object("its features are not known") unless features
     @prefix = prefix
-    before = surroundings
+    @surroundings = surroundings
     watching_arguments { load_features(features, variables) }
     read_specifications
     ForkSafety.disconnect
-    look(before)
+    look
     look_at_memory
     take_unflushed
     @native.exclude(hooks&.excluded.to_a)
@@ -76,10 +94,13 @@ class Template
   # How many of the command's words come before the arguments of Ruby's script.
   def prefix
     words = @native.words
-    ends_alike = words.last(ARGV.size) == ARGV
+    ends_alike = arguments(words.last(ARGV.size)) == ARGV
     object("its arguments reach Ruby in another form") unless ends_alike
-    @program = File.read("/proc/self/cmdline").split("\0")
+    @program = File.binread("/proc/self/cmdline").chomp("\0").split("\0", -1)
     @program.pop(ARGV.size)
+    takes_switches = @program.drop(1).any? { |word| word.match?(TAKES_SWITCHES) }
+    object("Ruby takes switches out of its script's arguments (-s)") if takes_switches
+    @native.same_words(words.size - ARGV.size)
     words.size - ARGV.size
   end
 
@@ -88,6 +109,7 @@ class Template
     # Signals beyond the first 31 are libc's own.
     caught = File.read("/proc/self/status")[/^SigCgt:\s*(\h+)/, 1].hex & 0x7fffffff
     { "the current folder" => Dir.pwd, "the umask" => File.umask,
+      "a standard stream" => [STDIN, STDOUT, STDERR].map(&:closed?),
       "a signal's handler" => [caught, HANDLED.map { |signal| handler(signal) }] }
   end
 
@@ -102,6 +124,7 @@ class Template
     count = features.index { |path, _| path.end_with?(*OF_RAILS) } || features.size
     @changes = last = changes { features.first(count).each { |feature| load_feature(*feature) } }
     variables.each { |name, value| ENV[name] = value unless last.key?(name) }
+    ARGV.replace(@arguments = arguments(@arguments)) if @native.of_words? && count < features.size
     features.drop(count).each do |path, *folders|
       before = compared(ENV.to_h)
       made = changes { load_feature(path, *folders) }
@@ -116,15 +139,25 @@ class Template
     inner.each { |path| @parts[path] = @parts.values.last } if @parts.any?
   end
 
-  # What the boot makes of the first command's arguments is right for the same ones alone.
+  # What the boot makes of the first command's arguments is right for the same ones alone. It has to
+  # find the Array itself then, so it starts again.
   def watching_arguments
+    return yield if @native.of_words?
+
     original = ARGV
-    exchange_arguments(Arguments.new(original))
-    Arguments.were_read = false
+    were_read = false
+    exchange_arguments(Arguments.new(original) { were_read = true })
     yield
-    @native.only_same_words if Arguments.were_read
   ensure
-    exchange_arguments(original)
+    exchange_arguments(original) if original
+    start_again if were_read && surroundings == @surroundings
+  end
+
+  def start_again = start(@environment.merge([@native.role_of_words].to_h), @native.words)
+
+  # Starts a command in the place of this process. Of one word alone Ruby would make a shell's line.
+  def start(environment, words)
+    exec(environment, [words.first, words.first], *words.drop(1), unsetenv_others: true)
   end
 
   def exchange_arguments(arguments)
@@ -187,13 +220,12 @@ class Template
                             .to_h { |name| [name, now[name]] }
   end
 
-  def look(before)
-    objection = @native.objection
+  def look
+    objection = @native.objection || @native.open_files_objection
     object(objection) if objection
-    changed = surroundings.find { |name, value| before[name] != value }
+    changed = surroundings.find { |name, value| @surroundings[name] != value }
     object("it changes #{changed.first}") if changed
     look_at_threads
-    look_at_sockets
     object("Coverage is running") if coverage?
     object("$DEBUG is on") if $DEBUG
   end
@@ -201,10 +233,6 @@ class Template
   def look_at_threads
     thread = ForkSafety.end_threads(Thread.list - [Thread.main])
     object("it starts a thread (#{thread.inspect})") if thread
-  end
-
-  def look_at_sockets
-    object("it has an open socket") if ForkSafety.sockets.any?
   end
 
   def look_at_memory
@@ -247,7 +275,7 @@ class Template
 
     @words, @given = words, environment.each_slice(2).to_h
     take_environment
-    ARGV.replace(words.drop(@prefix))
+    ARGV.replace(arguments(words.drop(@prefix)))
     title
     Random.srand if Random.seed == @seed
     @native.said
@@ -255,6 +283,22 @@ class Template
     guarded = @parts.keys | @folders.keys
     @native.guard(guarded, method(:compare)) if guarded.any?
     hooks&.run_after_fork
+  end
+
+  # As Ruby made them at its start, whatever the boot has made of the encodings.
+  def arguments(words)
+    external, internal = @encodings
+    words.map do |word|
+      word = word.dup.force_encoding(external)
+      is_unknown = external == Encoding::US_ASCII && !word.ascii_only?
+      (is_unknown ? word.b : encoded(word, internal)).freeze
+    end
+  end
+
+  def encoded(word, internal)
+    internal && word.encoding != Encoding::BINARY ? word.encode(internal) : word
+  rescue EncodingError
+    word
   end
 
   def take_environment
@@ -265,7 +309,7 @@ class Template
   def set(variables) = variables.each { |name, value| ENV[name] = value }
 
   # As tools show it: the words that the template's Ruby was started with, and the arguments.
-  def title = Process.setproctitle([*@program, *ARGV].join(" "))
+  def title = Process.setproctitle([*@program, *ARGV].map(&:b).join(" "))
 
   # A part that was booted under other variables than this command has set is of no use: the command
   # is started as always. Answers whether there are more to compare.
@@ -293,13 +337,20 @@ class Template
     differs = (now.keys | before.keys).find { |name| now[name] != before[name] }
     boot_after_all("variable #{differs} is another") if differs
     boot_after_all("Coverage is running") if coverage?
+    compare_arguments if @native.of_words?
     set(made)
+  end
+
+  # The boot looked at what the first command had left of its arguments by then.
+  def compare_arguments
+    boot_after_all("its arguments are others by then") if @arguments && @arguments != ARGV
+    @arguments = nil
   end
 
   def boot_after_all(reason)
     is_explained = ENV.fetch("THRUWAY_BOOT", "").split(",").include?("explain")
     warn "thruway: preload: booted after all, since #{reason}" if is_explained
-    exec(@given, *@words, unsetenv_others: true)
+    start(@given, @words)
   end
 
   def compared(variables) = variables.reject { |name, _| SET_AGAIN.include?(name) }

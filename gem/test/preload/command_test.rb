@@ -41,6 +41,20 @@ class PreloadCommandTest < Minitest::Test
     assert_includes said.out, '["a", "b c", ""]'
   end
 
+  # Their encodings are those with which Ruby starts, whatever the application sets.
+  def test_arguments_of_all_bytes_in_all_encodings
+    code = "p ARGV, ARGV.map { |word| [word.encoding, word.frozen?] }, Encoding.default_internal"
+    application do |made|
+      made.write("config/initializers/e.rb", "Encoding.default_internal = 'UTF-8'\n")
+      [["C.UTF-8"], ["C"], ["C.UTF-8", "-EISO-8859-1:UTF-8"]].each do |locale, options|
+        env = { "LC_ALL" => locale, "RUBYOPT" => options }
+        words = ["bin/rails", "runner", code, "a", "\u00e4", "\xff".b, ""]
+        plain = made.plain(*words, env: env)
+        2.times { assert_said plain, made.forked(*words, env: env) }
+      end
+    end
+  end
+
   def test_status_and_signals
     ["exit 7", "exit!(3)", "abort 'why'", "Process.kill(:TERM, $$); sleep",
      "Process.kill(:KILL, $$); sleep"].each { |code| assert_same(code) }

@@ -186,6 +186,67 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # Ruby takes their elements without a call.
+  def test_a_boot_that_takes_its_arguments_apart
+    ["_, *SAID = ARGV", "SAID = [*ARGV]", "SAID = %w[a b] & ARGV",
+     "require 'optparse'; SAID = OptionParser.new.parse(ARGV)"].each do |code|
+      application do |made|
+        made.write("config/initializers/said.rb", code)
+        words = ->(last) { ["bin/rails", "runner", "p SAID", last] }
+        2.times { assert_said made.plain(*words["a"]), made.forked(*words["a"]), code }
+        assert_said made.plain(*words["b"]), made.preloaded(*words["b"]), code
+      end
+    end
+  end
+
+  def test_a_boot_that_keeps_its_arguments_and_does_not_look_at_them
+    application do |made|
+      made.write("config/initializers/said.rb", "KEPT = ARGV\nrequire 'optparse'\n")
+      words = ->(last) { ["bin/rails", "runner", "p KEPT, ARGV.getopts('a')", last] }
+      %w[a -a b].each { |last| assert_said made.plain(*words[last]), made.forked(*words[last]) }
+    end
+  end
+
+  def test_scripts_behind_an_option_with_a_value
+    application do |made|
+      %w[a b].each do |name|
+        made.write("#{name}.rb", "require_relative 'config/application'\np $0, ARGV\n")
+      end
+      words = ->(name) { ["ruby", "--disable", "did_you_mean", "#{name}.rb", name] }
+      %w[a b].each { |name| assert_said made.plain(*words[name]), made.forked(*words[name]) }
+    end
+  end
+
+  def test_a_command_with_a_space_that_is_started_again
+    application do |made|
+      # The folder is not listed as the template boots.
+      FileUtils.mkdir_p(made.path("my bin"))
+      made.write("my bin/t", "#!/usr/bin/env ruby\nENV['X'] = File.read('tmp/known')\n" \
+                             "require_relative '../config/environment'\np ENV['X']\n")
+      File.chmod(0o755, made.path("my bin/t"))
+      words = [made.path("my bin/t")]
+      made.forked(*words)
+      File.write(made.path("tmp/known"), "other")
+      assert_equal "\"other\"\n", made.preloaded(*words).out
+    end
+  end
+
+  def test_a_link_to_a_script_leads_elsewhere
+    application do |made|
+      %w[one two].each do |name|
+        made.write("#{name}/config/application.rb", "NAME = #{name.inspect}\n")
+        made.write("#{name}/run.rb", "require_relative 'config/application'\nputs NAME\n")
+      end
+      %w[one two].each do |name|
+        File.delete(made.path("current")) if File.symlink?(made.path("current"))
+        File.symlink(name, made.path("current"))
+        words = ["ruby", "../current/run.rb"]
+        folder = { chdir: made.path("lib") }
+        assert_said made.plain(*words, **folder), made.forked(*words, **folder)
+      end
+    end
+  end
+
   def test_what_the_boot_said_is_said_again
     application do |made|
       said = "puts 'out'; warn 'err'; $stdout.flush; $stderr.puts 'more'"

@@ -30,11 +30,26 @@ class PreloadRefusalTest < Minitest::Test
     "File.umask(0o77)" => "it changes the umask",
     "require 'coverage'; Coverage.start" => "Coverage is running",
     "`true`" => "it starts ",
-    "$stdin.getc" => "it reads its standard input"
+    "$stdin.getc" => "it reads its standard input",
+    "$stdout.reopen('tmp/known', 'a')" => "it opens a standard stream anew",
+    "$stdin.close" => "it changes a standard stream",
+    "$kept = IO.pipe" => "it has an open pipe",
+    "$kept = File.open('tmp/known'); $kept.flock(File::LOCK_SH)" => "it has a lock on ",
+    "$kept = File.open('tmp/known', 'w')" => "tmp/known open to write it anew"
   }.freeze
 
   def test_boots_that_no_fork_could_repeat
     REASONS.each { |initializer, reason| assert_includes refusal_of(initializer), reason }
+  end
+
+  def test_a_script_whose_arguments_have_switches_for_ruby
+    application do |made|
+      made.write("said.rb", "require_relative 'config/application'\np $given, ARGV\n")
+      words = ["ruby", "-s", "said.rb"]
+      made.preloaded(*words, "-given=1", "a")
+      assert_includes made.await_template, "takes switches out of its script's arguments"
+      assert_said made.plain(*words, "b"), made.preloaded(*words, "b")
+    end
   end
 
   def test_the_report_says_why_commands_were_booted

@@ -48,6 +48,10 @@ imports! { CALLS:
     WRITE c"write" write;
     WRITEV c"writev" writev;
     FWRITE c"fwrite" fwrite;
+    DUP2 c"dup2" dup2;
+    DUP3 c"dup3" dup3;
+    FREOPEN c"freopen" freopen;
+    FREOPEN64 c"freopen64" freopen64;
     FORK c"fork" fork;
     EXECVE c"execve" execve;
     EXECV c"execv" execv;
@@ -161,6 +165,12 @@ noting! {
     RENAME rename(from: *const c_char, to: *const c_char) -> c_int, || { written(from); written(to); };
     READ read(descriptor: c_int, data: *mut c_void, length: size_t) -> ssize_t,
         || if descriptor == 0 { notes::object(|| "it reads its standard input".to_owned()) };
+    DUP2 dup2(old: c_int, new: c_int) -> c_int, || renewed(new);
+    DUP3 dup3(old: c_int, new: c_int, flags: c_int) -> c_int, || renewed(new);
+    FREOPEN freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE,
+        || reopened(path, mode, stream);
+    FREOPEN64 freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE,
+        || reopened(path, mode, stream);
     FORK fork() -> libc::pid_t, || notes::object(|| "it starts another process".to_owned());
     EXECVE execve(path: *const c_char, words: *const *const c_char, environment: *const *const c_char)
         -> c_int, || started(path);
@@ -282,6 +292,19 @@ fn stream_opened(path: *const c_char, mode: *const c_char) {
         asked(path, || Question::Content);
     } else {
         written(path);
+    }
+}
+
+fn reopened(path: *const c_char, mode: *const c_char, stream: *mut FILE) {
+    stream_opened(path, mode);
+    // SAFETY: callers of freopen pass a stream.
+    renewed(unsafe { libc::fileno(stream) });
+}
+
+/// Each child gets its client's streams.
+fn renewed(descriptor: c_int) {
+    if matches!(descriptor, 0..=2) {
+        notes::object(|| "it opens a standard stream anew".to_owned());
     }
 }
 

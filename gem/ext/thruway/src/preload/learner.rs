@@ -15,6 +15,8 @@ use crate::ruby::{Gvl, RArray, RString};
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 /// Variables that were changed when the first of Rails' files was begun.
 static VARIABLES: OnceLock<Vec<Variable>> = OnceLock::new();
+/// The command's arguments at that time.
+static ARGUMENTS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
 
 /// The load path before the command has changed it.
 static START: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
@@ -35,6 +37,7 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
     }
     if Cut::of(path) > Cut::Gem {
         VARIABLES.get_or_init(post::changed_variables);
+        ARGUMENTS.get_or_init(|| strings(gvl, c"$*"));
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
     // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
@@ -62,8 +65,12 @@ pub(crate) fn learn() {
     // SAFETY: Ruby calls what is registered for its end with the lock held.
     let gvl = unsafe { Gvl::assume() };
     let begun = std::mem::take(&mut *BEGUN.lock().unwrap_or_else(PoisonError::into_inner));
-    let variables = VARIABLES.get().cloned().unwrap_or_default();
-    let run = Run { begun, features: strings(gvl, c"$LOADED_FEATURES"), variables };
+    let run = Run {
+        begun,
+        features: strings(gvl, c"$LOADED_FEATURES"),
+        variables: VARIABLES.get().cloned().unwrap_or_default(),
+        arguments: ARGUMENTS.get().cloned().unwrap_or_default(),
+    };
     let environment = Environment::from_environment(|name| std::env::var_os(name));
     let Ok(folder) = std::env::current_dir() else { return };
     let application = environment.application(&folder);

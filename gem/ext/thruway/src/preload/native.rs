@@ -4,13 +4,15 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rb_sys::VALUE;
 use thruway_boot::Options;
+use thruway_preload::open_files;
 use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
+use thruway_preload::role::{self, Role};
 use thruway_preload::template::{Description, Next, Request, Template};
 use thruway_preload::wire;
 use thruway_sys::descriptor;
@@ -20,8 +22,8 @@ use crate::ruby::define::{self, Method};
 use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, boolean, number};
 
 static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
-/// Whether the boot depends on the command's arguments.
-static HAS_READ_WORDS: AtomicBool = AtomicBool::new(false);
+/// How many words of its command a fork's must begin with.
+static SAME_WORDS: AtomicUsize = AtomicUsize::new(0);
 /// The request that is being forked for.
 static REQUEST: Mutex<Option<Request>> = Mutex::new(None);
 
@@ -31,8 +33,16 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"plan", Method::of_0(plan));
     define::singleton_method(gvl, module, c"words", Method::of_0(words));
     define::singleton_method(gvl, module, c"objection", Method::of_0(objection));
+    define::singleton_method(
+        gvl,
+        module,
+        c"open_files_objection",
+        Method::of_0(open_files_objection),
+    );
     define::singleton_method(gvl, module, c"refuse", Method::of_1(refuse));
-    define::singleton_method(gvl, module, c"only_same_words", Method::of_0(only_same_words));
+    define::singleton_method(gvl, module, c"same_words", Method::of_1(same_words));
+    define::singleton_method(gvl, module, c"of_words?", Method::of_0(is_of_words));
+    define::singleton_method(gvl, module, c"role_of_words", Method::of_0(role_of_words));
     define::singleton_method(gvl, module, c"listen", Method::of_2(listen));
     define::singleton_method(gvl, module, c"next_request?", Method::of_0(next_request));
     define::singleton_method(gvl, module, c"forked", Method::of_1(forked));
@@ -52,8 +62,8 @@ fn place() -> Option<(Place, u128)> {
     Some((Place::at(&post.folder).ok()?, post.key))
 }
 
-/// `[[[path, folders, folders], …], [[name, value or nil], …]]`: a feature has folders that come first in the load
-/// path, and last.
+/// `[[[path, folders, folders], …], [[name, value or nil], …], arguments]`: a feature has folders that come first in
+/// the load path, and last.
 fn plan(ruby: Protected, _: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plan = place().and_then(|(place, key)| Plan::decoded(&place.read(key, Part::Plan)?));
@@ -66,7 +76,7 @@ fn plan(ruby: Protected, _: VALUE) -> VALUE {
         let folders = [&folders.first, &folders.last].map(|folders| strings(gvl, folders));
         array(gvl, [&[RString::new(gvl, path).value()][..], &folders].concat())
     });
-    array(gvl, [array(gvl, features), array(gvl, variables)])
+    array(gvl, [array(gvl, features), array(gvl, variables), strings(gvl, &plan.arguments)])
 }
 
 /// The words of the command that the template was made for.
@@ -77,10 +87,16 @@ fn words(ruby: Protected, _: VALUE) -> VALUE {
 
 /// Why this boot cannot be a template's; nil if it can.
 fn objection(ruby: Protected, _: VALUE) -> VALUE {
-    match notes::objection() {
-        Some(reason) => RString::new(ruby.gvl(), reason.as_bytes()).value(),
-        None => NIL,
-    }
+    text(ruby, notes::objection())
+}
+
+/// Why what the boot has left open cannot be each child's own; nil if it can.
+fn open_files_objection(ruby: Protected, _: VALUE) -> VALUE {
+    text(ruby, open_files::objection(notes::known_descriptors()))
+}
+
+fn text(ruby: Protected, text: Option<String>) -> VALUE {
+    text.map_or(NIL, |text| RString::new(ruby.gvl(), text.as_bytes()).value())
 }
 
 /// `refuse(reason)`: writes down why there is no template.
@@ -90,13 +106,30 @@ fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
         // SAFETY: the String is on this stack, and nothing below changes it.
         let _ = place.write(key, Part::Refusal, unsafe { reason.bytes() });
     }
+    // From here on no template is being made.
+    if let Some(lock) = post::template().map(|post| post.lock).filter(|lock| *lock >= 0) {
+        descriptor::close(lock);
+    }
     NIL
 }
 
-/// The boot has looked at its arguments: commands with others are no forks.
-fn only_same_words(_: Protected, _: VALUE) -> VALUE {
-    HAS_READ_WORDS.store(true, Ordering::Relaxed);
+/// `same_words(count)`: commands that begin with other words are no forks.
+fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
+    SAME_WORDS.store(number::small_count(count), Ordering::Relaxed);
     NIL
+}
+
+/// `of_words?`: whether commands with other arguments are no forks, since the boot looks at them.
+fn is_of_words(_: Protected, _: VALUE) -> VALUE {
+    boolean(post::is_of_words())
+}
+
+/// `role_of_words`: the variable by which this process, started again, is a template for its own arguments alone.
+fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
+    let Some(post) = post::template() else { return NIL };
+    let value = Role::TemplateOfWords(post.clone()).value();
+    let pair = [role::VARIABLE.as_bytes().to_vec(), value.into_encoded_bytes()];
+    strings(ruby.gvl(), &pair)
 }
 
 /// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
@@ -119,7 +152,8 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let description = Description {
         application: application.to_string_lossy().into_owned(),
         command: said.join(" "),
-        only_words: HAS_READ_WORDS.load(Ordering::Relaxed).then(|| words.clone()),
+        words,
+        same_words: (!post::is_of_words()).then(|| SAME_WORDS.load(Ordering::Relaxed)),
         features,
     };
     let observed = notes::end();
@@ -167,7 +201,7 @@ fn take_over(ruby: Protected, _: VALUE) -> VALUE {
     let Some(mut request) = lock(&REQUEST).take() else { return NIL };
     let (words, mut environment) =
         (std::mem::take(&mut request.words), std::mem::take(&mut request.environment));
-    if request.take_over().is_err() {
+    if request.take_over(notes::known_descriptors()).is_err() {
         return NIL;
     }
     keep_report(&mut environment);

@@ -4,10 +4,11 @@ use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use thruway_boot::Asked;
 use thruway_preload::observed::{Notes, Observed, Question};
+use thruway_preload::open_files::Descriptors;
 use thruway_preload::template::now_ns;
 use thruway_sys::imports::Object;
 
@@ -31,8 +32,11 @@ static NOTES: Mutex<Option<Notes>> = Mutex::new(None);
 static OBJECTION: Mutex<Option<String>> = Mutex::new(None);
 /// What the boot wrote to its standard streams: to which, and what.
 static SAID: Mutex<Vec<(c_int, Vec<u8>)>> = Mutex::new(Vec::new());
+/// The descriptors that were open when the boot began.
+static KNOWN: OnceLock<Descriptors> = OnceLock::new();
 
 pub(super) fn begin() {
+    KNOWN.get_or_init(|| Descriptors::open().unwrap_or_default());
     *lock(&NOTES) = Some(Notes::default());
     IS_NOTING.store(true, Ordering::SeqCst);
     for path in std::env::split_paths(&std::env::var_os(FURTHER_FILES).unwrap_or_default()) {
@@ -64,6 +68,11 @@ pub(super) fn end() -> Observed {
     OF_LIBC.iter().for_each(|path| note(path.as_bytes(), Question::Content));
     IS_NOTING.store(false, Ordering::SeqCst);
     lock(&NOTES).take().map(Notes::sealed).unwrap_or_default()
+}
+
+/// What is open, and is not the boot's.
+pub(super) fn known_descriptors() -> &'static Descriptors {
+    KNOWN.get_or_init(Descriptors::default)
 }
 
 /// Says why this boot cannot be a template's; the first reason counts.

@@ -39,9 +39,14 @@ pub(super) fn is_template() -> bool {
 /// The post of a template.
 pub(super) fn template() -> Option<&'static Post> {
     match role()? {
-        Role::Template(post) => Some(post),
+        Role::Template(post) | Role::TemplateOfWords(post) => Some(post),
         Role::Learner(_) => None,
     }
+}
+
+/// Whether the template is for commands of the same words alone.
+pub(super) fn is_of_words() -> bool {
+    matches!(role(), Some(Role::TemplateOfWords(_)))
 }
 
 /// The post of a command that learns, in the process that was meant.
