@@ -29,14 +29,13 @@ impl Descriptors {
         Ok(Self(entries.iter().filter_map(number).filter_map(is_there).collect()))
     }
 
-    /// With these.
+    /// These.
     #[must_use]
-    pub fn with<'a>(mut self, more: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
-        self.0.extend(more.into_iter().filter_map(identity));
-        self
+    pub fn of<'a>(all: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
+        Self(all.into_iter().filter_map(identity).collect())
     }
 
-    /// The numbers at which something is open that is not among these.
+    /// The numbers at which something else is open.
     fn opened_since(&self) -> io::Result<Vec<RawFd>> {
         Ok(Self::open()?.0.difference(&self.0).map(|(number, ..)| *number).collect())
     }
@@ -69,12 +68,13 @@ pub fn objection(known: &Descriptors) -> Option<String> {
     })
 }
 
-/// In a child: opens again what was opened besides `known`, at the place where it stands.
+/// In a child: opens each file and folder again that is not among `given`, at the place where it stands. Ruby has read
+/// the begin of its script by then.
 ///
 /// # Errors
 /// Whatever the system reports.
-pub fn open_again(known: &Descriptors) -> io::Result<()> {
-    for number in known.opened_since()? {
+pub fn open_again(given: &Descriptors) -> io::Result<()> {
+    for number in given.opened_since()? {
         let again = |file: BorrowedFd<'_>| match kind(file) {
             Some(FileType::RegularFile | FileType::Directory) => replace(file),
             _ => Ok(()),

@@ -380,13 +380,12 @@ struct Ready {
 impl Request {
     /// Makes this process the command's: its group or session, and its descriptors. Then tells the client so: only a
     /// client that knows of it does not boot, so the command runs once, whatever becomes of the template. What the boot
-    /// has opened besides `known` is opened again.
+    /// has opened is opened again.
     ///
     /// # Errors
     /// A descriptor cannot be put in its place, or the client has gone.
-    pub fn take_over(mut self, known: &Descriptors) -> io::Result<()> {
-        let given = self.descriptors.iter().map(AsFd::as_fd);
-        open_files::open_again(&known.clone().with(given))?;
+    pub fn take_over(mut self) -> io::Result<()> {
+        open_files::open_again(&Descriptors::of(self.descriptors.iter().map(AsFd::as_fd)))?;
         if self.group == 0 {
             let _ = rustix::process::setsid();
         } else {
@@ -420,6 +419,19 @@ impl Request {
             let _ = rustix::process::setpgid(Pid::from_raw(process), Pid::from_raw(self.group));
         }
     }
+}
+
+/// When this process began, in nanoseconds since 1970, or a little earlier; `None` if `/proc` does not say.
+#[must_use]
+pub fn began_ns() -> Option<i64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    // Field 22 (proc(5)): in ticks since the system began.
+    let began: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let began_ns = i64::try_from(began * 1_000_000_000 / rustix::param::clock_ticks_per_second());
+    let age_ns = uptime.tv_sec * 1_000_000_000 + uptime.tv_nsec - began_ns.ok()?;
+    Some(now_ns() - age_ns)
 }
 
 /// Nanoseconds since 1970.

@@ -17,6 +17,8 @@ class Template
   HANDLED = %w[HUP INT TERM QUIT ALRM USR1 USR2].freeze
   # Ruby takes switches out of its script's arguments, and makes globals of them (-s).
   TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
+  # Ruby says it before anything is loaded.
+  SAYS_VERSION = /\A-[acdhlnpSUwy\d]*v/
   # As the key has them: they are set again in the child, and compared with nothing.
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
@@ -70,6 +72,7 @@ class Template
     features, variables, @arguments = @native.plan
     object("its features are not known") unless features
     @prefix = prefix
+    look_at_options
     @surroundings = surroundings
     watching_arguments { load_features(features, variables) }
     read_specifications
@@ -98,10 +101,18 @@ class Template
     object("its arguments reach Ruby in another form") unless ends_alike
     @program = File.binread("/proc/self/cmdline").chomp("\0").split("\0", -1)
     @program.pop(ARGV.size)
-    takes_switches = @program.drop(1).any? { |word| word.match?(TAKES_SWITCHES) }
-    object("Ruby takes switches out of its script's arguments (-s)") if takes_switches
     @native.same_words(words.size - ARGV.size)
     words.size - ARGV.size
+  end
+
+  # What Ruby has done before it came here.
+  def look_at_options
+    options = @program.drop(1) + ENV.fetch("RUBYOPT", "").split
+    has = ->(pattern) { options.any? { |word| word.match?(pattern) } }
+    object("Ruby takes switches out of its script's arguments (-s)") if has[TAKES_SWITCHES]
+    object("Ruby says its version (-v)") if has[SAYS_VERSION]
+    object("its script is its standard input") if $0 == "-"
+    @native.script($0) unless $0 == "-e"
   end
 
   # What a boot may change that a fork must not find changed.

@@ -41,6 +41,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     );
     define::singleton_method(gvl, module, c"refuse", Method::of_1(refuse));
     define::singleton_method(gvl, module, c"same_words", Method::of_1(same_words));
+    define::singleton_method(gvl, module, c"script", Method::of_1(script));
     define::singleton_method(gvl, module, c"of_words?", Method::of_0(is_of_words));
     define::singleton_method(gvl, module, c"role_of_words", Method::of_0(role_of_words));
     define::singleton_method(gvl, module, c"listen", Method::of_2(listen));
@@ -116,6 +117,14 @@ fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
 /// `same_words(count)`: commands that begin with other words are no forks.
 fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
     SAME_WORDS.store(number::small_count(count), Ordering::Relaxed);
+    NIL
+}
+
+/// `script(path)`: Ruby has read at least the begin of its script, and each child runs what it has read.
+fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
+    let path = RString::from_argument(ruby, path);
+    // SAFETY: the String is on this stack, and nothing below changes it.
+    notes::note_script(unsafe { path.bytes() });
     NIL
 }
 
@@ -201,7 +210,7 @@ fn take_over(ruby: Protected, _: VALUE) -> VALUE {
     let Some(mut request) = lock(&REQUEST).take() else { return NIL };
     let (words, mut environment) =
         (std::mem::take(&mut request.words), std::mem::take(&mut request.environment));
-    if request.take_over(notes::known_descriptors()).is_err() {
+    if request.take_over().is_err() {
         return NIL;
     }
     keep_report(&mut environment);
