@@ -38,7 +38,7 @@ const SET_AGAIN: [&str; 16] = [
 ];
 
 /// Lines of `/proc/thread-self/status`, and what they are to people.
-const STATUS: [(&str, &str); 13] = [
+const STATUS: [(&str, &str); 15] = [
     ("Umask", "umask"),
     ("Uid", "user"),
     ("Gid", "group"),
@@ -51,7 +51,19 @@ const STATUS: [(&str, &str); 13] = [
     ("CapAmb", "capabilities"),
     ("NoNewPrivs", "no_new_privs"),
     ("Seccomp", "system call filter"),
+    ("Seccomp_filters", "system call filter"),
     ("Cpus_allowed", "allowed processors"),
+    ("Mems_allowed", "allowed memory"),
+];
+
+/// Files of `/proc/self`, of what a process inherits, and what they are to people.
+const INHERITED: [(&str, &str); 6] = [
+    ("limits", "resource limits"),
+    ("cgroup", "control group"),
+    ("oom_score_adj", "OOM score adjustment"),
+    ("personality", "personality"),
+    ("coredump_filter", "core dump filter"),
+    ("attr/current", "security label"),
 ];
 
 const NAMESPACES: [&str; 8] = ["cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"];
@@ -86,10 +98,13 @@ impl Key {
         let root = std::fs::metadata("/")?;
         key.add("root folder", format!("{}:{}", root.dev(), root.ino()));
         key.add_status(&std::fs::read_to_string("/proc/thread-self/status")?);
-        key.add("resource limits", std::fs::read("/proc/self/limits")?);
-        key.add("control group", std::fs::read("/proc/self/cgroup").unwrap_or_default());
+        for (file, name) in INHERITED {
+            key.add(name, std::fs::read(format!("/proc/self/{file}")).unwrap_or_default());
+        }
         key.add("namespaces", namespaces());
         key.add("priority", terminal.nice.to_string());
+        key.add("scheduling policy", terminal.policy.to_string());
+        key.add("I/O priority", thruway_sys::process::io_priority().to_string());
         key.add("terminal", terminal.identity());
         key.add("standard streams", terminal::standard_streams().concat());
         key.add("open descriptors", format!("{:?}", terminal::descriptors()?));

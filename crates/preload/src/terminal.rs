@@ -18,6 +18,8 @@ pub struct Terminal {
     pub device: i32,
     /// How nice the process is.
     pub nice: i32,
+    /// Its scheduling policy (sched(7)).
+    pub policy: i32,
 }
 
 impl Terminal {
@@ -35,7 +37,13 @@ impl Terminal {
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_ascii_whitespace().collect();
         let number = |place: usize| fields.get(place)?.parse().ok();
-        Some(Self { group: number(2)?, session: number(3)?, device: number(4)?, nice: number(16)? })
+        Some(Self {
+            group: number(2)?,
+            session: number(3)?,
+            device: number(4)?,
+            nice: number(16)?,
+            policy: number(38)?,
+        })
     }
 
     /// Whether there is a controlling terminal: only a process of its session can have it.
@@ -96,9 +104,10 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_does_not_hide_the_fields() {
-        let text = "7 (a) b (c)) S 1 42 43 34816 -1 4194560 1 2 3 4 5 6 7 8 20 -5 1 0 99";
-        let parsed = Terminal::parsed(text).unwrap();
-        let expected = Terminal { group: 42, session: 43, device: 34816, nice: -5 };
+        let start = "7 (a) b (c)) S 1 42 43 34816 -1 4194560 1 2 3 4 5 6 7 8 20 -5 1 0 99";
+        let text = format!("{start} 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 0 0 5 0");
+        let parsed = Terminal::parsed(&text).unwrap();
+        let expected = Terminal { group: 42, session: 43, device: 34816, nice: -5, policy: 5 };
         assert_eq!(parsed, expected);
         assert_eq!(parsed.identity(), "34816 43");
         assert_eq!(Terminal { device: 0, ..expected }.identity(), "none");

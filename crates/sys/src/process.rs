@@ -112,6 +112,16 @@ impl Change {
     }
 }
 
+/// The class and the priority of this process's input and output (`ioprio_get(2)`); -1 where there is none.
+#[cfg(target_os = "linux")]
+#[must_use]
+pub fn io_priority() -> i64 {
+    /// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
+    const OF_PROCESS: libc::c_int = 1;
+    // SAFETY: it takes two numbers, and changes nothing.
+    unsafe { libc::syscall(libc::SYS_ioprio_get, OF_PROCESS, 0) }
+}
+
 /// Sends a signal to a process.
 ///
 /// # Errors

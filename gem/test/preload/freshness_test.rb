@@ -109,6 +109,21 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # A fork would keep those of its template.
+  def test_what_a_command_inherits_is_named_that_differs
+    with_said do |made|
+      forked(made)
+      { "ionice -c3" => "I/O priority", "chrt --batch 0" => "scheduling policy",
+        "choom -n 300 --" => "OOM score adjustment", "setarch -R" => "personality" }
+        .each do |start, name|
+        command = [*start.split, THRUWAY, "run", "--preload", "--explain", "--",
+                   "bin/rails", "runner", CODE]
+        said = made.plain(*command)
+        assert_includes said.err, "booted, since no template has the same #{name}\n"
+      end
+    end
+  end
+
   # Its application is loaded under the variables that the command has set before it.
   def test_an_environment_that_an_argument_chooses
     application do |made|
