@@ -22,19 +22,24 @@ use crate::wire::{Kind, Message, encoded};
 /// A template answers in milliseconds, or in seconds on a busy machine. A stopped template never does.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// Signals that a client hands on. Those that the terminal sends reach the child by themselves, if it is in
-/// the client's group.
-const HANDED_ON: [i32; 9] = [
-    number::SIGHUP,
-    number::SIGINT,
-    number::SIGQUIT,
-    number::SIGTERM,
-    number::SIGUSR1,
-    number::SIGUSR2,
-    number::SIGTSTP,
-    number::SIGCONT,
-    number::SIGWINCH,
+/// A client hands on all signals but these: they cannot be held back, or are of its own doing. Those that the terminal sends
+/// reach the child by themselves, if it is in the client's group.
+const KEPT: [i32; 8] = [
+    number::SIGPIPE,
+    number::SIGKILL,
+    number::SIGSTOP,
+    number::SIGCHLD,
+    number::SIGBUS,
+    number::SIGFPE,
+    number::SIGILL,
+    number::SIGSEGV,
 ];
+/// The kernel has no others; those that libc keeps for itself are left out.
+const SIGNAL_MAX: i32 = 64;
+
+fn handed_on() -> Mask {
+    Mask::of(&(1..=SIGNAL_MAX).filter(|signal| !KEPT.contains(signal)).collect::<Vec<_>>())
+}
 
 /// What a command is, for the child that takes it over.
 #[derive(Debug)]
@@ -114,7 +119,7 @@ pub fn ask(
     patience: Duration,
 ) -> io::Result<Answer> {
     let Some(socket) = connect(place, key, patience)? else { return Ok(Answer::NoTemplate) };
-    let mask = Mask::of(&HANDED_ON);
+    let mask = handed_on();
     let signals = SignalFd::new(&mask)?;
     let before = mask.block();
     let answer = send(&socket, command).and_then(|()| {

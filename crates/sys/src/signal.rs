@@ -15,7 +15,7 @@ pub use signal_fd::{Received, SignalFd};
 /// The numbers of signals, as the system has them.
 pub mod number {
     pub use libc::{
-        SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU,
-        SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ,
+        SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGPIPE, SIGQUIT,
+        SIGSEGV, SIGSTOP, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGWINCH, SIGXFSZ,
     };
 }

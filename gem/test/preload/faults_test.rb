@@ -76,6 +76,47 @@ class PreloadFaultsTest < Minitest::Test
     end
   end
 
+  def test_all_signals_to_the_client_reach_the_command
+    with_template do |made|
+      # Ruby keeps the others for itself.
+      names = %w[ABRT ALRM IO PROF PWR SYS TRAP TTIN TTOU URG XCPU]
+      traps = "#{names}.each { |name| trap(name) { File.write('tmp/process', $$) } }"
+      client = start(made, "#{traps}; #{tell}; loop { sleep }")
+      process_of(made)
+      names.each do |name|
+        Process.kill(name, client)
+        process_of(made)
+      end
+      Process.kill(:TERM, client)
+      assert_equal 15, status_of(client).termsig
+    end
+  end
+
+  def test_a_template_that_is_being_made_is_told_to_stop
+    application do |made|
+      made.write("config/initializers/slow.rb", <<~'RUBY')
+        File.write("tmp/known", "#{$$}\n", mode: "a")
+        sleep 1 unless File.foreach("tmp/known").one?
+      RUBY
+      made.preloaded(*WORDS, "0")
+      template = Preloading.await("the template") { File.readlines(made.path("tmp/known"))[1] }
+      made.thruway("preload", "stop")
+      assert_ends(Integer(template))
+      assert_empty made.templates
+    end
+  end
+
+  def test_a_low_limit_of_descriptors
+    application do |made|
+      preload = "#{THRUWAY} run --preload --explain -- bin/rails runner 'puts 1'"
+      Preloading.await("a fork") do
+        said = made.plain("bash", "-c", "ulimit -n 40; exec #{preload}", close_others: true)
+        assert_equal "1\n", said.out
+        said.err.include?("forked from template")
+      end
+    end
+  end
+
   # A busy machine may let the command begin, and end, before its client runs again.
   def test_a_signal_before_the_client_has_read_that_its_command_runs_is_for_the_command
     with_template do |made|
