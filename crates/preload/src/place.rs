@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, CWD, Mode, OFlags, Timespec, Timestamps};
@@ -74,7 +75,12 @@ impl Place {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache =
             || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        let above = absolute("XDG_RUNTIME_DIR").or_else(cache).ok_or(io::ErrorKind::NotFound)?;
+        // `su` and `sudo -E` leave it to another user, whose folder it stays.
+        let runtime = absolute("XDG_RUNTIME_DIR").filter(|path| is_own(path));
+        let above = runtime.or_else(cache).ok_or(io::ErrorKind::NotFound)?;
+        if !is_own(&above) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         Self::at(&above.join("thruway/preload"))
     }
 
@@ -142,6 +148,13 @@ impl Place {
         std::fs::read(self.file(key, part)).ok()
     }
 
+    /// When a part of a key was written, in nanoseconds since 1970; `None` if it is not there.
+    #[must_use]
+    pub fn written_ns(&self, key: u128, part: Part) -> Option<i64> {
+        let stat = std::fs::metadata(self.file(key, part)).ok()?;
+        Some(stat.mtime() * 1_000_000_000 + stat.mtime_nsec())
+    }
+
     /// Removes a part of a key, if it is there.
     pub fn remove(&self, key: u128, part: Part) {
         let _ = std::fs::remove_file(self.file(key, part));
@@ -203,6 +216,12 @@ impl Place {
     }
 }
 
+/// Whether a folder is this user's, or would be if it were made.
+fn is_own(path: &Path) -> bool {
+    let folder = path.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
+    folder.is_some_and(|folder| folder.uid() == rustix::process::geteuid().as_raw())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +237,28 @@ mod tests {
         let link = above.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(Place::at(&link).is_err());
+    }
+
+    #[test]
+    fn another_users_folder_is_left_alone() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let above = tempfile::tempdir().unwrap();
+        let [own, others] = ["own", "others"].map(|name| above.path().join(name));
+        [&own, &others].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        std::os::unix::fs::chown(&others, Some(65534), None).unwrap();
+        let place = |runtime: &Path, cache: &Path| {
+            let path = |name: &str| match name {
+                "XDG_RUNTIME_DIR" => Some(runtime.into()),
+                "XDG_CACHE_HOME" => Some(cache.into()),
+                _ => None,
+            };
+            Place::of_user(path).map(|place| place.path().to_owned()).map_err(|error| error.kind())
+        };
+        assert_eq!(place(&others, &own), Ok(own.join("thruway/preload")));
+        assert_eq!(place(&others, &others), Err(io::ErrorKind::PermissionDenied));
+        assert!(std::fs::read_dir(others).unwrap().next().is_none());
     }
 
     #[test]

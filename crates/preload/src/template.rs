@@ -421,19 +421,6 @@ impl Request {
     }
 }
 
-/// When this process began, in nanoseconds since 1970, or a little earlier; `None` if `/proc` does not say.
-#[must_use]
-pub fn began_ns() -> Option<i64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    // Field 22 (proc(5)): in ticks since the system began.
-    let began: u64 = fields.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let began_ns = i64::try_from(began * 1_000_000_000 / rustix::param::clock_ticks_per_second());
-    let age_ns = uptime.tv_sec * 1_000_000_000 + uptime.tv_nsec - began_ns.ok()?;
-    Some(now_ns() - age_ns)
-}
-
 /// Nanoseconds since 1970.
 #[must_use]
 pub fn now_ns() -> i64 {

@@ -9,7 +9,8 @@ class PreloadScriptTest < Minitest::Test
   # Ruby reads it in parts, and its first line before anything is loaded.
   def test_a_long_script_is_read_to_its_end
     application do |made|
-      text = "require_relative 'config/application'\n#{"# comment\n" * 10_000}p __LINE__, DATA.read\n"
+      comments = "# comment\n" * 10_000
+      text = "require_relative 'config/application'\n#{comments}p __LINE__, DATA.read\n"
       made.write("long.rb", "#{text}__END__\ndata\n")
       words = ["ruby", "long.rb"]
       3.times { assert_said made.plain(*words), made.forked(*words) }

@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, setpgid, setsid, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, WaitOptions, getrlimit, pidfd_open, setpgid, setsid, waitpid,
+};
 use thruway_preload::key::Key;
 use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
@@ -25,8 +27,10 @@ use thruway_sys::process::fork;
 const TEMPLATES_MAX: usize = 8;
 /// What is known of so many keys is kept.
 const KEYS_MAX: usize = 64;
-/// The lock's number in a template: above those that programs are given.
+/// The lock's number in a template: above those that programs are given, where the limit allows that.
 const LOCK_NUMBER_MIN: i32 = 600;
+/// So many numbers are left from the lock's on.
+const LOCK_NUMBERS: u64 = 8;
 
 /// What is to be made.
 pub(super) struct Order<'a> {
@@ -103,7 +107,7 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
     order.place.write(number, Part::Key, &order.key.encoded())?;
     let words: Vec<_> = order.words.iter().map(|word| word.as_encoded_bytes().to_vec()).collect();
     order.place.write(number, Part::Command, &wire::encoded(&words))?;
-    let lock = descriptor::copy_from(order.lock.as_fd(), LOCK_NUMBER_MIN)?;
+    let lock = descriptor::copy_from(order.lock.as_fd(), lock_number())?;
     descriptor::put(lock.as_fd(), lock.as_raw_fd())?;
     let role = Role::Template(Post {
         process: std::process::id(),
@@ -115,6 +119,12 @@ fn become_template(order: &Order<'_>) -> io::Result<()> {
     let variables = variables_of(order.command).into_iter();
     let template = variables.fold(as_given, |command, (key, value)| command.env(key, value));
     Err(io::Error::other(template.env(role::VARIABLE, role.value()).replace().to_string()))
+}
+
+fn lock_number() -> i32 {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let last = i32::try_from(limit.saturating_sub(LOCK_NUMBERS)).unwrap_or(i32::MAX);
+    last.min(LOCK_NUMBER_MIN)
 }
 
 /// Ends the templates that were idle for longest, so that there is room for one more.

@@ -123,8 +123,10 @@ fn same_words(_: Protected, _: VALUE, count: VALUE) -> VALUE {
 /// `script(path)`: Ruby has read at least the begin of its script, and each child runs what it has read.
 fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
     let path = RString::from_argument(ruby, path);
+    // The maker writes it right before it starts Ruby.
+    let began_ns = place().and_then(|(place, key)| place.written_ns(key, Part::Command));
     // SAFETY: the String is on this stack, and nothing below changes it.
-    notes::note_script(unsafe { path.bytes() });
+    notes::note_script(unsafe { path.bytes() }, began_ns.unwrap_or(0));
     NIL
 }
 
@@ -155,6 +157,8 @@ fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VAL
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let post = post::template().ok_or(io::ErrorKind::NotFound)?;
     let place = Place::at(&post.folder)?;
+    // While it booted, it may have been told to stop: its key is forgotten then.
+    place.read(post.key, Part::Key).ok_or(io::ErrorKind::NotFound)?;
     let words = place.read(post.key, Part::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
     let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();

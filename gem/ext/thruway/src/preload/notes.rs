@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use thruway_boot::Asked;
 use thruway_preload::observed::{Notes, Observed, Question};
 use thruway_preload::open_files::Descriptors;
-use thruway_preload::template::{began_ns, now_ns};
+use thruway_preload::template::now_ns;
 use thruway_sys::imports::Object;
 
 /// Files that libc reads by itself, whatever calls it.
@@ -154,9 +154,9 @@ pub(super) unsafe fn note_written(folder: c_int, path: *const c_char) {
     }
 }
 
-/// The script was opened after this process began: what has changed since may not be what Ruby has read.
-pub(super) fn note_script(path: &[u8]) {
-    if let (Some(notes), Some(began_ns)) = (lock(&NOTES).as_mut(), began_ns()) {
+/// Ruby, which began then, has opened its script: what has changed since may not be what it has read.
+pub(super) fn note_script(path: &[u8], began_ns: i64) {
+    if let Some(notes) = lock(&NOTES).as_mut() {
         notes.note(&absolute(libc::AT_FDCWD, path), Question::Content, began_ns);
     }
 }
