@@ -164,8 +164,8 @@ impl Key {
         let bytes: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
         self.add("command", bytes.join(&0));
         // A link that leads elsewhere makes it another script, which loads another application.
-        let script = script_word(&words).and_then(|script| std::fs::canonicalize(script).ok());
-        self.add("script", script.unwrap_or_default().as_os_str().as_bytes());
+        let script = script_word(&words).map(real_path).unwrap_or_default();
+        self.add("script", script.as_os_str().as_bytes());
         // A program that comes earlier in PATH now is another one.
         let path = asked.environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.as_os_str());
@@ -234,6 +234,12 @@ fn identity_of_file(path: &Path) -> Vec<u8> {
     let stat = std::fs::metadata(path).ok();
     let stamp = stat.map(|s| (s.dev(), s.ino(), s.size(), s.mtime(), s.mtime_nsec(), s.ctime()));
     [path.as_os_str().as_bytes(), format!("{stamp:?}").as_bytes()].join(&0)
+}
+
+/// Where a path's links lead; nothing, if that is nowhere.
+#[expect(clippy::disallowed_methods, reason = "it is compared, and nothing is opened by it")]
+fn real_path(path: &OsStr) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_default()
 }
 
 /// Whether a program is a script, as the shims of version managers are.

@@ -139,7 +139,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         replace(file.as_fd()).unwrap();
         assert!(fcntl_getfd(&file).unwrap().contains(FdFlags::CLOEXEC));
-        shared.seek(std::io::SeekFrom::End(0)).unwrap();
+        shared.seek(io::SeekFrom::End(0)).unwrap();
         let mut rest = String::new();
         file.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "bc");
