@@ -19,6 +19,8 @@ class Template
   TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
   # Ruby says it before anything is loaded.
   SAYS_VERSION = /\A-[acdhlnpSUwy\d]*v/
+  # A program's own seeds are smaller, Ruby's have 128 bits.
+  OWN_SEED_MAX = 2**64
   # As the key has them: they are set again in the child, and compared with nothing.
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
@@ -80,6 +82,7 @@ class Template
     look
     look_at_memory
     take_unflushed
+    @randoms = ObjectSpace.each_object(Random).select { |one| one.seed > OWN_SEED_MAX }
     @native.exclude(hooks&.excluded.to_a)
     @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
     nil
@@ -288,7 +291,7 @@ class Template
     take_environment
     ARGV.replace(arguments(words.drop(@prefix)))
     title
-    Random.srand if Random.seed == @seed
+    seed_anew
     @native.said
     @unflushed.each { |stream, bytes| stream.write(bytes) }
     guarded = @parts.keys | @folders.keys
@@ -318,6 +321,12 @@ class Template
   end
 
   def set(variables) = variables.each { |name, value| ENV[name] = value }
+
+  # What Ruby has seeded itself is each command's own.
+  def seed_anew
+    Random.srand if Random.seed == @seed
+    @randoms.reject(&:frozen?).each { |one| Random.instance_method(:initialize).bind_call(one) }
+  end
 
   # As tools show it: the words that the template's Ruby was started with, and the arguments.
   def title = Process.setproctitle([*@program, *ARGV].map(&:b).join(" "))

@@ -124,6 +124,17 @@ class PreloadCommandTest < Minitest::Test
     assert_equal 3, numbers.uniq.size
   end
 
+  # A boot may keep a generator of its own: seeded by Ruby, or by the program.
+  def test_generators_of_the_application_are_of_each_command_alone
+    application do |made|
+      made.write("config/initializers/random.rb", "OWN = Random.new\nSEEDED = Random.new(7)\n")
+      words = ["bin/rails", "runner", "p OWN.bytes(9); warn SEEDED.rand"]
+      said = Array.new(3) { made.forked(*words) }
+      assert_equal 3, said.map(&:out).uniq.size
+      assert_equal [made.plain(*words).err], said.map(&:err).uniq
+    end
+  end
+
   DAEMON = "Process.daemon(true); sleep 0.01 until File.exist?('tmp/go'); " \
            "File.write('tmp/daemon', Process.getsid == Process.pid)"
 
