@@ -22,8 +22,8 @@ use crate::wire::{Kind, Message, encoded};
 /// A template answers in milliseconds, or in seconds on a busy machine. A stopped template never does.
 pub const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// A client hands on all signals but these: they cannot be held back, or are of its own doing. Those that the terminal sends
-/// reach the child by themselves, if it is in the client's group.
+/// A client hands on all signals but these: they cannot be held back, or are of its own doing. Those that the terminal
+/// sends reach the child by themselves, if it is in the client's group.
 const KEPT: [i32; 8] = [
     number::SIGPIPE,
     number::SIGKILL,

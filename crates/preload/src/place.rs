@@ -75,10 +75,9 @@ impl Place {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let cache =
             || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        // `su` and `sudo -E` leave it to another user, whose folder it stays.
-        let runtime = absolute("XDG_RUNTIME_DIR").filter(|path| is_own(path));
+        let runtime = absolute("XDG_RUNTIME_DIR").filter(|path| may_use(path));
         let above = runtime.or_else(cache).ok_or(io::ErrorKind::NotFound)?;
-        if !is_own(&above) {
+        if !may_use(&above) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Self::at(&above.join("thruway/preload"))
@@ -216,10 +215,11 @@ impl Place {
     }
 }
 
-/// Whether a folder is this user's, or would be if it were made.
-fn is_own(path: &Path) -> bool {
+/// Whether this user may make something in a folder. `su` and `sudo -E` leave root the variables of another
+/// user, whose folder it stays.
+fn may_use(path: &Path) -> bool {
     let folder = path.ancestors().find_map(|folder| std::fs::metadata(folder).ok());
-    folder.is_some_and(|folder| folder.uid() == rustix::process::geteuid().as_raw())
+    !rustix::process::geteuid().is_root() || folder.is_some_and(|folder| folder.uid() == 0)
 }
 
 #[cfg(test)]

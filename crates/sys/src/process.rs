@@ -116,7 +116,7 @@ impl Change {
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn io_priority() -> i64 {
-    /// `IOPRIO_WHO_PROCESS` of linux/ioprio.h.
+    // The number then is a process's, and 0 is the caller.
     const OF_PROCESS: libc::c_int = 1;
     // SAFETY: it takes two numbers, and changes nothing.
     unsafe { libc::syscall(libc::SYS_ioprio_get, OF_PROCESS, 0) }

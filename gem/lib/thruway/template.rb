@@ -25,9 +25,9 @@ class Template
   SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
                  SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
 
-  # The arguments as a boot sees them: it is noted that it looks. It is no Array itself, so Ruby
-  # asks it for its elements even where it takes those of an Array without a call: in `[*ARGV]` and
-  # `%w[a] & ARGV`. A boot that keeps it keeps the command's own arguments.
+  # The arguments as a boot sees them: it is noted that it looks. Of an Array, `[*ARGV]` and
+  # `%w[a] & ARGV` take the elements without a call. So this is none, and Ruby asks it for them. A
+  # boot that keeps it keeps the command's own arguments.
   class Arguments < BasicObject
     # These tell nothing of the elements. OptionParser extends ARGV as it is loaded.
     TELL_NOTHING = %i[extend object_id].freeze
