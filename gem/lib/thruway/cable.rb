@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "action_cable"
+# Rails' timer is of it. Rails itself requires it with its pool of workers, which may come later.
+require "concurrent"
 
 require_relative "cable/fanout"
 require_relative "cable/socket"
