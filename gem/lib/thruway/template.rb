@@ -292,11 +292,19 @@ class Template
     ARGV.replace(arguments(words.drop(@prefix)))
     title
     seed_anew
-    @native.said
-    @unflushed.each { |stream, bytes| stream.write(bytes) }
     guarded = @parts.keys | @folders.keys
-    @native.guard(guarded, method(:compare)) if guarded.any?
+    guarded.any? ? @native.guard(guarded, method(:compare)) : say_again
     hooks&.run_after_fork
+  end
+
+  # What the boot has said, behind what the command has said before it asked for the application.
+  def say_again
+    unflushed, @unflushed = @unflushed, nil
+    return unless unflushed
+
+    [STDOUT, STDERR].reject(&:closed?).each(&:flush)
+    @native.said
+    unflushed.each { |stream, bytes| stream.write(bytes) }
   end
 
   # As Ruby made them at its start, whatever the boot has made of the encodings.
@@ -337,6 +345,7 @@ class Template
     compare_folders(@folders.delete(path))
     part = @parts.delete(path)
     compare_part(part) if part
+    say_again
     @parts.any? || @folders.any?
   end
 

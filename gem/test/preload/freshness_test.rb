@@ -283,6 +283,22 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # A command that does not ask for the application says nothing of it.
+  def test_what_the_boot_says_comes_when_the_command_asks_for_the_application
+    application do |made|
+      made.write("config/initializers/said.rb", "puts 'out'; $stdout.flush; print 'half'")
+      made.write("asks.rb", <<~RUBY)
+        puts "first"
+        require_relative "config/environment" if ARGV.empty?
+        puts "last"
+      RUBY
+      plain = made.plain("ruby", "asks.rb")
+      assert_equal "first\nout\nhalflast\n", plain.out
+      2.times { assert_said plain, made.forked("ruby", "asks.rb") }
+      assert_said made.plain("ruby", "asks.rb", "no"), made.forked("ruby", "asks.rb", "no")
+    end
+  end
+
   # Random edits between commands: a preloaded run says what a plain one does.
   def test_random_edits
     random = Random.new(Integer(ENV.fetch("THRUWAY_SEED", "1")))
