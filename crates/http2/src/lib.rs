@@ -9,18 +9,20 @@
 //! 1. [`Limits`]: what a client may cost, each limit with its name.
 //! 2. `frames`: counts what a client sends by kind, before anything is done for it.
 //! 3. `wire`: the memory that `h2` reads and writes. `session`, `stream`: a connection and its streams.
-//! 4. `heads`: heads of HTTP/1 and HTTP/2, from one to the other.
+//! 4. `heads`: heads of HTTP/1 and HTTP/2, from one to the other. [`Priority`]: which response is sent first.
 #![forbid(unsafe_code)]
 
 mod frames;
 mod heads;
 mod limits;
+mod priority;
 mod session;
 mod stream;
 mod wire;
 
 pub use frames::{Excess, PREFACE};
 pub use limits::{Limits, Rate};
+pub use priority::Priority;
 pub use session::{Progress, Session};
 pub use stream::{Incoming, Stream};
 pub use wire::UNSENT_BYTES_MAX;

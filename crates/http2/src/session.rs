@@ -12,6 +12,7 @@ use h2::server::{Builder, Connection, Handshake};
 use crate::frames::{Excess, FrameCounter};
 use crate::heads;
 use crate::limits::Limits;
+use crate::priority::Priority;
 use crate::stream::{Stream, Woken};
 use crate::wire::Wire;
 
@@ -108,8 +109,9 @@ impl Session {
             Poll::Ready(Some(Ok((request, responder)))) => {
                 let head = heads::request_head(&request, !request.body().is_end_stream());
                 let opens_socket = heads::opens_socket(&request);
+                let priority = Priority::of(request.headers(), responder.stream_id().as_u32());
                 let body = request.into_body();
-                let stream = Stream::new(&self.woken, body, responder, opens_socket);
+                let stream = Stream::new(&self.woken, body, responder, opens_socket, priority);
                 Progress::Request(head, Box::new(stream))
             }
         }

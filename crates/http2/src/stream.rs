@@ -8,6 +8,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 
 use crate::heads;
+use crate::priority::Priority;
 
 /// The numbers of streams about which there is something new.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +51,7 @@ pub struct Stream {
     outgoing: Option<SendStream<Bytes>>,
     is_whole: bool,
     opens_socket: bool,
+    priority: Priority,
 }
 
 /// What comes next of a request's body.
@@ -71,17 +73,24 @@ impl Stream {
         incoming: RecvStream,
         responder: SendResponse<Bytes>,
         opens_socket: bool,
+        priority: Priority,
     ) -> Self {
         let number = responder.stream_id().as_u32();
         let waker = woken.waker(number);
         let (outgoing, is_whole) = (None, false);
-        Self { number, waker, incoming, responder, outgoing, is_whole, opens_socket }
+        Self { number, waker, incoming, responder, outgoing, is_whole, opens_socket, priority }
     }
 
     /// Whether the request opens a WebSocket, whose bytes are those of the bodies (RFC 8441).
     #[must_use]
     pub fn opens_socket(&self) -> bool {
         self.opens_socket
+    }
+
+    /// How much the client wants the response, beside others.
+    #[must_use]
+    pub fn priority(&self) -> Priority {
+        self.priority
     }
 
     /// Its number.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use thruway_http2::{Limits, Session};
+use thruway_http2::{Limits, Priority, Session};
 
 use crate::slab::ConnectionId;
 
@@ -12,8 +12,9 @@ pub(crate) struct Multiplexer {
     pub(crate) session: Session,
     /// By their numbers.
     streams: HashMap<u32, ConnectionId>,
-    /// Streams that have something to send and room for it; each has a turn after the others.
-    sending: VecDeque<ConnectionId>,
+    /// Streams that have something to send and room for it, in the order in which they send. Each comes behind the
+    /// others of its priority.
+    sending: VecDeque<(Priority, ConnectionId)>,
     /// Since when a head comes in, if one does.
     pub(crate) head_since_ms: Option<u64>,
     /// A stream was reset, and the client does not know.
@@ -65,14 +66,21 @@ impl Multiplexer {
     }
 
     /// Notes that a stream has something to send and room for it.
-    pub(crate) fn begin_sending(&mut self, id: ConnectionId) {
-        if !self.sending.contains(&id) {
-            self.sending.push_back(id);
+    pub(crate) fn begin_sending(&mut self, priority: Priority, id: ConnectionId) {
+        if self.sending.iter().any(|(_, other)| *other == id) {
+            return;
         }
+        let later = self.sending.iter().position(|(other, _)| *other > priority);
+        self.sending.insert(later.unwrap_or(self.sending.len()), (priority, id));
+    }
+
+    /// Whether a stream that sends goes before one of that priority.
+    pub(crate) fn is_outranked(&self, priority: Priority) -> bool {
+        self.sending.front().is_some_and(|(first, _)| *first < priority)
     }
 
     /// The stream that sends next.
     pub(crate) fn next_sending(&mut self) -> Option<ConnectionId> {
-        self.sending.pop_front()
+        self.sending.pop_front().map(|(_, id)| id)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use thruway_http2::UNSENT_BYTES_MAX;
+use thruway_http2::{Priority, UNSENT_BYTES_MAX};
 
 use crate::carrier::Carrier;
 use crate::connection::{Payload, Phase};
@@ -16,14 +16,13 @@ const SLICE_BYTES: usize = 64 << 10;
 
 /// The connection of a stream.
 pub(crate) fn parent_of(connections: &Connections, id: ConnectionId) -> Option<ConnectionId> {
-    let link = connections.slab.get(id)?.carrier.stream()?;
-    Some(link.parent)
+    place_of(connections, id).map(|(parent, _)| parent)
 }
 
 /// Sends what waits on a stream, as far as the client takes it now.
 pub(crate) fn flush(connections: &mut Connections, id: ConnectionId) {
     let Some(parent) = parent_of(connections, id) else { return };
-    if takes_more(connections, parent) {
+    if takes_more(connections, parent) && !is_outranked(connections, id) {
         feed(connections, id, QUANTUM_BYTES);
     } else {
         connections.hold(id, true);
@@ -67,10 +66,23 @@ fn takes_more(connections: &Connections, parent: ConnectionId) -> bool {
 
 /// Notes that a stream sends when its turn comes.
 pub(crate) fn begin_sending(connections: &mut Connections, id: ConnectionId) {
-    let Some(parent) = parent_of(connections, id) else { return };
+    let Some((parent, priority)) = place_of(connections, id) else { return };
     if let Some(multiplexer) = multiplexer_of(connections, parent) {
-        multiplexer.begin_sending(id);
+        multiplexer.begin_sending(priority, id);
     }
+}
+
+/// Whether another stream of the connection is to send first.
+fn is_outranked(connections: &Connections, id: ConnectionId) -> bool {
+    let Some((parent, priority)) = place_of(connections, id) else { return false };
+    let multiplexer = connections.slab.get(parent).and_then(|it| it.multiplexer.as_ref());
+    multiplexer.is_some_and(|multiplexer| multiplexer.is_outranked(priority))
+}
+
+/// The connection of a stream, and its priority there.
+fn place_of(connections: &Connections, id: ConnectionId) -> Option<(ConnectionId, Priority)> {
+    let link = connections.slab.get(id)?.carrier.stream()?;
+    Some((link.parent, link.stream.priority()))
 }
 
 /// Hands what waits on a stream to the session, as far as the client's windows let it. With all of a whole response the

@@ -279,6 +279,30 @@ fn a_large_response_follows_the_clients_windows() {
 }
 
 #[test]
+fn the_most_urgent_response_of_a_connection_is_sent_first() {
+    const BYTES: usize = 8 * QUANTUM_BYTES;
+    let mut rig = Rig::new(|_, exchange, _| {
+        let (head, plan) = head_of(Some(BYTES as u64));
+        let body = vec![b'x'; BYTES];
+        exchange.respond(Response { head: &head, plan, payload: Payload::Slices(&[&body]) });
+    });
+    let mut client = Client::new(&rig, &[(4, 1 << 30)]);
+    let wanted = |(stream, priority)| {
+        let head = [head("GET", "/"), field("priority", priority)].concat();
+        frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)
+    };
+    let requests = [(1, "u=6"), (3, "u=5, i"), (5, "u=1")].map(wanted).concat();
+    client.send(&[frame(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes()), requests].concat());
+    let streams = [1, 3, 5];
+    rig.run_client(&mut client, |client| streams.iter().all(|it| client.body(*it).is_some()));
+    let data = client.frames.iter().filter(|frame| frame.kind == DATA);
+    let mut order: Vec<_> = data.map(|frame| frame.stream).collect();
+    order.dedup();
+    assert!(order.ends_with(&[5, 3, 1]), "{order:?}");
+    assert_eq!(order.iter().filter(|stream| **stream == 5).count(), 1, "{order:?}");
+}
+
+#[test]
 fn a_response_comes_in_pieces_as_its_handler_writes_them() {
     let mut rig = Rig::new(later);
     let mut client = Client::new(&rig, &[]);
