@@ -79,9 +79,6 @@ impl RequestReader {
         match self.head.parse(bytes, seen, &connections.settings.limits) {
             Ok(false) => connection.keep(bytes, bytes.len()),
             Err(_) if begin::takes(connections, id, bytes) => {}
-            Err(_) if begin::is_wrong_preface(connections, bytes) => {
-                return drop(connections.close(id));
-            }
             Err(error) => closing::refuse(connections, id, error),
             Ok(true) => {
                 let request = self.head.request(&bytes[..self.head.length_bytes()]);

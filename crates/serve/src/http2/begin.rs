@@ -19,13 +19,17 @@ pub(crate) fn begin(connections: &mut Connections, id: ConnectionId, bytes: &[u8
     connection.keep(bytes, 0);
 }
 
-/// Takes what is no head of HTTP/1, if it is the beginning of HTTP/2.
+/// Takes what is no head of HTTP/1, if it is the beginning of HTTP/2, or a wrong one, which ends the connection.
 pub(crate) fn takes(connections: &mut Connections, id: ConnectionId, bytes: &[u8]) -> bool {
     if !connections.settings.has_http2 {
         return false;
     }
     if bytes.starts_with(PREFACE) {
         begin(connections, id, bytes);
+        return true;
+    }
+    if is_wrong_preface(bytes) {
+        connections.close(id);
         return true;
     }
     let may_follow = PREFACE.starts_with(bytes);
@@ -35,10 +39,11 @@ pub(crate) fn takes(connections: &mut Connections, id: ConnectionId, bytes: &[u8
     may_follow
 }
 
-/// Whether these bytes are a wrong preface of HTTP/2. They are one line and no field, and have no slash: neither a
-/// path nor a version. Such a connection ends without a response (RFC 9113, 3.4). Any other wrong head gets one.
-pub(crate) fn is_wrong_preface(connections: &Connections, bytes: &[u8]) -> bool {
-    let line = bytes.strip_suffix(b"\r\n\r\n");
-    connections.settings.has_http2
-        && line.is_some_and(|line| !line.contains(&b'/') && !line.contains(&b'\n'))
+/// Whether these bytes are a wrong preface of HTTP/2. They are one line of three words and no field, and have no slash:
+/// neither a path nor a version. Such a connection ends without a response (RFC 9113, 3.4). Any other wrong head gets
+/// one.
+fn is_wrong_preface(bytes: &[u8]) -> bool {
+    let Some(line) = bytes.strip_suffix(b"\r\n\r\n") else { return false };
+    let words = line.split(|byte| *byte == b' ').count();
+    words == 3 && !line.contains(&b'/') && !line.contains(&b'\n')
 }

@@ -165,14 +165,15 @@ fn end(connections: &mut Connections, id: ConnectionId) {
     let Some(connection) = connections.slab.get_mut(id) else { return };
     let Some(multiplexer) = connection.multiplexer.take() else { return };
     let now_ms = connections.clock.now_ms;
-    if multiplexer.is_faulty {
-        // A close at once could take back from the client why.
+    let is_expected = multiplexer.session.is_leaving() && !multiplexer.is_faulty;
+    if !is_expected {
+        // The client may be sending: a close at once could take back from it what it was told.
         connection.linger(now_ms);
     }
     for stream in multiplexer.streams() {
         connections.close(stream);
     }
-    if !multiplexer.is_faulty {
+    if is_expected {
         return connections.hang_up(id);
     }
     connections.settle(id);

@@ -185,6 +185,7 @@ fn a_wrong_preface_ends_its_connection_and_other_wrong_heads_have_a_response() {
     for (bytes, expected) in [
         ("INVALID CONNECTION PREFACE\r\n\r\n", ""),
         ("GET / PREFACE\r\n\r\n", "HTTP/1.1 400 "),
+        ("GET\r\n\r\n", "HTTP/1.1 400 "),
         ("INVALID CONNECTION PREFACE\r\nHost: a\r\n\r\n", "HTTP/1.1 400 "),
     ] {
         let mut rig = Rig::new(hello);
@@ -408,6 +409,23 @@ fn streams_of_a_connection_take_turns_with_other_connections() {
     while rig.engine.turn(&mut rig.handler) {}
     assert_eq!(rig.handler.tickets.len(), 11);
     assert!(is_other(&rig).unwrap() <= 2, "{:?}", is_other(&rig));
+}
+
+/// A close at once would reset the connection, and take back what the client was told.
+#[test]
+fn what_a_client_sends_behind_its_goodbye_resets_nothing() {
+    let mut rig = Rig::new(hello);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&frame(GOAWAY, 0, 0, &[0; 8]));
+    rig.run_until(|rig| {
+        let mut parents = rig.engine.connections.slab.ids();
+        let connection = parents.next().and_then(|id| rig.engine.connections.slab.get(id));
+        connection.is_some_and(|it| matches!(it.phase, Phase::Lingering { .. }))
+    });
+    client.send(&frame(PING, 0, 0, &[1; 8]));
+    rig.run_client(&mut client, |client| client.is_over);
+    assert_eq!(client.socket.read(&mut [0]).unwrap(), 0, "it is the end, and no reset");
+    assert_eq!(client.code(GOAWAY), Some(NO_ERROR));
 }
 
 #[test]
