@@ -8,6 +8,10 @@ pub(crate) const MOVE_AFTER_US: u64 = 300;
 /// A worker asks for a request that is older than its own next one by more than this part of a round.
 const LAG_PARTS: u64 = 5;
 
+/// A client asks seldom if so many rounds have passed since its last request. Fewer may pass because a response was
+/// late. A credit for that makes the next client's response late, and so on without end.
+const SELDOM_ROUNDS: u64 = 2;
+
 /// A client has rested if it asked for nothing during one of so many parts of a round,
 const REST_PARTS: u64 = 4;
 
@@ -50,13 +54,12 @@ impl WorkerView {
     }
 }
 
-/// A request's key in the run queue: when it was ready, less the credit of a client that asks seldom.
+/// A request's key in the run queue: when it was ready, less the credit of a round of a client that asks seldom.
 ///
 /// `interval_us` is the time since the client's last request was ready, `rest_us` since it had its last response.
-/// Both are zero for the first request. A client that lets one and a half rounds pass has a credit of what is beyond
-/// a round, and of a round at most. So its request passes each waiting one once. A client that rests for a quarter of
-/// a round, and far longer than clients do on average, has a round's credit, too. So it gets no more than four
-/// requests while a client without rests gets one.
+/// Both are zero for the first request. A client asks seldom if it lets two rounds pass. So its request passes each
+/// waiting one once. It also does if it rests for a quarter of a round, and far longer than clients do on average.
+/// So it gets no more than four requests while a client without rests gets one.
 pub(crate) fn key_us(
     ready_us: u64,
     interval_us: u64,
@@ -65,16 +68,9 @@ pub(crate) fn key_us(
     rests: &MeanInterval,
 ) -> u64 {
     let round_us = round.us();
-    let credit_us = if !round.is_known() {
-        0
-    } else if rest_us >= (round_us / REST_PARTS).max(REST_US_MIN).max(REST_TIMES * rests.us()) {
-        round_us
-    } else if interval_us >= round_us + round_us / 2 {
-        (interval_us - round_us).min(round_us)
-    } else {
-        0
-    };
-    ready_us.saturating_sub(credit_us)
+    let rests_us = (round_us / REST_PARTS).max(REST_US_MIN).max(REST_TIMES * rests.us());
+    let is_seldom = interval_us >= SELDOM_ROUNDS * round_us || rest_us >= rests_us;
+    if round.is_known() && is_seldom { ready_us.saturating_sub(round_us) } else { ready_us }
 }
 
 /// The idle worker that `me` sends its oldest request to.
@@ -157,13 +153,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_asks_seldom_has_a_credit_of_a_round_at_most() {
+    fn a_client_that_asks_seldom_has_a_credit_of_a_round() {
         let mut round = MeanInterval::default();
         (0..100).for_each(|_| round.note(500));
         let credit =
             |interval_us| NOW_US - key_us(NOW_US, interval_us, 0, &round, &MeanInterval::default());
-        assert_eq!([0, 500, 749].map(credit), [0, 0, 0], "it asks about once a round");
-        assert_eq!([750, 900, 2_000].map(credit), [250, 400, 500]);
+        assert_eq!([0, 500, 999].map(credit), [0, 0, 0], "a response was late at most");
+        assert_eq!([1_000, 2_000].map(credit), [500, 500]);
         assert_eq!(
             key_us(100, 2_000, 0, &round, &MeanInterval::default()),
             0,
