@@ -83,6 +83,18 @@ class ErrorTest < Minitest::Test
     end
   end
 
+  def test_an_interim_status_that_nothing_follows_is_a_500_and_the_connection_stays
+    failing = Failing.new("never sent")
+    { 100 => [], 102 => failing, 103 => ["early"], 199 => nil, 101 => [] }.each do |status, body|
+      serve { |env| env["PATH_INFO"] == "/" ? [status, {}, body] : [200, {}, ["next"]] }
+      client = connect
+      said = stderr_of { assert_equal 500, client.request.status, status }
+      assert_includes said, "#{status} is no final status, and nothing takes the connection"
+      assert_equal "next", client.request("/next").body
+    end
+    assert_equal 1, failing.closes
+  end
+
   def test_a_handler_may_answer_for_errors
     seen = nil
     handler = lambda do |error, env, status|

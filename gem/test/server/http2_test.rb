@@ -75,6 +75,23 @@ class Http2Test < Minitest::Test
     assert_equal "no events|2 200", curl("/")
   end
 
+  def test_a_response_that_ends_with_an_interim_status_is_a_500
+    hijack = { "rack.hijack" => lambda(&:close) }
+    answers = [[103, {}, []], [100, {}, ["a"].each], [101, {}, lambda(&:close)], [103, hijack, []]]
+    Dir.mktmpdir do |folder|
+      serve(binds: ["ssl://127.0.0.1:0?#{parameters(folder)}"]) do |env|
+        answers.fetch(env["PATH_INFO"].delete("/").to_i, [200, {}, ["next"]])
+      end
+      urls = answers.each_index.map { |at| "#{@address.sub('ssl', 'https')}/#{at}" }
+      said = stderr_of do
+        got = curl("/9", "-w", "|%{http_code} %{num_connects}|", *urls, how: "--http2")
+        assert_equal ["500 1", *["500 0"] * 3, "200 0"], got.scan(/\|(\d+ \d)\|/).flatten
+      end
+      assert_equal %w[103 100 101 103], said.scan(/(\d+) is no final status/).flatten
+      @servings.last.first.stop(1)
+    end
+  end
+
   def test_the_environment_is_that_of_http_1_but_for_the_protocol
     serve(answer_with_environment)
     got = curl("/a%20b?c=d", "-H", "host: x.test:81", "-b", "a=1; b=2")

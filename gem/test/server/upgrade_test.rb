@@ -74,12 +74,4 @@ class UpgradeTest < Minitest::Test
     end
     assert_includes said, "may be closed, too"
   end
-
-  def test_an_upgrade_that_is_not_taken_ends_the_connection
-    serve(threads: 2) { [101, HEADERS, []] }
-    client = connect.send(UPGRADE + "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert_equal 101, client.read_head.first
-    assert_predicate client, :closed?
-    client.io.close
-  end
 end

@@ -14,6 +14,9 @@ use crate::ruby::{NIL, Protected, RArray, RString, number, raise};
 /// The status with which the connection becomes the body's, if that is a stream.
 const SWITCHING_PROTOCOLS: u16 = 101;
 
+/// Below this status, another response follows.
+const FINAL: u16 = 200;
+
 /// From this status on, an application refuses an upgrade.
 const REDIRECT: u16 = 300;
 
@@ -56,7 +59,8 @@ impl<'a> Responder<'a> {
         out.clear();
         let head = ResponseHead::new(out, status);
         let (partial, special) = HeadFields::new(self.engine, self.ruby, head).write(at(1));
-        if (100..=199).contains(&status) {
+        if status < FINAL {
+            self.check_interim(status, special);
             // What comes next is of another protocol, or responds to a client that waits for more.
             let constraints = self.context.constraints.get();
             let closing = ResponseConstraints { is_persistent: false, ..constraints };
@@ -120,21 +124,35 @@ impl<'a> Responder<'a> {
         }
     }
 
+    /// Raises if nothing takes the connection from an interim response on: the client would wait for the final one.
+    fn check_interim(self, status: u16, special: Special) {
+        let body = self.context.body.get();
+        let is_stream = || {
+            RArray::plain(self.ruby.gvl(), body).is_none()
+                && responds_to(self.ruby, body, self.engine.names.call)
+        };
+        let is_taken = special.hijack != NIL || status == SWITCHING_PROTOCOLS && is_stream();
+        if self.is_shared() || !is_taken {
+            let text = format!("{status} is no final status, and nothing takes the connection");
+            raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text.as_bytes()))
+        }
+    }
+
+    /// Whether the connection has other requests, too.
+    fn is_shared(self) -> bool {
+        self.context.constraints.get().version == Version::Http2
+    }
+
     fn send_body(self, partial: PartialHead, status: u16, special: Special) {
         let body = self.context.body.get();
         let array = RArray::plain(self.ruby.gvl(), body);
         let names = &self.engine.names;
-        let is_shared = self.context.constraints.get().version == Version::Http2;
-        if special.hijack != NIL && is_shared {
+        if special.hijack != NIL && self.is_shared() {
             // The connection is not the request's alone, but what takes it can write to a stream as well.
             self.send_stream(partial, special.hijack);
         } else if special.hijack != NIL {
             self.give_away(partial, special.hijack);
-        } else if status == SWITCHING_PROTOCOLS
-            && !is_shared
-            && array.is_none()
-            && responds_to(self.ruby, body, names.call)
-        {
+        } else if status == SWITCHING_PROTOCOLS {
             // The body writes by itself (Rack 3).
             self.give_away(partial, body);
         } else if let Some(path) = special.file {
