@@ -5,6 +5,7 @@ require "shellwords"
 require "tmpdir"
 
 require_relative "configuration"
+require_relative "origins"
 require_relative "other_words"
 
 module Thruway
@@ -165,7 +166,14 @@ module Thruway
 
     # The pages that may open WebSockets, beside those of the same host: `:any`, or origins.
     def socket_origins(*origins)
-      @said[:socket_origins] = origins == [:any] ? :any : origins.flatten
+      origins.flatten!
+      unknown = origins.reject { |origin| Origins.known?(origin) }
+      unless unknown.empty? || origins == [:any]
+        refuse("socket_origins", "no page is from #{unknown.first.inspect}: a browser sends " \
+                                 "a scheme, a host in lower case, and a port unless it is usual",
+               'say "https://shop.example", a Regexp, or :any alone')
+      end
+      @said[:socket_origins] = unknown.empty? ? origins : :any
     end
 
     def quiet(answer = true)

@@ -195,6 +195,26 @@ class ConfigurationTest < Minitest::Test
       end
   end
 
+  def test_origins_that_no_browser_sends_are_refused
+    write("config.ru", HELLO)
+    ['"shop.example"', '"https://Shop.example"', '"https://shop.example/"', "nil", ":some",
+     '"https://*.shop.example"', '"https://shop.example:443"', '"https://a.example", :any']
+      .each do |origins|
+        path = write("config/puma.rb", "socket_origins #{origins}")
+        assert_equal <<~TEXT, refusal(@folder, "-p", "0"), origins
+          thruway: #{File.realpath(path)}:1 has socket_origins, but no page is from \
+          #{origins.split(', ').last}: a browser sends a scheme, a host in lower case, and a \
+          port unless it is usual
+
+          hint: say "https://shop.example", a Regexp, or :any alone
+        TEXT
+      end
+    ['"http://a.example:8080", "null", /a/', ":any", "[:any]", '["app://x"]'].each do |origins|
+      kind, lines = outcome("socket_origins #{origins}")
+      assert_equal "works", kind, lines
+    end
+  end
+
   def test_the_last_word_of_a_file_counts_and_the_command_line_goes_before_it
     write("config.ru", HELLO)
     write("config/puma.rb", <<~RUBY)
