@@ -39,7 +39,8 @@ impl Migration {
 
     /// Keeps a new connection, or sends it to the worker with the least to do.
     pub(crate) fn place(&mut self, connection: Connection, connections: &mut Connections) {
-        let kept = self.worker.place(connection, connections.settings.connections_max);
+        let now_us = connections.clock.now_us;
+        let kept = self.worker.place(connection, connections.settings.connections_max, now_us);
         if let Some(connection) = kept {
             keep(connection, connections);
         }
@@ -168,11 +169,12 @@ impl Migration {
     /// How long the oldest request here may wait before it can be given away, in microseconds. None if nothing waits,
     /// or if no sibling has room.
     pub(crate) fn due_in_us(&mut self, connections: &Connections) -> Option<u64> {
-        if !self.worker.look_for_room() {
+        let now_us = monotonic_us();
+        if !self.worker.look_for_room(now_us) {
             return None;
         }
         let (_, ready_us) = connections.oldest()?;
-        Some((ready_us + MOVE_AFTER_US).saturating_sub(monotonic_us()))
+        Some((ready_us + MOVE_AFTER_US).saturating_sub(now_us))
     }
 
     /// Exchanges connections where those of one worker are served faster than those of another.

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "io/wait"
+
 require_relative "../commands"
 
 # Connections that move between workers, whatever becomes of these.
@@ -118,6 +120,26 @@ class MovesTest < Minitest::Test
     answers.each { |answer| assert_match(/\A(?!#{worker} )\d+ moved\z/, answer) }
     write("gate", "")
     assert_equal worker, @held.response.body.to_i
+  end
+
+  def test_a_stopped_worker_gets_one_connection_at_most_and_serves_it_once_it_goes_on
+    start("-w", "2", "-t", "1")
+    stopped = connect.send(post("which")).response.body.to_i
+    Process.kill("STOP", stopped)
+    clients = Array.new(10) do
+      client = connect.send(post("now"))
+      client.io.wait_readable(1)
+      client
+    end
+    late = clients.reject { |client| client.io.wait_readable(0) }
+    assert_operator late.size, :<=, 1
+    answers = (clients - late).map { |client| client.response.body.to_i }
+    assert_equal 1, (answers - [stopped]).uniq.size
+    refute_includes answers, stopped
+    Process.kill("CONT", stopped)
+    Timeout.timeout(PATIENCE_SECONDS) { late.each { |client| client.response } }
+  ensure
+    Process.kill("CONT", stopped) if stopped
   end
 
   def test_chunks_and_what_follows_them_move_too

@@ -24,7 +24,7 @@ const REST_TIMES: u64 = 2;
 /// What a worker tells of itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkerView {
-    /// It serves and is not about to stop.
+    /// It serves, is not about to stop, and takes what it is sent.
     pub(crate) is_serving: bool,
     /// Threads that are in no request.
     pub(crate) free_threads: u32,

@@ -12,6 +12,7 @@ use super::ends::Ends;
 use super::handover::Handover;
 use super::load_table::{Load, LoadTable, Row};
 use super::mailbox::Mailbox;
+use crate::clock::monotonic_us;
 use crate::connection::Connection;
 use crate::faulty_peers::FaultyPeers;
 use crate::metrics::{MetricsTable, WorkerMetrics};
@@ -109,8 +110,9 @@ impl WorkerHandle {
         &mut self,
         connection: Connection,
         connections_max: usize,
+        now_us: u64,
     ) -> Option<Connection> {
-        self.look();
+        self.table.read_loads(&mut self.loads, now_us);
         let target = balance::placement(&self.loads, self.index, connections_max as u64);
         if target == self.index || self.send(&connection, false, target).is_err() {
             self.row().expect_connection(false);
@@ -139,6 +141,7 @@ impl WorkerHandle {
     pub(crate) fn note_waiting(&self, requests: usize, oldest: Option<(u64, u64)>) {
         let (oldest_us, ready_us) = oldest.unwrap_or((u64::MAX, u64::MAX));
         self.row().set_waiting(requests, oldest_us, ready_us);
+        self.row().respond();
     }
 
     /// The sibling that has asked for the oldest request here. It waits for that, or for a refusal.
@@ -150,7 +153,7 @@ impl WorkerHandle {
 
     /// The sibling that gets the oldest request here: the `asker`, or an idle worker.
     pub(crate) fn give_to(&mut self, asker: Option<usize>, now_us: u64) -> Option<usize> {
-        self.table.read_views(&mut self.views);
+        self.table.read_views(&mut self.views, now_us);
         let asker = asker.filter(|asker| {
             *asker < self.views.len() && policy::grants(&self.views, self.index, *asker, now_us)
         });
@@ -159,8 +162,8 @@ impl WorkerHandle {
 
     /// Tells a sibling that it gets nothing.
     pub(crate) fn refuse(&self, asker: usize) {
-        if let Some((_, sender)) = self.ends.mailboxes.get(asker) {
-            sender.ring();
+        if asker < self.ends.mailboxes.len() {
+            self.ring(asker);
         }
     }
 
@@ -177,12 +180,12 @@ impl WorkerHandle {
         next_us: Option<u64>,
         round_us: u64,
     ) -> Option<usize> {
-        self.table.read_views(&mut self.views);
+        self.table.read_views(&mut self.views, now_us);
         let giver = policy::ask_from(&self.views, self.index, now_us, next_us, round_us)?;
         if !self.table.row(giver).ask(self.index) {
             return None;
         }
-        self.ends.mailboxes[giver].1.ring();
+        self.ring(giver);
         Some(giver)
     }
 
@@ -193,15 +196,15 @@ impl WorkerHandle {
 
     /// Whether a sibling has a free thread and nothing waiting. A sibling that is not sure whether it computes is
     /// told to look.
-    pub(crate) fn look_for_room(&mut self) -> bool {
-        self.table.read_views(&mut self.views);
+    pub(crate) fn look_for_room(&mut self, now_us: u64) -> bool {
+        self.table.read_views(&mut self.views, now_us);
         let mut has_some = false;
         for (index, view) in self.views.iter().enumerate() {
             if index != self.index && view.is_serving && view.free_threads > 0 && view.waiting == 0
             {
                 has_some = true;
                 if view.computing == UNSURE {
-                    self.ends.mailboxes[index].1.ring();
+                    self.ring(index);
                 }
             }
         }
@@ -236,7 +239,7 @@ impl WorkerHandle {
             // Turns so long are made equal by giving and asking.
             return Move::Stay;
         }
-        self.look();
+        self.table.read_loads(&mut self.loads, now_ms * 1000);
         balance::decide(&self.loads, self.index)
     }
 
@@ -257,8 +260,9 @@ impl WorkerHandle {
         is_active: bool,
         target: usize,
     ) -> Result<(), Errno> {
-        self.ends.mailboxes[target].1.send(connection)?;
         let row = self.table.row(target);
+        row.expect_message(monotonic_us());
+        self.ends.mailboxes[target].1.send(connection)?;
         row.expect_connection(is_active);
         // A worker that retires says so, and looks into its mailbox once more after that.
         fence(Ordering::SeqCst);
@@ -268,14 +272,14 @@ impl WorkerHandle {
         Ok(())
     }
 
-    fn row(&self) -> Row<'_> {
-        self.table.row(self.index)
+    /// Wakes a sibling.
+    fn ring(&self, sibling: usize) {
+        self.table.row(sibling).expect_message(monotonic_us());
+        self.ends.mailboxes[sibling].1.ring();
     }
 
-    fn look(&mut self) {
-        let rows = (0..self.table.len()).map(|index| self.table.row(index).load());
-        self.loads.clear();
-        self.loads.extend(rows);
+    fn row(&self) -> Row<'_> {
+        self.table.row(self.index)
     }
 }
 

@@ -21,10 +21,16 @@ const IDLE_PERMILLE: usize = 4;
 const FREE_THREADS: usize = 5;
 const COMPUTING: usize = 6;
 const WAITING: usize = 7;
-/// On the row's second cache line, as the next one: siblings write it.
+/// On the row's second cache line, as the next ones: siblings write it.
 const ASKED_BY: usize = 8;
 const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
+/// Since when a message waits that the worker may not have taken; zero is none. Siblings write it, too.
+const UNTAKEN_US: usize = 11;
+
+/// A worker that has not looked at a message for so long is stopped, by a debugger or by SIGSTOP, or gets no
+/// processor. Its row says what was true before that.
+const UNTAKEN_US_MAX: u64 = 10_000;
 
 /// No process is there.
 const VACANT: u64 = 0;
@@ -84,11 +90,21 @@ impl LoadTable {
     }
 
     /// What the policy looks at, of every worker.
-    pub(super) fn read_views(&self, views: &mut Vec<WorkerView>) {
+    pub(super) fn read_views(&self, views: &mut Vec<WorkerView>, now_us: u64) {
         // A worker writes its own row, then reads the others': of two that do so at once, one sees the other's row.
         fence(Ordering::SeqCst);
         views.clear();
-        views.extend((0..self.len()).map(|index| self.row(index).view()));
+        views.extend((0..self.len()).map(|index| self.row(index).view(now_us)));
+    }
+
+    /// What balances connections looks at, of every worker.
+    pub(super) fn read_loads(&self, loads: &mut Vec<Load>, now_us: u64) {
+        loads.clear();
+        loads.extend((0..self.len()).map(|index| {
+            let row = self.row(index);
+            let load = row.load();
+            Load { is_serving: load.is_serving && row.is_responsive(now_us), ..load }
+        }));
     }
 }
 
@@ -103,13 +119,13 @@ impl Row<'_> {
         }
     }
 
-    fn view(self) -> WorkerView {
+    fn view(self, now_us: u64) -> WorkerView {
         if self.is_vacant() {
             return VACANT_VIEW;
         }
         let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
         WorkerView {
-            is_serving: self.at(STATE) == SERVING,
+            is_serving: self.at(STATE) == SERVING && self.is_responsive(now_us),
             free_threads: small(FREE_THREADS),
             computing: small(COMPUTING),
             waiting: small(WAITING),
@@ -129,7 +145,8 @@ impl Row<'_> {
 
     /// The worker is there, with nothing to do yet.
     pub(super) fn enter(self) {
-        for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY] {
+        for at in [CONNECTIONS, ACTIVE, TURNS_PER_SECOND, COMPUTING, WAITING, ASKED_BY, UNTAKEN_US]
+        {
             self.set(at, 0);
         }
         self.set(FREE_THREADS, 1);
@@ -151,6 +168,7 @@ impl Row<'_> {
         self.set(WAITING, 0);
         self.set(OLDEST_US, u64::MAX);
         self.set(ASKED_BY, 0);
+        self.set(UNTAKEN_US, 0);
     }
 
     pub(super) fn set_connections(self, connections: u64, active: u64) {
@@ -202,6 +220,26 @@ impl Row<'_> {
         self.words[ACTIVE].fetch_add(u64::from(is_active), Ordering::Relaxed);
     }
 
+    /// A message is about to be sent there.
+    pub(super) fn expect_message(self, now_us: u64) {
+        if self.at(UNTAKEN_US) == 0 {
+            self.set(UNTAKEN_US, now_us);
+        }
+    }
+
+    /// The worker runs: it takes what was sent.
+    pub(super) fn respond(self) {
+        if self.at(UNTAKEN_US) != 0 {
+            self.set(UNTAKEN_US, 0);
+        }
+    }
+
+    /// Whether the worker takes what is sent to it.
+    fn is_responsive(self, now_us: u64) -> bool {
+        let untaken_us = self.at(UNTAKEN_US);
+        untaken_us == 0 || now_us.saturating_sub(untaken_us) <= UNTAKEN_US_MAX
+    }
+
     fn at(self, at: usize) -> u64 {
         self.words[at].load(Ordering::Relaxed)
     }
@@ -236,12 +274,12 @@ mod tests {
         let table = LoadTable::new(2).unwrap();
         table.row(1).enter();
         let mut views = Vec::new();
-        table.read_views(&mut views);
+        table.read_views(&mut views, 0);
         assert_eq!((views[1].waiting, views[1].oldest_us, views[1].free_threads), (0, u64::MAX, 1));
         table.row(1).set_free_threads(3);
         table.row(1).set_computing(2);
         table.row(1).set_waiting(7, 99, 100);
-        table.read_views(&mut views);
+        table.read_views(&mut views, 0);
         let view = views[1];
         assert_eq!(
             (view.free_threads, view.computing, view.waiting, view.oldest_us),
@@ -249,8 +287,33 @@ mod tests {
         );
         assert_eq!(view.ready_us, 100);
         table.row(1).vacate();
-        table.read_views(&mut views);
+        table.read_views(&mut views, 0);
         assert!(!views[1].is_serving && views[1].waiting == 0);
+    }
+
+    #[test]
+    fn a_worker_that_takes_no_message_does_not_serve_until_it_does() {
+        let table = LoadTable::new(1).unwrap();
+        let row = table.row(0);
+        row.enter();
+        let is_serving = |now_us| {
+            let (mut views, mut loads) = (Vec::new(), Vec::new());
+            table.read_views(&mut views, now_us);
+            table.read_loads(&mut loads, now_us);
+            assert_eq!(views[0].is_serving, loads[0].is_serving);
+            loads[0].is_serving
+        };
+        row.expect_message(1_000);
+        row.expect_message(5_000);
+        assert!(is_serving(900) && is_serving(1_000 + UNTAKEN_US_MAX));
+        assert!(!is_serving(1_001 + UNTAKEN_US_MAX));
+        assert!(row.load().is_serving, "it is there all the same");
+        row.respond();
+        assert!(is_serving(u64::MAX));
+        row.expect_message(1_000);
+        row.vacate();
+        row.enter();
+        assert!(is_serving(u64::MAX), "another process takes its place");
     }
 
     #[test]
