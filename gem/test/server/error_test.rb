@@ -95,6 +95,23 @@ class ErrorTest < Minitest::Test
     assert_equal 1, failing.closes
   end
 
+  # Headers that are no Hash, with what they yield.
+  def headers_that_yield(*values)
+    Object.new.tap { |headers| headers.define_singleton_method(:each) { |&to| to.call(*values) } }
+  end
+
+  def test_headers_yield_names_and_values_in_either_form_and_nothing_else
+    [headers_that_yield("x-a", "1"), headers_that_yield(%w[x-a 1]), [%w[x-a 1]]].each do |headers|
+      serve { [200, headers, []] }
+      assert_equal "1", get["x-a"]
+    end
+    [%w[x-a 1], headers_that_yield, headers_that_yield("x-a"), [%w[x-a]]].each do |headers|
+      serve { [200, headers, []] }
+      said = stderr_of { assert_equal 500, get.status, headers.inspect }
+      assert_includes said, "headers yield pairs of a name and a value"
+    end
+  end
+
   def test_a_handler_may_answer_for_errors
     seen = nil
     handler = lambda do |error, env, status|

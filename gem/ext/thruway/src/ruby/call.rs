@@ -30,25 +30,33 @@ pub(crate) fn call(_: Protected, receiver: VALUE, name: Symbol, arguments: &[VAL
     unsafe { rb_sys::rb_funcallv(receiver, name.id(), count(arguments), arguments.as_ptr()) }
 }
 
-/// Calls `receiver.name` with a block, until `block` breaks. What it raises goes on.
-pub(crate) fn call_with_block<F: FnMut(Protected, VALUE) -> ControlFlow<()>>(
+/// Calls `receiver.name` with a block, which gets all values that are yielded at once, until `block` breaks. What it
+/// raises goes on.
+pub(crate) fn call_with_block<F: FnMut(Protected, &[VALUE]) -> ControlFlow<()>>(
     _: Protected,
     receiver: VALUE,
     name: Symbol,
     mut block: F,
 ) {
-    unsafe extern "C" fn yielded<F: FnMut(Protected, VALUE) -> ControlFlow<()>>(
-        value: VALUE,
+    unsafe extern "C" fn yielded<F: FnMut(Protected, &[VALUE]) -> ControlFlow<()>>(
+        _first: VALUE,
         block: VALUE,
-        _count: c_int,
-        _values: *const VALUE,
+        count: c_int,
+        values: *const VALUE,
         _its_block: VALUE,
     ) -> VALUE {
         // SAFETY: `call_with_block` passes a pointer to its closure, which outlives the call.
         let block = unsafe { &mut *(block as *mut F) };
         // SAFETY: Ruby calls its blocks with the lock held; the caller has a proof that what is raised is caught.
         let ruby = unsafe { Protected::assume() };
-        if block(ruby, value).is_break() {
+        let values = match usize::try_from(count) {
+            Ok(count @ 1..) => {
+                // SAFETY: Ruby passes so many values, which live as long as the block's call.
+                unsafe { std::slice::from_raw_parts(values, count) }
+            }
+            _ => &[],
+        };
+        if block(ruby, values).is_break() {
             // SAFETY: a block's function is running, and nothing with a destructor lives in it.
             unsafe { rb_sys::rb_iter_break() }
         }

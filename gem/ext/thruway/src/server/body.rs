@@ -108,7 +108,9 @@ impl Responder<'_> {
         let is_told = partial.claimed_bytes().is_some();
         context.gathers.set(is_told || self.is_array_inside(body));
         context.stage.set(Stage::Gathering);
-        call_with_block(self.ruby, body, self.engine.names.each, |_, piece| self.take_piece(piece));
+        call_with_block(self.ruby, body, self.engine.names.each, |_, pieces| {
+            self.take_piece(pieces.first().copied().unwrap_or(NIL))
+        });
         match context.stage.get() {
             Stage::Gathering => {
                 // SAFETY: no Ruby code runs while the bytes are used.

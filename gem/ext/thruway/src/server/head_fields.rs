@@ -38,15 +38,29 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         if let Some(hash) = RHash::of(gvl, headers) {
             hash.each_pair(ruby, |name, value| self.write_checked(name, value));
         } else if headers != NIL {
-            call_with_block(ruby, headers, self.engine.names.each, |_, pair| {
-                if let Some(pair) = RArray::of(gvl, pair) {
-                    let at = |index| pair.get(gvl, index).unwrap_or(NIL);
-                    self.write_checked(at(0), at(1));
-                }
+            call_with_block(ruby, headers, self.engine.names.each, |_, yielded| {
+                let (name, value) = self.pair(yielded);
+                self.write_checked(name, value);
                 ControlFlow::Continue(())
             });
         }
         (self.head.partial(), self.special)
+    }
+
+    /// A name and a value, which were yielded as two values or as an Array of them.
+    fn pair(&self, yielded: &[VALUE]) -> (VALUE, VALUE) {
+        let gvl = self.ruby.gvl();
+        let array = yielded.first().and_then(|first| RArray::of(gvl, *first));
+        match (yielded, array) {
+            ([name, value], _) => (*name, *value),
+            ([_], Some(pair)) if pair.len(gvl) == 2 => {
+                (pair.get(gvl, 0).unwrap_or(NIL), pair.get(gvl, 1).unwrap_or(NIL))
+            }
+            _ => {
+                let text = b"headers yield pairs of a name and a value";
+                raise::type_error(self.ruby, RString::binary(gvl, text))
+            }
+        }
     }
 
     fn write_checked(&mut self, name: VALUE, value: VALUE) {
