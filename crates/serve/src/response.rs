@@ -172,7 +172,7 @@ impl<'a> ResponseWriter<'a> {
             Some(unchunk) => match unchunk.take(piece) {
                 Ok(body) => self.write_plain(&body),
                 Err(_) => {
-                    self.abort();
+                    self.abort_unchunked();
                     Written::Gone
                 }
             },
@@ -193,6 +193,10 @@ impl<'a> ResponseWriter<'a> {
     pub fn finish(&mut self) -> u64 {
         let Some(connection) = self.connections.connection_of(self.ticket) else { return 0 };
         let Phase::Streaming(Stream { framing, left }) = connection.phase else { return 0 };
+        if connection.unchunk.as_ref().is_some_and(|unchunk| !unchunk.is_whole) {
+            self.abort_unchunked();
+            return 0;
+        }
         if left > 0 {
             self.connections.reset(self.ticket.connection);
             return left;
@@ -211,6 +215,13 @@ impl<'a> ResponseWriter<'a> {
         if self.connections.connection_of(self.ticket).is_some() {
             self.connections.reset(self.ticket.connection);
         }
+    }
+
+    /// The same for a body that does not consist of chunks, or lacks the last one, though its head says so.
+    fn abort_unchunked(&mut self) {
+        let why = "it is not in chunks, as its transfer-encoding says";
+        self.connections.warn("send a body", io::Error::other(why));
+        self.abort();
     }
 
     /// Takes the connection out of the engine, with the bytes that were read and not understood. None if the client is

@@ -1,4 +1,4 @@
-//! Decodes responses that the application has written in chunks, for clients of HTTP/1.0.
+//! Decodes responses that the application has written in chunks, for clients of HTTP/1.0 and HTTP/2.
 
 use thruway_http1::{BodyDecoder, Limits, ParseError, Piece, RequestFraming};
 
@@ -7,6 +7,8 @@ use thruway_http1::{BodyDecoder, Limits, ParseError, Piece, RequestFraming};
 pub(crate) struct Unchunk {
     decoder: BodyDecoder,
     limits: Limits,
+    /// Whether the last chunk was there.
+    pub(crate) is_whole: bool,
 }
 
 impl Unchunk {
@@ -19,7 +21,7 @@ impl Unchunk {
             ..Limits::default()
         };
         let decoder = BodyDecoder::new(RequestFraming::Chunked, &limits).ok()?;
-        Some(Self { decoder, limits })
+        Some(Self { decoder, limits, is_whole: false })
     }
 
     /// The bytes of the body in the next piece of the response.
@@ -33,7 +35,11 @@ impl Unchunk {
             piece = &piece[used..];
             match found {
                 Piece::Data(data) => body.extend_from_slice(data),
-                Piece::More | Piece::End => return Ok(body),
+                Piece::More => return Ok(body),
+                Piece::End => {
+                    self.is_whole = true;
+                    return Ok(body);
+                }
             }
         }
     }

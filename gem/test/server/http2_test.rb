@@ -92,6 +92,17 @@ class Http2Test < Minitest::Test
     end
   end
 
+  def test_a_body_that_is_not_in_the_chunks_that_its_head_claims_never_looks_whole
+    %W[junk 3\r\non 3\r\none\r\n].each do |body|
+      serve { [200, { "transfer-encoding" => "chunked" }, [body]] }
+      said = stderr_of do
+        assert_raises(Minitest::Assertion, body) { curl("/") }
+        eventually { $stderr.string.include?("it is not in chunks") }
+      end
+      assert_includes said, "cannot send a body: it is not in chunks, as its transfer-encoding says"
+    end
+  end
+
   def test_the_environment_is_that_of_http_1_but_for_the_protocol
     serve(answer_with_environment)
     got = curl("/a%20b?c=d", "-H", "host: x.test:81", "-b", "a=1; b=2")
