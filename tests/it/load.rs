@@ -244,6 +244,58 @@ fn the_request_is_as_it_was_asked_for() {
     }
 }
 
+#[test]
+fn an_option_that_would_change_nothing_is_refused() {
+    let server = HttpServer::answering(HELLO);
+    for (options, option) in [
+        (&["--arrivals", "poisson"][..], "--arrivals"),
+        (&["--arrivals", "even", "--mix", "greedy=1"], "--arrivals"),
+        (&["--arrivals", "even", "--class", "scheduled=1,rate=1,arrivals=even"], "--arrivals"),
+        (&["--pause", "5", "-c", "2"], "--pause"),
+        (&["--pause", "5", "--class", "polite=1,pause=1"], "--pause"),
+        (&["--pipeline", "2", "--mix", "polite=1,idle=1"], "--pipeline"),
+        (&["--pipeline", "2", "--class", "greedy=1,depth=4"], "--pipeline"),
+        (&["--http2", "--streams", "2", "--mix", "polite=1"], "--streams"),
+        (&["--weights", "2", "--class", "greedy=1,url=1"], "--weights"),
+        (&["--fair", "0.5", "--mix", "idle=1,trickle=1"], "--fair"),
+    ] {
+        let output = load(&server, &[options, &["-d", "0.1"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        let expected = format!("thruway: {option} changes nothing in this run\n\nhint: ");
+        assert!(stderr(&output).starts_with(&expected), "{options:?}: {}", stderr(&output));
+    }
+    let depth = ["--broadcast", "--rate", "9", "--pipeline", "2"];
+    let output = run(&[&["load", "ws://127.0.0.1:1/"], &depth[..]].concat());
+    assert!(stderr(&output).starts_with("thruway: --pipeline changes nothing"), "{output:?}");
+    for options in [
+        &["--arrivals", "poisson", "--rate", "500"][..],
+        &["--arrivals", "poisson", "--class", "scheduled=1,rate=500"],
+        &["--pause", "1", "--mix", "greedy=1,polite=1"],
+        &["--pipeline", "2", "--class", "greedy=1,depth=4", "--class", "greedy=1"],
+        &["--weights", "2", "--class", "greedy=1,url=1", "--class", "greedy=1"],
+    ] {
+        let output = load(&server, &[options, &["-n", "20"]].concat());
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{options:?}");
+    }
+}
+
+#[test]
+fn clients_that_keep_a_connection_are_refused_without_keep_alive() {
+    let server = HttpServer::answering(HELLO);
+    for (classes, kind) in [
+        (["--mix", "greedy=1,idle=1"], "idle"),
+        (["--mix", "pipelined=1"], "pipelined"),
+        (["--class", "scheduled=1,rate=1,depth=2"], "scheduled"),
+    ] {
+        let output = load(&server, &[&classes[..], &["--no-keep-alive", "-n", "1"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{classes:?}");
+        let expected = format!("thruway: --no-keep-alive is not for {kind} clients\n\nhint: ");
+        assert!(stderr(&output).starts_with(&expected), "{output:?}");
+    }
+    let output = load(&server, &["--class", "pipelined=1,depth=1", "--no-keep-alive", "-n", "3"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
 /// The report on a URL, which is asked with `options`.
 fn report(url: &str, options: &[&str]) -> serde_json::Value {
     let output = thruway().arg("load").arg(url).args(options).arg("--json").output();

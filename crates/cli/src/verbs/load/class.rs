@@ -95,11 +95,25 @@ impl ClassText {
         }
     }
 
+    /// Whether an option of the whole run says something to it, which has none of its own.
+    pub(super) fn heeds(&self, option: &str) -> bool {
+        let has_own = match option {
+            "arrivals" => self.arrivals.is_some(),
+            "depth" => self.depth.is_some(),
+            "pause" => self.pause_ms.is_some(),
+            _ => self.url.is_some(),
+        };
+        !has_own && (option == "url" || self.options().contains(&option))
+    }
+
+    /// What it knows beside `url`.
+    fn options(&self) -> &'static [&'static str] {
+        let known = KINDS.iter().find(|(kind, _)| *kind == self.kind);
+        known.map_or(&[], |(_, options)| *options)
+    }
+
     fn set(&mut self, option: &str, value: &str) -> Result<(), String> {
-        let known = KINDS
-            .iter()
-            .find(|(kind, _)| *kind == self.kind)
-            .map_or(&[][..], |(_, options)| *options);
+        let known = self.options();
         if option != "url" && !known.contains(&option) {
             let known = [known, &["url"]].concat().join(", ");
             return Err(format!("{} clients have no {option:?}; they take: {known}", self.kind));

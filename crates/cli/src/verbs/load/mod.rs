@@ -5,6 +5,7 @@ mod compare;
 mod number;
 mod progress;
 mod text;
+mod unused;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -61,12 +62,13 @@ pub(crate) struct Load {
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f64>,
     /// How the requests of an open loop are spread: even, or poisson (at random, as those of many people are)
-    #[arg(long, value_name = "HOW", default_value = "even", value_parser = arrivals)]
-    arrivals: Arrivals,
-    /// How many requests a connection may have pending
-    #[arg(long, value_name = "D", default_value_t = 1, conflicts_with = "no_keep_alive")]
+    /// [default: even]
+    #[arg(long, value_name = "HOW", value_parser = arrivals)]
+    arrivals: Option<Arrivals>,
+    /// How many requests a connection may have pending [default: 1]
+    #[arg(long, value_name = "D", conflicts_with = "no_keep_alive")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pipeline: u32,
+    pipeline: Option<u32>,
     /// Speak HTTP/2: with https by ALPN, with http to a server that takes it at once
     #[arg(long)]
     http2: bool,
@@ -100,9 +102,9 @@ pub(crate) struct Load {
     #[arg(long, value_name = "CLASS=N[,OPTION=VALUE,...]")]
     #[arg(conflicts_with_all = ["connections", "rate"])]
     class: Vec<ClassText>,
-    /// A polite connection's rest after a response, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = PAUSE_DEFAULT_MS)]
-    pause: u64,
+    /// A polite connection's rest after a response, in milliseconds [default: 10]
+    #[arg(long, value_name = "MS")]
+    pause: Option<u64>,
     /// When a request without a response is given up, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     timeout: Duration,
@@ -271,18 +273,20 @@ impl Load {
     fn classes(&self, urls: usize) -> Result<Vec<Class>, Failure> {
         let given = [self.mix.as_slice(), &self.class].concat();
         let plain = [ClassText::plain(self.connections, self.rate)];
-        let texts = if given.is_empty() { &plain } else { given.as_slice() };
+        let texts = if given.is_empty() { &plain[..] } else { given.as_slice() };
         let beyond = texts.iter().filter_map(|class| class.url).find(|url| *url as usize > urls);
         if let Some(url) = beyond {
             return Err(Failure::new(format_args!("--class asks URL {url}, and there are {urls}"))
                 .hint("url=K is the place of a URL among the arguments, from 1"));
         }
         let defaults = Defaults {
-            depth: self.streams.unwrap_or(self.pipeline),
-            pause_ms: self.pause,
-            arrivals: self.arrivals,
+            depth: self.streams.or(self.pipeline).unwrap_or(1),
+            pause_ms: self.pause.unwrap_or(PAUSE_DEFAULT_MS),
+            arrivals: self.arrivals.unwrap_or(Arrivals::Even),
         };
-        Ok(texts.iter().map(|class| class.resolved(defaults)).collect())
+        let classes: Vec<_> = texts.iter().map(|class| class.resolved(defaults)).collect();
+        self.refuse_unused(texts, &classes)?;
+        Ok(classes)
     }
 
     fn written(&self, urls: &[Url], report: &Report) -> Result<Vec<u8>, Failure> {

@@ -1,0 +1,72 @@
+//! Options that a run's clients would not heed: they are refused, since they would change nothing.
+
+use thruway_load::{Class, ClientKind};
+
+use super::Load;
+use super::class::ClassText;
+use crate::output::Failure;
+
+const OF_DEPTH: &str = "it is for greedy, pipelined and scheduled clients without depth=D, \
+                        and not for broadcasts with --rate";
+
+impl Load {
+    /// Refuses an option that means nothing to the classes of the run, which are `texts` as they are written.
+    pub(super) fn refuse_unused(
+        &self,
+        texts: &[ClassText],
+        classes: &[Class],
+    ) -> Result<(), Failure> {
+        if let Some((option, hint)) = self.unused(texts, classes) {
+            let message = format!("{option} changes nothing in this run");
+            return Err(Failure::new(message).hint(hint));
+        }
+        let needs_kept = |class: &&Class| class.depth > 1 || class.kind == ClientKind::Idle;
+        match classes.iter().filter(|_| self.no_keep_alive).find(needs_kept) {
+            Some(class) => {
+                let name = class.kind.name();
+                Err(Failure::new(format_args!("--no-keep-alive is not for {name} clients"))
+                    .hint("leave it out, or idle clients and those with depth=D"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The first option that is given in vain, and what it is for.
+    fn unused(
+        &self,
+        texts: &[ClassText],
+        classes: &[Class],
+    ) -> Option<(&'static str, &'static str)> {
+        let is_unheeded = |option| !texts.iter().any(|class| class.heeds(option));
+        let is_shallow = is_unheeded("depth") || self.broadcast && self.rate.is_some();
+        let is_judged = classes.iter().any(|class| class.kind.is_judged());
+        let all = [
+            (
+                self.arrivals.is_some() && is_unheeded("arrivals"),
+                "--arrivals",
+                "it spreads requests that leave at a rate: add --rate R, \
+                 or a --class scheduled=N,rate=R without arrivals=HOW",
+            ),
+            (
+                self.pause.is_some() && is_unheeded("pause"),
+                "--pause",
+                "polite clients rest: add some, as with --mix greedy=9,polite=1, \
+                 or a --class polite=N without pause=MS",
+            ),
+            (self.pipeline.is_some() && is_shallow, "--pipeline", OF_DEPTH),
+            (self.streams.is_some() && is_shallow, "--streams", OF_DEPTH),
+            (
+                !self.weights.is_empty() && is_unheeded("url"),
+                "--weights",
+                "it is for classes that ask all URLs: leave url=K out of one, or --weights",
+            ),
+            (
+                self.fair.is_some() && !is_judged,
+                "--fair",
+                "slow and idle clients are not judged: \
+                 add greedy, pipelined, polite or scheduled ones",
+            ),
+        ];
+        all.into_iter().find(|(is_vain, ..)| *is_vain).map(|(_, option, hint)| (option, hint))
+    }
+}
