@@ -479,3 +479,42 @@ fn a_run_is_compared_with_an_earlier_one() {
     let output = load(&server, &["-n", "50", "--compare", file]);
     assert!(stderr(&output).contains("is no report of thruway load"), "{output:?}");
 }
+
+#[test]
+fn what_never_ends_is_not_compared_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let fifo = path("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let long = path("long");
+    fs::File::create(&long).unwrap().set_len(10 << 30).unwrap();
+    let folder = folder.path().to_str().unwrap();
+    let server = HttpServer::answering(HELLO);
+    for (file, what) in [
+        ("/dev/zero", "thruway: /dev/zero is no report of thruway load\n\nhint: "),
+        ("/dev/stdin", "thruway: /dev/stdin is no report of thruway load\n\nhint: "),
+        (&long, &format!("thruway: {long} is no report of thruway load\n\nhint: ")),
+        (folder, &format!("thruway: cannot read {folder}: Is a directory")),
+        (&fifo, &format!("thruway: cannot read {fifo}: it does not come to its end in 10 s")),
+    ] {
+        let mut load = Command::new("timeout");
+        load.args(["20", env!("CARGO_BIN_EXE_thruway"), "load", &server.url("/")]);
+        load.args(["-n", "1", "--compare", file]).stdin(Stdio::null());
+        let output = load.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{file}: {output:?}");
+        assert!(stderr(&output).starts_with(what), "{file}: {output:?}");
+    }
+}
+
+#[test]
+fn a_pipe_is_compared_with() {
+    let server = HttpServer::answering(HELLO);
+    let earlier = load(&server, &["-n", "5", "--json"]).stdout;
+    let mut now = thruway();
+    now.args(["load", &server.url("/"), "-n", "5", "--compare", "/dev/stdin"]);
+    let mut now = now.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::io::Write::write_all(&mut now.stdin.take().unwrap(), &earlier).unwrap();
+    let output = now.wait_with_output().unwrap();
+    assert!(stdout(&output).contains("now ÷ then"), "{output:?}");
+}

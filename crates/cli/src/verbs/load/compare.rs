@@ -1,44 +1,75 @@
 //! A run beside an earlier one, whose report `--json` has written.
 
-use std::fs;
+use std::io::BufReader;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thruway_load::Report;
 
+use super::source::Source;
 use super::text::table;
 use crate::output::Failure;
 use crate::units::{time, whole};
+
+/// A report of a million connections has half as much.
+const REPORT_BYTES_MAX: u64 = 1 << 30;
 
 /// A figure: its name, where a report has it, and how it is written.
 type Row = (&'static str, &'static str, fn(f64) -> String);
 
 /// What is compared.
 const ROWS: [Row; 6] = [
-    ("requests/s", "/total/requests_per_second", whole),
-    ("p50", "/total/latency/p50_ns", nanoseconds),
-    ("p99", "/total/latency/p99_ns", nanoseconds),
-    ("p99.9", "/total/latency/p999_ns", nanoseconds),
-    ("Jain", "/total/fairness/index", fraction),
-    ("lost", "/total/failed", whole),
+    ("requests/s", "/requests_per_second", whole),
+    ("p50", "/latency/p50_ns", nanoseconds),
+    ("p99", "/latency/p99_ns", nanoseconds),
+    ("p99.9", "/latency/p999_ns", nanoseconds),
+    ("Jain", "/fairness/index", fraction),
+    ("lost", "/failed", whole),
 ];
 
-/// Reads an earlier run's report.
+/// What is read of an earlier report: the rest of it is skipped, and takes no memory.
+#[derive(Debug, Deserialize)]
+struct Earlier {
+    total: Total,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Total {
+    requests_per_second: Option<f64>,
+    latency: Latency,
+    fairness: Option<Fairness>,
+    failed: Option<f64>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Latency {
+    p50_ns: f64,
+    p99_ns: Option<f64>,
+    p999_ns: Option<f64>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct Fairness {
+    index: Option<f64>,
+}
+
+/// Reads the totals of an earlier run's report.
 pub(super) fn read(path: &Path) -> Result<Value, Failure> {
     let shown = path.display();
-    let bytes = fs::read(path)
-        .map_err(|error| Failure::new(format_args!("cannot read {shown}: {error}")))?;
-    let report = serde_json::from_slice::<Value>(&bytes).ok();
-    let is_report = |report: &Value| report.pointer("/total/latency/p50_ns").is_some();
-    report.filter(is_report).ok_or_else(|| {
-        Failure::new(format_args!("{shown} is no report of thruway load"))
-            .hint("write one with: thruway load URL --json > FILE")
-    })
+    let unreadable = |error| Failure::new(format_args!("cannot read {shown}: {error}"));
+    let source = Source::open(path, REPORT_BYTES_MAX).map_err(unreadable)?;
+    match serde_json::from_reader::<_, Earlier>(BufReader::new(source)) {
+        Ok(earlier) => Ok(serde_json::to_value(earlier.total).unwrap_or_default()),
+        Err(error) if error.is_io() => Err(unreadable(error.into())),
+        Err(_) => Err(Failure::new(format_args!("{shown} is no report of thruway load"))
+            .hint("write one with: thruway load URL --json > FILE")),
+    }
 }
 
 /// A row for each figure: earlier, now, and now ÷ earlier.
 pub(super) fn text(earlier: &Value, report: &Report, path: &Path) -> String {
-    let now = serde_json::to_value(report).unwrap_or_default();
+    let now = serde_json::to_value(&report.total).unwrap_or_default();
     let mut rows =
         vec![["", &path.display().to_string(), "now", "now ÷ then"].map(str::to_owned).to_vec()];
     for (name, pointer, write) in ROWS {
@@ -67,11 +98,15 @@ fn fraction(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn what_is_no_report_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("a", "{}"), ("b", "no JSON"), ("c", "{\"total\":1}")] {
+        let times = "{\"total\":{\"latency\":{\"p50_ns\":\"5\"}}}";
+        for (name, text) in
+            [("a", "{}"), ("b", "no JSON"), ("c", "{\"total\":1}"), ("d", times), ("e", "")]
+        {
             let path = folder.path().join(name);
             fs::write(&path, text).unwrap();
             assert!(read(&path).is_err(), "{text}");

@@ -4,6 +4,7 @@ mod class;
 mod compare;
 mod number;
 mod progress;
+mod source;
 mod text;
 mod unused;
 

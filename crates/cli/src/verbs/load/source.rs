@@ -1,0 +1,81 @@
+//! What a file that the user names gives, within limits: it may be a device or a pipe that never ends.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+
+/// What takes longer to come than this does not come at all, as from a pipe without a writer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An open file that gives so many bytes at most, and all of them in time.
+#[derive(Debug)]
+pub(super) struct Source {
+    file: File,
+    bytes_max: u64,
+    left: u64,
+    deadline: Instant,
+}
+
+impl Source {
+    /// Opens it without waiting for a writer.
+    pub(super) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
+        let flags = i32::try_from(flags).map_err(io::Error::other)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        Ok(Self { file, bytes_max, left: bytes_max, deadline: Instant::now() + PATIENCE })
+    }
+
+    /// Waits until there are bytes, or the end.
+    fn wait(&self) -> io::Result<()> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
+        if rustix::io::retry_on_intr(|| poll(&mut polled, Some(&left)))? == 0 {
+            let seconds = PATIENCE.as_secs();
+            let message = format!("it does not come to its end in {seconds} s");
+            return Err(io::Error::new(ErrorKind::TimedOut, message));
+        }
+        Ok(())
+    }
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait()?;
+        let read = match self.file.read(buffer) {
+            // Another reader of the pipe was faster.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            read => read?,
+        };
+        let left = self.left.checked_sub(read as u64).ok_or_else(|| {
+            let message = format!("it has more than {} MB", self.bytes_max >> 20);
+            io::Error::new(ErrorKind::FileTooLarge, message)
+        })?;
+        self.left = left;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_than_is_allowed() {
+        let zero = Path::new("/dev/zero");
+        let error = Source::open(zero, 3 << 20).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "it has more than 3 MB");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "four").unwrap();
+        let mut text = String::new();
+        Source::open(file.path(), 4).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "four");
+    }
+}
