@@ -402,6 +402,12 @@ fn options_of_websockets_and_of_http2_have_their_urls() {
             "the message of a broadcast has no {id}",
         ),
         ("ws://127.0.0.1:1/", ["--message", "@/none/such"], "cannot read /none/such"),
+        (
+            "http://127.0.0.1:1/",
+            ["--body", "@/dev/zero"],
+            "cannot read /dev/zero: it has more than 256 MB",
+        ),
+        ("ws://127.0.0.1:1/", ["--confirmed", ""], "a value is required for '--confirmed"),
     ] {
         let output = run(&[&["load", url], &options[..]].concat());
         assert_eq!(output.status.code(), Some(2));

@@ -8,13 +8,13 @@ mod source;
 mod text;
 mod unused;
 
-use std::fs;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use thruway_load::{
     Address, Arrivals, Class, Error, Interrupt, Messages, Plan, Protocol, Report, Request, Url,
     WeightedRequest,
@@ -29,6 +29,8 @@ use progress::Line;
 const UNFAIR: u8 = 1;
 /// What is sent over WebSocket.
 const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
+/// A body or a message is kept whole, for each URL and more than once if several are pending.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// How long a run takes that nothing else ends.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
@@ -88,7 +90,7 @@ pub(crate) struct Load {
     #[arg(long, value_name = "TEXT|@FILE")]
     subscribe: Option<String>,
     /// A part of the message by which the server confirms that: nothing is sent before each connection has it
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     confirmed: Option<String>,
     /// Connections by class instead of -c, and not with --rate. Classes: greedy (always has a request pending),
     /// pipelined (has several, --pipeline or 16), polite (rests after each response). Slow ones: trickle (sends its
@@ -325,7 +327,7 @@ impl Load {
 fn text_or_file(text: &str) -> Result<Vec<u8>, Failure> {
     match text.strip_prefix('@') {
         None => Ok(text.as_bytes().to_vec()),
-        Some(file) => fs::read(file)
+        Some(file) => source::read(Path::new(file), TEXT_BYTES_MAX)
             .map_err(|error| Failure::new(format_args!("cannot read {file}: {error}"))),
     }
 }

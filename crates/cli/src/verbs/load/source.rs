@@ -12,6 +12,13 @@ use rustix::fs::OFlags;
 /// What takes longer to come than this does not come at all, as from a pipe without a writer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// All of a file.
+pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Source::open(path, bytes_max)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// An open file that gives so many bytes at most, and all of them in time.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -69,13 +76,10 @@ mod tests {
 
     #[test]
     fn no_more_is_read_than_is_allowed() {
-        let zero = Path::new("/dev/zero");
-        let error = Source::open(zero, 3 << 20).unwrap().read_to_end(&mut Vec::new()).unwrap_err();
+        let error = read(Path::new("/dev/zero"), 3 << 20).unwrap_err();
         assert_eq!(error.to_string(), "it has more than 3 MB");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "four").unwrap();
-        let mut text = String::new();
-        Source::open(file.path(), 4).unwrap().read_to_string(&mut text).unwrap();
-        assert_eq!(text, "four");
+        assert_eq!(read(file.path(), 4).unwrap(), b"four");
     }
 }
