@@ -27,21 +27,25 @@ fn application(features: usize) -> TempDir {
     around
 }
 
-fn thruway(around: &Path, words: &[&str]) -> Output {
+fn thruway(around: &Path, words: &[&str], zone: Option<&str>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thruway"));
     command.args(words).current_dir(around.join("app")).stdin(Stdio::null());
     command.env("XDG_RUNTIME_DIR", around).env("HOME", around).env_remove("LD_LIBRARY_PATH");
     for other in ["CI", "THRUWAY_PRELOAD", "THRUWAY_BOOT", "THRUWAY_PACK"] {
         command.env_remove(other);
     }
+    match zone {
+        Some(zone) => command.env("TZ", zone),
+        None => command.env_remove("TZ"),
+    };
     command.output().expect("it starts")
 }
 
-/// The report of a template for that command, which is made.
-fn template(around: &Path, words: &[&str]) -> String {
+/// The report of a template for that command, which is made; in that time zone, if one is set.
+fn template(around: &Path, words: &[&str], zone: Option<&str>) -> String {
     let run = || {
         let words = [&["run", "--preload", "--explain", "--"], words].concat();
-        let run = thruway(around, &words);
+        let run = thruway(around, &words, zone);
         assert!(run.status.success());
         String::from_utf8_lossy(&run.stderr).into_owned()
     };
@@ -52,8 +56,8 @@ fn template(around: &Path, words: &[&str]) -> String {
         std::thread::sleep(Duration::from_millis(100));
         said = run();
     }
-    let status = thruway(around, &["preload", "status", "--json"]).stdout;
-    assert!(thruway(around, &["preload", "stop", "--all"]).status.success());
+    let status = thruway(around, &["preload", "status", "--json"], None).stdout;
+    assert!(thruway(around, &["preload", "stop", "--all"], None).status.success());
     String::from_utf8_lossy(&status).into_owned()
 }
 
@@ -64,15 +68,22 @@ fn number(report: &str, name: &str) -> i64 {
 }
 
 /// How many questions the template for such a program asks before a fork.
-fn questions(features: usize) -> i64 {
+fn questions(features: usize, zone: Option<&str>) -> i64 {
     let around = application(features);
-    number(&template(around.path(), &["ruby", "main.rb"]), "questions")
+    number(&template(around.path(), &["ruby", "main.rb"], zone), "questions")
 }
 
 #[test]
 fn a_feature_is_one_question_before_a_fork() {
     const MORE: usize = 100;
-    assert_eq!(questions(2 * MORE) - questions(MORE), i64::try_from(MORE).unwrap());
+    assert_eq!(questions(2 * MORE, None) - questions(MORE, None), i64::try_from(MORE).unwrap());
+}
+
+#[test]
+fn a_time_zone_is_one_question_before_a_fork() {
+    for zone in ["UTC", "/no/such/zone"] {
+        assert_eq!(questions(1, Some(zone)) - questions(1, None), 1, "{zone}");
+    }
 }
 
 /// How many gems this machine has, beside Ruby's own.
@@ -89,7 +100,7 @@ fn rails_is_compared_within_its_budget() {
     let copied = Command::new("cp").arg("-R").arg(example).arg(around.path().join("app")).status();
     assert!(copied.expect("it is copied").success());
     std::thread::sleep(Duration::from_millis(60));
-    let report = template(around.path(), &["bin/rails", "runner", "0"]);
+    let report = template(around.path(), &["bin/rails", "runner", "0"], None);
     let (questions, features) = (number(&report, "questions"), number(&report, "features"));
     let gems = installed_gems();
     println!("{questions} questions, {features} features, {gems} gems");

@@ -6,7 +6,7 @@
 //! Reading order:
 //!
 //! 1. [`key`]: which template a command may use.
-//! 2. [`observed`]: when it is stale.
+//! 2. [`observed`] and [`zone`]: when it is stale.
 //! 3. [`plan`]: what it loads.
 //! 4. [`place`] and [`wire`]: the socket.
 //! 5. [`open_files`]: what its children do not share.
@@ -26,3 +26,4 @@ pub mod role;
 pub mod template;
 pub mod terminal;
 pub mod wire;
+pub mod zone;

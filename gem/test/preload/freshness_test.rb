@@ -99,6 +99,29 @@ class PreloadFreshnessTest < Minitest::Test
     end
   end
 
+  # A zone without summer (tzfile(5)): one type of local time, and its name.
+  def write_zone(path, hours)
+    counts = [0, 0, 0, 0, 1, 4].pack("N*")
+    File.binwrite(path, "TZif#{"\0" * 16}#{counts}#{[hours * 3600, 0, 0].pack("l>CC")}ABC\0")
+  end
+
+  # glibc reads it without a call that is seen.
+  def test_the_file_of_the_time_zone_is_edited
+    with_said do |made|
+      code = "p Time.at(0).utc_offset"
+      path = made.path("tmp/zone")
+      [{ "TZ" => path }, { "TZ" => ":zone", "TZDIR" => made.path("tmp") }].each do |env|
+        write_zone(path, 1)
+        sleep 0.04
+        words = ["bin/rails", "runner", code]
+        assert_equal "3600\n", made.forked(*words, env: env).out
+        write_zone(path, 2)
+        said = made.preloaded(*words, env: env)
+        assert_equal ["7200\n", false], [said.out, said.forked?], said.how
+      end
+    end
+  end
+
   def test_a_variable_is_named_that_differs
     with_said do |made|
       forked(made)

@@ -10,6 +10,7 @@ use thruway_boot::Asked;
 use thruway_preload::observed::{Notes, Observed, Question};
 use thruway_preload::open_files::Descriptors;
 use thruway_preload::template::now_ns;
+use thruway_preload::zone;
 use thruway_sys::imports::Object;
 
 /// Files that libc reads by itself, whatever calls it.
@@ -39,10 +40,19 @@ pub(super) fn begin() {
     KNOWN.get_or_init(|| Descriptors::open().unwrap_or_default());
     *lock(&NOTES) = Some(Notes::default());
     IS_NOTING.store(true, Ordering::SeqCst);
+    note_zone();
     for path in std::env::split_paths(&std::env::var_os(FURTHER_FILES).unwrap_or_default()) {
         let path = absolute(libc::AT_FDCWD, path.as_os_str().as_bytes());
         note(&path, Question::Content);
         note(&path, Question::Names);
+    }
+}
+
+/// The file of the time zone in `TZ`, which libc reads by itself as well.
+fn note_zone() {
+    if let Some(zone) = std::env::var_os("TZ") {
+        let path = zone::file(&zone, std::env::var_os("TZDIR").as_deref());
+        note(&absolute(libc::AT_FDCWD, &path), Question::Content);
     }
 }
 
@@ -65,6 +75,8 @@ pub(super) fn end() -> Observed {
             note(&path, Question::Content);
         }
     }
+    // The boot may have chosen another.
+    note_zone();
     OF_LIBC.iter().for_each(|path| note(path.as_bytes(), Question::Content));
     IS_NOTING.store(false, Ordering::SeqCst);
     lock(&NOTES).take().map(Notes::sealed).unwrap_or_default()

@@ -1,0 +1,42 @@
+//! The file of a time zone that libc reads unseen.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// Where zones are that have no folder of their own.
+const FOLDER: &str = "/usr/share/zoneinfo";
+/// What an empty `TZ` means.
+const EMPTY: &[u8] = b"Universal";
+
+/// The file that glibc looks for when `TZ` and `TZDIR` are these (tzset(3)). It does so for a rule, too, as `EST5EDT`
+/// may be. Without `TZ` it reads `/etc/localtime`.
+#[must_use]
+pub fn file(zone: &OsStr, folder: Option<&OsStr>) -> Vec<u8> {
+    let zone = zone.as_bytes();
+    let name = if zone.is_empty() { EMPTY } else { zone.strip_prefix(b":").unwrap_or(zone) };
+    if name.starts_with(b"/") {
+        return name.to_vec();
+    }
+    let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or(OsStr::new(FOLDER));
+    [folder.as_bytes(), name].join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zone_is_a_file_below_a_folder_or_anywhere() {
+        for (zone, folder, expected) in [
+            ("Europe/Rome", None, "/usr/share/zoneinfo/Europe/Rome"),
+            (":Europe/Rome", Some(""), "/usr/share/zoneinfo/Europe/Rome"),
+            ("UTC", Some("/zones"), "/zones/UTC"),
+            ("/etc/zone", Some("/zones"), "/etc/zone"),
+            (":/etc/zone", None, "/etc/zone"),
+            ("", None, "/usr/share/zoneinfo/Universal"),
+        ] {
+            let path = file(OsStr::new(zone), folder.map(OsStr::new));
+            assert_eq!(String::from_utf8_lossy(&path), expected, "{zone:?}");
+        }
+    }
+}
