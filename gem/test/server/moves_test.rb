@@ -122,10 +122,16 @@ class MovesTest < Minitest::Test
     assert_equal worker, @held.response.body.to_i
   end
 
+  # A signal reaches a process's threads one by one.
+  def stopped?(pid)
+    Dir["/proc/#{pid}/task/*/stat"].all? { |stat| File.read(stat)[/.*\) (\w)/, 1] == "T" }
+  end
+
   def test_a_stopped_worker_gets_one_connection_at_most_and_serves_it_once_it_goes_on
     start("-w", "2", "-t", "1")
     stopped = connect.send(post("which")).response.body.to_i
     Process.kill("STOP", stopped)
+    eventually { stopped?(stopped) }
     clients = Array.new(10) do
       client = connect.send(post("now"))
       client.io.wait_readable(1)
