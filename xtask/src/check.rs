@@ -41,8 +41,9 @@ impl Check {
 }
 
 /// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. The name of
-/// each test is shown when it ends.
-const GEM_TESTS: [&str; 9] = [
+/// each test is shown when it ends. Plugins of gems that happen to be installed are left out: with that of
+/// Rails, what failed is not repeated at the end.
+const GEM_TESTS: [&str; 10] = [
     "-Itarget/debug/gem",
     "-Igem/lib",
     "-Igem/test",
@@ -51,12 +52,13 @@ const GEM_TESTS: [&str; 9] = [
     "-e",
     "Dir['gem/test/**/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
     "--",
+    "--no-plugins",
     "--verbose",
 ];
 
 /// The tests of the boot once more, in the portable mode. Left out are random edits: it is one of their modes. What
 /// does not depend on it is left out too: methods that a program patches, and the collector.
-const PORTABLE_TESTS: [&str; 12] = [
+const PORTABLE_TESTS: [&str; 13] = [
     "-Itarget/debug/gem",
     "-Igem/lib",
     "-Igem/test",
@@ -69,16 +71,18 @@ const PORTABLE_TESTS: [&str; 12] = [
     "-e",
     "files.each { |file| require \"./#{file}\" }",
     "--",
+    "--no-plugins",
 ];
 
 /// Every `examples/*/test/*_test.rb` in one process; applications run in processes of their own.
-const EXAMPLE_TESTS: [&str; 7] = [
+const EXAMPLE_TESTS: [&str; 8] = [
     "-Igem/test",
     "-w",
     "-rdeadline",
     "-e",
     "Dir['examples/*/test/*_test.rb'].sort.each { |file| require \"./#{file}\" }",
     "--",
+    "--no-plugins",
     "--verbose",
 ];
 
@@ -132,7 +136,8 @@ fn steps(root: &Path) -> Vec<Step> {
 }
 
 impl Step {
-    /// Shows the command's output as it comes and keeps the runners' summary lines.
+    /// Shows the command's output as it comes and keeps the runners' summary lines. An error names the tests
+    /// that failed, too: it is the last line, and all that some see of the output.
     fn run(&self, root: &Path, summaries: &mut Vec<String>) -> Result<(), String> {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -143,15 +148,31 @@ impl Step {
                 format!("{}: cannot start {}: {error}", self.title, self.program.display())
             })?;
         let output = child.stdout.take().into_iter().flat_map(|pipe| BufReader::new(pipe).lines());
+        let mut failed = Vec::new();
         for line in output.map_while(Result::ok) {
             println!("{line}");
+            failed.extend(failed_test(&line).map(str::to_owned));
             if is_summary(&line) {
                 summaries.push(line);
             }
         }
         let status = child.wait().map_err(|error| format!("{}: {error}", self.title))?;
-        if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", self.title)) }
+        match status.success() {
+            true => Ok(()),
+            false if failed.is_empty() => Err(format!("{} failed ({status})", self.title)),
+            false => Err(format!("{} failed ({status}): {}", self.title, failed.join(", "))),
+        }
     }
+}
+
+/// The name of the test that this line of libtest's or minitest's says to have failed.
+fn failed_test(line: &str) -> Option<&str> {
+    let libtest = || line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
+    let minitest = || {
+        let line = line.strip_suffix(" s = F").or_else(|| line.strip_suffix(" s = E"))?;
+        Some(line.rsplit_once(" = ")?.0)
+    };
+    libtest().or_else(minitest)
 }
 
 /// The last line of a test runner that ran at least one test, libtest's or minitest's; and what was left
@@ -178,6 +199,16 @@ mod tests {
             message
                 .starts_with("no step has \"nosuch\" in its title\n\nhint: the steps are format, ")
         );
+    }
+
+    #[test]
+    fn a_failure_is_known_by_its_name() {
+        assert_eq!(failed_test("test serve::a_page ... FAILED"), Some("serve::a_page"));
+        assert_eq!(failed_test("BootTest#test_a_page = 0.10 s = F"), Some("BootTest#test_a_page"));
+        assert_eq!(failed_test("BootTest#test_a = b = 0.10 s = E"), Some("BootTest#test_a = b"));
+        assert_eq!(failed_test("BootTest#test_a_page = 0.10 s = ."), None);
+        assert_eq!(failed_test("BootTest#test_a_page = 0.10 s = S"), None);
+        assert_eq!(failed_test("test serve::a_page ... ok"), None);
     }
 
     #[test]
