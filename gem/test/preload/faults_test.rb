@@ -39,6 +39,9 @@ class PreloadFaultsTest < Minitest::Test
 
   def connected?(process)
     Dir["/proc/#{process}/fd/*"].any? { |file| File.readlink(file).start_with?("socket:") }
+  rescue Errno::ENOENT
+    # A file was closed between the two looks.
+    false
   end
 
   # How often a process has gone to sleep.

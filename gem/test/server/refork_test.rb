@@ -198,6 +198,8 @@ class ReforkTest < Minitest::Test
     counts = Array.new(3) do
       client.request
       refork(pid)
+      # The new worker has taken the client over once it has served it.
+      client.request
       worker = worker_pids(pid) - [template(pid)]
       Dir.children("/proc/#{worker.first}/fd").size
     end
