@@ -198,12 +198,11 @@ impl Engine {
         }
         let now_us = monotonic_us();
         self.polls.wait_began_us = Some(now_us);
-        if let Some(migration) = &mut self.migration {
+        let look_ms = self.migration.as_mut().and_then(|migration| {
             self.connections.clock.now_us = now_us;
             migration.publish(&self.connections);
-            migration.ask(&self.connections);
-        }
-        let look_ms = self.migration.as_ref().and_then(Migration::wait_ms);
+            migration.begin_wait(&self.connections)
+        });
         let migration = self.migration.as_mut();
         let full_ms = ending::hand_over_ms(&mut self.connections, migration, &mut self.is_woken);
         [timeout_ms, look_ms, full_ms, self.next_deadline_ms()].into_iter().flatten().min()
@@ -286,14 +285,14 @@ impl Engine {
         slab.len() == 0 || self.connections.stage == Stage::Holding && slab.ids().all(rests)
     }
 
-    /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, wait
-    /// while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
+    /// Asks for a request that waits elsewhere and should be served before the next one here. If that was asked, or if
+    /// something is on its way here, wait while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
         let connections = &mut self.connections;
         self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(connections))
     }
 
-    /// Whether the sibling that was asked has neither given nor refused yet.
+    /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here.
     #[must_use]
     pub fn awaits_offer(&self) -> bool {
         self.migration.as_ref().is_some_and(Migration::awaits_offer)

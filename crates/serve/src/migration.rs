@@ -14,7 +14,10 @@ const CANDIDATES_MAX: usize = 64;
 /// Between two searches for an older request in another worker: they read what the siblings write.
 const ASK_AFTER_US: u64 = 100;
 
-/// Until an idle worker looks again for a request that was not to be moved yet.
+/// How long what was asked for is awaited: a sibling that can give needs a tenth of that.
+const OFFER_US_MAX: u64 = 1_000;
+
+/// Until an idle worker looks again for a request that was not to be moved yet, or that did not come.
 const LOOK_AGAIN_MS: u64 = 1;
 
 /// Messages taken from the mailbox before connections get their turns again.
@@ -24,17 +27,17 @@ const MESSAGES_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Migration {
     pub(crate) worker: WorkerHandle,
-    /// The sibling that was asked for a request.
-    asked: Option<usize>,
+    /// The sibling that was asked for a request, and when.
+    asked: Option<(usize, u64)>,
     /// When it was last checked whether a sibling should be asked.
-    asked_us: u64,
+    looked_us: u64,
     /// Where a moved request's bytes come in.
     inbox: Vec<u8>,
 }
 
 impl Migration {
     pub(crate) fn new(worker: WorkerHandle) -> Self {
-        Self { worker, asked: None, asked_us: 0, inbox: vec![0; MOVED_BYTES_MAX] }
+        Self { worker, asked: None, looked_us: 0, inbox: vec![0; MOVED_BYTES_MAX] }
     }
 
     /// Keeps a new connection, or sends it to the worker with the least to do.
@@ -48,6 +51,7 @@ impl Migration {
 
     /// Takes what other workers have sent.
     pub(crate) fn take_messages(&mut self, connections: &mut Connections) {
+        self.worker.row().untaken().clear();
         for _ in 0..MESSAGES_MAX {
             if !self.take_message(connections) {
                 return;
@@ -57,6 +61,7 @@ impl Migration {
 
     /// Takes all of that: siblings send nothing more to a worker that does not serve.
     pub(crate) fn take_all_messages(&mut self, connections: &mut Connections) {
+        self.worker.row().untaken().clear();
         while self.take_message(connections) {}
     }
 
@@ -123,6 +128,7 @@ impl Migration {
 
     /// Does this worker's part: publishes its state, and gives waiting requests to workers that can serve them sooner.
     pub(crate) fn share(&mut self, connections: &mut Connections) {
+        self.forget_lost_message(connections.clock.now_us);
         self.balance(connections);
         self.publish(connections);
         self.give(connections);
@@ -135,35 +141,54 @@ impl Migration {
     }
 
     /// Asks for a request that waits elsewhere and should be served before the next one here. If this was asked, the
-    /// request or a refusal comes soon.
+    /// request or a refusal comes soon. So does what is on its way anyway, and it may be older than the next one here.
     pub(crate) fn ask_for_older(&mut self, connections: &mut Connections) -> bool {
         if connections.turns.is_empty() {
             return false;
         }
+        if self.awaits_offer() {
+            return true;
+        }
         let now_us = monotonic_us();
-        if now_us < self.asked_us + ASK_AFTER_US {
+        if now_us < self.looked_us + ASK_AFTER_US {
             return false;
         }
-        (self.asked_us, connections.clock.now_us) = (now_us, now_us);
+        (self.looked_us, connections.clock.now_us) = (now_us, now_us);
         self.ask(connections)
     }
 
-    /// Asks for a request that waits elsewhere and should be served here, and now.
+    /// Asks for a request that waits elsewhere and should be served here, and now. Whether something is awaited.
     pub(crate) fn ask(&mut self, connections: &Connections) -> bool {
-        let round_us = connections.turns.round_us();
+        if self.awaits_offer() {
+            return true;
+        }
+        let (now_us, round_us) = (connections.clock.now_us, connections.turns.round_us());
         let next_us = connections.turns.lowest_key_us();
-        self.asked = self.worker.ask(connections.clock.now_us, next_us, round_us);
+        self.asked = self.worker.ask(now_us, next_us, round_us).map(|giver| (giver, now_us));
         self.asked.is_some()
     }
 
-    /// How long a wait for work may last at most, in milliseconds, when the siblings' rows have just been read.
-    pub(crate) fn wait_ms(&self) -> Option<u64> {
-        (self.asked.is_none() && self.worker.looks_again()).then_some(LOOK_AGAIN_MS)
+    /// Asks before a wait for work. How long that may last at most, in milliseconds: what is awaited may not come.
+    pub(crate) fn begin_wait(&mut self, connections: &Connections) -> Option<u64> {
+        // If it asks for nothing, it has just read the siblings' rows.
+        (self.ask(connections) || self.worker.looks_again()).then_some(LOOK_AGAIN_MS)
     }
 
-    /// Whether the sibling that was asked has neither given nor refused yet.
+    /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here. What
+    /// takes too long is not awaited.
     pub(crate) fn awaits_offer(&self) -> bool {
-        self.asked.is_some_and(|giver| self.worker.is_asking(giver))
+        let is_recent = |since_us| monotonic_us() < since_us + OFFER_US_MAX;
+        let is_asking = |(giver, asked_us)| self.worker.is_asking(giver) && is_recent(asked_us);
+        self.worker.row().untaken().since_us().is_some_and(is_recent)
+            || self.asked.is_some_and(is_asking)
+    }
+
+    /// Forgets what was announced long ago: its sender may have ended before it could send that.
+    fn forget_lost_message(&self, now_us: u64) {
+        let row = self.worker.row();
+        if row.untaken().since_us().is_some_and(|since_us| since_us + OFFER_US_MAX <= now_us) {
+            row.untaken().clear();
+        }
     }
 
     /// How long the oldest request here may wait before it can be given away, in microseconds. None if nothing waits,

@@ -97,6 +97,18 @@ impl Rig {
         panic!("it never was done");
     }
 
+    /// Takes in events until a request waits for its turn.
+    fn run_until_ready(&mut self) {
+        let mut events = Events::new();
+        for _ in 0..1000 {
+            if self.engine.has_waiting() {
+                return;
+            }
+            self.engine.poll(&mut events, Some(10));
+        }
+        panic!("nothing came");
+    }
+
     /// Runs until `client` has got as many bytes as are expected, or its end.
     fn receive(&mut self, client: &mut TcpStream, bytes: usize) -> String {
         client.set_nonblocking(true).unwrap();

@@ -141,12 +141,15 @@ impl WorkerHandle {
     pub(crate) fn note_waiting(&self, requests: usize, oldest: Option<(u64, u64)>) {
         let (oldest_us, ready_us) = oldest.unwrap_or((u64::MAX, u64::MAX));
         self.row().set_waiting(requests, oldest_us, ready_us);
-        self.row().respond();
     }
 
-    /// The sibling that has asked for the oldest request here. It waits for that, or for a refusal.
+    /// The sibling that has asked for the oldest request here. It waits for that, or for a refusal: a message, in
+    /// any case.
     pub(crate) fn take_asker(&self) -> Option<usize> {
         let asker = self.row().asker()?;
+        if asker < self.table.len() {
+            self.table.row(asker).untaken().expect(monotonic_us());
+        }
         self.row().forget_asker();
         Some(asker)
     }
@@ -261,8 +264,12 @@ impl WorkerHandle {
         target: usize,
     ) -> Result<(), Errno> {
         let row = self.table.row(target);
-        row.expect_message(monotonic_us());
-        self.ends.mailboxes[target].1.send(connection)?;
+        row.untaken().expect(monotonic_us());
+        if let Err(errno) = self.ends.mailboxes[target].1.send(connection) {
+            // Nothing comes: it looks, and sees so.
+            self.ends.mailboxes[target].1.ring();
+            return Err(errno);
+        }
         row.expect_connection(is_active);
         // A worker that retires says so, and looks into its mailbox once more after that.
         fence(Ordering::SeqCst);
@@ -274,11 +281,12 @@ impl WorkerHandle {
 
     /// Wakes a sibling.
     fn ring(&self, sibling: usize) {
-        self.table.row(sibling).expect_message(monotonic_us());
+        self.table.row(sibling).untaken().expect(monotonic_us());
         self.ends.mailboxes[sibling].1.ring();
     }
 
-    fn row(&self) -> Row<'_> {
+    /// What it tells its siblings, and they it.
+    pub(crate) fn row(&self) -> Row<'_> {
         self.table.row(self.index)
     }
 }

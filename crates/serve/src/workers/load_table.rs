@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use thruway_sys::shared_memory::Anonymous;
 
+use super::untaken::Untaken;
 use crate::queue::policy::WorkerView;
 
 /// Words of a row: two cache lines, so that workers do not slow each other down.
@@ -25,12 +26,8 @@ const WAITING: usize = 7;
 const ASKED_BY: usize = 8;
 const OLDEST_US: usize = 9;
 const READY_US: usize = 10;
-/// Since when a message waits that the worker may not have taken; zero is none. Siblings write it, too.
+/// See [`Untaken`]. Siblings write it, too.
 const UNTAKEN_US: usize = 11;
-
-/// A worker that has not looked at a message for so long is stopped, by a debugger or by SIGSTOP, or gets no
-/// processor. Its row says what was true before that.
-const UNTAKEN_US_MAX: u64 = 10_000;
 
 /// No process is there.
 const VACANT: u64 = 0;
@@ -57,7 +54,7 @@ pub(super) struct LoadTable {
 
 /// One worker's row.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     words: &'a [AtomicU64],
 }
 
@@ -103,7 +100,7 @@ impl LoadTable {
         loads.extend((0..self.len()).map(|index| {
             let row = self.row(index);
             let load = row.load();
-            Load { is_serving: load.is_serving && row.is_responsive(now_us), ..load }
+            Load { is_serving: load.is_serving && !row.untaken().is_left(now_us), ..load }
         }));
     }
 }
@@ -125,7 +122,7 @@ impl Row<'_> {
         }
         let small = |at| u32::try_from(self.at(at)).unwrap_or(u32::MAX);
         WorkerView {
-            is_serving: self.at(STATE) == SERVING && self.is_responsive(now_us),
+            is_serving: self.at(STATE) == SERVING && !self.untaken().is_left(now_us),
             free_threads: small(FREE_THREADS),
             computing: small(COMPUTING),
             waiting: small(WAITING),
@@ -206,7 +203,8 @@ impl Row<'_> {
 
     /// The worker that has asked and still waits.
     pub(super) fn asker(self) -> Option<usize> {
-        usize::try_from(self.at(ASKED_BY)).ok()?.checked_sub(1)
+        // An asker that sees itself forgotten sees that a message is expected, too.
+        usize::try_from(self.words[ASKED_BY].load(Ordering::Acquire)).ok()?.checked_sub(1)
     }
 
     /// The asker has got its request or a refusal: the next one may ask.
@@ -220,24 +218,9 @@ impl Row<'_> {
         self.words[ACTIVE].fetch_add(u64::from(is_active), Ordering::Relaxed);
     }
 
-    /// A message is about to be sent there.
-    pub(super) fn expect_message(self, now_us: u64) {
-        if self.at(UNTAKEN_US) == 0 {
-            self.set(UNTAKEN_US, now_us);
-        }
-    }
-
-    /// The worker runs: it takes what was sent.
-    pub(super) fn respond(self) {
-        if self.at(UNTAKEN_US) != 0 {
-            self.set(UNTAKEN_US, 0);
-        }
-    }
-
-    /// Whether the worker takes what is sent to it.
-    fn is_responsive(self, now_us: u64) -> bool {
-        let untaken_us = self.at(UNTAKEN_US);
-        untaken_us == 0 || now_us.saturating_sub(untaken_us) <= UNTAKEN_US_MAX
+    /// Since when a message is on its way there.
+    pub(crate) fn untaken(&self) -> Untaken<'_> {
+        Untaken { since_us: &self.words[UNTAKEN_US] }
     }
 
     fn at(self, at: usize) -> u64 {
@@ -251,6 +234,7 @@ impl Row<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::untaken::UNTAKEN_US_MAX;
     use super::*;
 
     #[test]
@@ -303,14 +287,14 @@ mod tests {
             assert_eq!(views[0].is_serving, loads[0].is_serving);
             loads[0].is_serving
         };
-        row.expect_message(1_000);
-        row.expect_message(5_000);
+        row.untaken().expect(1_000);
+        row.untaken().expect(5_000);
         assert!(is_serving(900) && is_serving(1_000 + UNTAKEN_US_MAX));
         assert!(!is_serving(1_001 + UNTAKEN_US_MAX));
         assert!(row.load().is_serving, "it is there all the same");
-        row.respond();
+        row.untaken().clear();
         assert!(is_serving(u64::MAX));
-        row.expect_message(1_000);
+        row.untaken().expect(1_000);
         row.vacate();
         row.enter();
         assert!(is_serving(u64::MAX), "another process takes its place");

@@ -19,6 +19,7 @@ mod handover;
 mod load_table;
 mod mailbox;
 mod siblings;
+mod untaken;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Turns: of connections, of bodies and of clients.
 
 use super::*;
-use crate::FairBy;
+use crate::{FairBy, WorkerGroup};
 
 #[test]
 fn all_clients_get_the_same_number_of_turns() {
@@ -131,4 +131,82 @@ fn requests_of_clients_that_leave_hold_nothing_up() {
         drop(clients);
         rig.run_until(|rig| rig.engine.connection_count() == 0);
     }
+}
+
+/// The workers of one group, each with a listener.
+fn workers() -> [Rig; 2] {
+    SERVED.with_borrow_mut(String::clear);
+    let group = WorkerGroup::new(2).unwrap();
+    [0, 1].map(|index| {
+        let mut rig = Rig::new(note_client);
+        let listener = rig.engine.acceptor.listeners()[0].try_clone().unwrap();
+        let worker = Some(group.handle(index));
+        rig.engine = Engine::new(Settings::default(), vec![listener], worker).unwrap();
+        rig
+    })
+}
+
+/// A client whose request is ready in `rig`.
+fn asks(rig: &mut Rig, name: char) -> TcpStream {
+    let mut client = rig.connect();
+    write!(client, "GET / HTTP/1.1\r\nHost: a\r\nX-Client: {name}\r\n\r\n").unwrap();
+    rig.run_until_ready();
+    client
+}
+
+/// Sends the only connection of `giver` to the second worker.
+fn send_the_oldest(giver: &mut Rig) {
+    let Engine { connections, migration, .. } = &mut giver.engine;
+    let id = connections.slab.ids().next().unwrap();
+    let worker = &migration.as_ref().unwrap().worker;
+    worker.send(connections.slab.get(id).unwrap(), false, 1).unwrap();
+    connections.close(id);
+}
+
+#[test]
+fn a_request_on_its_way_from_another_worker_goes_before_a_younger_one() {
+    let [mut giver, mut taker] = workers();
+    let _older = asks(&mut giver, 'o');
+    // So that it is not asked for.
+    giver.engine.migration.as_ref().unwrap().worker.note_waiting(0, None);
+    let _younger = asks(&mut taker, 'y');
+    assert!(!taker.engine.ask_for_older(), "nothing is on its way");
+    send_the_oldest(&mut giver);
+    assert!(taker.engine.ask_for_older() && taker.engine.awaits_offer());
+    taker.engine.poll(&mut Events::new(), Some(0));
+    assert!(!taker.engine.awaits_offer(), "it has come");
+    while taker.engine.turn(&mut taker.handler) {}
+    SERVED.with_borrow(|served| assert_eq!(served, "oy"));
+}
+
+#[test]
+fn what_was_asked_for_is_awaited_until_it_should_have_come() {
+    let [mut giver, mut taker] = workers();
+    let _older = asks(&mut giver, 'o');
+    std::thread::sleep(Duration::from_millis(2));
+    giver.engine.migration.as_ref().unwrap().publish(&giver.engine.connections);
+    taker.engine.connections.clock.now_us = monotonic_us();
+    let migration = taker.engine.migration.as_mut().unwrap();
+    assert!(migration.ask(&taker.engine.connections));
+    // Between the look at the asker and the message to it, nothing else tells that a message comes.
+    assert_eq!(giver.engine.migration.as_ref().unwrap().worker.take_asker(), Some(1));
+    assert!(taker.engine.awaits_offer());
+    // It does not come. A worker that waits for events forgets it, too.
+    assert_eq!(taker.engine.begin_wait(None), Some(1), "it looks again");
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(!taker.engine.awaits_offer());
+    let untaken =
+        |rig: &Rig| rig.engine.migration.as_ref().unwrap().worker.row().untaken().since_us();
+    assert!(untaken(&taker).is_some());
+    taker.engine.take(&mut Events::new());
+    assert_eq!(untaken(&taker), None);
+    assert_eq!(giver.engine.migration.as_ref().unwrap().worker.take_asker(), None);
+}
+
+#[test]
+fn a_worker_that_has_read_no_row_yet_awaits_what_is_announced() {
+    let [giver, mut taker] = workers();
+    giver.engine.migration.as_ref().unwrap().worker.refuse(1);
+    assert!(taker.engine.awaits_offer());
+    assert_eq!(taker.engine.begin_wait(None), Some(1), "it may not come");
 }

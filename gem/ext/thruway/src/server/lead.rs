@@ -187,9 +187,10 @@ impl RackEngine {
         Ok(())
     }
 
-    /// Asks for a request that has waited longer in another worker: it goes before the next one here.
+    /// Asks for a request that has waited longer in another worker: it goes before the next one here. So does a request
+    /// that is on its way. If that has come, the lock is not given away.
     fn ask_for_older(&self, gvl: Gvl, events: &mut EventBuffer) {
-        if !self.engine.lock().ask_for_older() {
+        if !self.engine.lock().ask_for_older() || self.engine.take_offer(events) {
             return;
         }
         let (engine, is_interrupted) = (&*self.engine, AtomicBool::new(false));

@@ -63,6 +63,14 @@ impl SharedEngine {
         }
     }
 
+    /// Takes in what has come from a sibling already; true if nothing more is awaited.
+    pub(super) fn take_offer(&self, events: &mut EventBuffer) -> bool {
+        self.handle.waiter.wait(&mut events.0, Some(0));
+        let mut engine = self.lock();
+        engine.take(&mut events.0);
+        !engine.awaits_offer()
+    }
+
     /// Waits until a sibling has given the request that it was asked for, or refused.
     pub(super) fn wait_for_offer(&self, events: &mut EventBuffer, is_interrupted: &AtomicBool) {
         let begun = Instant::now();
