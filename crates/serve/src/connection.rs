@@ -74,6 +74,8 @@ pub(crate) struct Connection {
     pub(crate) asked_us: u64,
     /// When its last response was sent.
     pub(crate) responded_us: u64,
+    /// Its client asked seldom when it asked last.
+    pub(crate) asks_seldom: bool,
     /// Since when it has waited for a turn.
     pub(crate) ready_us: u64,
     /// Since when it has done so in this worker.
@@ -495,6 +497,7 @@ fn on(carrier: Carrier, peer: Peer, listener: u16, now_ms: u64) -> Connection {
         since_ms: now_ms,
         asked_us: 0,
         responded_us: 0,
+        asks_seldom: false,
         ready_us: 0,
         here_us: 0,
         key_us: 0,

@@ -43,19 +43,20 @@ impl Turns {
         if self.queue.contains(slot) || is_parked {
             return;
         }
-        let (mut interval_us, mut rest_us) = (0, 0);
+        let mut has_credit = false;
         if connection.awaits_request() && connection.input.is_empty() {
             let asked_us = std::mem::replace(&mut connection.asked_us, ready_us);
             if asked_us > 0 && !self.by_client {
-                interval_us = ready_us.saturating_sub(asked_us);
-                rest_us = ready_us.saturating_sub(connection.responded_us);
+                let interval_us = ready_us.saturating_sub(asked_us);
+                let rest_us = ready_us.saturating_sub(connection.responded_us);
                 self.round.note(interval_us);
                 self.rests.note(rest_us.max(policy::REST_US_MIN));
+                let is_seldom = policy::asks_seldom(interval_us, rest_us, &self.round, &self.rests);
+                has_credit = std::mem::replace(&mut connection.asks_seldom, is_seldom) && is_seldom;
             }
         }
         (connection.ready_us, connection.here_us) = (ready_us, ready_us);
-        connection.key_us =
-            policy::key_us(ready_us, interval_us, rest_us, &self.round, &self.rests);
+        connection.key_us = policy::key_us(ready_us, has_credit, &self.round);
         self.queue.enqueue(slot, connection.key_us);
         self.begin_wait(slot, ready_us);
     }
@@ -117,5 +118,41 @@ impl Turns {
     /// How long a round lasts, in microseconds.
     pub(crate) fn round_us(&self) -> u64 {
         self.round.us()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Peer;
+    use crate::queue::client_turns::ClientTurns;
+
+    #[test]
+    fn a_client_has_credit_once_it_has_asked_seldom_twice_in_a_row() {
+        let clients = ClientQueues::new(Arc::new(ClientTurns::new().unwrap()));
+        let mut turns = Turns::new(clients, false, None);
+        let (near, _far) = UnixStream::pair().unwrap();
+        let new = || Connection::new(near.try_clone().unwrap().into(), Peer::Unix, 0, 0);
+        let (mut often, mut seldom) = (new(), new());
+        let mut credits = Vec::new();
+        for round in 1..=130_u64 {
+            for (slot, connection) in [(0, &mut often), (1, &mut seldom)] {
+                // It begins when the round is known, and pauses for three rounds, twice.
+                if slot == 1 && (round < 100 || [103, 104, 106, 107].contains(&round)) {
+                    continue;
+                }
+                let now_us = round * 1_000;
+                turns.enqueue(slot, connection, now_us);
+                connection.responded_us = now_us;
+                turns.next();
+                if connection.key_us < now_us {
+                    credits.push((slot, round));
+                }
+            }
+        }
+        assert_eq!(credits, [(1, 108)]);
     }
 }

@@ -76,7 +76,8 @@ impl ClientQueues {
         let last_us = self.turns.last_us(client);
         let interval_us = if last_us == 0 { 0 } else { ready_us.saturating_sub(last_us) };
         let rests = MeanInterval::default();
-        policy::key_us(ready_us, interval_us, 0, &self.round, &rests).max(last_us)
+        let is_seldom = policy::asks_seldom(interval_us, 0, &self.round, &rests);
+        policy::key_us(ready_us, is_seldom, &self.round).max(last_us)
     }
 
     /// How many clients wait.

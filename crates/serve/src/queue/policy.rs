@@ -54,23 +54,26 @@ impl WorkerView {
     }
 }
 
-/// A request's key in the run queue: when it was ready, less the credit of a round of a client that asks seldom.
+/// Whether a client asks seldom: it lets two rounds pass. So its request passes each waiting one once. It also does
+/// if it rests for a quarter of a round, and far longer than clients do on average. So it gets no more than four
+/// requests while a client without rests gets one.
 ///
-/// `interval_us` is the time since the client's last request was ready, `rest_us` since it had its last response.
-/// Both are zero for the first request. A client asks seldom if it lets two rounds pass. So its request passes each
-/// waiting one once. It also does if it rests for a quarter of a round, and far longer than clients do on average.
-/// So it gets no more than four requests while a client without rests gets one.
-pub(crate) fn key_us(
-    ready_us: u64,
+/// `interval_us` is the time since its last request was ready, `rest_us` since it had its last response. Both are zero
+/// for the first request.
+pub(crate) fn asks_seldom(
     interval_us: u64,
     rest_us: u64,
     round: &MeanInterval,
     rests: &MeanInterval,
-) -> u64 {
+) -> bool {
     let round_us = round.us();
     let rests_us = (round_us / REST_PARTS).max(REST_US_MIN).max(REST_TIMES * rests.us());
-    let is_seldom = interval_us >= SELDOM_ROUNDS * round_us || rest_us >= rests_us;
-    if round.is_known() && is_seldom { ready_us.saturating_sub(round_us) } else { ready_us }
+    round.is_known() && (interval_us >= SELDOM_ROUNDS * round_us || rest_us >= rests_us)
+}
+
+/// A request's key in the run queue: when it was ready, less the credit of a round.
+pub(crate) fn key_us(ready_us: u64, has_credit: bool, round: &MeanInterval) -> u64 {
+    if has_credit { ready_us.saturating_sub(round.us()) } else { ready_us }
 }
 
 /// The idle worker that `me` sends its oldest request to.
@@ -156,23 +159,19 @@ mod tests {
     fn a_client_that_asks_seldom_has_a_credit_of_a_round() {
         let mut round = MeanInterval::default();
         (0..100).for_each(|_| round.note(500));
-        let credit =
-            |interval_us| NOW_US - key_us(NOW_US, interval_us, 0, &round, &MeanInterval::default());
-        assert_eq!([0, 500, 999].map(credit), [0, 0, 0], "a response was late at most");
-        assert_eq!([1_000, 2_000].map(credit), [500, 500]);
-        assert_eq!(
-            key_us(100, 2_000, 0, &round, &MeanInterval::default()),
-            0,
-            "keys are no less than zero"
-        );
+        let is_seldom = |interval_us| asks_seldom(interval_us, 0, &round, &MeanInterval::default());
+        assert_eq!([0, 500, 999].map(is_seldom), [false; 3], "a response was late at most");
+        assert_eq!([1_000, 2_000].map(is_seldom), [true; 2]);
+        assert_eq!([false, true].map(|it| NOW_US - key_us(NOW_US, it, &round)), [0, 500]);
+        assert_eq!(key_us(100, true, &round), 0, "keys are no less than zero");
     }
 
     #[test]
     fn there_is_no_credit_before_the_round_is_known() {
         let mut round = MeanInterval::default();
-        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &MeanInterval::default()), NOW_US);
+        assert!(!asks_seldom(2_000, 9_999, &round, &MeanInterval::default()));
         round.note(500);
-        assert_eq!(key_us(NOW_US, 2_000, 9_999, &round, &MeanInterval::default()), NOW_US);
+        assert!(!asks_seldom(2_000, 9_999, &round, &MeanInterval::default()));
     }
 
     #[test]
@@ -184,12 +183,12 @@ mod tests {
             (0..32).for_each(|_| rests.note(mean_us));
             rests
         };
-        let credit = |rest_us| NOW_US - key_us(NOW_US, 3_000, rest_us, &round, &rests(100));
-        assert_eq!([0, 1_999, 2_000, 9_000].map(credit), [0, 0, 8_000, 8_000]);
-        assert_eq!(key_us(NOW_US, 3_000, 2_000, &round, &rests(1_001)), NOW_US, "all rest");
+        let is_seldom = |rest_us| asks_seldom(3_000, rest_us, &round, &rests(100));
+        assert_eq!([0, 1_999, 2_000, 9_000].map(is_seldom), [false, false, true, true]);
+        assert!(!asks_seldom(3_000, 2_000, &round, &rests(1_001)), "all rest");
         let mut short = MeanInterval::default();
         (0..32).for_each(|_| short.note(100));
-        assert_eq!(key_us(NOW_US, 120, 90, &short, &rests(10)), NOW_US, "it is on its way");
+        assert!(!asks_seldom(120, 90, &short, &rests(10)), "it is on its way");
     }
 
     #[test]
@@ -272,7 +271,8 @@ mod tests {
                 if asks && !queue.contains(slot) {
                     let interval_us = ready_us[client].map_or(0, |last_us| now_us - last_us);
                     round.note(interval_us);
-                    queue.enqueue(slot, key_us(now_us, interval_us, 0, &round, &MeanInterval::default()));
+                    let has_credit = asks_seldom(interval_us, 0, &round, &MeanInterval::default());
+                    queue.enqueue(slot, key_us(now_us, has_credit, &round));
                     ready_us[client] = Some(now_us);
                     passed[client] = [0; 6];
                 } else if let Some((served, _)) = queue.next() {

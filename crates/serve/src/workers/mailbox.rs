@@ -122,9 +122,9 @@ impl AsFd for Mailbox {
 }
 
 /// The fields and their bytes: listener 2, port 2, address 16, its family 1. Whether the connection is fresh 1,
-/// whether it is readable 1, what is known of its proxy 1, turns 4, their epoch 4. Since when it waits, in
-/// milliseconds, 8. The rest is in microseconds: when its last request was ready 8, its key 8. Then when its last
-/// response was sent 8, since when it waits for a turn 8.
+/// whether it is readable 1. What is known of its proxy, and whether it asks seldom, 1. Turns 4, their epoch 4. Since
+/// when it waits, in milliseconds, 8. The rest is in microseconds: when its last request was ready 8, its key 8. Then
+/// when its last response was sent 8, since when it waits for a turn 8.
 ///
 /// All are little-endian, between processes of one binary. What was read of the next request follows.
 pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
@@ -142,7 +142,9 @@ pub(crate) fn write_message(connection: &Connection) -> [u8; MESSAGE_BYTES] {
     message[20] = family;
     message[21] = u8::from(connection.is_fresh);
     message[22] = u8::from(connection.is_readable);
-    message[23] = u8::from(connection.is_trusted) | u8::from(connection.awaits_proxy_head) << 1;
+    message[23] = u8::from(connection.is_trusted)
+        | u8::from(connection.awaits_proxy_head) << 1
+        | u8::from(connection.asks_seldom) << 2;
     message[24..28].copy_from_slice(&connection.share.turns.to_le_bytes());
     message[28..32].copy_from_slice(&connection.share.epoch.to_le_bytes());
     let times = [
@@ -185,6 +187,7 @@ pub(crate) fn read_message(
         is_readable: message[22] == 1,
         is_trusted: message[23] & 1 > 0,
         awaits_proxy_head: message[23] & 2 > 0,
+        asks_seldom: message[23] & 4 > 0,
         share: Share { turns: word(24), epoch: word(28) },
         since_ms: time(32).min(now_ms),
         asked_us: time(40),
@@ -228,6 +231,7 @@ mod tests {
         connection.is_readable = true;
         connection.is_trusted = true;
         connection.awaits_proxy_head = true;
+        connection.asks_seldom = true;
         connection.keep(b"GET / HT", 8);
         connection.share = Share { turns: 70_000, epoch: 80_000 };
         (connection.asked_us, connection.key_us) = (1 << 40, 1 << 42);
@@ -237,7 +241,7 @@ mod tests {
         let got = receive(&mailbox, 9).unwrap();
         assert_eq!((got.peer, got.listener, got.is_fresh, got.since_ms), (peer, 3, false, 7));
         assert_eq!((got.share.turns, got.share.epoch, got.is_readable), (70_000, 80_000, true));
-        assert!(got.is_trusted && got.awaits_proxy_head);
+        assert!(got.is_trusted && got.awaits_proxy_head && got.asks_seldom);
         assert_eq!((got.asked_us, got.key_us, got.ready_us), (1 << 40, 1 << 42, 1 << 41));
         assert_eq!((&got.input[..], got.seen), (&b"GET / HT"[..], 0));
         UnixStream::from(got.carrier.into_socket().unwrap()).write_all(b"same socket").unwrap();

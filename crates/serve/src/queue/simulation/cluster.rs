@@ -217,7 +217,9 @@ impl Cluster {
         let rest_us =
             connection.served_us.map_or(0, |served_us| ready_us.saturating_sub(served_us));
         worker.rests.note(rest_us.max(policy::REST_US_MIN));
-        let key_us = policy::key_us(ready_us, interval_us, rest_us, &worker.round, &worker.rests);
+        let is_seldom = policy::asks_seldom(interval_us, rest_us, &worker.round, &worker.rests);
+        let was_seldom = std::mem::replace(&mut connection.asks_seldom, is_seldom);
+        let key_us = policy::key_us(ready_us, is_seldom && was_seldom, &worker.round);
         worker.queue.enqueue(place as u32, key_us);
         let due = Event::Due(connection.worker);
         self.timeline.after(MOVE_AFTER_US as f64 + 1.0, due);
@@ -252,9 +254,10 @@ impl Cluster {
         self.ask_or_take(worker);
     }
 
-    /// Before each request that it takes, a thread looks whether a sibling has an older one.
+    /// Before each request that it takes, a thread looks whether a sibling has an older one, or one is on its way.
     fn ask_or_take(&mut self, worker: usize) {
-        let asks = self.workers[worker].queue.len() > 0 && self.ask(worker);
+        let state = &self.workers[worker];
+        let asks = state.queue.len() > 0 && (state.coming > 0 || self.ask(worker));
         if asks && self.workers[worker].leader == Leader::Free {
             self.workers[worker].leader = Leader::Asking;
         } else {
@@ -359,6 +362,9 @@ impl Cluster {
         self.connections[place].ready_us = Some(self.timeline.now_us as u64);
         self.workers[taker].coming -= 1;
         self.workers[taker].queue.enqueue(place as u32, key_us);
+        if self.workers[taker].leader == Leader::Asking {
+            self.workers[taker].leader = Leader::Free;
+        }
         self.look(taker);
     }
 

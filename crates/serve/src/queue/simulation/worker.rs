@@ -28,6 +28,8 @@ pub(super) struct Connection {
     pub(super) ready_us: Option<u64>,
     /// When its last request was served.
     pub(super) served_us: Option<u64>,
+    /// It asked seldom when it asked last.
+    pub(super) asks_seldom: bool,
     /// Requests that had been started when this one became ready.
     pub(super) started_before: usize,
 }
@@ -82,6 +84,7 @@ impl Connection {
             in_service: None,
             ready_us: None,
             served_us: None,
+            asks_seldom: false,
             started_before: 0,
         }
     }
