@@ -19,8 +19,9 @@ serve:
 	$(MAKE) build
 	target/release/thruway serve "$(APP)"
 
+# A shell ignores some signals in what it starts in the background. Tests send these to what they start.
 test: setup
-	$(CARGO) x check
+	env --default-signal=HUP,INT,QUIT $(CARGO) x check
 
 build:
 	$(CARGO) x gem --release
