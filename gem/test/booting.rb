@@ -13,6 +13,8 @@ module Booting
   # THRUWAY_PORTABLE=1 runs the same tests in the portable mode.
   PORTABLE = ENV["THRUWAY_PORTABLE"] ? ["--portable"] : []
   RUBY = ENV.fetch("RUBY", "ruby")
+  # Variables of the tests' user, which would choose another way.
+  OTHERS = %w[CI THRUWAY_PRELOAD THRUWAY_BOOT THRUWAY_PACK RUBYOPT RUBYLIB].freeze
   # Which cases a random test tries.
   SEED = Integer(ENV.fetch("THRUWAY_SEED", "1"))
   # What Thruway itself says if a program is to be frozen before anything was learned.
@@ -77,7 +79,8 @@ module Booting
 
     def ruby(below, switches)
       words = ["timeout", PATIENCE_SECONDS.to_s, *below, RUBY, "-Ilib", *switches, "main.rb"]
-      Said.new(*Open3.capture3(*words, chdir: folder, binmode: true))
+      mine = OTHERS.to_h { |name| [name, nil] }
+      Said.new(*Open3.capture3(mine, *words, chdir: folder, binmode: true))
     end
   end
 

@@ -63,6 +63,8 @@ fn what_forbids_a_template_is_said() {
         (Some(("THRUWAY_PRELOAD", "0")), None, "THRUWAY_PRELOAD is 0"),
         (Some(("CI", "true")), None, "CI is set"),
         (None, Some("--frozen"), "a frozen pack asks the disk nothing"),
+        // What can never be is said before what is not wanted here.
+        (Some(("CI", "true")), Some("--portable"), "the portable mode does not see"),
     ] {
         let mut command = thruway();
         command.env_remove("CI").env_remove("THRUWAY_PRELOAD").current_dir(folder.path());

@@ -142,14 +142,14 @@ fn objection(options: &Options) -> Option<String> {
     if variable("THRUWAY_PRELOAD").is_some_and(|value| value == "0") {
         return Some("THRUWAY_PRELOAD is 0".to_owned());
     }
-    if variable("CI").is_some() {
-        return Some("CI is set".to_owned());
-    }
     if options.is_frozen() {
         return Some("a frozen pack asks the disk nothing that could be compared".to_owned());
     }
     if options.portable {
         return Some("the portable mode does not see what a boot asks".to_owned());
+    }
+    if variable("CI").is_some() {
+        return Some("CI is set".to_owned());
     }
     let folder = std::fs::metadata(".").ok()?;
     let is_open = folder.mode() & 0o022 != 0 || folder.uid() != 0;
