@@ -81,7 +81,8 @@ impl RackEngine {
     fn take_turns(&self, gvl: Gvl, me: usize) -> Result<(), Raised> {
         let mut events = EventBuffer::new();
         while !self.is_over() {
-            match self.leadership.role(me, |leader| self.is_blocked(gvl, leader)) {
+            match self.leadership.role(me, |leader| self.is_blocked(gvl, leader))? {
+                Role::Open => {}
                 Role::Lead => self.lead(gvl, me, &mut events)?,
                 Role::Follow => {
                     self.leadership.follow(gvl);
@@ -96,11 +97,11 @@ impl RackEngine {
         self.is_stopping.get() && self.engine.lock().is_done()
     }
 
-    /// Whether a thread in the application waits there: for anything but the lock, which the caller has.
-    fn is_blocked(&self, gvl: Gvl, thread: usize) -> bool {
+    /// Whether a thread in the application waits there: for anything but the lock, which the caller has. Ruby lets
+    /// other threads run after the call if their time has come, and raises what is pending for this one.
+    fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
         let thread = self.contexts[thread].thread.get();
-        let stopped = gvl.catch(|ruby| call(ruby, thread, self.names.is_stopped, &[]));
-        stopped.is_ok_and(is_true)
+        gvl.catch(|ruby| call(ruby, thread, self.names.is_stopped, &[])).map(is_true)
     }
 
     fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), Raised> {

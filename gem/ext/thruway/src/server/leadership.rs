@@ -36,6 +36,8 @@ const CALL_US_MAX: i32 = 10_000;
 pub(super) enum Role {
     Lead,
     Follow,
+    /// Other threads have run meanwhile: the leader may be back, or gone. It is to be asked again.
+    Open,
 }
 
 /// Which thread leads, and what it does. Used with the interpreter lock held, but for its [`Signal`].
@@ -74,17 +76,38 @@ impl Leadership {
 
     /// What thread `me` is to do: it takes the lead if no thread has it, or if the leader is blocked or computes for
     /// long.
-    pub(super) fn role(&self, me: usize, leader_is_blocked: impl FnOnce(usize) -> bool) -> Role {
+    ///
+    /// # Errors
+    /// What `leader_is_blocked` gives.
+    pub(super) fn role<E>(
+        &self,
+        me: usize,
+        leader_is_blocked: impl FnOnce(usize) -> Result<bool, E>,
+    ) -> Result<Role, E> {
         match self.leader.get() {
-            Some(leader) if leader == me => return Role::Lead,
-            Some(_) if !self.leader_calls.get() => return Role::Follow,
-            Some(leader) if leader_is_blocked(leader) => self.signal.load.note_blocked(),
-            Some(leader) if self.signal.is_in_long_call() => {
-                self.computing.borrow_mut().push(leader);
-                self.signal.load.note_superseded();
+            None => Ok(self.take(me)),
+            Some(leader) if leader == me => Ok(Role::Lead),
+            Some(_) if !self.leader_calls.get() => Ok(Role::Follow),
+            Some(leader) => {
+                let call = self.signal.calls();
+                let is_blocked = leader_is_blocked(leader)?;
+                if self.signal.calls() != call {
+                    return Ok(Role::Open);
+                }
+                Ok(self.role_beside(me, leader, is_blocked))
             }
-            Some(_) => return Role::Follow,
-            None => return self.take(me),
+        }
+    }
+
+    /// What thread `me` is to do while the leader is in the application.
+    fn role_beside(&self, me: usize, leader: usize, is_blocked: bool) -> Role {
+        if is_blocked {
+            self.signal.load.note_blocked();
+        } else if self.signal.is_in_long_call() {
+            self.computing.borrow_mut().push(leader);
+            self.signal.load.note_superseded();
+        } else {
+            return Role::Follow;
         }
         self.superseded.set(self.superseded.get() + 1);
         self.take(me)
@@ -187,4 +210,76 @@ impl Leadership {
 fn remember(average: &Cell<i32>, sample: i32) {
     let now = average.get();
     average.set(now + (sample - now) / MEMORY_CALLS);
+}
+
+#[cfg(test)]
+mod tests {
+    use thruway_serve::{Engine, Settings};
+
+    use super::super::duty::Duty;
+    use super::super::load::Load;
+    use super::*;
+
+    fn leadership() -> Leadership {
+        let engine = Engine::new(Settings::default(), Vec::new(), None).unwrap();
+        let signal = Signal::new(Duty::new(engine.handle().bell), Load::new(2, None, None));
+        Leadership::new(Arc::new(signal))
+    }
+
+    /// What thread 1 is to do, if `happens` while it looks whether the leader is blocked.
+    fn role_if(leadership: &Leadership, is_blocked: bool, happens: impl FnOnce()) -> Role {
+        let look = |leader| {
+            assert_eq!(leader, 0);
+            happens();
+            Ok::<_, ()>(is_blocked)
+        };
+        leadership.role(1, look).unwrap()
+    }
+
+    /// Thread 0 leads, and has called the application at that time.
+    fn calling() -> (Leadership, u64) {
+        let leadership = leadership();
+        assert!(leadership.role(0, |_| Err(())) == Ok(Role::Lead));
+        let entered_us = leadership.enter_application(false);
+        (leadership, entered_us)
+    }
+
+    #[test]
+    fn a_follower_leads_if_the_leader_is_blocked() {
+        let (leadership, _) = calling();
+        assert!(role_if(&leadership, false, || ()) == Role::Follow);
+        assert!(role_if(&leadership, true, || ()) == Role::Lead);
+        assert!(leadership.leads(1));
+    }
+
+    #[test]
+    fn a_leader_that_returns_meanwhile_keeps_the_lead() {
+        let (leadership, entered_us) = calling();
+        let back = || leadership.leave_application(0, entered_us);
+        assert!(role_if(&leadership, true, back) == Role::Open);
+        assert!(leadership.leads(0));
+        assert!(role_if(&leadership, true, || ()) == Role::Follow);
+    }
+
+    #[test]
+    fn a_leader_that_ends_meanwhile_is_not_followed() {
+        let (leadership, entered_us) = calling();
+        let end = || {
+            leadership.leave_application(0, entered_us);
+            leadership.release(0);
+        };
+        assert!(role_if(&leadership, false, end) == Role::Open);
+        assert!(role_if(&leadership, false, || ()) == Role::Lead);
+    }
+
+    #[test]
+    fn another_call_of_the_leader_is_looked_at_anew() {
+        let (leadership, entered_us) = calling();
+        let again = || {
+            leadership.leave_application(0, entered_us);
+            leadership.enter_application(false);
+        };
+        assert!(role_if(&leadership, true, again) == Role::Open);
+        assert!(leadership.leads(0));
+    }
 }
