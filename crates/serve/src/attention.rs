@@ -11,6 +11,7 @@ use crate::admission::{self, LATE};
 use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::exchange::{Absent, Exchange, Handler};
+use crate::http2::output;
 use crate::poller::Events;
 
 /// Turns without a handler between two polls.
@@ -51,6 +52,7 @@ impl Engine {
             }
         }
         self.refuse_late();
+        output::send_corked(&mut self.connections);
         // The thread that waits next may not look again: the turns may have made room for connections that wait.
         self.acceptor.listen_again(&self.connections);
         admission::warn_of_a_long_queue(&mut self.connections);

@@ -74,6 +74,10 @@ pub(crate) struct Connections {
     requests: u64,
     /// How many entries are streams of others.
     streams: usize,
+    /// Connections of HTTP/2 with responses that wait for others.
+    pub(crate) corked: Vec<ConnectionId>,
+    /// When the first of them began to wait.
+    pub(crate) corked_us: u64,
     /// A response has left other work, or room: the thread that waits is to be woken.
     pub(crate) has_news: bool,
 }
@@ -109,6 +113,8 @@ impl Connections {
             deflater: None,
             requests: 0,
             streams: 0,
+            corked: Vec::new(),
+            corked_us: 0,
             has_news: false,
         }
     }

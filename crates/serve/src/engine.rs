@@ -9,7 +9,7 @@ use crate::connections::Connections;
 use crate::ending;
 use crate::exchange::Handler;
 use crate::handshake;
-use crate::http2::input;
+use crate::http2::{input, output};
 use crate::listener::Listener;
 use crate::metrics::WorkerMetrics;
 use crate::migration::Migration;
@@ -193,6 +193,7 @@ impl Engine {
     /// Call it before a wait: how long that may last if nothing is to be late, `timeout_ms` at most.
     #[must_use]
     pub fn begin_wait(&mut self, timeout_ms: Option<u64>) -> Option<u64> {
+        output::send_corked(&mut self.connections);
         if self.has_waiting() {
             return Some(0);
         }
@@ -218,6 +219,7 @@ impl Engine {
     /// Takes in what a wait has brought.
     pub fn take(&mut self, events: &mut Events) {
         closing::tick(&mut self.connections);
+        output::send_corked_if_due(&mut self.connections);
         self.end_wait();
         for event in events.drain() {
             self.take_event(event);
@@ -262,6 +264,7 @@ impl Engine {
 
     /// Ends the service in the given way. Another one may follow: a drain after it was announced, or the end of that.
     pub fn end(&mut self, ending: Ending) {
+        output::send_corked(&mut self.connections);
         let (connections, acceptor) = (&mut self.connections, &mut self.acceptor);
         let migration = self.migration.as_mut();
         match ending {
@@ -289,7 +292,12 @@ impl Engine {
     /// something is on its way here, wait while [`awaits_offer`](Self::awaits_offer) says so, but not for long.
     pub fn ask_for_older(&mut self) -> bool {
         let connections = &mut self.connections;
-        self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(connections))
+        let asks =
+            self.migration.as_mut().is_some_and(|migration| migration.ask_for_older(connections));
+        if asks {
+            output::send_corked(connections);
+        }
+        asks
     }
 
     /// Whether the sibling that was asked has neither given nor refused yet, or something else is on its way here.

@@ -53,11 +53,20 @@ pub enum Written {
 pub struct ResponseWriter<'a> {
     pub(crate) connections: &'a mut Connections,
     pub(crate) ticket: Ticket,
+    /// A short whole response of HTTP/2 may wait for others of its connection.
+    corks: bool,
 }
 
 impl<'a> ResponseWriter<'a> {
     pub(crate) fn new(connections: &'a mut Connections, ticket: Ticket) -> Self {
-        Self { connections, ticket }
+        Self { connections, ticket, corks: false }
+    }
+
+    /// Lets a short whole response of HTTP/2 leave with others of its connection that are still to come. It waits for
+    /// half a millisecond, or until the engine is about to wait. For a caller that polls soon.
+    #[must_use]
+    pub fn corked(self) -> Self {
+        Self { corks: true, ..self }
     }
 
     /// The date for the response.
@@ -280,6 +289,10 @@ impl<'a> ResponseWriter<'a> {
             _ => response.payload,
         };
         let flushed = connection.deliver(response.head, payload, turn_bytes);
+        let id = self.ticket.connection;
+        if self.corks && output::parent_of(self.connections, id).is_some() {
+            return output::cork(self.connections, id);
+        }
         self.go_on(flushed);
     }
 

@@ -166,6 +166,49 @@ class Http2Test < Minitest::Test
     assert_includes said, "600 succeeded, 0 failed, 0 errored, 0 timeout"
   end
 
+  # A frame of HTTP/2 with the fields of a GET.
+  def get_frame(stream, path)
+    fields = ["\x82\x86\x04", [path.bytesize].pack("C"), path, "\x41\x01a"].join.b
+    [0, fields.bytesize, 1, 5, stream].pack("CnCCN") + fields
+  end
+
+  # The streams of the heads that have come so far.
+  def streams_of(bytes)
+    streams = []
+    until bytes.bytesize < 9
+      high, low, kind, _, stream = bytes.unpack("CnCCN")
+      streams << stream if kind == 1
+      bytes = bytes.byteslice((9 + (high << 16) + low)..) || ""
+    end
+    streams
+  end
+
+  # Short responses wait for each other, but not for a request that takes long.
+  def test_a_response_does_not_wait_while_the_next_request_takes_long
+    ways = { "/sleeps" => ->(over) { sleep 0.01 until over.call },
+             "/computes" => ->(over) { true until over.call } }
+    ways.each_key do |path|
+      is_over = false
+      serve(threads: 1) do |env|
+        ways[env["PATH_INFO"]]&.call(-> { is_over })
+        [200, {}, ["x"]]
+      end
+      client = connect.io
+      client.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n#{[0, 0, 4, 0, 0].pack("CnCCN")}",
+                   get_frame(1, "/"), get_frame(3, path), get_frame(5, "/"))
+      got = +"".b
+      heads = lambda do
+        some = client.read_nonblock(999, exception: false)
+        got << some if some.is_a?(String)
+        streams_of(got)
+      end
+      eventually { heads.call.any? }
+      assert_equal [1], heads.call, path
+      is_over = true
+      eventually { heads.call.sort == [1, 3, 5] }
+    end
+  end
+
   def test_a_stop_says_goodbye_to_idle_clients
     server = serve { [200, {}, ["x"]] }
     assert_equal "x|2 200", curl("/")

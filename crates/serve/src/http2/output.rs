@@ -14,6 +14,12 @@ use crate::slab::ConnectionId;
 /// Bytes of one stream before another has its turn.
 const SLICE_BYTES: usize = 64 << 10;
 
+/// A longer response is sent at once: a call costs less than its bytes do.
+const CORKED_BYTES_MAX: i64 = 8 << 10;
+
+/// A response waits for others for so long.
+const CORKED_US_MAX: u64 = 500;
+
 /// The connection of a stream.
 pub(crate) fn parent_of(connections: &Connections, id: ConnectionId) -> Option<ConnectionId> {
     place_of(connections, id).map(|(parent, _)| parent)
@@ -22,13 +28,57 @@ pub(crate) fn parent_of(connections: &Connections, id: ConnectionId) -> Option<C
 /// Sends what waits on a stream, as far as the client takes it now.
 pub(crate) fn flush(connections: &mut Connections, id: ConnectionId) {
     let Some(parent) = parent_of(connections, id) else { return };
+    hand_to_session(connections, parent, id);
+    pass_on(connections, parent);
+    settle(connections, parent, id);
+}
+
+/// The same for a whole response. If it is short, and others of its connection are still to come, it waits for them
+/// until [`send_corked`].
+pub(crate) fn cork(connections: &mut Connections, id: ConnectionId) {
+    let Some(parent) = parent_of(connections, id) else { return };
+    let output = connections.slab.get(id).map(|connection| &connection.output);
+    if output.is_none_or(|output| left_bytes(output) > CORKED_BYTES_MAX) {
+        return flush(connections, id);
+    }
+    hand_to_session(connections, parent, id);
+    if multiplexer_of(connections, parent).is_none_or(|multiplexer| multiplexer.is_idle()) {
+        pass_on(connections, parent);
+    } else if !connections.corked.contains(&parent) {
+        if connections.corked.is_empty() {
+            connections.corked_us = connections.clock.now_us;
+        }
+        connections.corked.push(parent);
+    }
+    settle(connections, parent, id);
+}
+
+/// Sends the responses that wait for others of their connection.
+pub(crate) fn send_corked(connections: &mut Connections) {
+    while let Some(parent) = connections.corked.pop() {
+        pass_on(connections, parent);
+        connections.settle(parent);
+    }
+}
+
+/// The same, if the first of them has waited for long.
+pub(crate) fn send_corked_if_due(connections: &mut Connections) {
+    if connections.clock.now_us >= connections.corked_us + CORKED_US_MAX {
+        send_corked(connections);
+    }
+}
+
+/// Hands what waits on a stream to the session, if its turn has come.
+fn hand_to_session(connections: &mut Connections, parent: ConnectionId, id: ConnectionId) {
     if takes_more(connections, parent) && !is_outranked(connections, id) {
         feed(connections, id, QUANTUM_BYTES);
     } else {
         connections.hold(id, true);
         begin_sending(connections, id);
     }
-    pass_on(connections, parent);
+}
+
+fn settle(connections: &mut Connections, parent: ConnectionId, id: ConnectionId) {
     connections.settle(id);
     connections.settle(parent);
     connections.has_news = true;

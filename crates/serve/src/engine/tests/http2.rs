@@ -279,6 +279,43 @@ fn a_large_response_follows_the_clients_windows() {
     rig.run_client(&mut client, |client| client.body(1).is_some());
 }
 
+/// Responds with so many bytes, and lets the response wait for others.
+fn respond_corked(rig: &mut Rig, ticket: Ticket, bytes: usize) {
+    let (head, plan) = head_of(Some(bytes as u64));
+    let body = vec![b'x'; bytes];
+    let payload = Payload::Slices(&[&body]);
+    rig.engine.response(ticket).corked().respond(Response { head: &head, plan, payload });
+}
+
+#[test]
+fn short_responses_wait_for_others_of_their_connection() {
+    let mut rig = Rig::new(later);
+    let mut client = Client::new(&rig, &[]);
+    client.send(&[1, 3, 5].map(|stream| get(stream, "/")).concat());
+    rig.run_until(|rig| rig.handler.tickets.len() == 3);
+    rig.run_client(&mut client, |client| client.frames.iter().any(|frame| frame.flags == 1));
+    let known = client.frames.len();
+    for ticket in rig.handler.tickets.split_off(1) {
+        respond_corked(&mut rig, ticket, 9);
+        client.receive();
+        assert_eq!(client.frames.len(), known, "nothing has left");
+    }
+    rig.engine.poll(&mut Events::new(), Some(0));
+    client.receive();
+    assert!([3, 5].iter().all(|stream| client.body(*stream).unwrap().len() == 9));
+
+    client.send(&get(7, "/"));
+    rig.run_until(|rig| rig.handler.tickets.len() == 2);
+    let [first, last] = [0, 1].map(|at| rig.handler.tickets[at]);
+    respond_corked(&mut rig, first, 9);
+    respond_corked(&mut rig, last, 20_000);
+    client.receive();
+    assert!(client.body(1).is_some() && client.body(7).is_some(), "a long one takes it along");
+    assert_eq!(rig.engine.connections.corked.len(), 1);
+    assert!(rig.engine.begin_wait(Some(1)).is_some());
+    assert_eq!(rig.engine.connections.corked.len(), 0);
+}
+
 #[test]
 fn the_most_urgent_response_of_a_connection_is_sent_first() {
     const BYTES: usize = 8 * QUANTUM_BYTES;

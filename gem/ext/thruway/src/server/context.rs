@@ -23,6 +23,8 @@ pub(super) struct Context {
     pub(super) body: Cell<VALUE>,
     pub(super) ticket: Cell<Option<Ticket>>,
     pub(super) constraints: Cell<ResponseConstraints>,
+    /// Whether its thread leads, and polls soon after the response: that may wait for others then.
+    pub(super) corks: Cell<bool>,
     /// Whether the application may upgrade the connection.
     pub(super) upgrades: Cell<bool>,
     /// The response's status.
@@ -81,6 +83,7 @@ impl Context {
             body: Cell::new(NIL),
             ticket: Cell::new(None),
             constraints: Cell::new(ResponseConstraints::broken()),
+            corks: Cell::new(false),
             upgrades: Cell::new(false),
             status: Cell::new(0),
             stage: Cell::new(Stage::Done),

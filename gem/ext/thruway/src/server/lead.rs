@@ -106,6 +106,7 @@ impl RackEngine {
 
     fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), Raised> {
         self.flush_gathered();
+        self.contexts.iter().for_each(|context| context.corks.set(false));
         while self.leadership.leads(me) && !self.is_over() {
             self.log_warnings(gvl)?;
             self.ask_for_older(gvl, events);
@@ -214,6 +215,7 @@ impl RackEngine {
         let ReadyRequest { env, ticket, constraints, input, certificate, upgrades } = request;
         context.begin(env, ticket, constraints);
         context.upgrades.set(upgrades);
+        context.corks.set(self.leadership.calls_are_short());
         self.requests.set(self.requests.get() + 1);
         let waits = self.engine.lock().has_waiting();
         let entered_us = self.leadership.enter_application(waits);

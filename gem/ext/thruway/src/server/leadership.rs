@@ -25,6 +25,9 @@ const CALLS_AHEAD_PERMILLE: i32 = 250;
 /// A new call weighs one part in so many in the moving averages.
 const MEMORY_CALLS: i32 = 16;
 
+/// Where calls take no longer than this on average, responses of HTTP/2 leave together.
+const SHORT_CALL_US: i32 = 100;
+
 /// Where calls take longer than this on average, the standby stands in during each.
 const LONG_CALL_US: i32 = 1_000;
 
@@ -122,6 +125,11 @@ impl Leadership {
 
     pub(super) fn leads(&self, me: usize) -> bool {
         self.leader.get() == Some(me)
+    }
+
+    /// Whether a call takes no longer on average than a response may wait for others of its connection.
+    pub(super) fn calls_are_short(&self) -> bool {
+        self.call_us.get() <= SHORT_CALL_US
     }
 
     /// Gives up the lead, and calls a follower to take it.

@@ -151,7 +151,10 @@ impl<'a> Sender<'a> {
     fn hand_over(self, response: Response<'_>) {
         self.context.stage.set(Stage::Done);
         if let Some(ticket) = self.context.ticket.get() {
-            self.engine.lock().response(ticket).respond(response);
+            let mut engine = self.engine.lock();
+            let writer = engine.response(ticket);
+            let mut writer = if self.context.corks.get() { writer.corked() } else { writer };
+            writer.respond(response);
         }
     }
 }
