@@ -97,9 +97,14 @@ impl RackEngine {
         self.is_stopping.get() && self.engine.lock().is_done()
     }
 
-    /// Whether a thread in the application waits there: for anything but the lock, which the caller has. Ruby lets
-    /// other threads run after the call if their time has come, and raises what is pending for this one.
+    /// Whether the leader waits in the application: for anything but the lock, which the caller has. Where Ruby does
+    /// not tell, it is asked for its thread's state. It lets other threads run after that, if their time has come, and
+    /// raises what is pending for this one.
     fn is_blocked(&self, gvl: Gvl, thread: usize) -> Result<bool, Raised> {
+        let signal = self.leadership.signal();
+        if signal.load.is_told() {
+            return Ok(signal.is_leader_blocked());
+        }
         let thread = self.contexts[thread].thread.get();
         gvl.catch(|ruby| call(ruby, thread, self.names.is_stopped, &[])).map(is_true)
     }

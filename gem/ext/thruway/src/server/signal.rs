@@ -11,6 +11,10 @@ use super::load::Load;
 /// The leader is not suspended.
 const RUNS: u64 = 0;
 
+/// How long a leader may be without the lock before a follower is called. It is several times the length of a
+/// hand-off, so a short wait causes none.
+pub(super) const PATIENCE_US: u64 = 300;
+
 pub(super) struct Signal {
     pub(super) duty: Duty,
     pub(super) load: Load,
@@ -29,10 +33,14 @@ pub(super) struct Signal {
     leader_thread: AtomicU32,
     /// Since when the leader is without the lock in the application, where Ruby tells.
     suspended_us: AtomicU64,
+    /// How long its last wait in this call took, until it wanted the lock back.
+    waited_us: AtomicU64,
     /// Requests wait, so that a follower is to lead as soon as the leader blocks.
     is_awaited: AtomicBool,
     /// The leader gathers a body, which a successor is to send if the leader blocks.
     is_gathering: AtomicBool,
+    /// The standby looks at the leader again soon, without being called.
+    is_watched: AtomicBool,
 }
 
 impl Signal {
@@ -48,8 +56,10 @@ impl Signal {
             long_call: AtomicU64::new(0),
             leader_thread: AtomicU32::new(0),
             suspended_us: AtomicU64::new(RUNS),
+            waited_us: AtomicU64::new(0),
             is_awaited: AtomicBool::new(false),
             is_gathering: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
         }
     }
 
@@ -82,7 +92,7 @@ impl Signal {
     pub(super) fn add_follower(&self) {
         self.followers.fetch_add(1, Ordering::SeqCst);
         if self.wants_successor() {
-            self.duty.nudge();
+            self.nudge();
         }
     }
 
@@ -112,15 +122,17 @@ impl Signal {
             self.calls.fetch_add(1, Ordering::SeqCst);
         }
         self.suspended_us.store(RUNS, Ordering::Relaxed);
+        self.waited_us.store(0, Ordering::Relaxed);
         self.leader_thread.store(thread_number(), Ordering::Relaxed);
     }
 
     /// The leader is about to call the application. If something `waits` at the engine, no further event tells of it.
     pub(super) fn note_call(&self, is_long: bool, waits: bool) {
+        self.waited_us.store(0, Ordering::Relaxed);
         // First the count, then the check whether the standby sleeps: the standby does the two the other way round.
         self.calls.fetch_add(1, Ordering::SeqCst);
         match (is_long, waits) {
-            (true, true) => self.duty.nudge(),
+            (true, true) => self.nudge(),
             (true, false) => self.duty.call(),
             (false, _) => {
                 self.duty.dismiss();
@@ -185,17 +197,44 @@ impl Signal {
         (since != RUNS).then(|| monotonic_us().saturating_sub(since))
     }
 
+    /// Whether the leader waits in the application, or wants the lock back after a wait that was not short. Known where
+    /// Ruby tells.
+    pub(super) fn is_leader_blocked(&self) -> bool {
+        self.suspended_for_us().is_some() || self.waited_us.load(Ordering::Relaxed) >= PATIENCE_US
+    }
+
     /// The calling thread releases the lock, or wants it back. Nothing of Ruby's is touched.
     pub(super) fn note_suspension(&self, is_suspended: bool) {
         self.load.note(!is_suspended);
         if self.calls().is_multiple_of(2) || self.leader_thread() != thread_number() {
             return;
         }
+        if let Some(waited_us) = self.suspended_for_us() {
+            self.waited_us.store(waited_us, Ordering::Relaxed);
+        }
         let since = if is_suspended { monotonic_us().max(RUNS + 1) } else { RUNS };
         self.suspended_us.store(since, Ordering::SeqCst);
         if is_suspended && self.wants_successor() {
+            self.nudge();
+        }
+    }
+
+    /// Notes whether the standby looks again soon, by itself. As it begins a look it does not: what changes from then
+    /// on it may miss.
+    pub(super) fn set_watched(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::SeqCst);
+    }
+
+    /// Makes the standby look at once, unless it looks soon.
+    fn nudge(&self) {
+        if !self.is_watched() {
             self.duty.nudge();
         }
+    }
+
+    /// Whether the standby looks soon by itself. It does not after it was dismissed.
+    fn is_watched(&self) -> bool {
+        self.duty.is_on() && self.is_watched.load(Ordering::SeqCst)
     }
 }
 
@@ -203,4 +242,56 @@ impl Signal {
 fn thread_number() -> u32 {
     // SAFETY: `gettid` has no preconditions and cannot fail.
     unsafe { libc::gettid() }.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use thruway_serve::{Engine, Settings};
+
+    use super::*;
+
+    fn signal() -> Signal {
+        let engine = Engine::new(Settings::default(), Vec::new(), None).unwrap();
+        Signal::new(Duty::new(engine.handle().bell), Load::new(2, None, None))
+    }
+
+    /// A signal whose leader, this thread, has waited for so long in the application.
+    fn after_wait(wait: Duration) -> Signal {
+        let signal = signal();
+        signal.note_leader();
+        signal.note_call(false, false);
+        signal.note_suspension(true);
+        assert!(signal.is_leader_blocked(), "it waits");
+        std::thread::sleep(wait);
+        signal.note_suspension(false);
+        signal
+    }
+
+    #[test]
+    fn a_leader_that_wants_the_lock_counts_as_blocked_after_a_long_wait_alone() {
+        let signal = after_wait(Duration::from_micros(PATIENCE_US));
+        assert!(signal.is_leader_blocked());
+        signal.note_return();
+        signal.note_call(false, false);
+        assert!(!signal.is_leader_blocked(), "it is another call");
+        // The system may take the processor away in between.
+        let is_short = (0..1000).any(|_| !after_wait(Duration::ZERO).is_leader_blocked());
+        assert!(is_short);
+    }
+
+    #[test]
+    fn a_standby_that_looks_soon_is_not_called() {
+        let signal = signal();
+        signal.set_watched(true);
+        assert!(!signal.is_watched(), "it is not on duty");
+        signal.duty.call();
+        assert!(signal.is_watched());
+        signal.set_watched(false);
+        assert!(!signal.is_watched(), "what changes from now on it may miss");
+        signal.set_watched(true);
+        signal.duty.dismiss();
+        assert!(!signal.is_watched());
+    }
 }

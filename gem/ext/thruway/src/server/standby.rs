@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use thruway_serve::Events;
 
 use super::shared_engine::SharedEngine;
-use super::signal::Signal;
+use super::signal::{PATIENCE_US, Signal};
 
-/// How long a leader may be without the lock before a follower is called. It is several times the length of a
-/// hand-off, so a short wait causes none.
-const PATIENCE_US: u64 = 300;
+/// From one look at a leader that runs to the next, while requests wait. Ruby releases the lock for each `stat` and
+/// each line of a log: to be told of each release costs more.
+const WATCH: Duration = Duration::from_millis(1);
 
 /// From the first look at a leader to the second, where Ruby does not tell whether it waits.
 const LOOK: Duration = Duration::from_millis(1);
@@ -67,6 +67,7 @@ impl Standby {
         while self.signal.duty.is_on() {
             self.signal.duty.wait_beside(self.engine.waiter(), events, timeout);
             self.signal.duty.note_look();
+            self.signal.set_watched(false);
             let attention = self.engine.lock().attend(events);
             self.signal.set_awaited(attention.waiting > 0);
             if !self.signal.duty.is_on() {
@@ -104,13 +105,14 @@ impl Standby {
         if !is_wanted {
             return None;
         }
-        // A leader that runs tells when it releases the lock.
-        let left_us = PATIENCE_US.checked_sub(self.signal.suspended_for_us()?);
-        if let Some(left_us) = left_us.filter(|left_us| *left_us > 0) {
+        self.signal.set_watched(true);
+        let Some(suspended_us) = self.signal.suspended_for_us() else { return Some(WATCH) };
+        if let Some(left_us) = PATIENCE_US.checked_sub(suspended_us).filter(|left_us| *left_us > 0)
+        {
             return Some(Duration::from_micros(left_us));
         }
         self.signal.call_follower();
-        None
+        Some(WATCH)
     }
 
     /// Looks whether the leader is blocked; true if it is to be looked at again.
