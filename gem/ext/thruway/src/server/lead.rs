@@ -111,6 +111,7 @@ impl RackEngine {
 
     fn lead(&self, gvl: Gvl, me: usize, events: &mut EventBuffer) -> Result<(), Raised> {
         self.flush_gathered();
+        // A thread that has lost the lead does not poll after its response.
         self.contexts.iter().for_each(|context| context.corks.set(false));
         while self.leadership.leads(me) && !self.is_over() {
             self.log_warnings(gvl)?;
