@@ -1,5 +1,4 @@
-//! `cargo x packages`: builds every public crate from its package, outside the workspace, as a
-//! program that depends on it does.
+//! `cargo x packages`: compiles every public crate from its package, outside the workspace.
 
 use std::fs;
 use std::io;
@@ -12,10 +11,11 @@ use serde_json::Value;
 /// What stays here: tasks, and the gem's extension, which the gem brings.
 const PRIVATE: [&str; 2] = ["xtask", "thruway-gem-ext"];
 
-/// Build every public crate from its package
+/// Compile every public crate from its package
 #[derive(Debug, Args)]
 pub(crate) struct Packages {
-    /// Then do all of a publication but the upload, and build a program that finds them in a registry of this machine
+    /// Build each alone, do all of a publication but the upload, and build a program that finds them in a registry of
+    /// this machine
     #[arg(long)]
     publish: bool,
 }
@@ -23,17 +23,65 @@ pub(crate) struct Packages {
 impl Packages {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let target = root.join("target/packages");
+        if !self.publish {
+            succeed(root, &target, &["package", "--no-verify"])?;
+            return check_them(root, &target);
+        }
         forget_earlier_packages(&target).map_err(|error| {
             format!("cannot remove what cargo keeps of earlier packages: {error}")
         })?;
         succeed(root, &target, &["package"])?;
-        if self.publish {
-            // Whether the registry would take them: all are compiled already.
-            succeed(root, &target, &["publish", "--dry-run", "--no-verify"])?;
-            use_them(root, &target)?;
-        }
-        Ok(())
+        // Whether the registry would take them: all are compiled already.
+        succeed(root, &target, &["publish", "--dry-run", "--no-verify"])?;
+        use_them(root, &target)
     }
+}
+
+/// Compiles all packages as one workspace, up to the code for the machine. Libraries are those that the lints have
+/// compiled: the same versions, with the same profile, in the same folder.
+fn check_them(root: &Path, target: &Path) -> Result<(), String> {
+    let folder = target.join("workspace");
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    if folder.is_dir() {
+        fs::remove_dir_all(&folder).map_err(failed)?;
+    }
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let packages = public_packages(root)?;
+    for Package { name, version, .. } in &packages {
+        unpack(target, name, version, &folder)?;
+    }
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).map_err(failed)?;
+    fs::write(folder.join("Cargo.toml"), workspace(root, &packages)?).map_err(failed)?;
+    let mut cargo = Command::new(crate::command::cargo());
+    cargo.current_dir(&folder).env("CARGO_TARGET_DIR", root.join("target"));
+    crate::command::succeed(cargo.args(["check", "--quiet", "--workspace"]))?;
+    println!("packages: {} compile from what they contain", packages.len());
+    fs::remove_dir_all(&folder).map_err(failed)
+}
+
+/// Unpacks a package into a folder of its name and version.
+fn unpack(target: &Path, name: &str, version: &str, folder: &Path) -> Result<(), String> {
+    let package = target.join(format!("package/{name}-{version}.crate"));
+    let mut tar = Command::new("tar");
+    crate::command::succeed(tar.arg("-xzf").arg(package).arg("-C").arg(folder))
+}
+
+/// The manifest of a workspace of unpacked packages, with the development profile of ours.
+fn workspace(root: &Path, packages: &[Package]) -> Result<String, String> {
+    let ours = root.join("Cargo.toml");
+    let text = fs::read_to_string(&ours).map_err(|error| format!("{}: {error}", ours.display()))?;
+    let text: toml::Table = text.parse().map_err(|error| format!("{}: {error}", ours.display()))?;
+    let paths = packages.iter().map(|Package { name, version, .. }| {
+        format!("{name} = {{ path = \"{name}-{version}\" }}\n")
+    });
+    let mut profile = toml::Table::new();
+    profile.insert("dev".to_owned(), text["profile"]["dev"].clone());
+    let mut profiles = toml::Table::new();
+    profiles.insert("profile".to_owned(), toml::Value::Table(profile));
+    Ok(format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [\"*-*\"]\n\n[patch.crates-io]\n{}\n{profiles}",
+        paths.collect::<String>()
+    ))
 }
 
 /// Runs cargo for all public crates, in their order. What is not committed yet is packaged, too.
@@ -58,11 +106,10 @@ fn use_them(root: &Path, target: &Path) -> Result<(), String> {
     let mut vendor = Command::new(crate::command::cargo());
     vendor.current_dir(root).args(["vendor", "--quiet", "--locked"]).arg(&registry);
     crate::command::succeed(vendor.stdout(std::process::Stdio::null()))?;
-    let names = libraries(root)?;
-    for (name, version) in &names {
-        let package = target.join(format!("package/{name}-{version}.crate"));
-        let mut tar = Command::new("tar");
-        crate::command::succeed(tar.arg("-xzf").arg(package).arg("-C").arg(&registry))?;
+    let mut names = public_packages(root)?;
+    names.retain(|package| package.is_library);
+    for Package { name, version, .. } in &names {
+        unpack(target, name, version, &registry)?;
         // cargo takes an unpacked package with the checksums of its files; none are compared with none.
         let checksums = registry.join(format!("{name}-{version}/.cargo-checksum.json"));
         fs::write(checksums, "{\"files\":{}}").map_err(failed)?;
@@ -79,34 +126,45 @@ fn use_them(root: &Path, target: &Path) -> Result<(), String> {
     fs::remove_dir_all(&folder).map_err(failed)
 }
 
-/// The names and versions of the public libraries.
-fn libraries(root: &Path) -> Result<Vec<(String, String)>, String> {
+/// A public package of the workspace.
+struct Package {
+    name: String,
+    version: String,
+    is_library: bool,
+}
+
+fn public_packages(root: &Path) -> Result<Vec<Package>, String> {
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(root).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
     let output = cargo.output().map_err(|error| format!("cannot start cargo: {error}"))?;
     let metadata: Value = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("cargo metadata: {error}"))?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
-    let is_public = |package: &&Value| {
-        let is_library = |target: &Value| target["kind"][0] == "lib";
-        package["publish"].is_null()
-            && package["targets"].as_array().into_iter().flatten().any(is_library)
-    };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let named = |package: &Value| (text(&package["name"]), text(&package["version"]));
-    Ok(packages.filter(is_public).map(named).collect())
+    let is_library = |package: &Value| {
+        let mut targets = package["targets"].as_array().into_iter().flatten();
+        targets.any(|target| target["kind"][0] == "lib")
+    };
+    let package = |package: &Value| Package {
+        name: text(&package["name"]),
+        version: text(&package["version"]),
+        is_library: is_library(package),
+    };
+    Ok(packages.filter(|package| package["publish"].is_null()).map(package).collect())
 }
 
-fn manifest(names: &[(String, String)]) -> String {
+fn manifest(names: &[Package]) -> String {
     let head =
         "[package]\nname = \"program\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n\n";
-    let lines = names.iter().map(|(name, version)| format!("{name} = \"{version}\"\n"));
+    let lines =
+        names.iter().map(|Package { name, version, .. }| format!("{name} = \"{version}\"\n"));
     format!("{head}[dependencies]\n{}", lines.collect::<String>())
 }
 
 /// It names each of them, so that all are linked.
-fn program(names: &[(String, String)]) -> String {
-    let lines = names.iter().map(|(name, _)| format!("use {} as _;\n", name.replace('-', "_")));
+fn program(names: &[Package]) -> String {
+    let lines =
+        names.iter().map(|Package { name, .. }| format!("use {} as _;\n", name.replace('-', "_")));
     format!("{}\nfn main() {{}}\n", lines.collect::<String>())
 }
 
