@@ -31,7 +31,6 @@ impl Aarch64 {
         }
         let mut cargo = debian::cargo(root);
         cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]).args(LINTS);
-        cargo.env("CARGO_TARGET_DIR", root.join("target/aarch64"));
         crate::command::succeed(without_compiler(&mut cargo))
     }
 }

@@ -116,7 +116,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step("rooms", crate::command::cargo(), &["x", "rooms"]),
         step("ruby style", "rubocop".into(), &["--format", "simple"]),
         // Tests of the binary start Ruby with it.
-        step("gem", crate::command::cargo(), &["x", "gem"]),
+        step("gem", crate::command::cargo(), &["x", "gem", "--tests"]),
         step("tests", crate::command::cargo(), &["test", "--workspace"]),
         step(
             "suites",

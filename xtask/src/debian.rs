@@ -1,7 +1,7 @@
 //! Debian's own Rust, which brings the sources of its library.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What it takes to build the standard library for a target that the toolchain at hand does not have. Each part
@@ -20,6 +20,12 @@ pub(crate) fn missing(needed: &[(&str, &str)]) -> Option<String> {
     (!packages.is_empty()).then(|| packages.join(" "))
 }
 
+/// The folder of everything that Debian's Rust builds. Systems share it, so that build scripts and macros, which run
+/// on this machine, are compiled once for all of them.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    root.join("target/systems")
+}
+
 /// Debian's cargo, whatever toolchain started us, with options that are not stable yet.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new("/usr/bin/cargo");
@@ -32,6 +38,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
         .current_dir(root)
         .env("PATH", with_debian_first)
         .env("RUSTC", "/usr/bin/rustc")
+        .env("CARGO_TARGET_DIR", target(root))
         .env("RUSTC_BOOTSTRAP", "1");
     cargo
 }

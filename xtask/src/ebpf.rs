@@ -5,7 +5,8 @@ use std::process::Command;
 
 use clap::Args;
 
-const FEATURE: [&str; 3] = ["--package=thruway-cli", "--features", "ebpf"];
+/// The whole workspace is named, so that libraries keep the features with which the other tests have them.
+const FEATURE: [&str; 3] = ["--workspace", "--features", "thruway-cli/ebpf"];
 const LINTS: [&str; 5] = ["--all-targets", "--quiet", "--", "-D", "warnings"];
 /// The tests that ask the back end; the rest of the binary is the same as without it.
 const TESTS: [&str; 7] =

@@ -39,7 +39,7 @@ impl Portable {
         cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
         cargo.args(["--", "-D", "warnings"]);
         cargo.envs(ruby_of_this_machine());
-        crate::command::succeed(cargo.env("CARGO_TARGET_DIR", root.join("target/portable")))
+        crate::command::succeed(&mut cargo)
     }
 }
 

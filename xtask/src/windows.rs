@@ -57,7 +57,7 @@ pub(crate) fn release_program(root: &Path) -> Result<PathBuf, String> {
     let wine = Wine { root: root.to_owned() };
     let mut cargo = wine.cargo(["build", "--release", "--quiet", "--package", "thruway-cli"])?;
     crate::command::succeed(cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false"))?;
-    Ok(root.join("target/windows").join(TARGET).join("release/thruway.exe"))
+    Ok(debian::target(root).join(TARGET).join("release/thruway.exe"))
 }
 
 /// The packages that are not there.
@@ -122,7 +122,6 @@ impl Wine {
         self.settle(&mut cargo);
         cargo.arg(verb).args(["-Zbuild-std=std,panic_unwind", "--target", TARGET]).args(arguments);
         cargo
-            .env("CARGO_TARGET_DIR", self.root.join("target/windows"))
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_LINKER", "x86_64-w64-mingw32-gcc")
             .env("CARGO_TARGET_X86_64_WIN7_WINDOWS_GNU_RUNNER", "wine");
         Ok(cargo)
