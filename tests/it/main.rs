@@ -25,6 +25,8 @@ mod manual;
 #[cfg(target_os = "linux")]
 mod mount;
 #[cfg(target_os = "linux")]
+mod names;
+#[cfg(target_os = "linux")]
 mod pack;
 #[cfg(target_os = "linux")]
 mod preload;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
+use thruway_pack::printable;
 use thruway_pack::{Builder, Error, Pack, PackFile, Stamp, Written, check_place, now_ns};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -298,7 +299,7 @@ impl Boot {
     pub fn report(&self) -> String {
         let report = self.counts.report(self.files.stats.value(), self.files.folder_lookups());
         let report = self.portable_mode() + &report;
-        match self.thawed_by.map(String::from_utf8_lossy) {
+        match self.thawed_by.map(printable::bytes) {
             Some(path) => format!("thruway: not frozen, since {path} has changed\n{report}"),
             None => report,
         }
@@ -359,7 +360,7 @@ fn opened(
     match PackFile::open_for(path, identity) {
         Ok(file) => (Some(file.leak()), None, true),
         Err(error) if error.is_not_found() => {
-            let path = error.path().display();
+            let path = printable::path(error.path());
             let note = format!("nothing is frozen, since there is no pack at {path}");
             (None, wants_frozen.then_some(note), true)
         }

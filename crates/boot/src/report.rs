@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thruway_pack::printable;
+
 use crate::code::Reason;
 use crate::options::Part;
 
@@ -80,7 +82,7 @@ impl Counts {
         if let Ok(reasons) = self.reasons.try_lock() {
             for (reason, names) in reasons.iter() {
                 for name in names {
-                    let name = String::from_utf8_lossy(name);
+                    let name = printable::bytes(name);
                     report.push_str(&format!("thruway: {}: {name}\n", reason.words()));
                 }
             }

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn run(arguments: Vec<OsString>) -> ExitCode {
     match verbs::Thruway::parsed(arguments) {
         Ok(command) => command.run().unwrap_or_else(|failure| failure.report()),
-        Err(error) => output::usage(&error),
+        Err(error) => output::usage(error),
     }
 }
 
@@ -48,7 +48,7 @@ fn help(arguments: &[OsString]) -> ExitCode {
         Ok(Asked::Mount(arguments)) => match verbs::Thruway::parsed(arguments) {
             Ok(command) => command.run(),
             Err(error) => {
-                output::usage(&error);
+                output::usage(error);
                 return ExitCode::from(WRONG_USE);
             }
         },

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+use clap::error::{ContextKind, ContextValue};
+use thruway_sys::printable;
 
 /// Exit status of our own failure.
 const FAILED: u8 = 2;
@@ -21,14 +23,16 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// `message` is lower-case, without a full stop, and names what it is about.
+    /// `message` is lower-case, without a full stop, and names what it is about. It becomes one line, whatever the
+    /// names in it hold.
     pub(crate) fn new(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), hint: None, status: FAILED }
+        let message = printable::text(&message.to_string()).into_owned();
+        Self { message, hint: None, status: FAILED }
     }
 
     /// What the user can do about it.
     pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
-        self.hint = Some(hint.to_string());
+        self.hint = Some(printable::text(&hint.to_string()).into_owned());
         self
     }
 
@@ -61,16 +65,33 @@ impl Failure {
 }
 
 /// Prints the help that was asked for, or what is wrong with the arguments: clap's text, our name.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        let help = styled(error, &io::stdout());
+        let help = styled(&error, &io::stdout());
         return print(help.as_bytes())
             .map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
-    let text = styled(error, &io::stderr()).replacen("error:", "thruway:", 1);
-    // A closed stderr has no reader.
-    let _ = io::stderr().write_all(text.as_bytes());
+    escape(&mut error);
+    print_error(styled(&error, &io::stderr()).replacen("error:", "thruway:", 1).as_bytes());
     ExitCode::from(FAILED)
+}
+
+/// Escapes what the user has typed, so that the styles of the message are its only control characters.
+fn escape(error: &mut clap::Error) {
+    let escaped = |text: &String| printable::text(text).into_owned();
+    let values: Vec<(ContextKind, ContextValue)> = error
+        .context()
+        .filter_map(|(kind, value)| match value {
+            ContextValue::String(text) => Some((kind, ContextValue::String(escaped(text)))),
+            ContextValue::Strings(texts) => {
+                Some((kind, ContextValue::Strings(texts.iter().map(escaped).collect())))
+            }
+            _ => None,
+        })
+        .collect();
+    for (kind, value) in values {
+        error.insert(kind, value);
+    }
 }
 
 fn styled(error: &clap::Error, stream: &impl IsTerminal) -> String {
@@ -87,6 +108,29 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes a report for people to stdout: its lines hold nothing that a terminal would obey.
+pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
+    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) => format!("{}\n", printable::text(line)),
+        None => printable::text(line).into_owned(),
+    });
+    print(lines.collect::<String>().as_bytes())
+}
+
+/// Writes names to stdout, one a line: to a terminal as people can read them, and elsewhere byte for byte.
+pub(crate) fn print_names(names: &[Vec<u8>]) -> Result<(), Failure> {
+    let is_read_by_people = io::stdout().is_terminal();
+    let mut lines = Vec::new();
+    for name in names {
+        match is_read_by_people {
+            true => lines.extend_from_slice(printable::bytes(name).as_bytes()),
+            false => lines.extend_from_slice(name),
+        }
+        lines.push(b'\n');
+    }
+    print(&lines)
 }
 
 /// Writes what is no data to stderr. A closed stderr has no reader, so that is no error.

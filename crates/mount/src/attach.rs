@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
+use thruway_sys::printable;
 
 use crate::mounts::{self, KIND};
 use crate::process::Channel;
@@ -37,13 +38,13 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
     let target = plan.target.as_path();
     let ours = mounts::at(target).ok().flatten().is_some_and(|mounted| mounted.is_ours());
     if ours {
-        return Err(Error::plain(format_args!("{} is mounted already", target.display()))
-            .with_hint(format_args!("thruway unmount {}", target.display())));
+        return Err(Error::plain(format_args!("{} is mounted already", printable::path(&target)))
+            .with_hint(format_args!("thruway unmount {}", printable::path(&target))));
     }
     let failed = |errno| {
         let error = Error::new("cannot mount at", target, errno);
         match errno {
-            Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
+            Errno::NOENT => error.with_hint(format_args!("mkdir {}", printable::path(&target))),
             Errno::NOTDIR => error.with_hint("the target must be a folder"),
             _ => error,
         }
@@ -60,7 +61,7 @@ fn check_target(plan: &Plan) -> Result<(), Error> {
     {
         return Ok(());
     }
-    Err(Error::plain(format_args!("cannot mount at {}: it is not empty", target.display()))
+    Err(Error::plain(format_args!("cannot mount at {}: it is not empty", printable::path(&target)))
         .with_hint("--nonempty hides what is in it while the mount lasts"))
 }
 
@@ -144,7 +145,7 @@ fn by_helper(plan: &Plan) -> Result<OwnedFd, Error> {
         let reason = words.trim().trim_start_matches("fusermount3: ");
         return Err(Error::plain(format_args!(
             "cannot mount at {}: {reason}",
-            plan.target.display()
+            printable::path(&plan.target)
         )));
     }
     let mut received = Vec::new();
@@ -211,7 +212,7 @@ fn detach_by_helper(target: &Path, lazy: bool) -> Result<(), Error> {
     }
     let words = String::from_utf8_lossy(&output.stderr);
     let reason = words.trim().trim_start_matches("fusermount3: ");
-    Err(Error::plain(format_args!("cannot unmount {}: {reason}", target.display())))
+    Err(Error::plain(format_args!("cannot unmount {}: {reason}", printable::path(&target))))
 }
 
 /// The connection and clones of it, `count` together: one for each thread that reads requests.

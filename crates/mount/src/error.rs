@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use thruway_sys::printable;
 
 /// What failed, with its path, and a hint. It holds text, so that it can be sent to another process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +18,7 @@ impl Error {
     /// What failed with a path, as in "cannot mount at", and its cause.
     pub fn new(doing: &str, path: &Path, cause: impl Into<io::Error>) -> Self {
         let cause = cause.into();
-        Self { message: format!("{doing} {}: {cause}", path.display()), hint: None }
+        Self { message: format!("{doing} {}: {cause}", printable::path(&path)), hint: None }
     }
 
     /// A message without a cause.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thruway_sys::printable;
 
 /// Where the log goes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +48,7 @@ impl Log {
 
     /// A log whose lines begin with the mount's target.
     pub(crate) fn of(&self, target: &Path) -> Self {
-        let (write, target) = (Arc::clone(&self.write), target.display().to_string());
+        let (write, target) = (Arc::clone(&self.write), printable::path(target).into_owned());
         Self::new(move |level, line| write(level, &format!("{target}: {line}")))
     }
 

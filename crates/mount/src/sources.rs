@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat, readlink};
 use rustix::io::Errno;
 use thruway_sys::mount_copy;
+use thruway_sys::printable;
 
 use crate::proc_path::ProcPath;
 use crate::{Error, Plan};
@@ -65,7 +66,8 @@ fn refuse_generated(source: &Path, folder: &OwnedFd) -> Result<(), Error> {
     let kind = fstatfs(folder).map(|stat| stat.f_type).unwrap_or_default();
     let generated = GENERATED.iter().find(|(number, _)| i128::from(kind) == i128::from(*number));
     let Some((_, name)) = generated else { return Ok(()) };
-    let error = Error::plain(format_args!("cannot mount {}: it is {name}", source.display()));
+    let error =
+        Error::plain(format_args!("cannot mount {}: it is {name}", printable::path(&source)));
     Err(error.with_hint(
         "the kernel makes up such files as they are read; mount --bind shows them elsewhere",
     ))

@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use thruway_sys::peer;
+use thruway_sys::printable;
 
 use crate::{Error, mounts};
 
@@ -106,7 +107,8 @@ pub fn status(target: Option<&Path>) -> Result<Vec<MountStatus>, Error> {
 }
 
 pub(crate) fn not_ours(target: &Path) -> Error {
-    Error::plain(format_args!("{} is no thruway mount", target.display())).with_hint(LIST_HINT)
+    Error::plain(format_args!("{} is no thruway mount", printable::path(&target)))
+        .with_hint(LIST_HINT)
 }
 
 /// The socket's name in the abstract namespace.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, openat, readlink};
 use rustix::io::Errno;
 use rustix::process::Signal;
+use thruway_sys::printable;
 
 use crate::proc_path::ProcPath;
 use crate::process::Daemon;
@@ -81,7 +82,7 @@ pub fn resolve_new_target(target: &Path) -> Result<PathBuf, Error> {
     resolve(target).map_err(|errno| {
         let error = Error::new("cannot open", target, errno);
         match errno {
-            Errno::NOENT => error.with_hint(format_args!("mkdir {}", target.display())),
+            Errno::NOENT => error.with_hint(format_args!("mkdir {}", printable::path(&target))),
             _ => error,
         }
     })

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::RawMode;
+use thruway_sys::printable;
 
 /// A file that is not used as a pack, and why.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = printable::path(&self.path);
         match &self.kind {
             Kind::System { doing, error } => write!(formatter, "cannot {doing} {path}: {error}"),
             Kind::NotAFile => write!(formatter, "{path} is not a regular file"),

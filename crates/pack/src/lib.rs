@@ -24,3 +24,4 @@ pub use error::Error;
 pub use file::{PackFile, Written, check_place, remove_partial, replace};
 pub use pack::{Entry, Pack};
 pub use thruway_resolve::stamp::{Stamp, now_ns};
+pub use thruway_sys::printable;

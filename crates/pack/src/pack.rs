@@ -1,5 +1,7 @@
 //! Looking things up in the bytes of a pack. Nothing here can fail in any way but "not found".
 
+use thruway_sys::printable;
+
 use crate::Stamp;
 use crate::error::Kind;
 use crate::layout::{
@@ -146,7 +148,7 @@ impl<'a> Pack<'a> {
                 damages.push(format!("entry {place}"));
                 continue;
             };
-            let name = String::from_utf8_lossy(entry.name);
+            let name = printable::bytes(entry.name);
             if entry.data().is_none() {
                 damages.push(format!("data of {name}"));
             }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use thruway_sys::printable;
 use thruway_sys::process::{Change, Wait, send_signal, wait};
 use thruway_sys::signal::{ChildEvents, DefaultActions, number};
 use thruway_sys::{descriptor, peer};
@@ -260,7 +261,7 @@ impl Template {
         let change = self.observed.first_change(now_ns());
         self.compared_us = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
         if let Some(path) = change {
-            let reason = format!("{} has changed", String::from_utf8_lossy(path));
+            let reason = format!("{} has changed", printable::bytes(path));
             self.place.remove(self.key, Part::Socket);
             self.unlock();
             let _ = Message::new(Kind::Refused).with(reason).send(&socket, &[]);

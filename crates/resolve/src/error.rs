@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use thruway_sys::printable;
+
 use crate::Refusal;
 
 /// A name that did not become an open file, with the name that was asked for.
@@ -88,9 +90,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = String::from_utf8_lossy(&self.name);
+        let name = printable::bytes(&self.name);
         match &self.kind {
-            Kind::Refused(refusal) => write!(formatter, "refused {name:?}: {refusal}"),
+            Kind::Refused(refusal) => write!(formatter, "refused \"{name}\": {refusal}"),
             Kind::Ruby(message) => formatter.write_str(message),
             Kind::System { doing, error } => write!(formatter, "cannot {doing} {name}: {error}"),
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use thruway_sys::printable;
+
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
@@ -27,7 +29,7 @@ impl fmt::Display for Address {
                 write!(formatter, "http://[{host}]:{port}")
             }
             Self::Tcp { host, port } => write!(formatter, "http://{host}:{port}"),
-            Self::Unix { path } => write!(formatter, "unix://{}", path.display()),
+            Self::Unix { path } => write!(formatter, "unix://{}", printable::path(path)),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use thruway_sys::printable;
+
 /// A command that was not started, with everything that was tried.
 #[derive(Debug)]
 pub struct Error {
@@ -100,7 +102,7 @@ impl Tried {
 impl fmt::Display for Error {
     /// One line; `{:#}` adds a line for each candidate.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = String::from_utf8_lossy(&self.name);
+        let name = printable::bytes(&self.name);
         match &self.kind {
             Kind::Step(doing, error) => write!(formatter, "cannot {doing} for {name}: {error}")?,
             Kind::Input(message) => write!(formatter, "cannot start {name}: {message}")?,
@@ -124,7 +126,7 @@ impl fmt::Display for Error {
 
 impl fmt::Display for Tried {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", String::from_utf8_lossy(&self.path), self.error)
+        write!(formatter, "{}: {}", printable::bytes(&self.path), self.error)
     }
 }
 

@@ -1,6 +1,6 @@
-//! Kernel calls that rustix lacks, as safe functions.
+//! Kernel calls that rustix lacks, as safe functions, and names as people can read them.
 //!
-//! Each module is one noun of the kernel's. This crate and the gem's extension are the only places
+//! Each module but [`printable`] is one noun of the kernel's. This crate and the gem's extension are the only places
 //! with `unsafe`; every block holds one operation and names the invariant that makes it sound.
 #![expect(unsafe_code, reason = "the kernel's own interfaces: see ARCHITECTURE.md")]
 
@@ -41,6 +41,7 @@ pub mod nt;
 mod outcome;
 #[cfg(target_os = "linux")]
 pub mod peer;
+pub mod printable;
 #[cfg(target_os = "linux")]
 pub mod process;
 #[cfg(target_os = "linux")]

@@ -8,6 +8,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use thruway_sys::printable;
 
 use crate::files;
 use crate::{Error, Options};
@@ -80,7 +81,7 @@ fn pair(
     let pair = CertifiedKey::from_der(chain, files::key(key)?, provider);
     pair.map(Arc::new).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
-            let reason = format!("it is not the key of {}", certificate.display());
+            let reason = format!("it is not the key of {}", printable::path(&certificate));
             Error::file(key, reason)
         }
         rustls::Error::General(_) => Error::file(key, UNKNOWN_KEY),

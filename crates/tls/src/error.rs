@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
+use thruway_sys::printable;
 
 /// What cannot be used, and why.
 #[derive(Debug)]
@@ -41,7 +42,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.file {
-            Some(file) => write!(formatter, "cannot use {}: {}", file.display(), self.reason),
+            Some(file) => {
+                write!(formatter, "cannot use {}: {}", printable::path(&file), self.reason)
+            }
             None => write!(formatter, "cannot speak TLS: {}", self.reason),
         }
     }

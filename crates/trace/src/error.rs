@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use thruway_sys::printable;
+
 /// What went wrong, and with what.
 #[derive(Debug)]
 pub struct Error {
@@ -95,7 +97,7 @@ pub(crate) const RUN: &str = "run";
 
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = String::from_utf8_lossy(&self.name);
+        let name = printable::bytes(&self.name);
         match &self.kind {
             ErrorKind::NotFound => write!(formatter, "cannot find the command {name}"),
             ErrorKind::System { doing, error } => {

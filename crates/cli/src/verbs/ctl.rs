@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use thruway_sys::printable;
 
 use crate::output::{Answer, Failure, print};
 
@@ -105,7 +106,8 @@ impl Ctl {
         if let Some(path) = &self.pidfile {
             let text = read(path)?;
             let number = text.trim().parse();
-            let wrong = |_| Failure::new(format_args!("{} has no process number", path.display()));
+            let wrong =
+                |_| Failure::new(format_args!("{} has no process number", printable::path(&path)));
             target.pid = Some(number.map_err(wrong)?);
         }
         target.url = self.control_url.clone().or(target.url);
@@ -154,7 +156,8 @@ impl Command {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error| Failure::new(format_args!("cannot read {}: {error}", path.display()));
+    let failed =
+        |error| Failure::new(format_args!("cannot read {}: {error}", printable::path(&path)));
     std::fs::read_to_string(path).map_err(failed)
 }
 

@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use thruway_resolve::expand::windows::Place;
 use thruway_resolve::expand::{Devices, Flavour, expand, ruby};
 use thruway_resolve::native;
+use thruway_sys::printable;
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print_names};
 
 /// Expand names to absolute ones, without touching the disk
 ///
@@ -65,13 +66,12 @@ struct Setting {
 impl Expand {
     pub(crate) fn run(self) -> Answer {
         let setting = self.setting();
-        let mut lines = Vec::new();
+        let mut names = Vec::with_capacity(self.names.len());
         for name in &self.names {
             let name = native::bytes(name);
-            lines.extend(if self.ruby { setting.ruby(&name)? } else { setting.expand(&name)? });
-            lines.push(b'\n');
+            names.push(if self.ruby { setting.ruby(&name)? } else { setting.expand(&name)? });
         }
-        print(&lines)?;
+        print_names(&names)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -140,7 +140,7 @@ impl Setting {
         };
         ruby::expand_path(self.flavour, name, self.base.as_deref(), &surroundings).map_err(
             |error| {
-                let name = String::from_utf8_lossy(name);
+                let name = printable::bytes(name);
                 Failure::new(format_args!("cannot expand {name}: {error}"))
             },
         )

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use thruway_sys::printable;
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print_report};
 use crate::replacement::Replacement;
 
 /// Let an application boot from a pack, or undo that
@@ -63,14 +64,14 @@ impl Init {
         if !self.undo {
             told.push_str("\nnext: bundle install; then start the application as always\n");
         }
-        print(told.as_bytes())?;
+        print_report(&told)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
-        let failure = Failure::new(format_args!("cannot read {}: {error}", path.display()));
+        let failure = Failure::new(format_args!("cannot read {}: {error}", printable::path(&path)));
         failure.hint(
             "an application has a Gemfile and config/boot.rb, as Rails makes them; others put \
              require \"thruway/boot\" before their first require",
@@ -79,8 +80,9 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn replacement(path: &Path, text: &str) -> Result<Replacement, Failure> {
-    Replacement::write(path, text)
-        .map_err(|error| Failure::new(format_args!("cannot write {}: {error}", path.display())))
+    Replacement::write(path, text).map_err(|error| {
+        Failure::new(format_args!("cannot write {}: {error}", printable::path(&path)))
+    })
 }
 
 /// The lines that differ.

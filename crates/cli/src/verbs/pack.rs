@@ -12,11 +12,12 @@ use serde_json::json;
 use thruway_boot::inspect::{Inspection, inspect, verify};
 use thruway_boot::{Options, Trust, check_place, remove_partial};
 use thruway_spawn::Command;
+use thruway_sys::printable;
 
 use super::run::{absolute, accelerated};
 use crate::command::of_words;
 use crate::gem::Gem;
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print, print_report};
 
 /// Most entries that are named in a table; JSON names all of them.
 const NAMED_MAX: usize = 20;
@@ -119,9 +120,9 @@ impl Build {
                 .hint("no Ruby of this version ran, or all of its files are newer than 20 ms"));
         }
         std::fs::rename(&new, &output).map_err(|error| {
-            Failure::new(format_args!("cannot write {}: {error}", output.display()))
+            Failure::new(format_args!("cannot write {}: {error}", printable::path(&output)))
         })?;
-        print(inspection(&output)?.table().as_bytes())?;
+        print_report(&inspection(&output)?.table())?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -139,7 +140,7 @@ impl Build {
         }
         for path in &self.compile {
             std::fs::metadata(path).map_err(|error| {
-                Failure::new(format_args!("cannot compile {}: {error}", path.display()))
+                Failure::new(format_args!("cannot compile {}: {error}", printable::path(&path)))
             })?;
         }
         let gem = Gem::find().ok_or_else(|| {
@@ -158,7 +159,7 @@ impl Build {
 /// Makes the folder that the user names, as the umask says: another user may read its pack.
 fn make_folder(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| {
-        Failure::new(format_args!("cannot make the folder {}: {error}", folder.display()))
+        Failure::new(format_args!("cannot make the folder {}: {error}", printable::path(&folder)))
     })
 }
 
@@ -172,7 +173,7 @@ fn clear(new: &Path) -> Result<(), Failure> {
 fn remove(path: &Path) -> Result<(), Failure> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::new(format_args!("cannot remove {}: {error}", path.display())))
+            Err(Failure::new(format_args!("cannot remove {}: {error}", printable::path(&path))))
         }
         _ => Ok(()),
     }
@@ -181,8 +182,10 @@ fn remove(path: &Path) -> Result<(), Failure> {
 impl Info {
     fn run(self) -> Answer {
         let inspection = inspection(&self.pack)?;
-        let text = if self.json { inspection.json() } else { inspection.table() };
-        print(text.as_bytes())?;
+        match self.json {
+            true => print(inspection.json().as_bytes())?,
+            false => print_report(&inspection.table())?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -191,11 +194,11 @@ impl Verify {
     fn run(self) -> Answer {
         let (entries, damages) = verify(&self.pack).map_err(Failure::new)?;
         if damages.is_empty() {
-            print(format!("{entries} entries, all whole\n").as_bytes())?;
+            print_report(&format!("{entries} entries, all whole\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
         let lines = damages.iter().map(|damage| format!("damaged: {damage}\n"));
-        print(lines.collect::<String>().as_bytes())?;
+        print_report(&lines.collect::<String>())?;
         Ok(ExitCode::FAILURE)
     }
 }
@@ -226,7 +229,7 @@ impl Shown {
         table.push_str(&format!("\n{} bytes, written {} ago\n", pack.bytes, self.age()));
         pack.identity.lines().for_each(|line| table.push_str(&format!("{line}\n")));
         for name in pack.stale.iter().take(NAMED_MAX) {
-            table.push_str(&format!("stale: {}\n", String::from_utf8_lossy(name)));
+            table.push_str(&format!("stale: {}\n", printable::bytes(name)));
         }
         if let Some(more) = pack.stale.len().checked_sub(NAMED_MAX + 1) {
             table.push_str(&format!("stale: {} more\n", more + 1));

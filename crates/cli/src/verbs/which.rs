@@ -16,8 +16,9 @@ use thruway_resolve::search::Posix;
 #[cfg(target_os = "linux")]
 use thruway_resolve::search::Tree;
 use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+use thruway_sys::printable;
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print, print_names};
 
 /// Find the file that a command starts
 ///
@@ -181,16 +182,13 @@ impl Which {
         }
         let mut lines = Vec::new();
         for outcome in outcomes {
-            for path in &outcome.found {
-                lines.extend_from_slice(path);
-                lines.push(b'\n');
-            }
+            lines.extend_from_slice(&outcome.found);
             if self.count {
                 let plural = if outcome.lookups == 1 { "" } else { "s" };
-                lines.extend(format!("{} look-up{plural}\n", outcome.lookups).into_bytes());
+                lines.push(format!("{} look-up{plural}", outcome.lookups).into_bytes());
             }
         }
-        print(&lines)?;
+        print_names(&lines)?;
         outcomes.iter().filter(|outcome| outcome.found.is_empty()).for_each(Outcome::explain);
         Ok(())
     }
@@ -212,13 +210,15 @@ impl Outcome {
 
     /// Says why there is nothing to print.
     fn explain(&self) {
-        let name = text(&self.name);
+        let name = printable::bytes(&self.name);
         match (self.denied.first(), self.bases) {
             _ if self.name.is_empty() => Failure::new("an empty name is no command"),
-            (Some(path), _) => Failure::new(format_args!("{} may not be run", text(path))),
+            (Some(path), _) => {
+                Failure::new(format_args!("{} may not be run", printable::bytes(path)))
+            }
             _ if !self.without_interpreter.is_empty() => {
                 let (path, interpreter) = &self.without_interpreter[0];
-                let (path, interpreter) = (text(path), text(interpreter));
+                let (path, interpreter) = (printable::bytes(path), printable::bytes(interpreter));
                 Failure::new(format_args!("{path} needs {interpreter}, which is not there"))
             }
             (None, 0) => Failure::new(format_args!("no file can have the name {name}")),

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use thruway_sys::printable;
 
 use super::Policy;
 use super::text::parse;
@@ -30,7 +31,7 @@ impl PolicyFile {
 
     pub(crate) fn policy(&self) -> Result<Policy, Error> {
         parse(&self.text).map_err(|fault| {
-            Error::plain(format_args!("in the policy {}, {fault}", self.path.display()))
+            Error::plain(format_args!("in the policy {}, {fault}", printable::path(&self.path)))
                 .with_hint("no rule of a file with an error is used")
         })
     }

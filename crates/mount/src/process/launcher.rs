@@ -3,6 +3,8 @@
 use std::fs;
 use std::io;
 
+use thruway_sys::printable;
+
 use super::channel::Channel;
 use super::ipc::{Command, Event};
 use super::spawn::spawn;
@@ -41,7 +43,10 @@ pub fn start(
         }
         _ => {
             let status = child.wait().map_err(failed)?;
-            Err(Error::plain(format_args!("the daemon for {} died ({status})", target.display())))
+            Err(Error::plain(format_args!(
+                "the daemon for {} died ({status})",
+                printable::path(&target)
+            )))
         }
     }
 }

@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, setsid};
 use thruway_fuse::wire::feature;
+use thruway_sys::printable;
 use thruway_sys::signal::BlockedSignals;
 
 use super::channel::Channel;
@@ -89,7 +90,7 @@ pub(crate) fn run(
         match outcome? {
             ServeOutcome::Unmounted => return Ok(()),
             ServeOutcome::ConnectionLost => {
-                log.error(format_args!("mounted {} anew", plan.target.display()))
+                log.error(format_args!("mounted {} anew", printable::path(&plan.target)))
             }
         }
     }
@@ -153,7 +154,7 @@ impl<'a> MountState<'a> {
             self.log.error(format_args!("the worker died ({status}); starting another"));
             self.memory.count(Count::Restarts);
             if restarting.deaths == DEATHS_MAX {
-                let target = self.plan.target.display();
+                let target = printable::path(&self.plan.target);
                 return Err(Error::plain(format_args!(
                     "gave {target} up: {DEATHS_MAX} workers died, the last with {status}"
                 )));

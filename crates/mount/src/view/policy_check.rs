@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::Gid;
 use thruway_fuse::Caller;
 use thruway_resolve::stamp::{Stamp, now_ns};
+use thruway_sys::printable;
 
 use super::files::Files;
 use super::folders::Folders;
@@ -65,11 +66,11 @@ impl PolicyEnforcer {
         let command = std::fs::read(format!("/proc/{}/comm", caller.pid)).unwrap_or_default();
         self.log.note(format_args!(
             "refused {doing} {}: {why}, user {}, group {}, process {} ({})",
-            path.escape_ascii(),
+            printable::bytes(path),
             caller.uid,
             caller.gid,
             caller.pid,
-            command.trim_ascii_end().escape_ascii()
+            printable::bytes(command.trim_ascii_end())
         ));
     }
 }

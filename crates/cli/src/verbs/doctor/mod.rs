@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::output::{Answer, print};
+use crate::output::{Answer, print, print_report};
 use checks::{Check, State};
 
 /// Say what works on this machine, and how to mend what does not
@@ -26,8 +26,10 @@ impl Doctor {
     pub(crate) fn run(self) -> Answer {
         let mut found = ruby::checks();
         found.extend(kernel::checks());
-        let text = if self.json { document(&found) } else { report(&found) };
-        print(text.as_bytes())?;
+        match self.json {
+            true => print(document(&found).as_bytes())?,
+            false => print_report(&report(&found))?,
+        }
         let is_well = found.iter().all(|check| check.state != State::Broken);
         Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thruway_load::Report;
+use thruway_sys::printable;
 
 use super::source::Source;
 use super::text::table;
@@ -56,7 +57,7 @@ struct Fairness {
 
 /// Reads the totals of an earlier run's report.
 pub(super) fn read(path: &Path) -> Result<Value, Failure> {
-    let shown = path.display();
+    let shown = printable::path(&path);
     let unreadable = |error| Failure::new(format_args!("cannot read {shown}: {error}"));
     let source = Source::open(path, REPORT_BYTES_MAX).map_err(unreadable)?;
     match serde_json::from_reader::<_, Earlier>(BufReader::new(source)) {
@@ -71,7 +72,7 @@ pub(super) fn read(path: &Path) -> Result<Value, Failure> {
 pub(super) fn text(earlier: &Value, report: &Report, path: &Path) -> String {
     let now = serde_json::to_value(&report.total).unwrap_or_default();
     let mut rows =
-        vec![["", &path.display().to_string(), "now", "now ÷ then"].map(str::to_owned).to_vec()];
+        vec![["", &printable::path(path), "now", "now ÷ then"].map(str::to_owned).to_vec()];
     for (name, pointer, write) in ROWS {
         let value = |report: &Value| report.pointer(pointer).and_then(Value::as_f64);
         if let (Some(then), Some(now)) = (value(earlier), value(&now)) {

@@ -20,7 +20,7 @@ use thruway_load::{
     WeightedRequest,
 };
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print, print_report};
 use class::{ClassText, Defaults, PAUSE_DEFAULT_MS, arrivals};
 use number::{connections, index, rate, seconds, weight};
 use progress::Line;
@@ -155,10 +155,10 @@ impl Load {
         line.clear();
         let report = ran.map_err(failure)?;
         if self.json || report.total.connects > 0 {
-            print(&self.written(&urls, &report)?)?;
+            self.print(&urls, &report)?;
         }
         if let (Some(earlier), Some(path)) = (&earlier, &self.compare) {
-            print(compare::text(earlier, &report, path).as_bytes())?;
+            print_report(&compare::text(earlier, &report, path))?;
         }
         self.verdict(&urls[0], &report)
     }
@@ -292,14 +292,14 @@ impl Load {
         Ok(classes)
     }
 
-    fn written(&self, urls: &[Url], report: &Report) -> Result<Vec<u8>, Failure> {
+    fn print(&self, urls: &[Url], report: &Report) -> Result<(), Failure> {
         if !self.json {
-            return Ok(text::report(urls, report, self.per_connection).into_bytes());
+            return print_report(&text::report(urls, report, self.per_connection));
         }
         let mut json = serde_json::to_vec_pretty(report)
             .map_err(|error| Failure::new(format_args!("cannot write JSON: {error}")))?;
         json.push(b'\n');
-        Ok(json)
+        print(&json)
     }
 
     /// A run without a response is a failure; a run below the demanded fairness is a negative result.
@@ -317,7 +317,7 @@ impl Load {
         let Some(least) = self.fair else { return Ok(ExitCode::SUCCESS) };
         let is_fair = text::is_fair(&report.total.fairness, least);
         if !self.json {
-            print(text::verdict(&report.total.fairness, least).as_bytes())?;
+            print_report(&text::verdict(&report.total.fairness, least))?;
         }
         Ok(if is_fair { ExitCode::SUCCESS } else { ExitCode::from(UNFAIR) })
     }

@@ -8,6 +8,8 @@ use thruway_load::{
     UrlReport,
 };
 
+use thruway_sys::printable;
+
 use crate::units::{thousands, throughput, time, whole};
 
 /// Connections that fit side by side into one line.
@@ -214,6 +216,9 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 /// Columns side by side: the first and the last to the left, the numbers between to the right.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
+    let printed =
+        |row: &Vec<String>| row.iter().map(|cell| printable::text(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(printed).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);

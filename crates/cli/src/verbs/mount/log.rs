@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use thruway_mount::{Error, Level, Log, LogTarget};
+use thruway_sys::printable;
 
 /// systemd's journal, for a process that systemd has not started.
 const JOURNAL: &str = "/run/systemd/journal/socket";
@@ -72,6 +73,7 @@ fn priority(level: Level) -> u8 {
 // There is no other place to report that a line could not be written.
 
 fn to_stderr(level: Level, line: &str, prefixes: bool) {
+    let line = printable::text(line);
     let prefix = if prefixes { format!("<{}>", priority(level)) } else { "thruway: ".into() };
     let _ = io::stderr().write_all(format!("{prefix}{line}\n").as_bytes());
 }
@@ -82,7 +84,7 @@ fn to_file(mut file: &File, level: Level, line: &str) {
         Level::Warning => "warning",
         Level::Notice => "notice",
     };
-    let line = line.replace('\n', " ");
+    let line = printable::text(line);
     let _ = file.write_all(format!("{} {level} {line}\n", time(SystemTime::now())).as_bytes());
 }
 
@@ -104,7 +106,7 @@ fn time(now: SystemTime) -> String {
 }
 
 fn to_journal(socket: &UnixDatagram, level: Level, line: &str) {
-    let line = line.replace('\n', " ");
+    let line = printable::text(line);
     let priority = priority(level);
     let fields = format!("PRIORITY={priority}\nSYSLOG_IDENTIFIER=thruway\nMESSAGE={line}\n");
     let _ = socket.send(fields.as_bytes());

@@ -16,6 +16,7 @@ use helper::Remount;
 use thruway_mount::{
     AccessTimes, Changes, CreatePolicy, LogTarget, Manner, Mode, Plan, PolicyFile, Transport,
 };
+use thruway_sys::printable;
 
 use crate::output::{Answer, Failure};
 
@@ -282,8 +283,9 @@ impl MountProcess {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::new(format_args!("no such path {}: {error}", path.display())))
+    std::path::absolute(path).map_err(|error| {
+        Failure::new(format_args!("no such path {}: {error}", printable::path(&path)))
+    })
 }
 
 fn policy(path: &Path) -> Result<PolicyFile, Failure> {

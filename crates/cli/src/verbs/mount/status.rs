@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use thruway_mount::{Changes, Mode, MountStatus};
+use thruway_sys::printable;
 
 use super::failure::failure;
-use crate::output::{Answer, print};
+use crate::output::{Answer, print, print_report};
 
 /// Show how mounts are doing
 ///
@@ -27,8 +28,10 @@ impl Status {
     pub(super) fn run(self) -> Answer {
         let target = self.target.as_deref().map(thruway_mount::resolve_target).transpose();
         let mounts = thruway_mount::status(target.map_err(failure)?.as_deref()).map_err(failure)?;
-        let text = if self.json { json(&mounts) } else { mounts.iter().map(text).collect() };
-        print(text.as_bytes())?;
+        match self.json {
+            true => print(json(&mounts).as_bytes())?,
+            false => print_report(&mounts.iter().map(text).collect::<String>())?,
+        }
         let is_well =
             |mount: &MountStatus| mount.status.as_ref().is_ok_and(|status| status.is_well());
         Ok(if mounts.iter().all(is_well) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -45,7 +48,7 @@ fn json(mounts: &[MountStatus]) -> String {
 }
 
 fn text(mount: &MountStatus) -> String {
-    let target = mount.target.display();
+    let target = printable::path(&mount.target);
     let status = match &mount.status {
         Ok(status) => status,
         Err(error) => {

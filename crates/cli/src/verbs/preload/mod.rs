@@ -19,6 +19,7 @@ use thruway_preload::place::{Part, Place};
 use thruway_preload::role::{self, Post, Role};
 use thruway_preload::terminal::Terminal;
 use thruway_spawn::{Command, variables_of};
+use thruway_sys::printable;
 
 pub(crate) use status::Preload;
 
@@ -125,7 +126,8 @@ impl<'a> Preloaded<'a> {
 
     fn explain(&self, text: std::fmt::Arguments<'_>) {
         if self.explains {
-            print_error(format!("thruway: preload: {text}\n").as_bytes());
+            let text = text.to_string();
+            print_error(format!("thruway: preload: {}\n", printable::text(&text)).as_bytes());
         }
     }
 }

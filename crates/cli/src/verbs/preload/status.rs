@@ -9,7 +9,7 @@ use thruway_preload::history::{History, Miss};
 use thruway_preload::place::{Part, Place};
 use thruway_preload::template::IDLE_MAX;
 
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print, print_report};
 
 /// Look at booted applications that commands are forked from, or end them
 #[derive(Debug, Args)]
@@ -102,13 +102,12 @@ fn report(fields: &[Vec<u8>]) -> Report {
 
 fn status(place: &Place, json: bool) -> Answer {
     let reports: Vec<_> = reports(place).into_iter().map(|(_, report)| report).collect();
-    let text = if json {
+    if json {
         let reports = reports.into_iter().map(Value::Object).collect();
-        format!("{:#}\n", Value::Array(reports))
+        print(format!("{:#}\n", Value::Array(reports)).as_bytes())?;
     } else {
-        reports.iter().map(line).collect()
-    };
-    print(text.as_bytes())?;
+        print_report(&reports.iter().map(line).collect::<String>())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

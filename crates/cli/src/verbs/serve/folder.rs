@@ -9,9 +9,10 @@ use thruway_serve::{
     Address, Bind, Folder, Listener, Server, Settings, StopSignals, monotonic_us,
     raise_descriptor_limit,
 };
+use thruway_sys::printable;
 
 use super::options::Serve;
-use crate::output::{Answer, Failure, print};
+use crate::output::{Answer, Failure, print_report};
 
 /// How long begun responses may take after a signal to stop: as long as an application's.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
@@ -25,7 +26,7 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
         .map(|_| Folder::new(target, serve.list))
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| {
-            Failure::new(format_args!("cannot serve {}: {error}", target.display()))
+            Failure::new(format_args!("cannot serve {}: {error}", printable::path(&target)))
         })?;
     let mut listeners = listen(&serve.binds()?)?;
     let mut settings = settings(serve);
@@ -87,15 +88,15 @@ fn processors() -> usize {
 
 fn announce(target: &Path, listeners: &[Listener], started_us: u64) -> Result<(), Failure> {
     let ms = monotonic_us().saturating_sub(started_us) / 1000;
-    let (target, addresses) = (target.display(), addresses(listeners));
-    print(format!("serving {target} on {addresses} (ready in {ms} ms)\n").as_bytes())
+    let (target, addresses) = (printable::path(&target), addresses(listeners));
+    print_report(&format!("serving {target} on {addresses} (ready in {ms} ms)\n"))
 }
 
 fn announce_metrics(listeners: &[Listener]) -> Result<(), Failure> {
     if listeners.is_empty() {
         return Ok(());
     }
-    print(format!("metrics on {}\n", addresses(listeners)).as_bytes())
+    print_report(&format!("metrics on {}\n", addresses(listeners)))
 }
 
 fn addresses(listeners: &[Listener]) -> String {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use thruway_serve::{Address, Bind, FairBy};
+use thruway_sys::printable;
 
 use crate::output::Failure;
 
@@ -80,7 +81,7 @@ impl Serve {
             (!self.sendfile.is_empty(), "--sendfile"),
         ];
         let Some((_, option)) = said.iter().find(|(is_said, _)| *is_said) else { return Ok(()) };
-        let folder = self.target.display();
+        let folder = printable::path(&self.target);
         let message = format!("{option} is for an application, and {folder} has no config.ru");
         Err(Failure::new(message).hint("name the application's folder, or its config.ru"))
     }

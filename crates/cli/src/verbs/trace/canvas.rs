@@ -1,6 +1,10 @@
 //! What a report is drawn on: its width, its colours, and pieces that many lines are made of.
+//!
+//! Whatever comes from outside (a name, a command) passes [`fit`], [`cut`] or [`wrapped`], which leave nothing in it
+//! that a terminal would obey.
 
 use anstyle::{AnsiColor, Style};
+use thruway_sys::printable;
 
 /// Where a report goes.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +75,7 @@ impl Canvas {
 
 /// The text at a width: filled up with spaces, or cut in front, where paths are least telling.
 pub(super) fn fit(text: &str, width: usize) -> String {
+    let text = &*printable::text(text);
     let length = text.chars().count();
     if length <= width {
         return format!("{text}{}", " ".repeat(width - length));
@@ -87,6 +92,7 @@ pub(super) fn fit(text: &str, width: usize) -> String {
 
 /// The text cut at its end to a width.
 pub(super) fn cut(text: &str, width: usize) -> String {
+    let text = &*printable::text(text);
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -96,6 +102,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 
 /// The text in lines of at most `width` characters, broken at spaces; a longer word stays whole.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let text = printable::text(text);
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use thruway_trace::analysis::{Analysis, Counts, Name, Names, Report, SearchPath, shell_line};
 
+use thruway_sys::printable;
+
 use crate::output::Failure;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -14,12 +16,24 @@ const SCRIPT: &str = include_str!("page/page.js");
 const NAMES_SHOWN: usize = 50_000;
 
 pub(super) fn page(analysis: &Analysis, report: &Report) -> Result<Vec<u8>, Failure> {
-    let data = serde_json::to_string(&data(analysis, report))
+    let data = serde_json::to_string(&printed(data(analysis, report)))
         .map_err(|error| Failure::new(format_args!("cannot write the page: {error}")))?;
     // Within a script element `</script>` would end it.
     let data = data.replace('<', "\\u003c");
     let page = PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT);
     Ok(page.replace("/*DATA*/", &data).into_bytes())
+}
+
+/// The data with its texts as people can read them: a page has direction marks too.
+fn printed(value: Value) -> Value {
+    match value {
+        Value::String(text) => printable::text(&text).into(),
+        Value::Array(values) => values.into_iter().map(printed).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, printed(value))).collect()
+        }
+        other => other,
+    }
 }
 
 fn data(analysis: &Analysis, report: &Report) -> Value {

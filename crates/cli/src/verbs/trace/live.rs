@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
+use thruway_sys::printable;
 use thruway_trace::analysis::LocalDisk;
 use thruway_trace::{
     Attachment, Backend as Noting, Change, Command, Error, Header, KernelRecorder, Outcome,
@@ -62,7 +63,8 @@ impl Trace {
         if !is_file {
             return failure;
         }
-        failure.hint(format_args!("a file for JSON is --json={}", self.command[0].display()))
+        failure
+            .hint(format_args!("a file for JSON is --json={}", printable::path(&self.command[0])))
     }
 
     /// Attaches to a process that runs.
@@ -121,7 +123,8 @@ impl Trace {
     fn writer(&self, header: &Header) -> Result<Option<Writer<File>>, Failure> {
         let Some(path) = &self.output else { return Ok(None) };
         let create = || Writer::new(File::create(path)?, header);
-        let cannot = |error| Failure::new(format_args!("cannot write {}: {error}", path.display()));
+        let cannot =
+            |error| Failure::new(format_args!("cannot write {}: {error}", printable::path(&path)));
         create().map(Some).map_err(cannot)
     }
 

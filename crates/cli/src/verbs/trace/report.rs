@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use thruway_sys::printable;
 use thruway_trace::analysis::{Analysis, Comparison, LocalDisk, Report, Selection};
 use thruway_trace::{Error, Header, Reader, TraceEvents, Writer};
 
@@ -140,7 +141,8 @@ impl Trace {
 
     fn trace_events(&self) -> Result<Option<TraceEvents<File>>, Failure> {
         let Some(file) = &self.perfetto else { return Ok(None) };
-        let cannot = |error| Failure::new(format_args!("cannot write {}: {error}", file.display()));
+        let cannot =
+            |error| Failure::new(format_args!("cannot write {}: {error}", printable::path(&file)));
         Ok(Some(TraceEvents::new(File::create(file).map_err(cannot)?)))
     }
 
@@ -175,7 +177,8 @@ impl Trace {
 
 /// Opens a recording; `-` is standard input.
 fn open(file: &Path) -> Result<Reader<BufReader<Box<dyn Read>>>, Failure> {
-    let cannot = |error| Failure::new(format_args!("cannot open {}: {error}", file.display()));
+    let cannot =
+        |error| Failure::new(format_args!("cannot open {}: {error}", printable::path(&file)));
     let (input, name): (Box<dyn Read>, _) = if file == Path::new(STANDARD) {
         (Box::new(io::stdin()), &b"standard input"[..])
     } else {
@@ -190,7 +193,8 @@ fn write_json(file: &Path, text: &[u8]) -> Result<(), Failure> {
 }
 
 fn write_whole(file: &Path, text: &[u8]) -> Result<(), Failure> {
-    let cannot = |error| Failure::new(format_args!("cannot write {}: {error}", file.display()));
+    let cannot =
+        |error| Failure::new(format_args!("cannot write {}: {error}", printable::path(&file)));
     let mut output = File::create(file).map_err(cannot)?;
     output.write_all(text).map_err(|error| {
         // A part of a page could be taken for a page. A device stays.

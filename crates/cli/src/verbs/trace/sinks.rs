@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use thruway_sys::printable;
 use thruway_trace::analysis::{Analysis, Selection};
 use thruway_trace::{Event, Outcome, Sink, TraceEvents, Writer};
 
@@ -25,7 +26,7 @@ impl Sinks {
         let recording = (self.writer.as_ref().and_then(Writer::error), &trace.output);
         let events = (self.events.as_ref().and_then(TraceEvents::error), &trace.perfetto);
         let failures = [recording, events].into_iter().filter_map(|(error, file)| {
-            let (error, file) = (error?, file.as_ref()?.display());
+            let (error, file) = (error?, printable::path(file.as_ref()?));
             Some(Failure::new(format_args!("{file} ends early: {error}")))
         });
         failures.collect()

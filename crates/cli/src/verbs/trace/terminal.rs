@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use thruway_trace::analysis::{Report, SearchKind, SearchPath, Totals, shell_line};
 
+use thruway_sys::printable;
+
 use super::canvas::{Canvas, Ink, cut, fit, percent, wrapped};
 use crate::units::{thousands, time};
 
@@ -252,7 +254,11 @@ impl Page<'_> {
                 one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
             let title = fit(&cut(&format!("{}{part}", one.title), room - 2), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
-            let how = if self.all { one.how.clone() } else { cut(&one.how, self.canvas.width - 6) };
+            let how = if self.all {
+                printable::text(&one.how).into_owned()
+            } else {
+                cut(&one.how, self.canvas.width - 6)
+            };
             let how = self.canvas.paint(Ink::Cure, &how);
             self.line(&format!("      {how}"));
             if let Some(note) = &one.note {
