@@ -12,8 +12,7 @@ use clap::Args;
 use crate::debian;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-const LINTS: [&str; 7] =
-    ["--quiet", "--package=thruway-cli", "--target", TARGET, "--", "-D", "warnings"];
+const LINTS: [&str; 6] = ["--package=thruway-cli", "--target", TARGET, "--", "-D", "warnings"];
 /// Lint everything for aarch64
 #[derive(Debug, Args)]
 pub(crate) struct Aarch64 {}

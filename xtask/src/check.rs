@@ -1,11 +1,15 @@
 //! `cargo x check`: the lints, then every test, a step at a time.
 
+mod durations;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use clap::Args;
+
+use durations::Durations;
 
 /// Everything that CI runs: lints, then every test
 #[derive(Debug, Args)]
@@ -28,11 +32,17 @@ impl Check {
     pub(crate) fn run(&self, root: &Path) -> Result<(), String> {
         let steps = chosen(steps(root), self.only.as_deref())?;
         let mut summaries = Vec::new();
+        let mut durations = Durations::read(root);
         for step in &steps {
             let start = Instant::now();
-            println!("\n== {}", step.title);
+            match durations.of(step.title) {
+                Some(seconds) => println!("\n== {} ({seconds} s the last time)", step.title),
+                None => println!("\n== {}", step.title),
+            }
             step.run(root, &mut summaries)?;
-            println!("== {}: {} s", step.title, start.elapsed().as_secs());
+            let seconds = start.elapsed().as_secs();
+            println!("== {}: {seconds} s", step.title);
+            durations.keep(step.title, seconds);
         }
         println!();
         summaries.iter().for_each(|summary| println!("{summary}"));
@@ -110,7 +120,7 @@ fn steps(root: &Path) -> Vec<Step> {
         step(
             "lints",
             crate::command::cargo(),
-            &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"],
+            &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
         ),
         step("text", crate::command::cargo(), &["x", "text"]),
         step("rooms", crate::command::cargo(), &["x", "rooms"]),

@@ -7,7 +7,7 @@ use clap::Args;
 
 /// The whole workspace is named, so that libraries keep the features with which the other tests have them.
 const FEATURE: [&str; 3] = ["--workspace", "--features", "thruway-cli/ebpf"];
-const LINTS: [&str; 5] = ["--all-targets", "--quiet", "--", "-D", "warnings"];
+const LINTS: [&str; 4] = ["--all-targets", "--", "-D", "warnings"];
 /// The tests that ask the back end; the rest of the binary is the same as without it.
 const TESTS: [&str; 7] =
     ["--test", "it", "--", "trace::ebpf", "trace::names", "trace::oracle", "trace::passing"];

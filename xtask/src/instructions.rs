@@ -83,7 +83,7 @@ fn rustc_version() -> Result<String, String> {
 fn build(root: &Path) -> Result<(), String> {
     let packages = ["--package", "thruway-cli", "--package", "thruway-gem-ext"];
     let mut build = Command::new(crate::command::cargo());
-    build.current_dir(root).args(["build", "--quiet", "--profile", "counted"]).args(packages);
+    build.current_dir(root).args(["build", "--profile", "counted"]).args(packages);
     let status = build.status().map_err(|error| format!("cannot start cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("the server does not build ({status})")) }
 }
@@ -184,6 +184,7 @@ impl Counted {
     /// Instructions of ours that one such request takes, whose response has that status. It is the least of some
     /// counts, since clocks and wakes of other threads come on top.
     fn count(&mut self, request: &str, status: u16) -> Result<u64, String> {
+        println!("counting {}", request.lines().next().unwrap_or_default());
         self.ask(request, status, WARM)?;
         let mut least = u64::MAX;
         for _ in 0..COUNTS {

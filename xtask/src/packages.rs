@@ -54,7 +54,7 @@ fn check_them(root: &Path, target: &Path) -> Result<(), String> {
     fs::write(folder.join("Cargo.toml"), workspace(root, &packages)?).map_err(failed)?;
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(&folder).env("CARGO_TARGET_DIR", root.join("target"));
-    crate::command::succeed(cargo.args(["check", "--quiet", "--workspace"]))?;
+    crate::command::succeed(cargo.args(["check", "--workspace"]))?;
     println!("packages: {} compile from what they contain", packages.len());
     fs::remove_dir_all(&folder).map_err(failed)
 }
@@ -88,7 +88,7 @@ fn workspace(root: &Path, packages: &[Package]) -> Result<String, String> {
 fn succeed(root: &Path, target: &Path, how: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(root).env("CARGO_TARGET_DIR", target).args(how);
-    cargo.args(["--quiet", "--allow-dirty", "--workspace"]);
+    cargo.args(["--allow-dirty", "--workspace"]);
     cargo.args(PRIVATE.iter().flat_map(|package| ["--exclude", package]));
     crate::command::succeed(&mut cargo)
 }
@@ -118,7 +118,7 @@ fn use_them(root: &Path, target: &Path) -> Result<(), String> {
     fs::write(folder.join("src/main.rs"), program(&names)).map_err(failed)?;
     let mut cargo = Command::new(crate::command::cargo());
     cargo.current_dir(&folder).env("CARGO_TARGET_DIR", folder.join("target"));
-    cargo.args(["run", "--quiet", "--offline", "--config"]);
+    cargo.args(["run", "--offline", "--config"]);
     cargo.arg("source.crates-io.replace-with=\"here\"").arg("--config");
     cargo.arg(format!("source.here.directory={:?}", registry.display().to_string()));
     crate::command::succeed(&mut cargo)?;

@@ -34,7 +34,7 @@ impl Portable {
             return Ok(());
         }
         let mut cargo = debian::cargo(root);
-        cargo.args(["clippy", "--quiet", "-Zbuild-std=std,panic_unwind"]);
+        cargo.args(["clippy", "-Zbuild-std=std,panic_unwind"]);
         cargo.args(TARGETS.iter().flat_map(|target| ["--target", target]));
         cargo.args(PACKAGES.iter().flat_map(|package| ["--package", package]));
         cargo.args(["--", "-D", "warnings"]);

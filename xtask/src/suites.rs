@@ -154,7 +154,7 @@ fn missing_to_build(headers: &Path) -> Option<&'static str> {
 fn install(tools: &Path, suite: &str, version: &str) -> Result<(), String> {
     println!("suites: installing {suite} {version} into target/tools");
     let mut install = Command::new(crate::command::cargo());
-    install.args(["install", "--quiet", "--locked", "--version", version, "--root"]);
+    install.args(["install", "--locked", "--version", version, "--root"]);
     succeed(install.arg(tools).arg(suite))
 }
 

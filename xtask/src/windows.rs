@@ -45,7 +45,7 @@ impl Windows {
             return crate::command::succeed(&mut wine.cargo(&self.arguments)?);
         }
         let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
-        let lints = ["--all-targets", "--quiet", "--", "-D", "warnings"];
+        let lints = ["--all-targets", "--", "-D", "warnings"];
         let clippy = ["clippy"].into_iter().chain(packages.clone()).chain(lints);
         crate::command::succeed(&mut wine.cargo(clippy)?)?;
         crate::command::succeed(&mut wine.cargo(["test"].into_iter().chain(packages))?)
@@ -55,7 +55,7 @@ impl Windows {
 /// Builds `thruway.exe` as users run it.
 pub(crate) fn release_program(root: &Path) -> Result<PathBuf, String> {
     let wine = Wine { root: root.to_owned() };
-    let mut cargo = wine.cargo(["build", "--release", "--quiet", "--package", "thruway-cli"])?;
+    let mut cargo = wine.cargo(["build", "--release", "--package", "thruway-cli"])?;
     crate::command::succeed(cargo.env("CARGO_PROFILE_RELEASE_DEBUG", "false"))?;
     Ok(debian::target(root).join(TARGET).join("release/thruway.exe"))
 }

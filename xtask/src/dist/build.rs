@@ -115,7 +115,7 @@ impl Builder {
         let name = folder.file_name().unwrap_or_default().display();
         println!("dist: cargo build {package} for {} ({name})", self.processor.platform());
         let mut cargo = self.processor.cargo(&self.root, "build");
-        cargo.args(["--quiet", "--locked", "--package", package]).env("CARGO_TARGET_DIR", folder);
+        cargo.args(["--locked", "--package", package]).env("CARGO_TARGET_DIR", folder);
         cargo
     }
 

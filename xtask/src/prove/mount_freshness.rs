@@ -6,7 +6,7 @@ use std::process::Command;
 /// Runs the random tests of `tests/it/mount/freshness.rs` with so many changes each.
 pub(super) fn prove(root: &Path, cases: u64, seed: u64) -> Result<(), String> {
     let mut test = Command::new(crate::command::cargo());
-    test.current_dir(root).args(["test", "--quiet", "--profile", crate::command::PROOF_PROFILE]);
+    test.current_dir(root).args(["test", "--profile", crate::command::PROOF_PROFILE]);
     test.args(["--package", "thruway-cli", "--test", "it"]);
     test.args(["mount::freshness::a_change_behind", "--", "--nocapture", "--test-threads", "1"]);
     test.env("THRUWAY_CASES", cases.to_string()).env("THRUWAY_SEED", seed.to_string());
