@@ -1,10 +1,9 @@
 # frozen_string_literal: true
 
-require "securerandom"
 require "shellwords"
-require "tmpdir"
 
 require_relative "configuration"
+require_relative "listening_words"
 require_relative "origins"
 require_relative "other_words"
 
@@ -14,6 +13,7 @@ module Thruway
   # `docs/reference/serve_configuration.md`. Options of the command line go before the file; in it,
   # what is said last.
   class ConfigurationFile
+    include ListeningWords
     include OtherWords
 
     # Files from the time of Puma 3 to 5 name it so, as Heroku's guide did.
@@ -138,16 +138,6 @@ module Thruway
       @said[:log_formatter] = callable(block)
     end
 
-    # Where `thruway ctl` and pumactl ask: an address, and the token that they have to know.
-    def activate_control_app(url = "auto", auth_token: nil, no_token: false, **)
-      raise ArgumentError, "there is no TLS here: #{url}" if url.to_s.start_with?("ssl:")
-
-      token = auth_token&.to_s || SecureRandom.hex(16) unless no_token
-      url = default_control_url if url.to_s == "auto"
-      @said[:control] = [url.to_s, token]
-      @said[:counts] = true
-    end
-
     # Compresses responses: all, or those that belong to no user.
     def compress(which = true)
       raise ArgumentError, "compress takes true, false or :all" unless
@@ -193,47 +183,6 @@ module Thruway
     # All threads run from the start, so only the larger number counts.
     def threads(min, max = min)
       @said[:threads] = [Integer(min), Integer(max)].max
-    end
-
-    # A port of its own, beside those of `bind`; the host is the default one unless it is said.
-    def port(number, host = nil)
-      @binds << [host || @default_host, Integer(number)]
-    end
-
-    def bind(address)
-      @binds << address.to_s
-    end
-
-    # Where the metrics are read, and the live page.
-    def metrics(address)
-      @metrics << address.to_s
-    end
-
-    # Puma's options, which become parameters of the address. `cert` and `key` may be Arrays.
-    def ssl_bind(host, port, options = {})
-      pairs = Array(options[:cert]).zip(Array(options[:key])).flat_map do |cert, key|
-        [[:cert, cert], [:key, key]]
-      end
-      pairs += options.except(:cert, :key).to_a
-      pairs = pairs.filter_map { |name, value| "#{name}=#{escape(value)}" unless value.nil? }
-      bind("ssl://#{host}:#{port}?#{pairs.join("&")}")
-    end
-
-    def clear_binds!
-      @binds.clear
-    end
-
-    def set_default_host(host)
-      @default_host = host
-    end
-
-    def default_host
-      @default_host || @configuration.host
-    end
-
-    # The sockets of systemd too, or `"only"` them.
-    def bind_to_activated_sockets(answer = true)
-      @said[:activated_sockets] = answer.to_s == "only" ? :only : answer
     end
 
     # What is run instead of the command that started the server.
@@ -371,30 +320,10 @@ module Thruway
       raise Failure, "cannot read the block of #{kind}: #{e.message.lines.first&.chomp}"
     end
 
-    # Without what has a meaning in an address.
-    def escape(value)
-      value.to_s.gsub(/[%&=?# ]/) { |sign| format("%%%02X", sign.ord) }
-    end
-
-    def address_of(bind)
-      return bind unless bind.is_a?(Array)
-
-      host, number = bind
-      host ||= @configuration.host
-      host = "[#{host}]" if host.include?(":") && !host.start_with?("[")
-      "tcp://#{host}:#{number}"
-    end
-
     def callable(object)
       return object if object.respond_to?(:call)
 
       raise ArgumentError, "it takes a block, or what can be called"
-    end
-
-    # For this user alone.
-    def default_control_url
-      name = "thruway-#{Process.pid}-#{SecureRandom.hex(4)}.sock"
-      "unix://#{File.join(Dir.tmpdir, name)}?mode=0600"
     end
 
     def client_source_of(source)

@@ -26,19 +26,23 @@ module Thruway
     # Paths that have a meaning only where there are workers.
     OF_WORKERS = %w[phased-restart refork reload-worker-directory].freeze
 
+    # Paths that give data, which are all that `data_only` leaves, as for Puma.
+    DATA = %w[stats gc-stats].freeze
+
     DONE = JSON.generate("status" => "ok")
 
     attr_reader :address, :token
 
     # As `configuration` has it; nil if it has none.
     def self.open(configuration)
-      uri, token = configuration.control
-      new(configuration, uri, token) if uri
+      new(configuration, **configuration.control) if configuration.control
     end
 
-    def initialize(configuration, uri, token)
+    # With `data_only` it responds to no command that changes the server.
+    def initialize(configuration, uri:, token:, data_only: false)
       @configuration = configuration
       @token = token
+      @data_only = data_only
       @listeners = Listeners.new([uri])
       @address = @listeners.addresses.first.sub(/\Ahttp:/, "tcp:")
       spare(configuration)
@@ -170,6 +174,10 @@ module Thruway
     end
 
     def act(name)
+      if @data_only && !DATA.include?(name)
+        return refuse("404 Not Found", "Command #{name.inspect} unavailable")
+      end
+
       case name
       when "stats" then json(statistics)
       when "gc" then GC.start && nil || done

@@ -140,4 +140,44 @@ class ControlTest < Minitest::Test
     assert_match(/^control_auth_token: "\h{32}"$/, state)
     assert_predicate ctl("stats", "-S", File.join(@folder, "state"))[2], :success?
   end
+
+  def test_an_application_for_data_alone_changes_nothing
+    write("config.ru", HELLO)
+    @control = File.join(@folder, "control.sock")
+    ["no_token: true, data_only: true", "{ no_token: true, data_only: true }"].each do |options|
+      write("config/puma.rb", "activate_control_app 'unix://#{@control}', #{options}")
+      pid = start("-w", "1")
+      %w[stats gc-stats].each { |path| assert_equal 200, ask(path).status, path }
+      %w[stop halt restart phased-restart refork reload-worker-directory gc thread-backtraces]
+        .each { |path| assert_equal 404, ask(path).status, path }
+      assert_equal 200, get.status
+      assert_predicate stop(pid), :success?
+    end
+  end
+
+  def test_a_umask_holds_for_the_socket
+    write("config.ru", HELLO)
+    path = File.join(@folder, "control.sock")
+    { "'unix://#{path}', no_token: true" => 0o777,
+      "'unix://#{path}', { no_token: true, umask: 0o077 }" => 0o700,
+      "'unix://#{path}?backlog=5', umask: '0117'" => 0o660 }.each do |arguments, mode|
+      write("config/puma.rb", "activate_control_app #{arguments}")
+      pid = start
+      assert_equal mode, File.stat(path).mode & 0o777, arguments
+      stop(pid)
+    end
+  end
+
+  def test_what_would_not_restrict_is_refused
+    write("config.ru", HELLO)
+    { "'tcp://127.0.0.1:0', umask: 0o077" => "umask: is for a unix socket",
+      "'unix://c?mode=666', umask: 0o077" => "umask: is for a unix socket without mode=",
+      "'auto', umask: 0o1000" => "a umask is 0 to 0777",
+      "'auto', auth_token: ''" => "auth_token: is empty",
+      "'auto', only_data: true" => "activate_control_app has no only_data:" }
+      .each do |arguments, reason|
+        write("config/puma.rb", "activate_control_app #{arguments}")
+        assert_includes refusal(@folder), reason
+      end
+  end
 end
