@@ -3,14 +3,14 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FileType;
-use rustix::io::Errno;
+use rustix::fs::{FileType, Mode, OFlags, open};
+use rustix::io::{Errno, dup2, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::{set_socket_reuseaddr, set_tcp_congestion, set_tcp_nodelay};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType,
@@ -142,7 +142,7 @@ impl Listener {
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match acceptfrom_with(&self.socket, flags) {
-            Ok((socket, peer)) => Ok(Some((socket, self.peer(peer)))),
+            Ok((socket, peer)) => Ok(Some((above_standard(socket)?, self.peer(peer)))),
             // A client that gave up while it waited is no connection.
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR | Errno::PROTO) => Ok(None),
             Err(errno) => Err(errno),
@@ -268,6 +268,21 @@ fn unix_address(bound: SocketAddrAny) -> Option<Address> {
         None => bound.path_bytes().unwrap_or_default().to_vec(),
     };
     Some(Address::Unix { path: PathBuf::from(OsString::from_vec(path)) })
+}
+
+/// The socket by a number that is no standard stream's. An application that closes stdout, or fails to reopen it, would
+/// write its lines to the next client. `/dev/null` takes such a number for good.
+fn above_standard(socket: OwnedFd) -> Result<OwnedFd, Errno> {
+    const FIRST: RawFd = 3;
+    if socket.as_raw_fd() >= FIRST {
+        return Ok(socket);
+    }
+    let moved = fcntl_dupfd_cloexec(&socket, FIRST)?;
+    let nothing = open("/dev/null", OFlags::RDWR, Mode::empty())?;
+    let mut standard = socket;
+    dup2(&nothing, &mut standard)?;
+    let _stays_open = standard.into_raw_fd();
+    Ok(moved)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 require_relative "builder"
 require_relative "failure"
+require_relative "redirection"
 require_relative "runtime"
 require_relative "wrapping"
 
@@ -26,6 +27,7 @@ module Thruway
     # Loads the application, once. What its boot has learned is kept now: a server may be killed.
     def load
       @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap do
+        Redirection.fill
         Boot.save
         Runtime.enable_yjit(@configuration)
       end

@@ -7,6 +7,7 @@ require_relative "engine"
 require_relative "hijack"
 require_relative "latch"
 require_relative "no_input"
+require_relative "redirection"
 require_relative "signals"
 require_relative "sockets"
 require_relative "stream"
@@ -26,6 +27,7 @@ module Thruway
 
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
+      Redirection.fill
       @settings = settings
       @threads = {}
       @ended = Thread::Queue.new
