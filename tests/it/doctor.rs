@@ -1,5 +1,3 @@
-use std::os::unix::fs::PermissionsExt;
-
 use crate::{run, stdout, thruway};
 
 const CHECKS: [&str; 10] = [
@@ -40,8 +38,7 @@ fn a_tracer_that_worked_is_told() {
 fn with_ruby(script: &str) -> std::process::Output {
     let folder = tempfile::tempdir().expect("a folder");
     let ruby = folder.path().join("ruby");
-    std::fs::write(&ruby, format!("#!/bin/sh\n{script}\n")).expect("it is written");
-    std::fs::set_permissions(&ruby, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    thruway_testing::write_program(&ruby, format!("#!/bin/sh\n{script}\n"));
     thruway().arg("doctor").env("PATH", folder.path()).output().expect("it starts")
 }
 

@@ -201,7 +201,7 @@ fn status_reports_a_source_that_fails() {
 #[test]
 fn a_file_that_may_not_be_written_to_is_refused_as_beside_the_mount() {
     let Some(mounted) = Mounted::new(&[]) else { return };
-    fs::copy("/bin/sleep", mounted.source("program")).unwrap();
+    thruway_testing::copy_program("/bin/sleep", mounted.source("program"));
     let mut program = Command::new(mounted.source("program")).arg("100").spawn().unwrap();
     let append = |path| OpenOptions::new().append(true).open(path).unwrap_err().raw_os_error();
     let running = [append(mounted.source("program")), append(mounted.target("program"))];

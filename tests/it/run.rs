@@ -332,7 +332,7 @@ fn a_gem_in_a_folder_with_a_space_leaves_the_load_path_as_it_is() {
     let library = home.join("gem");
     fs::create_dir_all(&library).unwrap();
     let built = Path::new(env!("CARGO_BIN_EXE_thruway"));
-    fs::copy(built, home.join("thruway")).unwrap();
+    thruway_testing::copy_program(built, home.join("thruway"));
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../gem/lib");
     for part in [sources, built.with_file_name("gem")] {
         let copied = Command::new("cp").arg("-r").arg(part.join(".")).arg(&library).status();

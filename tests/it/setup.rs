@@ -1,11 +1,11 @@
 //! `scripts/setup`, with a package manager of our own: nothing is installed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+use thruway_testing::{copy_program, write_program};
 
 use crate::{stderr, stdout};
 
@@ -30,8 +30,7 @@ fn setup_of(checkout: &Path, query: &str, uid: u32) -> (TempDir, Output) {
         ("apt-get", format!("echo \"$@\" >>{}", asked.display())),
     ] {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("it is written");
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        write_program(&path, format!("#!/bin/sh\n{script}\n"));
     }
     let rest = std::env::var("PATH").expect("there is one");
     let path = format!("{}:{rest}", folder.path().display());
@@ -77,9 +76,8 @@ fn a_system_whose_rust_is_too_old_is_told_so() {
     let scripts = checkout.path().join("scripts");
     fs::create_dir(&scripts).expect("it is made");
     let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/setup");
-    fs::copy(setup, scripts.join("setup")).expect("it is copied");
-    fs::write(scripts.join("cargo"), "#!/bin/sh\nexit 2\n").expect("it is written");
-    fs::set_permissions(scripts.join("cargo"), PermissionsExt::from_mode(0o755)).expect("ours");
+    copy_program(setup, scripts.join("setup"));
+    write_program(scripts.join("cargo"), "#!/bin/sh\nexit 2\n");
     let (folder, output) = setup_of(checkout.path(), ALL_INSTALLED, 0);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(stderr(&output).contains("the Rust of this system is too old\n\nhint: "), "{output:?}");

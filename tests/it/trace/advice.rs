@@ -1,7 +1,6 @@
 //! Advice on real programs: it is read as a user would read it, and followed.
 
 use std::fmt::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -41,8 +40,7 @@ fn folders(place: &Place, count: usize, before: &str, after: &str) -> String {
 }
 
 fn script(place: &Place, name: &str, text: &str) {
-    let file = place.file(name, &format!("#!/bin/sh\n{text}\n"));
-    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    place.script(name, &format!("#!/bin/sh\n{text}\n"));
 }
 
 fn sh(script: &str) -> Command {

@@ -42,6 +42,13 @@ impl Place {
         path
     }
 
+    fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+        thruway_testing::write_program(&path, text);
+        path
+    }
+
     /// Compiles a C program with these options.
     fn program(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
         let source = self.file(&format!("{name}.c"), source);

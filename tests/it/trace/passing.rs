@@ -395,8 +395,7 @@ fn bad_input_is_told_in_a_line() {
     let folder = failed(&mut Command::new(place.path()));
     assert_eq!(folder.1, Some(126));
     assert!(folder.0.contains(": Permission denied (os error 13)"), "{}", folder.0);
-    let file = place.file("script", "no program\n");
-    Command::new("chmod").arg("+x").arg(&file).status().expect("chmod starts");
+    let file = place.script("script", "no program\n");
     let (line, code) = failed(&mut Command::new(&file));
     assert_eq!(code, Some(126));
     assert!(line.contains(": Exec format error (os error 8)"), "{line}");
