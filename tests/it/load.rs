@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 
@@ -520,7 +521,107 @@ fn a_pipe_is_compared_with() {
     now.args(["load", &server.url("/"), "-n", "5", "--compare", "/dev/stdin"]);
     let mut now = now.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(50));
-    std::io::Write::write_all(&mut now.stdin.take().unwrap(), &earlier).unwrap();
+    Write::write_all(&mut now.stdin.take().unwrap(), &earlier).unwrap();
     let output = now.wait_with_output().unwrap();
     assert!(stdout(&output).contains("now ÷ then"), "{output:?}");
+}
+
+/// A server that reads once, sends these bytes, and closes, each time.
+fn blunt_server(response: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            // A client that has gone misses nothing.
+            let _ = stream.read(&mut buffer).and_then(|_| stream.write_all(response));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_failed_handshake_of_tls_says_why() {
+    let cases: [(&[u8], &str); 7] = [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server does not speak TLS"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "handshake_failure: no common cipher or signature"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", "protocol_version: protocol version: it speaks neither"),
+        (b"\x15\x03\x03\x00\x02\x02\x70", "unrecognized_name: it has no host of that name"),
+        (b"\x15\x03\x03\x00\x02\x02\x74", "certificate_required: it wants a certificate"),
+        (b"\x16\x03\x03\x00\x04\x14\x00\x00\x00", "the server breaks the protocol"),
+        (b"", "the server has closed within the handshake"),
+    ];
+    for (response, reason) in cases {
+        let url = format!("https://localhost:{}/", blunt_server(response));
+        let output = run(&["load", &url, "-c", "1", "-n", "1"]);
+        assert_eq!(output.status.code(), Some(2), "{reason}: {output:?}");
+        assert!(stderr(&output).contains(reason), "{reason}: {}", stderr(&output));
+        let report = stdout(&output);
+        assert!(report.contains("  errors    tls ") && report.contains(reason), "{report}");
+        assert!(!report.contains("reset"), "{report}");
+    }
+}
+
+#[test]
+fn what_a_server_prints_as_its_address_can_be_loaded() {
+    for (bind, host) in [("0.0.0.0", "0.0.0.0"), ("[::]", "[::]")] {
+        let Ok(listener) = TcpListener::bind(format!("{bind}:0")) else { continue };
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut buffer = [0; 4096];
+                let _ = stream.read(&mut buffer).and_then(|_| stream.write_all(HELLO.as_bytes()));
+            }
+        });
+        let output = run(&["load", &format!("http://{host}:{port}/"), "-c", "1", "-n", "1"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn an_empty_body_is_sent_with_its_length() {
+    let (send, requests) = std::sync::mpsc::channel();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut buffer = [0; 4096];
+            let read = stream.read(&mut buffer).unwrap();
+            send.send(String::from_utf8_lossy(&buffer[..read]).into_owned()).unwrap();
+            let _ = stream.write_all(HELLO.as_bytes());
+        }
+    });
+    let output = run(&["load", &url, "-c", "1", "-n", "1", "--body", ""]);
+    assert!(output.status.success(), "{output:?}");
+    let request = requests.recv().unwrap();
+    assert!(request.starts_with("POST / "), "{request}");
+    assert!(request.contains("\r\nContent-Length: 0\r\n"), "{request}");
+}
+
+#[test]
+fn lines_that_end_in_lf_alone_are_read() {
+    let server = HttpServer::answering("HTTP/1.1 200 OK\nContent-Length: 2\n\nok");
+    let output = load(&server, &["-c", "1", "-n", "3"]);
+    assert!(stdout(&output).contains("  status    2xx 3\n"), "{output:?}");
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+}
+
+#[test]
+fn a_run_with_nothing_but_errors_ends_with_1_and_a_hint() {
+    for status in ["404 Not Found", "503 Service Unavailable"] {
+        let response = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        let server = HttpServer::answering(Box::leak(response.into_boxed_str()));
+        for options in [&["-c", "1", "-n", "3"][..], &["-c", "1", "-n", "3", "--json"]] {
+            let output = load(&server, options);
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let expected = format!("thruway: every answer is an error: {}xx 3\n", &status[..1]);
+            assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+            assert!(stderr(&output).contains("\nhint: "), "{}", stderr(&output));
+        }
+    }
+    let mixed = HttpServer::new(|stream, request| match request.earlier {
+        0 => write(stream, HELLO),
+        _ => write(stream, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
+    });
+    assert_eq!(load(&mixed, &["-c", "1", "-n", "3"]).status.code(), Some(0));
 }

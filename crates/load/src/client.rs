@@ -233,7 +233,10 @@ impl Client {
             let length = bytes.len();
             match self.socket.send(self.token, bytes, &context.epoll) {
                 Ok(sent) => self.conversation.count_sent(sent, &context.requests),
-                Err(_) => return self.fail(Trouble::Reset, now_ns, context),
+                Err(_) => {
+                    let trouble = self.socket.unsent_trouble(context);
+                    return self.fail(trouble, now_ns, context);
+                }
             }
             if is_slow || length == 0 || self.socket.awaits_room() {
                 return;
@@ -281,7 +284,7 @@ impl Client {
                 digested => digested,
             },
             Ok(None) => return,
-            Err(_) => Err(Trouble::Reset),
+            Err(_) => Err(self.socket.tls_trouble(context).unwrap_or(Trouble::Reset)),
         };
         match digested {
             Ok(true) => self.advance(now_ns, context),
@@ -344,6 +347,9 @@ impl Client {
 
     /// The server closed, which may be what ends the response.
     fn closed(&mut self, now_ns: u64, context: &mut RunContext<'_>) -> Result<bool, Trouble> {
+        if let Some(trouble) = self.socket.tls_trouble(context) {
+            return Err(trouble);
+        }
         let event = self.conversation.close()?;
         self.take(event, now_ns, context);
         Ok(false)

@@ -59,8 +59,12 @@ pub fn run(
 ) -> Result<Report, Error> {
     let mut engine = Engine::new(plan, stop)?;
     let elapsed = engine.run(watch)?;
-    let outcome =
-        Outcome { elapsed, refusal: engine.context.refusal, broadcasts: engine.context.broadcasts };
+    let outcome = Outcome {
+        elapsed,
+        refusal: engine.context.refusal,
+        tls_failure: engine.context.tls_failure,
+        broadcasts: engine.context.broadcasts,
+    };
     Ok(report::report(plan, &engine.clients, &outcome))
 }
 
@@ -89,6 +93,7 @@ impl<'a> Engine<'a> {
             broadcasts: broadcasts(plan, clients.len()),
             left: plan.requests.unwrap_or(u64::MAX),
             refusal: None,
+            tls_failure: None,
             start: Instant::now(),
         };
         Ok(Self { context, clients, events: Vec::with_capacity(EVENTS_MAX), is_stopped: false })

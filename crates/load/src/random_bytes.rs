@@ -32,7 +32,7 @@ const WEBSOCKET: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\
 
 fn plan(protocol: Protocol) -> Plan {
     let url = Url::parse("ws://127.0.0.1:1/").expect("it is a URL");
-    let request = Request::new(&url, "GET", &[], b"", true).expect("it is a request");
+    let request = Request::new(&url, "GET", &[], None, true).expect("it is a request");
     Plan {
         address: Address::Unix("/none".into()),
         tls: None,

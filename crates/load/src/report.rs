@@ -30,6 +30,9 @@ pub struct Report {
     pub broadcasts: Option<BroadcastReport>,
     /// The errno of the last failed connect, in words.
     pub connect_error: Option<String>,
+    /// Why TLS failed the last time, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_error: Option<String>,
 }
 
 /// What became of messages to all clients. What each client got of them counts as its requests.
@@ -167,12 +170,14 @@ pub(crate) struct Outcome {
     pub(crate) elapsed: Duration,
     /// The errno of the last failed connect.
     pub(crate) refusal: Option<Errno>,
+    /// Why TLS failed the last time.
+    pub(crate) tls_failure: Option<String>,
     pub(crate) broadcasts: Option<Broadcasts>,
 }
 
 /// Reports on clients that come class by class.
 pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Report {
-    let Outcome { elapsed, refusal, broadcasts } = outcome;
+    let Outcome { elapsed, refusal, tls_failure, broadcasts } = outcome;
     let elapsed = *elapsed;
     let classes = clients.chunk_by(|one, next| one.account().class == next.account().class);
     let classes: Vec<_> = classes.map(|class| Group::new(plan, class, elapsed)).collect();
@@ -191,6 +196,7 @@ pub(crate) fn report(plan: &Plan, clients: &[Client], outcome: &Outcome) -> Repo
         connections,
         broadcasts: broadcasts.as_ref().map(|all| BroadcastReport::new(all, elapsed)),
         connect_error: refusal.map(|errno| errno.to_string()),
+        tls_error: tls_failure.clone(),
     }
 }
 

@@ -26,7 +26,7 @@ impl Request {
         url: &Url,
         method: &str,
         headers: &[String],
-        body: &[u8],
+        body: Option<&[u8]>,
         keep_alive: bool,
     ) -> Result<Self, Error> {
         if method.is_empty() || !method.bytes().all(is_token) {
@@ -40,15 +40,17 @@ impl Request {
             check_header(header)?;
             text.push_str(&format!("{header}\r\n"));
         }
-        if !body.is_empty() {
-            text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        let length = content_length(method, body);
+        if let Some(length) = length {
+            text.push_str(&format!("Content-Length: {length}\r\n"));
         }
         if !keep_alive {
             text.push_str("Connection: close\r\n");
         }
         text.push_str("\r\n");
+        let body = body.unwrap_or_default();
         let bytes = [text.as_bytes(), body].concat();
-        let fields = http2_fields(url, method, headers, body.len());
+        let fields = http2_fields(url, method, headers, length);
         let (path, body) = (url.path().to_owned(), body.to_vec());
         let is_head = method == "HEAD";
         Ok(Self { path, bytes, fields, body, is_head, keeps_alive: keep_alive })
@@ -59,7 +61,7 @@ impl Request {
     /// # Errors
     /// A header that would not be one in a request.
     pub fn websocket(url: &Url, headers: &[String]) -> Result<Self, Error> {
-        let request = Self::new(url, "GET", headers, b"", true)?;
+        let request = Self::new(url, "GET", headers, None, true)?;
         let own = format!(
             "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: {KEY}\r\n\r\n"
@@ -98,7 +100,7 @@ impl Request {
 }
 
 /// The same request as HTTP/2 has it: names in small letters, and no `Host`.
-fn http2_fields(url: &Url, method: &str, headers: &[String], body_bytes: usize) -> Vec<u8> {
+fn http2_fields(url: &Url, method: &str, headers: &[String], length: Option<usize>) -> Vec<u8> {
     let split = headers.iter().filter_map(|header| header.split_once(':'));
     let split: Vec<_> =
         split.map(|(name, value)| (name.to_ascii_lowercase(), value.trim())).collect();
@@ -112,10 +114,17 @@ fn http2_fields(url: &Url, method: &str, headers: &[String], body_bytes: usize) 
     write(":authority", &authority);
     write(":path", url.path());
     split.iter().filter(|(name, _)| name != "host").for_each(|(name, value)| write(name, value));
-    if body_bytes > 0 {
-        write("content-length", &body_bytes.to_string());
+    if let Some(length) = length {
+        write("content-length", &length.to_string());
     }
     block
+}
+
+/// The length that is sent. An empty body has one, and so has no body at all with a method that is made to send one
+/// (RFC 9110, section 8.6).
+fn content_length(method: &str, body: Option<&[u8]>) -> Option<usize> {
+    let means_to_send = matches!(method, "POST" | "PUT" | "PATCH");
+    body.map(<[u8]>::len).or(means_to_send.then_some(0))
 }
 
 fn check_header(header: &str) -> Result<(), Error> {
@@ -149,7 +158,12 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn request(method: &str, headers: &[&str], body: &[u8], keep_alive: bool) -> Option<String> {
+    fn request(
+        method: &str,
+        headers: &[&str],
+        body: Option<&[u8]>,
+        keep_alive: bool,
+    ) -> Option<String> {
         let url = Url::parse("http://localhost:9292/a?b").unwrap();
         let headers: Vec<_> = headers.iter().map(|header| (*header).to_owned()).collect();
         let request = Request::new(&url, method, &headers, body, keep_alive).ok()?;
@@ -159,21 +173,30 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_a_request() {
         assert_eq!(
-            request("GET", &[], b"", true).unwrap(),
+            request("GET", &[], None, true).unwrap(),
             "GET /a?b HTTP/1.1\r\nHost: localhost:9292\r\n\r\n"
         );
         assert_eq!(
-            request("POST", &["host: x", "X-A: 1"], b"body", false).unwrap(),
+            request("POST", &["host: x", "X-A: 1"], Some(b"body"), false).unwrap(),
             "POST /a?b HTTP/1.1\r\nhost: x\r\nX-A: 1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"
         );
     }
 
     #[test]
+    fn an_empty_body_has_a_length_too() {
+        let length = |method, body| {
+            request(method, &[], body, true).unwrap().contains("\r\nContent-Length: 0\r\n")
+        };
+        assert!(length("POST", Some(b"")) && length("DELETE", Some(b"")) && length("PUT", None));
+        assert!(!length("GET", None) && !length("DELETE", None));
+    }
+
+    #[test]
     fn nothing_can_be_smuggled_in() {
-        assert_eq!(request("GE T", &[], b"", true), None);
-        assert_eq!(request("", &[], b"", true), None);
+        assert_eq!(request("GE T", &[], None, true), None);
+        assert_eq!(request("", &[], None, true), None);
         for header in ["no colon", ": x", "A b: c", "A: b\r\nC: d", "Content-Length: 3"] {
-            assert_eq!(request("GET", &[header], b"", true), None, "{header:?}");
+            assert_eq!(request("GET", &[header], None, true), None, "{header:?}");
         }
     }
 }

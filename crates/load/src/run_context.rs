@@ -24,6 +24,8 @@ pub(crate) struct RunContext<'a> {
     pub(crate) left: u64,
     /// The errno of the last failed connect.
     pub(crate) refusal: Option<Errno>,
+    /// Why TLS failed the last time.
+    pub(crate) tls_failure: Option<String>,
     pub(crate) start: Instant,
 }
 

@@ -15,6 +15,7 @@ use thruway_tls::Session;
 
 use crate::Address;
 use crate::run_context::RunContext;
+use crate::tally::Trouble;
 
 /// The buffer of a client that reads slowly, in bytes, so that a server feels it soon: the kernel rounds it up.
 const SLOW_BUFFER_BYTES: usize = 1024;
@@ -161,6 +162,30 @@ impl Socket {
     /// Whether the server has sealed its end: no event may follow that tells of it.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Self::Open { tls: Some(session), .. } if session.is_over())
+    }
+
+    /// The trouble with TLS on a connection that is over, if it was that which ended it.
+    pub(crate) fn tls_trouble(&self, context: &mut RunContext<'_>) -> Option<Trouble> {
+        context.tls_failure = Some(self.tls_failure()?);
+        Some(Trouble::Tls)
+    }
+
+    /// The trouble with a connection that takes nothing any more: what came before may say why.
+    pub(crate) fn unsent_trouble(&mut self, context: &mut RunContext<'_>) -> Trouble {
+        let most = context.buffer.len();
+        // Whatever it brings, the connection is over.
+        let _ = self.receive(&mut context.buffer, most, false);
+        self.tls_trouble(context).unwrap_or(Trouble::Reset)
+    }
+
+    fn tls_failure(&self) -> Option<String> {
+        let Self::Open { tls: Some(session), .. } = self else { return None };
+        if session.is_plain() {
+            return Some("the server does not speak TLS".to_owned());
+        }
+        let is_cut = session.is_handshaking();
+        let cut = || is_cut.then(|| "the server has closed within the handshake".to_owned());
+        session.failure().or_else(cut)
     }
 
     /// Counts a response.

@@ -21,10 +21,12 @@ pub(crate) enum Trouble {
     TimedOut,
     /// The connection broke: reset, or worse.
     Reset,
+    /// TLS failed: in its handshake as a rule.
+    Tls,
 }
 
 impl Trouble {
-    pub(crate) const ALL: [(Self, &'static str); 8] = [
+    pub(crate) const ALL: [(Self, &'static str); 9] = [
         (Self::Connect, "connect"),
         (Self::Unanswered, "unanswered"),
         (Self::Truncated, "truncated"),
@@ -33,6 +35,7 @@ impl Trouble {
         (Self::Unasked, "unasked"),
         (Self::TimedOut, "timed_out"),
         (Self::Reset, "reset"),
+        (Self::Tls, "tls"),
     ];
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 
 use thruway_tls::ClientContext;
@@ -120,7 +120,7 @@ impl Url {
         let addresses = addresses(host, self.port)
             .map_err(|error| Error::system(format!("find {host}"), error))?;
         for address in &addresses {
-            if !allow_remote && !is_loopback(address.ip()) {
+            if !allow_remote && !is_here(*address) {
                 return Err(Error::remote(host, address.ip()));
             }
         }
@@ -171,8 +171,24 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     Ok((host, port).to_socket_addrs()?.collect())
 }
 
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
+/// Whether the address leads to this machine.
+fn is_here(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    // Linux connects 0.0.0.0 and [::] to this machine, and servers that listen everywhere print them.
+    ip.is_loopback() || ip.is_unspecified() || is_own(SocketAddr::new(ip, address.port()))
+}
+
+/// Whether an interface of this machine has the address: the kernel would then send from it to itself. Nothing is sent.
+fn is_own(address: SocketAddr) -> bool {
+    let any: IpAddr = match address.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address.ip())
 }
 
 #[cfg(test)]
@@ -224,7 +240,15 @@ mod tests {
         let remote = Url::parse("http://192.0.2.1/").unwrap();
         assert!(remote.address(false).unwrap_err().is_remote());
         assert!(remote.address(true).is_ok());
-        for here in ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]", "localhost"] {
+        for here in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "localhost",
+            "0.0.0.0",
+            "[::]",
+        ] {
             assert!(Url::parse(here).unwrap().address(false).is_ok(), "{here}");
         }
     }

@@ -25,7 +25,7 @@ fn plan(server: &HttpServer, connections: u32, requests: u64) -> Plan {
         address: url.address(false).expect("it is loopback"),
         tls: None,
         protocol: Protocol::Http1,
-        urls: only(Request::new(&url, "GET", &[], b"", true).expect("it is a request")),
+        urls: only(Request::new(&url, "GET", &[], None, true).expect("it is a request")),
         classes: vec![Class::new(ClientKind::Greedy, connections)],
         duration: None,
         requests: Some(requests),
@@ -222,7 +222,7 @@ fn classes_behave_as_they_are_called() {
 fn asking(server: &HttpServer, paths: &[(&str, u32)], plan: Plan) -> Plan {
     let weighted = |(path, weight): &(&str, u32)| {
         let url = Url::parse(&server.url(path)).expect("it is a URL");
-        let request = Request::new(&url, "GET", &[], b"", true).expect("it is a request");
+        let request = Request::new(&url, "GET", &[], None, true).expect("it is a request");
         WeightedRequest { request, weight: *weight }
     };
     Plan { urls: paths.iter().map(weighted).collect(), ..plan }
@@ -394,7 +394,7 @@ fn a_port_without_a_listener_ends_the_run() {
 fn without_keep_alive_each_request_has_a_connection() {
     let server = HttpServer::answering(HELLO);
     let url = Url::parse(&server.url("/")).unwrap();
-    let request = Request::new(&url, "GET", &[], b"", false).unwrap();
+    let request = Request::new(&url, "GET", &[], None, false).unwrap();
     let report = ran(&Plan { urls: only(request), ..plan(&server, 2, 40) });
     assert_eq!((report.total.requests, report.total.connects, report.total.failed), (40, 40, 0));
 }
@@ -403,7 +403,7 @@ fn without_keep_alive_each_request_has_a_connection() {
 fn responses_to_head_have_no_body() {
     let server = HttpServer::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n");
     let url = Url::parse(&server.url("/")).unwrap();
-    let request = Request::new(&url, "HEAD", &[], b"", true).unwrap();
+    let request = Request::new(&url, "HEAD", &[], None, true).unwrap();
     let report = ran(&deep(3, Plan { urls: only(request), ..plan(&server, 1, 30) }));
     assert_eq!((report.total.requests, report.total.connects), (30, 1));
 }
@@ -431,7 +431,7 @@ fn a_body_that_is_larger_than_the_sockets_buffer_is_sent_in_parts() {
     const BODY_BYTES: usize = 8_000_000;
     let (url, server) = reading(BODY_BYTES, true);
     let body = vec![b'x'; BODY_BYTES];
-    let request = Request::new(&url, "POST", &[], &body, true).unwrap();
+    let request = Request::new(&url, "POST", &[], Some(&body), true).unwrap();
     let address = url.address(false).unwrap();
     let report =
         ran(&Plan { address, urls: only(request), ..plan(&HttpServer::answering(HELLO), 1, 5) });
@@ -442,7 +442,7 @@ fn a_body_that_is_larger_than_the_sockets_buffer_is_sent_in_parts() {
 #[test]
 fn a_connection_that_is_reset_is_counted() {
     let (url, server) = reading(10, false);
-    let request = Request::new(&url, "POST", &[], &[b'x'; 1_000_000], true).unwrap();
+    let request = Request::new(&url, "POST", &[], Some(&[b'x'; 1_000_000]), true).unwrap();
     let address = url.address(false).unwrap();
     let report =
         ran(&Plan { address, urls: only(request), ..plan(&HttpServer::answering(HELLO), 1, 1) });

@@ -15,6 +15,7 @@
 mod certificates;
 mod client;
 mod error;
+mod failure;
 mod files;
 mod options;
 mod server;

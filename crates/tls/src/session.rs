@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use rustls::Connection;
 
+use crate::failure::{Peer, reason};
+
 /// Bytes of one sealed record, at most, with its header.
 pub const RECORD_BYTES_MAX: usize = (16 << 10) + 2048 + 5;
 
@@ -14,8 +16,8 @@ const SEALED_BYTES_MAX: usize = 64 << 10;
 /// The name of HTTP/2 in ALPN.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// The first byte of a handshake's record.
-const HANDSHAKE: u8 = 0x16;
+/// The first byte of any record: a change of cipher, an alert, a handshake, data.
+const RECORD_TYPES: std::ops::RangeInclusive<u8> = 0x14..=0x17;
 
 /// A session with a client, or with a server. Of what comes in it buffers at most a part of one record; of what goes
 /// out, what was sealed and not yet sent.
@@ -26,6 +28,7 @@ pub struct Session {
     is_plain: bool,
     /// The client has sealed its end.
     is_over: bool,
+    failure: Option<rustls::Error>,
     /// Plain bytes that were sealed since the last time when all was sent, and sealed bytes that were sent since then.
     sealed: usize,
     sent: usize,
@@ -43,7 +46,15 @@ pub enum OpenError {
 impl Session {
     pub(crate) fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(None);
-        Self { connection, has_begun: false, is_plain: false, is_over: false, sealed: 0, sent: 0 }
+        Self {
+            connection,
+            has_begun: false,
+            is_plain: false,
+            is_over: false,
+            failure: None,
+            sealed: 0,
+            sent: 0,
+        }
     }
 
     /// Opens the sealed bytes in a range of `buffer`, and puts what they say at its beginning: how many bytes that is.
@@ -54,7 +65,9 @@ impl Session {
     /// # Errors
     /// The client breaks the protocol.
     pub fn open(&mut self, buffer: &mut [u8], range: Range<usize>) -> Result<usize, OpenError> {
-        if !std::mem::replace(&mut self.has_begun, true) && buffer[range.start] != HANDSHAKE {
+        if !std::mem::replace(&mut self.has_begun, true)
+            && !RECORD_TYPES.contains(&buffer[range.start])
+        {
             self.is_plain = true;
             return Err(OpenError::Plain);
         }
@@ -66,7 +79,10 @@ impl Session {
                 break;
             }
             at += read;
-            let state = self.connection.process_new_packets().map_err(|_| OpenError::Broken)?;
+            let state = self.connection.process_new_packets().map_err(|error| {
+                self.failure = Some(error);
+                OpenError::Broken
+            })?;
             self.is_over = state.peer_has_closed();
             opened += self.read(&mut buffer[opened..at]);
         }
@@ -129,6 +145,16 @@ impl Session {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.is_plain
+    }
+
+    /// Why the session failed, in words; `None` as long as it has not, and where only its connection broke.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        let peer = match self.connection {
+            Connection::Client(_) => Peer::Server,
+            Connection::Server(_) => Peer::Client,
+        };
+        self.failure.as_ref().map(|error| reason(error, peer))
     }
 
     /// Whether the handshake goes on.

@@ -21,10 +21,19 @@ pub(super) enum Body {
 }
 
 /// Where the head ends, if it does, when the first `known` bytes were searched before.
-pub(super) fn end(bytes: &[u8], known: usize) -> Option<usize> {
-    const END: &[u8] = b"\r\n\r\n";
-    let start = known.saturating_sub(END.len() - 1);
-    bytes[start..].windows(END.len()).position(|four| four == END).map(|at| start + at + END.len())
+///
+/// A line may end in LF alone (RFC 9112, section 2.2), as those of old CGIs and of servers written by hand do.
+pub(crate) fn end(bytes: &[u8], known: usize) -> Option<usize> {
+    let mut at = known.saturating_sub(2);
+    while let Some(line) = bytes[at..].iter().position(|byte| *byte == b'\n') {
+        at += line + 1;
+        match bytes[at..] {
+            [b'\n', ..] => return Some(at + 1),
+            [b'\r', b'\n', ..] => return Some(at + 2),
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Reads a whole head, its empty line included.
@@ -163,5 +172,19 @@ mod tests {
     fn the_end_may_lie_across_two_pieces() {
         assert_eq!(end(b"HTTP/1.1 200 OK\r\n\r\nbody", 18), Some(19));
         assert_eq!(end(b"HTTP/1.1 200 OK\r\n\r", 17), None);
+    }
+
+    #[test]
+    fn lines_may_end_in_lf_alone() {
+        for (head, length) in [
+            (&b"HTTP/1.1 200 OK\nA: b\n\nbody"[..], 22),
+            (b"HTTP/1.1 200 OK\nA: b\n\r\nbody", 23),
+            (b"HTTP/1.1 200 OK\r\nA: b\r\n\nbody", 24),
+        ] {
+            for known in 0..length {
+                assert_eq!(end(head, known), Some(length), "{known}");
+            }
+        }
+        assert_eq!(end(b"\r\nA\r\r\n", 0), None);
     }
 }

@@ -6,7 +6,8 @@ mod chunked;
 mod head;
 mod reader;
 
-pub(crate) use reader::ResponseReader;
+pub(crate) use head::end as head_end;
+pub(crate) use reader::{HEAD_BYTES_MAX, ResponseReader};
 
 /// A response that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::head::{self, Body, Head};
 use super::{Malformed, Response, Truncated};
 
 /// Longest head that is read, in bytes; servers send a few hundred.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads the responses of one connection, one after another.
 #[derive(Debug, Default)]
@@ -111,7 +111,8 @@ impl ResponseReader {
     /// Moves a head into `last` once it has come to its end.
     fn take_head(&mut self, bytes: &mut &[u8]) -> Result<bool, Malformed> {
         let known = self.partial.len();
-        let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        // With what is known, so that the limit is the same for a head in one piece and in many.
+        let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX - known)];
         if known == 0
             && let Some(end) = head::end(piece, 0)
         {
@@ -208,6 +209,25 @@ mod tests {
         ];
         for bytes in garbage {
             assert_eq!(statuses(bytes), Err(Malformed), "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn the_limit_of_a_head_is_the_same_however_it_comes() {
+        let head = |bytes: usize| {
+            let (start, end) = ("HTTP/1.1 204 N\r\nA: ", "\r\n\r\n");
+            format!("{start}{}{end}", "x".repeat(bytes - start.len() - end.len())).into_bytes()
+        };
+        for piece in [1, 1000, HEAD_BYTES_MAX - 1, HEAD_BYTES_MAX, HEAD_BYTES_MAX + 1] {
+            for (bytes, is_read) in [(HEAD_BYTES_MAX, true), (HEAD_BYTES_MAX + 1, false)] {
+                let mut reader = ResponseReader::default();
+                let head = head(bytes);
+                let mut pieces = head.chunks(piece).map(|mut piece| reader.read(&mut piece));
+                let last = pieces.find(|read| *read != Ok(None));
+                let response = Response { status: 204, keeps_alive: true };
+                let expected = if is_read { Ok(Some(response)) } else { Err(Malformed) };
+                assert_eq!(last, Some(expected), "{bytes} in pieces of {piece}");
+            }
         }
     }
 

@@ -10,14 +10,11 @@ use crate::exchange::{Answer, Event, Step};
 use crate::outgoing::Outgoing;
 use crate::pending::PendingRequest;
 use crate::plan::Messages;
+use crate::response::{HEAD_BYTES_MAX, head_end};
 use crate::tally::Trouble;
 
 use frames::{FrameReader, Incoming};
 use handshake::is_accepted;
-
-/// The longest head of a handshake's response that is read.
-const HEAD_BYTES_MAX: usize = 64 << 10;
-const HEAD_END: &[u8] = b"\r\n\r\n";
 
 #[derive(Debug)]
 enum Phase {
@@ -201,12 +198,19 @@ impl WebSocket {
 
 /// Takes bytes up to the end of a head; whether it is whole.
 fn take_head(head: &mut Vec<u8>, bytes: &mut &[u8]) -> Result<bool, Trouble> {
-    while let Some((first, rest)) = bytes.split_first() {
-        head.push(*first);
-        *bytes = rest;
-        if head.ends_with(HEAD_END) {
-            return Ok(true);
+    let known = head.len();
+    let piece = &bytes[..bytes.len().min(HEAD_BYTES_MAX - known)];
+    head.extend_from_slice(piece);
+    match head_end(head, known) {
+        Some(end) => {
+            head.truncate(end);
+            *bytes = &bytes[end - known..];
+            Ok(true)
+        }
+        None if head.len() == HEAD_BYTES_MAX => Err(Trouble::Handshake),
+        None => {
+            *bytes = &[];
+            Ok(false)
         }
     }
-    if head.len() > HEAD_BYTES_MAX { Err(Trouble::Handshake) } else { Ok(false) }
 }

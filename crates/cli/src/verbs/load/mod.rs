@@ -16,8 +16,8 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use thruway_load::{
-    Address, Arrivals, Class, Error, Interrupt, Messages, Plan, Protocol, Report, Request, Url,
-    WeightedRequest,
+    Address, Arrivals, Class, Error, GroupReport, Interrupt, Messages, Plan, Protocol, Report,
+    Request, Url, WeightedRequest,
 };
 
 use crate::output::{Answer, Failure, print, print_report};
@@ -25,8 +25,10 @@ use class::{ClassText, Defaults, PAUSE_DEFAULT_MS, arrivals};
 use number::{connections, index, rate, seconds, weight};
 use progress::Line;
 
-/// Exit status of a run that was less fair than `--fair` asks.
-const UNFAIR: u8 = 1;
+/// Exit status of a run with nothing but errors, or that was less fair than `--fair` asks.
+const BAD_RESULT: u8 = 1;
+/// What is said of a server that took connections and gave no whole response.
+const SILENT: &str = "it never answered in full";
 /// What is sent over WebSocket.
 const MESSAGE_DEFAULT: &str = "load: 32 bytes, that come back.\n";
 /// A body or a message is kept whole, for each URL and more than once if several are pending.
@@ -201,10 +203,10 @@ impl Load {
             ))
             .hint("give one for each URL, in their order"));
         }
-        let body = self.body.as_deref().map_or(Ok(Vec::new()), text_or_file)?;
+        let body = self.body.as_deref().map(text_or_file).transpose()?;
         let weighted = |(place, url)| {
             let weight = self.weights.get(place).copied().unwrap_or(1);
-            Ok(WeightedRequest { request: self.request(url, &body)?, weight })
+            Ok(WeightedRequest { request: self.request(url, body.as_deref())?, weight })
         };
         urls.iter().enumerate().map(weighted).collect()
     }
@@ -264,7 +266,7 @@ impl Load {
         Ok(Messages { message, subscribe, confirmed, is_broadcast: self.broadcast })
     }
 
-    fn request(&self, url: &Url, body: &[u8]) -> Result<Request, Failure> {
+    fn request(&self, url: &Url, body: Option<&[u8]>) -> Result<Request, Failure> {
         if url.is_websocket() {
             return Request::websocket(url, &self.headers).map_err(failure);
         }
@@ -302,25 +304,48 @@ impl Load {
         print(&json)
     }
 
-    /// A run without a response is a failure; a run below the demanded fairness is a negative result.
+    /// A run without a response is a failure. A run is a negative result if every response is an error, or if it is
+    /// below the demanded fairness.
     fn verdict(&self, url: &Url, report: &Report) -> Answer {
         if report.total.requests == 0 {
-            let why = report.connect_error.as_deref().unwrap_or("it never answered in full");
-            let failure = Failure::new(format_args!("no answer from {url}: {why}"));
-            let is_http2 = self.http2 && report.connect_error.is_none();
-            return Err(failure.hint(if is_http2 {
-                "does it speak HTTP/2, and without TLS to a client that begins with it?"
-            } else {
-                "is a server listening there, and is it the right one?"
-            }));
+            return Err(self.no_answer(url, report));
+        }
+        if let Some(errors) = only_errors(&report.total) {
+            return Err(Failure::new(format_args!("every answer is an error: {errors}"))
+                .hint("what was measured is how fast it fails: is the path right, and does it need a header?")
+                .status(BAD_RESULT));
         }
         let Some(least) = self.fair else { return Ok(ExitCode::SUCCESS) };
         let is_fair = text::is_fair(&report.total.fairness, least);
         if !self.json {
             print_report(&text::verdict(&report.total.fairness, least))?;
         }
-        Ok(if is_fair { ExitCode::SUCCESS } else { ExitCode::from(UNFAIR) })
+        Ok(if is_fair { ExitCode::SUCCESS } else { ExitCode::from(BAD_RESULT) })
     }
+
+    /// Why there was no response at all.
+    fn no_answer(&self, url: &Url, report: &Report) -> Failure {
+        let no_answer = |why: &str| Failure::new(format_args!("no answer from {url}: {why}"));
+        match (&report.connect_error, &report.tls_error) {
+            (Some(why), _) => {
+                no_answer(why).hint("is a server listening there, and is it the right one?")
+            }
+            (None, Some(why)) => no_answer(&format!("TLS failed, since {why}"))
+                .hint("openssl s_client -connect HOST:PORT shows what the server agrees to"),
+            (None, None) if self.http2 => no_answer(SILENT)
+                .hint("does it speak HTTP/2, and without TLS to a client that begins with it?"),
+            (None, None) => {
+                no_answer(SILENT).hint("is it the right server, and does it speak HTTP?")
+            }
+        }
+    }
+}
+
+/// The statuses of a run that had nothing but errors.
+fn only_errors(total: &GroupReport) -> Option<String> {
+    let is_error = |(name, _): (&&str, &u64)| matches!(*name, "4xx" | "5xx");
+    let are_errors = !total.status.is_empty() && total.status.iter().all(is_error);
+    are_errors.then(|| text::counts(&total.status))
 }
 
 /// A text, or what is in the file that it names.

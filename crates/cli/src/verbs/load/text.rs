@@ -32,7 +32,7 @@ pub(super) fn report(urls: &[Url], report: &Report, per_connection: bool) -> Str
     line("latency", latency(&total.latency));
     line("broadcast", report.broadcasts.as_ref().map_or_else(String::new, broadcasts));
     line("status", counts(&total.status));
-    line("errors", errors(total, report.connect_error.as_deref()));
+    line("errors", errors(total, report.connect_error.as_deref().or(report.tls_error.as_deref())));
     line("fairness", fairness(total));
     line("streams", total.streams.as_ref().map_or_else(String::new, streams));
     line("shares", shares(&report.connections));
@@ -91,17 +91,17 @@ fn latency(latency: &Latency) -> String {
     named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join("   ")
 }
 
-fn counts(counts: &BTreeMap<&str, u64>) -> String {
+pub(super) fn counts(counts: &BTreeMap<&str, u64>) -> String {
     let named = counts.iter().map(|(name, count)| format!("{name} {}", thousands(*count)));
     named.collect::<Vec<_>>().join("   ").replace('_', " ")
 }
 
-fn errors(group: &GroupReport, connect_error: Option<&str>) -> String {
+fn errors(group: &GroupReport, last: Option<&str>) -> String {
     if group.errors.is_empty() {
         return String::new();
     }
     let lost = format!("{}   ({} requests lost)", counts(&group.errors), thousands(group.failed));
-    match connect_error {
+    match last {
         Some(error) => format!("{lost}; last: {error}"),
         None => lost,
     }

@@ -155,7 +155,10 @@ pub(super) const ALL: [Sections; 16] = [
         verb: "load",
         statuses: &[
             DONE,
-            ("1", "less fair than --fair asks"),
+            (
+                "1",
+                "every answer is an error (4xx or 5xx), or the run is less fair than --fair asks",
+            ),
             ("2", "there was no response at all, or the arguments make no sense"),
         ],
         environment: &[NO_COLOR],

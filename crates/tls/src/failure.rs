@@ -1,0 +1,124 @@
+//! Why a session failed, in words.
+
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible};
+
+/// The two ends of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Client,
+    Server,
+}
+
+impl Peer {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client => "the client",
+            Self::Server => "the server",
+        }
+    }
+}
+
+/// What `error` says about the other end.
+pub(crate) fn reason(error: &Error, peer: Peer) -> String {
+    let name = peer.name();
+    match error {
+        Error::AlertReceived(alert) => of_alert(*alert, name),
+        Error::PeerIncompatible(
+            PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig
+            | PeerIncompatible::ServerDoesNotSupportTls12Or13
+            | PeerIncompatible::Tls12NotOffered
+            | PeerIncompatible::Tls12NotOfferedOrEnabled
+            | PeerIncompatible::Tls13RequiredForQuic
+            | PeerIncompatible::SupportedVersionsExtensionRequired,
+        ) => format!("protocol version: {name} speaks neither TLS 1.2 nor TLS 1.3"),
+        Error::PeerIncompatible(why) => format!("{name} cannot be agreed with: {why:?}"),
+        Error::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => {
+            format!("protocol version: {name} speaks a strange version")
+        }
+        Error::InvalidMessage(
+            InvalidMessage::InvalidContentType | InvalidMessage::MessageTooLarge,
+        ) => {
+            format!("{name} does not speak TLS")
+        }
+        Error::NoCertificatesPresented => format!("certificate: {name} has shown none"),
+        Error::InvalidCertificate(why) => format!("certificate of {name}: {}", of_certificate(why)),
+        Error::NoApplicationProtocol => format!("{name} speaks no protocol that is offered (ALPN)"),
+        other => format!("{name} breaks the protocol: {other}"),
+    }
+}
+
+/// An alert by the name that RFC 8446 has for it, and what it most likely means.
+fn of_alert(alert: AlertDescription, name: &str) -> String {
+    let (word, meaning) = match alert {
+        AlertDescription::ProtocolVersion => {
+            ("protocol_version", "protocol version: it speaks neither TLS 1.2 nor TLS 1.3")
+        }
+        AlertDescription::HandshakeFailure => {
+            ("handshake_failure", "no common cipher or signature")
+        }
+        AlertDescription::InsufficientSecurity => {
+            ("insufficient_security", "no cipher that it trusts")
+        }
+        AlertDescription::UnrecognisedName => ("unrecognized_name", "it has no host of that name"),
+        AlertDescription::NoApplicationProtocol => {
+            ("no_application_protocol", "it speaks no protocol that is offered")
+        }
+        AlertDescription::CertificateRequired => {
+            ("certificate_required", "it wants a certificate of its client")
+        }
+        AlertDescription::BadCertificate => ("bad_certificate", "it refuses the certificate"),
+        AlertDescription::UnsupportedCertificate => {
+            ("unsupported_certificate", "it does not take that kind of certificate")
+        }
+        AlertDescription::CertificateExpired => {
+            ("certificate_expired", "the certificate has expired")
+        }
+        AlertDescription::CertificateRevoked => {
+            ("certificate_revoked", "the certificate is revoked")
+        }
+        AlertDescription::CertificateUnknown => {
+            ("certificate_unknown", "it refuses the certificate")
+        }
+        AlertDescription::UnknownCA => {
+            ("unknown_ca", "it does not trust the issuer of the certificate")
+        }
+        AlertDescription::AccessDenied => ("access_denied", "it does not let this end in"),
+        AlertDescription::InternalError => ("internal_error", "it has failed itself"),
+        other => return format!("{name} has sent the alert {other:?}"),
+    };
+    format!("{name} has sent the alert {word}: {meaning}")
+}
+
+fn of_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::BadEncoding => "it is no X.509 of version 3 that can be read".to_owned(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet".to_owned()
+        }
+        CertificateError::Revoked => "it is revoked".to_owned(),
+        CertificateError::UnknownIssuer => "its issuer is not trusted".to_owned(),
+        CertificateError::BadSignature => "a signature with it is wrong".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_name_what_the_other_end_did() {
+        let alert = |alert| reason(&Error::AlertReceived(alert), Peer::Server);
+        assert_eq!(
+            alert(AlertDescription::HandshakeFailure),
+            "the server has sent the alert handshake_failure: no common cipher or signature"
+        );
+        assert!(alert(AlertDescription::ProtocolVersion).contains("protocol version"));
+        assert!(alert(AlertDescription::UnrecognisedName).contains("no host of that name"));
+        let expired = Error::InvalidCertificate(CertificateError::Expired);
+        assert_eq!(reason(&expired, Peer::Client), "certificate of the client: it has expired");
+    }
+}
