@@ -63,7 +63,7 @@ enum Task {
     Text(text::Text),
     /// Count the instructions that requests take, and compare them with the budgets
     Instructions,
-    /// Show circles of imports, crowded types and long functions
+    /// Show circles of imports and long functions
     Rooms,
 }
 

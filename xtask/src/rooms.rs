@@ -1,5 +1,4 @@
-//! The shape of each crate: which of its files import each other, how many methods a type has, and how long
-//! its functions are.
+//! The shape of each crate: which of its files import each other, and how long its functions are.
 //!
 //! Imports are what the code names: `use` trees and paths, followed through re-exports to the file that defines
 //! the name. What is compiled for tests alone does not count.
@@ -8,13 +7,9 @@ mod graph;
 mod modules;
 mod source;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use source::Source;
-
-/// Methods of a type, at most, over all of its `impl` blocks outside of tests.
-const METHODS_MAX: usize = 25;
 
 /// Lines of a function, at most.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -41,7 +36,6 @@ pub(crate) fn check(root: &Path) -> Result<(), Vec<String>> {
     for (name, folder) in folders(root) {
         let sources = source::read(&folder).map_err(|error| vec![error])?;
         breaches.extend(circles(&name, &sources));
-        breaches.extend(crowded(&name, &sources));
         for function in sources.iter().flat_map(|source| &source.functions) {
             lengths.push(function.lines);
             if function.lines > FUNCTION_LINES_MAX {
@@ -68,15 +62,4 @@ fn circles(name: &str, sources: &[Source]) -> Vec<String> {
         format!("{name}: a circle of imports: {}", files.join(", "))
     };
     circles.into_iter().map(told).collect()
-}
-
-/// Types with too many methods.
-fn crowded(name: &str, sources: &[Source]) -> Vec<String> {
-    let mut methods: BTreeMap<&str, usize> = BTreeMap::new();
-    for (owner, count) in sources.iter().flat_map(|source| &source.methods) {
-        *methods.entry(owner).or_default() += count;
-    }
-    let is_crowded = |(_, count): &(&str, usize)| *count > METHODS_MAX;
-    let told = |(owner, count)| format!("{name}: {owner} has {count} methods");
-    methods.into_iter().filter(is_crowded).map(told).collect()
 }

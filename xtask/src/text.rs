@@ -1,11 +1,9 @@
-//! What the project's own text keeps to: links that lead somewhere, lines that fit, and sentences of 25 words at
-//! most. Things are called *it*, and figures are those of the tables.
+//! Checks of the project's own text: links lead somewhere, lines fit, and figures are those of the tables. Whether the
+//! English is good, readers judge.
 
 mod figures;
-mod language;
 mod links;
 mod page;
-mod sentences;
 mod widths;
 
 use std::path::Path;
@@ -14,7 +12,7 @@ use clap::{Args, ValueEnum};
 
 use page::{Breach, pages};
 
-/// Look at the project's own text: links, lines, sentences, words for persons, figures from tables
+/// Look at the project's own text: links, lines, figures from tables
 #[derive(Debug, Args)]
 pub(crate) struct Text {
     /// What to look for [default: all]
@@ -32,10 +30,6 @@ pub(crate) enum Look {
     Links,
     /// Lines that are too long
     Widths,
-    /// Sentences in Markdown of more than 25 words
-    Sentences,
-    /// Words for persons
-    Language,
     /// Figures that are not those of the tables
     Figures,
     /// The first table of docs/benchmarks.md, if the others say something else
@@ -60,8 +54,6 @@ pub(crate) fn breaches(root: &Path, look: Look) -> Vec<Breach> {
     match look {
         Look::Links => links::breaches(root, &pages),
         Look::Widths => widths::breaches(&pages),
-        Look::Sentences => sentences::breaches(&pages),
-        Look::Language => language::breaches(&pages),
         Look::Figures => figures::breaches(root, &pages),
         Look::Summary => summary(root),
     }

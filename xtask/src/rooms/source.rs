@@ -34,8 +34,6 @@ pub(crate) struct Source {
     /// Paths of two names or more that the code uses in passing.
     pub(crate) paths: Vec<Vec<String>>,
     pub(crate) functions: Vec<Function>,
-    /// Types with the number of methods that an `impl` block here gives them.
-    pub(crate) methods: Vec<(String, usize)>,
 }
 
 /// Every file below `folder` that is not for tests.
@@ -155,16 +153,6 @@ impl<'ast> Visit<'ast> for Source {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.add_function(&function.sig.ident, &function.block);
         visit::visit_item_fn(self, function);
-    }
-
-    fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
-        let count = block.items.iter().filter(|item| matches!(item, syn::ImplItem::Fn(_))).count();
-        if let (syn::Type::Path(path), None) = (&*block.self_ty, &block.trait_)
-            && let Some(last) = path.path.segments.last()
-        {
-            self.methods.push((last.ident.to_string(), count));
-        }
-        visit::visit_item_impl(self, block);
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
