@@ -270,6 +270,23 @@ module Thruway
       io.fileno
     end
 
+    # The names and values, in turn, of headers that are no Hash: as they are when they are yielded.
+    # Headers may keep the block.
+    def fields(headers)
+      fields = []
+      headers.each do |*pair|
+        raise IOError, "the headers' each has returned" if fields.frozen?
+
+        pair = pair.first if pair.size == 1 && pair.first.is_a?(Array)
+        raise TypeError, "headers yield pairs of a name and a value" unless pair.size == 2
+
+        pair.each { |part| fields << (part.is_a?(String) ? part.dup : part) }
+      end
+      fields
+    ensure
+      fields.freeze
+    end
+
     def bad_field(name)
       say("the header #{name.inspect} holds a control character")
     end

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use thruway_boot::Boot;
 
-use super::ractor;
 use crate::ruby::Gvl;
+use crate::ruby::ractor;
 
 /// The boot, and the process that it belongs to: a forked child goes on using it, but what is written at exit is
 /// written once.

@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 
 use rb_sys::VALUE;
 
-use super::{method, originals, ractor, require};
+use super::{method, originals, require};
 use crate::ruby::call::call_method;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
+use crate::ruby::ractor;
 use crate::ruby::{Gvl, NIL, Pinned, Protected, RString};
 
 const NAME: &CStr = c"resolve_feature_path";

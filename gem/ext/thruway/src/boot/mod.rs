@@ -28,7 +28,6 @@ mod method;
 mod objects;
 mod originals;
 mod outside;
-mod ractor;
 mod require;
 mod search;
 mod start;

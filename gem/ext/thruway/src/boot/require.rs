@@ -4,10 +4,11 @@ use rb_sys::VALUE;
 use thruway_boot::{Boot, Lookup, Part, Resolution};
 
 use super::search::{self, PathMark, Search};
-use super::{current, documents, gems, load_path, method, ractor, take_over, vm};
+use super::{current, documents, gems, load_path, method, take_over, vm};
 use crate::preload;
 use crate::ruby::constants::global;
 use crate::ruby::define::{self, Method};
+use crate::ruby::ractor;
 use crate::ruby::{Gvl, Protected, RArray, RString, TRUE, raise};
 
 /// Longest path that is handed to Ruby; Linux opens none that is longer.

@@ -11,12 +11,12 @@ use thruway_boot::{Boot, Environment, Options, Part};
 use thruway_sys::imports::Object;
 
 use super::{
-    code, collector, current, documents, feature_path, features, gems, interpose, iseq, ractor,
-    require, vm,
+    code, collector, current, documents, feature_path, features, gems, interpose, iseq, require, vm,
 };
 use crate::preload;
 use crate::ruby::Gvl;
 use crate::ruby::define::at_exit;
+use crate::ruby::ractor;
 
 /// Starts with what the environment says. Nothing is left half done: what cannot be taken over stays
 /// with Ruby.

@@ -1,7 +1,6 @@
 //! Calls of methods.
 
 use std::ffi::{CStr, c_int};
-use std::ops::ControlFlow;
 
 use rb_sys::VALUE;
 
@@ -28,44 +27,6 @@ pub(crate) fn ask(gvl: Gvl, receiver: VALUE, name: &'static CStr, arguments: &[V
 pub(crate) fn call(_: Protected, receiver: VALUE, name: Symbol, arguments: &[VALUE]) -> VALUE {
     // SAFETY: the pointer is valid for that many; what it raises is caught.
     unsafe { rb_sys::rb_funcallv(receiver, name.id(), count(arguments), arguments.as_ptr()) }
-}
-
-/// Calls `receiver.name` with a block, which gets all values that are yielded at once, until `block` breaks. What it
-/// raises goes on.
-pub(crate) fn call_with_block<F: FnMut(Protected, &[VALUE]) -> ControlFlow<()>>(
-    _: Protected,
-    receiver: VALUE,
-    name: Symbol,
-    mut block: F,
-) {
-    unsafe extern "C" fn yielded<F: FnMut(Protected, &[VALUE]) -> ControlFlow<()>>(
-        _first: VALUE,
-        block: VALUE,
-        count: c_int,
-        values: *const VALUE,
-        _its_block: VALUE,
-    ) -> VALUE {
-        // SAFETY: `call_with_block` passes a pointer to its closure, which outlives the call.
-        let block = unsafe { &mut *(block as *mut F) };
-        // SAFETY: Ruby calls its blocks with the lock held; the caller has a proof that what is raised is caught.
-        let ruby = unsafe { Protected::assume() };
-        let values = match usize::try_from(count) {
-            Ok(count @ 1..) => {
-                // SAFETY: Ruby passes so many values, which live as long as the block's call.
-                unsafe { std::slice::from_raw_parts(values, count) }
-            }
-            _ => &[],
-        };
-        if block(ruby, values).is_break() {
-            // SAFETY: a block's function is running, and nothing with a destructor lives in it.
-            unsafe { rb_sys::rb_iter_break() }
-        }
-        NIL
-    }
-    let (name, block) = (name.id(), (&raw mut block) as VALUE);
-    let none = std::ptr::null();
-    // SAFETY: the callback fits the argument; what it raises is caught.
-    unsafe { rb_sys::rb_block_call(receiver, name, 0, none, Some(yielded::<F>), block) };
 }
 
 /// Whether an object has a public method, or says so.

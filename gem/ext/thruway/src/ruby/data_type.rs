@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use rb_sys::{VALUE, rb_data_type_t};
 
 use super::gvl::{Gvl, Protected};
-use super::module::RModule;
+use super::value::Object;
 
 /// A value that an object owns.
 pub(crate) trait Wrapped {
@@ -51,7 +51,7 @@ impl<T: Wrapped + 'static> DataType<T> {
     }
 
     /// An object of `class`, whose objects Ruby cannot allocate, that owns a value.
-    pub(crate) fn wrap(&'static self, _: Gvl, class: RModule, value: Box<T>) -> VALUE {
+    pub(crate) fn wrap<C: Object>(&'static self, _: Gvl, class: C, value: Box<T>) -> VALUE {
         let value = Box::into_raw(value).cast();
         // SAFETY: the object owns the value from here on.
         unsafe { rb_sys::rb_data_typed_object_wrap(class.value(), value, &raw const self.raw) }

@@ -127,6 +127,15 @@ pub(crate) fn class_under(ruby: Protected, outer: RModule, name: &'static CStr) 
     RModule::of(ruby.gvl(), class)
 }
 
+/// A class without a name whose objects only Rust makes.
+pub(crate) fn anonymous_class(ruby: Protected) -> RModule {
+    // SAFETY: any class can be derived from `Object`; what it raises is caught.
+    let class = unsafe { rb_sys::rb_class_new(RModule::object().value()) };
+    // SAFETY: it is a class.
+    unsafe { rb_sys::rb_undef_alloc_func(class) };
+    RModule::of(ruby.gvl(), class).unwrap_or_else(RModule::object)
+}
+
 /// Sets a constant of a module. Raises FrozenError.
 pub(crate) fn constant(ruby: Protected, outer: RModule, name: &'static CStr, value: VALUE) {
     let name = Symbol::new(ruby.gvl(), name).id();

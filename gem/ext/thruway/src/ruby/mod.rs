@@ -9,9 +9,10 @@
 //!
 //! Reading order: [`immediate`], [`gvl`], [`value`], [`string`], [`array`], [`hash`], [`symbol`], [`module`],
 //! [`object`], [`encoding`], [`constants`], [`call`] (calling methods), [`define`] (defining them), [`data_type`],
-//! [`raise`], [`event`].
+//! [`block`], [`raise`], [`ractor`], [`event`].
 
 pub(crate) mod array;
+pub(crate) mod block;
 pub(crate) mod call;
 pub(crate) mod constants;
 pub(crate) mod data_type;
@@ -24,6 +25,7 @@ pub(crate) mod immediate;
 pub(crate) mod module;
 pub(crate) mod number;
 pub(crate) mod object;
+pub(crate) mod ractor;
 pub(crate) mod raise;
 pub(crate) mod string;
 pub(crate) mod symbol;

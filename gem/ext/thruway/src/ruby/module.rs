@@ -8,7 +8,7 @@ use super::gvl::{Gvl, Protected};
 use super::immediate::NIL;
 use super::string::RString;
 use super::symbol::Symbol;
-use super::value::has_type;
+use super::value::{Object, has_type};
 
 /// A class or a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +99,12 @@ impl RModule {
     }
 
     pub(crate) fn value(self) -> VALUE {
+        self.0
+    }
+}
+
+impl Object for RModule {
+    fn value(self) -> VALUE {
         self.0
     }
 }

@@ -34,6 +34,12 @@ pub(crate) trait Object: Copy {
     fn value(self) -> VALUE;
 }
 
+impl Object for Pinned {
+    fn value(self) -> VALUE {
+        self.0
+    }
+}
+
 impl Object for VALUE {
     fn value(self) -> VALUE {
         self

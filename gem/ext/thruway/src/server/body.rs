@@ -6,27 +6,22 @@
 //! they are many, or when the application blocks between two of them. Only the leader gathers: when it blocks, its
 //! successor sends what it has. Files are sent by the kernel.
 
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, is_bodiless};
-use thruway_serve::{Part, Payload, SharedBytes, Written, monotonic_us};
+use thruway_serve::{Part, Payload, SharedBytes};
 
-use super::context::{Context, Stage};
+use super::body_block::{BodyBlock, GATHERED_BYTES_MAX};
+use super::context::Stage;
 use super::response::Responder;
 use super::roots::SentString;
-use super::sender::{self, too_long, too_short};
-use crate::ruby::call::{call, call_with_block, responds_to};
+use super::sender::too_short;
+use crate::ruby::block::call_with_block;
+use crate::ruby::call::{call, responds_to};
 use crate::ruby::object::variable;
 use crate::ruby::value::class_name;
 use crate::ruby::{NIL, RArray, RString, raise};
-
-/// Pieces of a body are gathered up to here, and sent one by one beyond.
-const GATHERED_BYTES_MAX: usize = 64 << 10;
-
-/// Pieces are gathered for so long: a body that computes each of them is a stream.
-const GATHERED_US_MAX: u64 = 5_000;
 
 /// Wrappers of a body that are looked into: each middleware may add one.
 const WRAPPERS_MAX: usize = 32;
@@ -108,9 +103,8 @@ impl Responder<'_> {
         let is_told = partial.claimed_bytes().is_some();
         context.gathers.set(is_told || self.is_array_inside(body));
         context.stage.set(Stage::Gathering);
-        call_with_block(self.ruby, body, self.engine.names.each, |_, pieces| {
-            self.take_piece(pieces.first().copied().unwrap_or(NIL))
-        });
+        let block = BodyBlock::new(self.engine, context);
+        call_with_block(self.ruby, body, self.engine.names.each, block);
         match context.stage.get() {
             Stage::Gathering => {
                 // SAFETY: no Ruby code runs while the bytes are used.
@@ -162,55 +156,6 @@ impl Responder<'_> {
         self.sender().send(partial, Some(size), payload);
     }
 
-    fn take_piece(self, piece: VALUE) -> ControlFlow<()> {
-        let Some(piece) = RString::of(self.ruby.gvl(), piece) else {
-            self.raise_bad_body("a body consists of Strings");
-        };
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let bytes = unsafe { piece.bytes() };
-        if self.context.stage.get() == Stage::Gathering {
-            if self.gather(bytes) {
-                return ControlFlow::Continue(());
-            }
-            self.sender().begin_stream();
-        }
-        let Some(ticket) = self.context.ticket.get() else { return ControlFlow::Continue(()) };
-        let engine = &self.engine.engine;
-        let written = engine.lock().response(ticket).write(bytes);
-        if written == Written::Excess {
-            raise::runtime_error(self.ruby, too_long(self.ruby.gvl()));
-        }
-        if sender::wait_for_client(self.ruby, engine, ticket, written) {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
-    }
-
-    /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
-    fn gather(self, piece: &[u8]) -> bool {
-        let context = self.context;
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let gathered = unsafe { context.gathered.get() };
-        let total = gathered.len() + piece.len();
-        let claimed = context.partial.get().and_then(|partial| partial.claimed_bytes());
-        if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
-            self.raise_wrong_length(claimed, total);
-        }
-        if !context.gathers.get() || is_late(context, gathered.is_empty()) {
-            return false;
-        }
-        // Without a successor, nothing would send the pieces while this thread blocks.
-        let leadership = &self.engine.leadership;
-        let has_successor = leadership.has_successor(context.number, self.engine.contexts.len());
-        if total > GATHERED_BYTES_MAX || !has_successor {
-            return false;
-        }
-        gathered.extend_from_slice(piece);
-        leadership.signal().note_gathering();
-        true
-    }
-
     /// Whether a body has all its pieces already, and yields them without a wait. It is an Array, or would turn into
     /// one, within the wrappers that Rack's middleware puts around it.
     fn is_array_inside(self, mut body: VALUE) -> bool {
@@ -241,18 +186,9 @@ impl Responder<'_> {
     }
 
     /// Raises, before anything of the response was sent.
-    fn raise_wrong_length(self, claimed: u64, bytes: usize) -> ! {
+    pub(super) fn raise_wrong_length(self, claimed: u64, bytes: usize) -> ! {
         let text = || format!("content-length is {claimed}, but the body has {bytes} bytes");
         let message = RString::binary(self.ruby.gvl(), text().as_bytes());
         raise::runtime_error(self.ruby, message)
     }
-}
-
-/// Whether a piece comes long after the first gathered piece: the body takes its time.
-fn is_late(context: &Context, is_first: bool) -> bool {
-    let now_us = monotonic_us();
-    if is_first {
-        context.gathered_us.set(now_us);
-    }
-    now_us > context.gathered_us.get() + GATHERED_US_MAX
 }

@@ -18,6 +18,7 @@ pub(super) struct Callbacks {
     finished: Symbol,
     stream: Symbol,
     give_away: Symbol,
+    fields: Symbol,
     bad_field: Symbol,
     no_file: Symbol,
     upgrade: Symbol,
@@ -47,6 +48,7 @@ impl Callbacks {
             finished: symbol(c"finished"),
             stream: symbol(c"stream"),
             give_away: symbol(c"give_away"),
+            fields: symbol(c"fields"),
             bad_field: symbol(c"bad_field"),
             no_file: symbol(c"no_file"),
             upgrade: symbol(c"upgrade"),
@@ -110,6 +112,11 @@ impl Callbacks {
     /// Tells of an event: the number of the connection's request, the kind, and a message or a code.
     pub(super) fn socket_event(&self, ruby: Protected, event: [VALUE; 3]) {
         call(ruby, self.server(), self.socket_event, &event);
+    }
+
+    /// An Array of the names and values, in turn, that headers yield which are no Hash.
+    pub(super) fn fields(&self, ruby: Protected, headers: VALUE) -> VALUE {
+        call(ruby, self.server(), self.fields, &[headers])
     }
 
     /// Logs a field that would break the head.

@@ -1,13 +1,10 @@
 //! The fields of a response, from what the application returns to its head.
 
-use std::ops::ControlFlow;
-
 use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{ResponseHead, decimal};
 
 use super::rack_engine::RackEngine;
-use crate::ruby::call::call_with_block;
 use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise};
 
 /// Values that are for the server, not for the client.
@@ -38,29 +35,14 @@ impl<'a, 'b> HeadFields<'a, 'b> {
         if let Some(hash) = RHash::of(gvl, headers) {
             hash.each_pair(ruby, |name, value| self.write_checked(name, value));
         } else if headers != NIL {
-            call_with_block(ruby, headers, self.engine.names.each, |_, yielded| {
-                let (name, value) = self.pair(yielded);
-                self.write_checked(name, value);
-                ControlFlow::Continue(())
-            });
+            let fields = self.engine.callbacks.fields(ruby, headers);
+            let fields = RArray::of(gvl, fields).unwrap_or_else(|| RArray::with_room(gvl, 0));
+            let part = |at| fields.get(gvl, at).unwrap_or(NIL);
+            for at in (0..fields.len(gvl)).step_by(2) {
+                self.write_checked(part(at), part(at + 1));
+            }
         }
         (self.head.partial(), self.special)
-    }
-
-    /// A name and a value, which were yielded as two values or as an Array of them.
-    fn pair(&self, yielded: &[VALUE]) -> (VALUE, VALUE) {
-        let gvl = self.ruby.gvl();
-        let array = yielded.first().and_then(|first| RArray::of(gvl, *first));
-        match (yielded, array) {
-            ([name, value], _) => (*name, *value),
-            ([_], Some(pair)) if pair.len(gvl) == 2 => {
-                (pair.get(gvl, 0).unwrap_or(NIL), pair.get(gvl, 1).unwrap_or(NIL))
-            }
-            _ => {
-                let text = b"headers yield pairs of a name and a value";
-                raise::type_error(self.ruby, RString::binary(gvl, text))
-            }
-        }
     }
 
     fn write_checked(&mut self, name: VALUE, value: VALUE) {

@@ -7,12 +7,14 @@
 //! 2. `lead` and `leadership`: what a thread does, and which thread leads. `shared_engine`, `standby`, `duty`,
 //!    `signal`, `load` and `gvl_events`: what is done while none is at the
 //!    engine. `collections`: pauses for the collector. `helpers`: the beginning and end of these.
-//! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body` and
-//!    `sender`: from what the application returns to what the client gets. `sockets`: what it has upgraded.
+//! 3. `env`: the environment of a request. `request`: a call of the application. `response`, `head_fields`, `body`,
+//!    `body_block` and `sender`: from what the application returns to what the client gets. `sockets`: what it has
+//!    upgraded.
 //! 4. `forks`: processes that the application forks. `process`: what a supervisor asks of the system. `callbacks`: what
 //!    is rare is done in Ruby, by `Thruway::Server`. `roots`: objects that Rust keeps alive.
 
 mod body;
+mod body_block;
 mod callbacks;
 mod collections;
 mod context;

@@ -155,6 +155,7 @@ impl Options {
             .map_err(|error| format!("cannot start a thread: {error}"))?;
         let roots = Arc::<Roots>::default();
         Ok(Box::new(RackEngine {
+            this: Cell::new(NIL),
             engine,
             helpers: Cell::new(Some(helpers)),
             environments: RefCell::new(Environments::new(gvl, &roots, self.env)),

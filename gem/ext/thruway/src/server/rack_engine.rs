@@ -27,6 +27,8 @@ pub(super) static TYPE: DataType<RackEngine> = DataType::new(c"Thruway::Engine")
 /// A server of one process: its engine, its application, and its threads' contexts. It is used with the interpreter
 /// lock held; no borrow of its cells lasts over a call that may run Ruby code.
 pub(super) struct RackEngine {
+    /// The object that owns it. It marks itself, so that it keeps its place.
+    pub(super) this: Cell<VALUE>,
     pub(super) engine: Arc<SharedEngine>,
     /// None once the server is closed.
     pub(super) helpers: Cell<Option<Helpers>>,
@@ -117,6 +119,7 @@ impl RackEngine {
 
 impl Wrapped for RackEngine {
     fn mark(&self, marker: Marker) {
+        marker.mark(self.this.get());
         self.roots.mark(marker);
         self.contexts.iter().for_each(|context| context.mark(marker));
     }

@@ -45,8 +45,10 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
 /// `Engine.create(server, options)`: see `Thruway::Server` for the options.
 fn create(ruby: Protected, class: VALUE, server: VALUE, options: VALUE) -> VALUE {
     let options = Options::read(ruby, options);
-    make(ruby.gvl(), class, server, &options)
-        .unwrap_or_else(|message| raise::runtime_error(ruby, message))
+    let this = make(ruby.gvl(), class, server, &options)
+        .unwrap_or_else(|message| raise::runtime_error(ruby, message));
+    TYPE.get(ruby, &this).this.set(this);
+    this
 }
 
 fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALUE, RString> {

@@ -1,0 +1,155 @@
+//! Blocks that methods of other objects are called with.
+//!
+//! Ruby may keep any block as a Proc, and call it when the method has long returned, in another thread or another
+//! fiber. So a block is no closure: it is an object of Ruby's that owns what it works on, and borrows from no frame. It
+//! is open while the method runs, and raises IOError from then on.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_int};
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
+
+use rb_sys::{ID, VALUE};
+
+use super::data_type::{DataType, Marker, Wrapped};
+use super::define;
+use super::gvl::Protected;
+use super::immediate::NIL;
+use super::ractor;
+use super::raise;
+use super::string::RString;
+use super::symbol::Symbol;
+use super::thread;
+use super::value::Pinned;
+
+/// A block's work, and what it owns. Another thread may call it while the first call still waits for something.
+pub(crate) trait Block: Wrapped + Sized + 'static {
+    /// The one type of objects that own such blocks.
+    fn block_type() -> &'static BlockType<Self>;
+
+    /// Takes what is yielded, all values at once. A break ends the method that yields. For a caller that is not inside
+    /// that method's frame, a break is an IOError.
+    fn call(&self, ruby: Protected, values: &[VALUE], caller: Caller) -> ControlFlow<()>;
+}
+
+/// From where a block is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// From the method that got the block, in its fiber.
+    Method,
+    /// From another fiber, or another thread.
+    Elsewhere,
+}
+
+/// The type of the objects that own blocks of one kind.
+pub(crate) struct BlockType<B> {
+    data: DataType<Lent<B>>,
+    class: OnceLock<Pinned>,
+}
+
+/// A block that was given to a method.
+struct Lent<B> {
+    block: B,
+    /// The fiber that called the method.
+    fiber: VALUE,
+    /// Whether the method is still running.
+    is_open: Cell<bool>,
+}
+
+impl<B: Block> Wrapped for Lent<B> {
+    fn mark(&self, marker: Marker) {
+        self.block.mark(marker);
+        marker.mark(self.fiber);
+    }
+}
+
+/// What a method is called with.
+#[derive(Clone, Copy)]
+struct MethodCall {
+    receiver: VALUE,
+    name: ID,
+    /// The object that owns the block.
+    block: VALUE,
+}
+
+impl<B: Block> BlockType<B> {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { data: DataType::new(name), class: OnceLock::new() }
+    }
+
+    fn class(&self, ruby: Protected) -> Pinned {
+        let class = || {
+            // The server runs in the main Ractor: no other may call what an extension defines.
+            ractor::mark_main(ruby.gvl());
+            Pinned::new(ruby.gvl(), define::anonymous_class(ruby).value())
+        };
+        *self.class.get_or_init(class)
+    }
+}
+
+/// Calls `receiver.name` with a block, until that breaks. What it raises goes on.
+pub(crate) fn call_with_block<B: Block>(ruby: Protected, receiver: VALUE, name: Symbol, block: B) {
+    let gvl = ruby.gvl();
+    let block_type = B::block_type();
+    let class = block_type.class(ruby);
+    let lent = Lent { block, fiber: thread::current_fiber(gvl), is_open: Cell::new(true) };
+    let block = block_type.data.wrap(gvl, class, Box::new(lent));
+    let call = MethodCall { receiver, name: name.id(), block };
+    // SAFETY: `run` gets back the address of `call`, which outlives both functions, and `close` the block's object.
+    unsafe { rb_sys::rb_ensure(Some(run::<B>), &raw const call as VALUE, Some(close::<B>), block) };
+}
+
+unsafe extern "C" fn run<B: Block>(call: VALUE) -> VALUE {
+    // SAFETY: `call_with_block` passes the address of its own local, which outlives the call.
+    let MethodCall { receiver, name, block } = unsafe { *(call as *const MethodCall) };
+    let none = std::ptr::null();
+    // SAFETY: the callback fits the argument, which Ruby keeps alive as long as the block; what it raises is caught.
+    unsafe { rb_sys::rb_block_call(receiver, name, 0, none, Some(yielded::<B>), block) }
+}
+
+unsafe extern "C" fn close<B: Block>(block: VALUE) -> VALUE {
+    // SAFETY: `rb_ensure` calls with the lock held; the block's type is right, so that nothing is raised.
+    let ruby = unsafe { Protected::assume() };
+    B::block_type().data.get(ruby, &block).is_open.set(false);
+    NIL
+}
+
+unsafe extern "C" fn yielded<B: Block>(
+    _first: VALUE,
+    block: VALUE,
+    count: c_int,
+    values: *const VALUE,
+    _its_block: VALUE,
+) -> VALUE {
+    // SAFETY: Ruby calls blocks with the lock held, and catches what they raise where their caller is.
+    let ruby = unsafe { Protected::assume() };
+    if !ractor::is_main(ruby.gvl()) {
+        // Ruby lets any block of an extension be shared between Ractors.
+        raise_closed(ruby, "the block is for the main Ractor only");
+    }
+    let lent = B::block_type().data.get(ruby, &block);
+    if !lent.is_open.get() {
+        raise_closed(ruby, "the block is closed: the method that it was given to has returned");
+    }
+    let values = match usize::try_from(count) {
+        // SAFETY: Ruby passes so many values, which live as long as the block's call.
+        Ok(count @ 1..) => unsafe { std::slice::from_raw_parts(values, count) },
+        _ => &[],
+    };
+    let is_inside = lent.fiber == thread::current_fiber(ruby.gvl());
+    let caller = if is_inside { Caller::Method } else { Caller::Elsewhere };
+    if lent.block.call(ruby, values, caller).is_continue() {
+        return NIL;
+    }
+    // The block may have waited, and the method's thread have ended meanwhile.
+    if caller == Caller::Elsewhere || !lent.is_open.get() {
+        raise_closed(ruby, "the block takes nothing more");
+    }
+    // SAFETY: a block's function is running, in the fiber of the method that got it, which has not returned. Nothing
+    // with a destructor lives here.
+    unsafe { rb_sys::rb_iter_break() }
+}
+
+fn raise_closed(ruby: Protected, text: &'static str) -> ! {
+    raise::io_error(ruby, RString::binary(ruby.gvl(), text.as_bytes()))
+}

@@ -1,0 +1,115 @@
+//! The block of a body's `each`, which takes its pieces.
+
+use std::ops::ControlFlow;
+
+use rb_sys::VALUE;
+use thruway_serve::{Written, monotonic_us};
+
+use super::context::{Context, Stage};
+use super::rack_engine::{RackEngine, TYPE};
+use super::response::Responder;
+use super::sender::{self, too_long};
+use crate::ruby::block::{Block, BlockType, Caller};
+use crate::ruby::data_type::{Marker, Wrapped};
+use crate::ruby::{NIL, Protected, RString, raise};
+
+/// Pieces of a body are gathered up to here, and sent one by one beyond.
+pub(super) const GATHERED_BYTES_MAX: usize = 64 << 10;
+
+/// Pieces are gathered for so long: a body that computes each of them is a stream.
+const GATHERED_US_MAX: u64 = 5_000;
+
+static BLOCK_TYPE: BlockType<BodyBlock> = BlockType::new(c"Thruway::Engine/block");
+
+/// The block for the body of one thread's request. It is open only while that body's `each` runs.
+pub(super) struct BodyBlock {
+    engine: VALUE,
+    /// The thread's number.
+    thread: usize,
+}
+
+impl BodyBlock {
+    pub(super) fn new(engine: &RackEngine, context: &Context) -> Self {
+        Self { engine: engine.this.get(), thread: context.number }
+    }
+}
+
+impl Wrapped for BodyBlock {
+    fn mark(&self, marker: Marker) {
+        marker.mark(self.engine);
+    }
+}
+
+impl Block for BodyBlock {
+    fn block_type() -> &'static BlockType<Self> {
+        &BLOCK_TYPE
+    }
+
+    fn call(&self, ruby: Protected, values: &[VALUE], caller: Caller) -> ControlFlow<()> {
+        let engine = TYPE.get(ruby, &self.engine);
+        let responder = Responder::new(engine, &engine.contexts[self.thread], ruby);
+        responder.take_piece(values.first().copied().unwrap_or(NIL), caller)
+    }
+}
+
+impl Responder<'_> {
+    fn take_piece(self, piece: VALUE, caller: Caller) -> ControlFlow<()> {
+        let Some(piece) = RString::of(self.ruby.gvl(), piece) else {
+            self.raise_bad_body("a body consists of Strings");
+        };
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let bytes = unsafe { piece.bytes() };
+        if self.context.stage.get() == Stage::Gathering {
+            if self.gather(bytes, caller) {
+                return ControlFlow::Continue(());
+            }
+            self.sender().begin_stream();
+        }
+        let Some(ticket) = self.context.ticket.get() else { return ControlFlow::Continue(()) };
+        let engine = &self.engine.engine;
+        let written = engine.lock().response(ticket).write(bytes);
+        if written == Written::Excess {
+            raise::runtime_error(self.ruby, too_long(self.ruby.gvl()));
+        }
+        if sender::wait_for_client(self.ruby, engine, ticket, written) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+
+    /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
+    fn gather(self, piece: &[u8], caller: Caller) -> bool {
+        let context = self.context;
+        // SAFETY: no Ruby code runs while the bytes are used.
+        let gathered = unsafe { context.gathered.get() };
+        let total = gathered.len() + piece.len();
+        let claimed = context.partial.get().and_then(|partial| partial.claimed_bytes());
+        if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
+            self.raise_wrong_length(claimed, total);
+        }
+        // A piece that comes from elsewhere comes whenever it likes.
+        let may_wait = context.gathers.get() && caller == Caller::Method;
+        if !may_wait || is_late(context, gathered.is_empty()) {
+            return false;
+        }
+        // Without a successor, nothing would send the pieces while this thread blocks.
+        let leadership = &self.engine.leadership;
+        let has_successor = leadership.has_successor(context.number, self.engine.contexts.len());
+        if total > GATHERED_BYTES_MAX || !has_successor {
+            return false;
+        }
+        gathered.extend_from_slice(piece);
+        leadership.signal().note_gathering();
+        true
+    }
+}
+
+/// Whether a piece comes long after the first gathered piece: the body takes its time.
+fn is_late(context: &Context, is_first: bool) -> bool {
+    let now_us = monotonic_us();
+    if is_first {
+        context.gathered_us.set(now_us);
+    }
+    now_us > context.gathered_us.get() + GATHERED_US_MAX
+}
