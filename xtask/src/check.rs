@@ -53,7 +53,7 @@ impl Check {
 /// Every `gem/test/**/*_test.rb` in one process, against the extension of the test profile. The name of
 /// each test is shown when it ends. Plugins of gems that happen to be installed are left out: with that of
 /// Rails, what failed is not repeated at the end.
-const GEM_TESTS: [&str; 10] = [
+pub(crate) const GEM_TESTS: [&str; 10] = [
     "-Itarget/debug/gem",
     "-Igem/lib",
     "-Igem/test",
@@ -176,7 +176,7 @@ impl Step {
 }
 
 /// The name of the test that this line of libtest's or minitest's says to have failed.
-fn failed_test(line: &str) -> Option<&str> {
+pub(crate) fn failed_test(line: &str) -> Option<&str> {
     let libtest = || line.strip_prefix("test ")?.strip_suffix(" ... FAILED");
     let minitest = || {
         let line = line.strip_suffix(" s = F").or_else(|| line.strip_suffix(" s = E"))?;

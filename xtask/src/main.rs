@@ -20,6 +20,7 @@ mod release;
 mod rooms;
 mod rubyspec;
 mod soak;
+mod stress;
 mod suites;
 mod text;
 mod windows;
@@ -52,6 +53,7 @@ enum Task {
     Ebpf(ebpf::Ebpf),
     Fuzz(fuzz::Fuzz),
     Soak(soak::Soak),
+    Stress(stress::Stress),
     Prove(prove::Prove),
     #[command(name = "rubyspec")]
     RubySpec(rubyspec::RubySpec),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Task::Portable(portable) => portable.run(&root()),
         Task::Ebpf(ebpf) => ebpf.run(&root()),
         Task::Fuzz(fuzz) => fuzz.run(&root()),
+        Task::Stress(stress) => stress.run(&root()),
         Task::Soak(soak) => soak.run(&root()),
         Task::Prove(proof) => proof.run(&root()),
         Task::RubySpec(specs) => specs.run(&root()),
