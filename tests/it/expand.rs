@@ -48,6 +48,17 @@ fn a_current_folder_that_is_gone_matters_only_to_names_that_start_there() {
     }
 }
 
+/// As Ruby has it, which asks the accounts.
+#[cfg(unix)]
+#[test]
+fn without_a_variable_the_home_is_that_of_the_account() {
+    let mut ruby = std::process::Command::new("ruby");
+    let ruby = ruby.env_remove("HOME").args(["-e", "puts File.expand_path('~/x')"]).output();
+    let expanded = thruway().env_remove("HOME").args(["expand", "--ruby", "~/x"]).output().unwrap();
+    assert_eq!(stdout(&expanded), stdout(&ruby.unwrap()));
+    assert!(stdout(&expanded).ends_with("/x\n"), "{}", stderr(&expanded));
+}
+
 #[test]
 fn windows_names_are_expanded_everywhere() {
     let names =

@@ -76,7 +76,8 @@ fn every_message_escapes_the_names_in_it() {
     let path = folder.path();
     let missing = thruway().args(["which", "--path"]).arg(path).arg(word("")).output().unwrap();
     let expected = format!(
-        "thruway: {}/{SHOWN} needs /x\\033]0;title\\a\\r, which is not there\n",
+        "thruway: {}/{SHOWN} needs /x\\033]0;title\\a\\r, which is not there\n\n\
+         hint: its lines end in CR LF: write them with LF alone\n",
         path.display()
     );
     assert_eq!(String::from_utf8(missing.stderr).unwrap(), expected);

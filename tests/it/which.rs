@@ -57,6 +57,26 @@ mod linux {
         let denied = which(&["--path", &path, "note"]);
         assert_eq!(stderr(&denied), format!("thruway: {path}/note may not be run\n"));
         assert_eq!(denied.status.code(), Some(1));
+        let script = |name: &str, line: &str| {
+            std::fs::write(folder.path().join("a").join(name), line).unwrap();
+            make_runnable(&folder.path().join("a").join(name));
+            which(&["--path", &path, name])
+        };
+        let lines = script("lines", "#!/bin/sh\r\n");
+        let expected = format!(
+            "thruway: {path}/lines needs /bin/sh\\r, which is not there\n\n\
+             hint: its lines end in CR LF: write them with LF alone\n"
+        );
+        assert_eq!((lines.status.code(), stderr(&lines)), (Some(1), expected.as_str()));
+        for interpreter in [format!("{path}/note"), path.clone()] {
+            let refused = script("refused", &format!("#!{interpreter}\n"));
+            let expected = format!("{path}/refused needs {interpreter}, which may not be run\n");
+            assert!(stderr(&refused).contains(&expected), "{}", stderr(&refused));
+            assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), ""));
+        }
+        let nested = script("nested", &format!("#!{path}/nested\n"));
+        assert!(stderr(&nested).contains("the system follows 5\n"), "{}", stderr(&nested));
+        assert_eq!((nested.status.code(), stdout(&nested)), (Some(1), ""));
         let once = which(&["--count", "--path", &path, "tool"]);
         assert_eq!(stdout(&once), format!("{path}/tool\n1 look-up\n"));
         let empty = which(&["--path", &path, ""]);

@@ -111,6 +111,7 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Writes a report for people to stdout: its lines hold nothing that a terminal would obey.
+#[cfg(unix)]
 pub(crate) fn print_report(text: &str) -> Result<(), Failure> {
     let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
         Some(line) => format!("{}\n", printable::text(line)),

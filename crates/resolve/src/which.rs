@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use crate::search::{Lister, Places, Plan, Rules, Search};
+use crate::search::{Lister, Obstacle, Places, Plan, Rules, Search};
 use crate::{Error, native};
 
 /// The file that starts when this process runs the command `name`: by the rules of this system
@@ -40,6 +40,9 @@ pub fn which_in(name: impl AsRef<OsStr>, path: impl AsRef<OsStr>) -> Result<Path
     find(name.as_ref(), Some(path.as_ref()))
 }
 
+/// `ELOOP`: what Linux reports of scripts that are interpreters of each other.
+const TOO_MANY_LEVELS: i32 = if cfg!(target_os = "linux") { 40 } else { 62 };
+
 fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
     let rules = Rules::of_host();
     let path = path.map(native::bytes);
@@ -48,14 +51,17 @@ fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
     let plan = Plan::new(&rules, &name, &Places { path, before: &[] })?;
     let mut lister = lister(&name)?;
     let mut search = Search::new(&plan, &mut lister);
-    let mut passed_over = None;
+    let (mut passed_over, mut denied) = (None, None);
     while let Some(found) = search.next().transpose()? {
-        if search.missing_interpreter(&found).is_none() {
-            return Ok(native::os_string(found.path).into());
+        match search.obstacle(&found) {
+            None => return Ok(native::os_string(found.path).into()),
+            Some(Obstacle::Missing(_)) => passed_over = passed_over.or(Some(found.path)),
+            Some(Obstacle::Denied(_)) => denied = denied.or(Some(found.path)),
+            Some(Obstacle::Nested) => return Err(Error::code("run", &found.path, TOO_MANY_LEVELS)),
+            Some(Obstacle::Failed(_, code)) => return Err(Error::code("run", &found.path, code)),
         }
-        passed_over.get_or_insert(found.path);
     }
-    Err(match search.denied().first() {
+    Err(match search.denied().first().or(denied.as_ref()) {
         Some(path) => Error::denied(path),
         None => Error::not_found(passed_over.as_deref().unwrap_or(&name)),
     })
@@ -112,6 +118,17 @@ mod tests {
         assert_eq!(found(&files).unwrap(), "b/tool");
         let error = found(&files[..1]).unwrap_err();
         assert!(error.is_not_found() && error.name().ends_with(b"a/tool"), "{error}");
+    }
+
+    #[test]
+    fn an_interpreter_that_may_not_be_run_is_passed_over_and_remembered() {
+        let files = [("a/tool", "#!/etc/passwd\n", 0o755), ("b/tool", "#!/bin/sh\n", 0o755)];
+        assert_eq!(found(&files).unwrap(), "b/tool");
+        for interpreter in ["/etc/passwd", "/etc"] {
+            let script = format!("#!{interpreter}\n");
+            let error = found(&[("a/tool", &script, 0o755)]).unwrap_err();
+            assert!(!error.is_not_found() && error.name().ends_with(b"a/tool"), "{error}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct Expand {
     /// root]
     #[arg(long, value_name = "DIR")]
     base: Option<OsString>,
-    /// What `~` stands for, with --ruby [default: HOME]
+    /// What `~` stands for, with --ruby [default: HOME, else what the account says]
     #[arg(long, value_name = "DIR", requires = "ruby")]
     home: Option<OsString>,
     /// Which Windows: since 11, `nul.txt` and `C:\con` are files and no devices
@@ -161,7 +161,7 @@ fn current(flavour: Flavour) -> io::Result<Vec<u8>> {
     Ok(native::bytes(folder.as_os_str()).into_owned())
 }
 
-/// `HOME`; on Windows also what Ruby takes where it is not set.
+/// `HOME`; where it is not set, what Ruby takes: the home of this user's account, and on Windows other variables.
 fn home() -> Option<OsString> {
     let variable = std::env::var_os;
     let windows = || {
@@ -171,7 +171,8 @@ fn home() -> Option<OsString> {
         });
         drive.or_else(|| variable("USERPROFILE"))
     };
-    variable("HOME").or_else(|| if cfg!(windows) { windows() } else { None })
+    let account = || std::env::home_dir().map(OsString::from);
+    variable("HOME").or_else(|| if cfg!(windows) { windows() } else { account() })
 }
 
 /// The home of a user that the file of local accounts names.

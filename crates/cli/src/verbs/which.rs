@@ -1,6 +1,7 @@
 //! `thruway which`: the file that a command starts, by the rules of the system or language that starts it.
 
 use std::ffi::OsString;
+use std::io;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +16,9 @@ use thruway_resolve::search::Nt;
 use thruway_resolve::search::Posix;
 #[cfg(target_os = "linux")]
 use thruway_resolve::search::Tree;
-use thruway_resolve::search::{Lister, PATH_EXT, Places, Plan, Rules, Search};
+use thruway_resolve::search::{
+    Lister, Obstacle, PATH_EXT, Places, Plan, Rules, SCRIPTS_MAX, Search,
+};
 use thruway_sys::printable;
 
 use crate::output::{Answer, Failure, print, print_names};
@@ -70,8 +73,8 @@ struct Outcome {
     name: Vec<u8>,
     found: Vec<Vec<u8>>,
     denied: Vec<Vec<u8>>,
-    /// What is passed over because the interpreter that it names is not there, each with that.
-    without_interpreter: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What does not start because of its interpreters, each with the reason.
+    without_interpreter: Vec<(Vec<u8>, Obstacle)>,
     bases: usize,
     lookups: u64,
 }
@@ -160,9 +163,13 @@ impl Which {
         let mut found = Vec::new();
         let mut without_interpreter = Vec::new();
         while let Some(candidate) = search.next().transpose().map_err(Failure::new)? {
-            if let Some(interpreter) = search.missing_interpreter(&candidate) {
-                without_interpreter.push((candidate.path, interpreter));
-                continue;
+            if let Some(obstacle) = search.obstacle(&candidate) {
+                let goes_on = self.all || obstacle.is_passed_over();
+                without_interpreter.push((candidate.path, obstacle));
+                if goes_on {
+                    continue;
+                }
+                break;
             }
             found.push(candidate.path);
             if !self.all {
@@ -211,21 +218,49 @@ impl Outcome {
     /// Says why there is nothing to print.
     fn explain(&self) {
         let name = printable::bytes(&self.name);
-        match (self.denied.first(), self.bases) {
+        let mut obstacles = self.without_interpreter.iter();
+        // The last one is that which ended the search, if one did.
+        let ended = obstacles.clone().next_back().filter(|(_, why)| !why.is_passed_over());
+        match (ended.or(obstacles.next()), self.denied.first(), self.bases) {
             _ if self.name.is_empty() => Failure::new("an empty name is no command"),
-            (Some(path), _) => {
+            (Some((path, why)), denied, _) if ended.is_some() || denied.is_none() => {
+                not_started(&printable::bytes(path), why)
+            }
+            (_, Some(path), _) => {
                 Failure::new(format_args!("{} may not be run", printable::bytes(path)))
             }
-            _ if !self.without_interpreter.is_empty() => {
-                let (path, interpreter) = &self.without_interpreter[0];
-                let (path, interpreter) = (printable::bytes(path), printable::bytes(interpreter));
-                Failure::new(format_args!("{path} needs {interpreter}, which is not there"))
-            }
-            (None, 0) => Failure::new(format_args!("no file can have the name {name}")),
-            (None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
-            (None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),
+            (_, None, 0) => Failure::new(format_args!("no file can have the name {name}")),
+            (_, None, 1) => Failure::new(format_args!("{name} not found in 1 folder")),
+            (_, None, bases) => Failure::new(format_args!("{name} not found in {bases} folders")),
         }
         .show();
+    }
+}
+
+/// Why a file does not start that is there, and may be run.
+fn not_started(path: &str, why: &Obstacle) -> Failure {
+    match why {
+        Obstacle::Missing(interpreter) => {
+            let name = printable::bytes(interpreter);
+            let failure = Failure::new(format_args!("{path} needs {name}, which is not there"));
+            match interpreter.ends_with(b"\r") {
+                true => failure.hint("its lines end in CR LF: write them with LF alone"),
+                false => failure,
+            }
+        }
+        Obstacle::Denied(interpreter) => {
+            let name = printable::bytes(interpreter);
+            Failure::new(format_args!("{path} needs {name}, which may not be run"))
+                .hint("it is no file, lacks the right, or its file system is mounted noexec")
+        }
+        Obstacle::Nested => Failure::new(format_args!(
+            "{path} is a script of a script, and so on: the system follows {SCRIPTS_MAX}"
+        )),
+        Obstacle::Failed(interpreter, code) => {
+            let (name, error) =
+                (printable::bytes(interpreter), io::Error::from_raw_os_error(*code));
+            Failure::new(format_args!("{path} needs {name}: {error}"))
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! The interpreter that a file names: without it, the file does not start.
 //!
 //! `execve` reports a missing interpreter as `ENOENT`, as it does a missing file, and `execvp` then tries the
-//! next candidate. A search that asks for names alone would end at a file that never starts. The rules are
-//! those of Linux' `fs/binfmt_script.c` and `fs/binfmt_elf.c`.
+//! next candidate. It does so too after `EACCES`, for an interpreter that may not be run. After `ELOOP`, for too many
+//! scripts, it gives up. A search that asks for names alone would end at a file that never starts. The rules are
+//! those of Linux' `fs/exec.c`, `fs/binfmt_script.c` and `fs/binfmt_elf.c`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Interpreters that are scripts themselves: Linux follows so many (`exec_binprm` in `fs/exec.c`).
-const DEPTH_MAX: usize = 5;
+use super::{Obstacle, SCRIPTS_MAX, Trouble};
 
 /// Bytes of a file that Linux looks at (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: usize = 256;
@@ -29,23 +29,26 @@ const MACHINES: &[u16] = if cfg!(target_arch = "x86_64") {
 /// Files as a lister opens them.
 pub(super) trait Programs {
     /// Whether this is a file that may be run.
-    fn is_runnable(&mut self, path: &[u8]) -> bool;
+    fn check(&mut self, path: &[u8]) -> Result<(), Trouble>;
 
     /// Opens it for reading. What may be run need not be readable.
     fn read(&mut self, path: &[u8]) -> Option<File>;
 }
 
-/// The first interpreter that the program at `path` needs and that may not be run, or is not there.
-pub(super) fn missing(path: &[u8], programs: &mut impl Programs) -> Option<Vec<u8>> {
+/// What keeps the program at `path` from starting, as far as its interpreters tell.
+pub(super) fn obstacle(path: &[u8], programs: &mut impl Programs) -> Option<Obstacle> {
     let mut path = path.to_vec();
-    for _ in 0..DEPTH_MAX {
+    // The last one of a chain that is too long is looked for, and then not started.
+    for _ in 0..=SCRIPTS_MAX {
         let interpreter = interpreter_of(&programs.read(&path)?)?;
-        if !programs.is_runnable(&interpreter) {
-            return Some(interpreter);
+        match programs.check(&interpreter) {
+            Ok(()) => path = interpreter,
+            Err(Trouble::Missing) => return Some(Obstacle::Missing(interpreter)),
+            Err(Trouble::Denied) => return Some(Obstacle::Denied(interpreter)),
+            Err(Trouble::Failed(code)) => return Some(Obstacle::Failed(interpreter, code)),
         }
-        path = interpreter;
     }
-    None
+    Some(Obstacle::Nested)
 }
 
 fn interpreter_of(file: &File) -> Option<Vec<u8>> {
@@ -146,8 +149,9 @@ mod tests {
     }
 
     impl Programs for Planted {
-        fn is_runnable(&mut self, path: &[u8]) -> bool {
-            self.0.contains_key(std::str::from_utf8(path).unwrap())
+        fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
+            let bytes = self.0.get(std::str::from_utf8(path).unwrap()).ok_or(Trouble::Missing)?;
+            if bytes == b"denied" { Err(Trouble::Denied) } else { Ok(()) }
         }
 
         fn read(&mut self, path: &[u8]) -> Option<File> {
@@ -159,8 +163,11 @@ mod tests {
     }
 
     fn missing_of(files: &[(&'static str, &[u8])]) -> Option<String> {
-        let missing = missing(b"/a", &mut Planted::new(files));
-        missing.map(|name| String::from_utf8(name).unwrap())
+        obstacle(b"/a", &mut Planted::new(files)).map(|obstacle| match obstacle {
+            Obstacle::Missing(name) => String::from_utf8(name).unwrap(),
+            Obstacle::Denied(name) => format!("denied {}", String::from_utf8(name).unwrap()),
+            other => format!("{other:?}"),
+        })
     }
 
     #[test]
@@ -180,7 +187,32 @@ mod tests {
         assert_eq!(missing_of(&[("/a", b"\x7fELF\x02")]), None);
         let long = [b"#!/".as_slice(), &[b'x'; 300]].concat();
         assert_eq!(missing_of(&[("/a", &long)]), None);
-        assert_eq!(missing_of(&[("/a", b"#!/a\n")]), None);
+    }
+
+    #[test]
+    fn a_denied_interpreter_is_told_from_a_missing_one() {
+        assert_eq!(missing_of(&[("/a", b"#!/b\n"), ("/b", b"denied")]), Some("denied /b".into()));
+        assert_eq!(missing_of(&[("/a", b"#!/bin/sh\r\n")]), Some("/bin/sh\r".into()));
+    }
+
+    #[test]
+    fn linux_follows_five_scripts() {
+        assert_eq!(missing_of(&[("/a", b"#!/a\n")]), Some("Nested".into()));
+        let names = ["/a", "/b", "/c", "/d", "/e", "/f"];
+        let chain = |scripts: usize| {
+            let lines: Vec<_> = (1..=scripts)
+                .map(|next| format!("#!{}\n", names.get(next).unwrap_or(&"/z")))
+                .collect();
+            let mut files: Vec<_> =
+                names.iter().zip(&lines).map(|(name, line)| (*name, line.as_bytes())).collect();
+            files.extend([
+                ("/z", b"text".as_slice()),
+                (*names.get(scripts).unwrap_or(&"/y"), b"text"),
+            ]);
+            missing_of(&files)
+        };
+        assert_eq!(chain(5), None);
+        assert_eq!(chain(6), Some("Nested".into()));
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub trait Lister {
     /// How many questions the file system was asked so far.
     fn lookups(&self) -> u64;
 
-    /// The interpreter that the file at `path` needs and that is not there: `execvp` goes past such a file,
-    /// as if it were missing itself. It is asked of a file that was found, and is no look-up of the name.
-    fn missing_interpreter(&mut self, _path: &[u8]) -> Option<Vec<u8>> {
+    /// What keeps the file at `path` from starting, as far as its interpreters tell. It is asked of a file that was
+    /// found, and is no look-up of the name.
+    fn obstacle(&mut self, _path: &[u8]) -> Option<Obstacle> {
         None
     }
 }
@@ -38,8 +38,33 @@ impl<L: Lister + ?Sized> Lister for Box<L> {
         (**self).lookups()
     }
 
-    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
-        (**self).missing_interpreter(path)
+    fn obstacle(&mut self, path: &[u8]) -> Option<Obstacle> {
+        (**self).obstacle(path)
+    }
+}
+
+/// Scripts whose interpreter is a script or a program again: Linux follows so many (`exec_binprm` in `fs/exec.c`).
+pub const SCRIPTS_MAX: usize = 5;
+
+/// Why a file that was found, and may be run, does not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// This interpreter is not there: `execvp` goes on.
+    Missing(Vec<u8>),
+    /// This interpreter is there and may not be run: it is no file, lacks the right, or its file system is mounted
+    /// `noexec`. `execvp` goes on.
+    Denied(Vec<u8>),
+    /// It is a script whose interpreters are more than [`SCRIPTS_MAX`] scripts: `execvp` gives up.
+    Nested,
+    /// This interpreter cannot be looked at, with the system's error number: `execvp` gives up.
+    Failed(Vec<u8>, i32),
+}
+
+impl Obstacle {
+    /// Whether `execvp` tries the next candidate.
+    #[must_use]
+    pub fn is_passed_over(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Denied(_))
     }
 }
 

@@ -31,7 +31,7 @@ mod watched;
 pub use bases::Bases;
 #[cfg(target_os = "linux")]
 pub use inotify::Inotify;
-pub use lister::{Hits, Lister, Trouble};
+pub use lister::{Hits, Lister, Obstacle, SCRIPTS_MAX, Trouble};
 pub use listings::{ENTRIES_MAX, FOLDERS_MAX, FolderStamp, Folders, Listings};
 pub use nt::Nt;
 pub use plan::{Places, Plan, Wanted};
@@ -77,9 +77,9 @@ impl<'a, L: Lister> Search<'a, L> {
         &self.denied
     }
 
-    /// The interpreter that a candidate needs and that is not there: `execvp` goes past such a candidate.
-    pub fn missing_interpreter(&mut self, found: &Found) -> Option<Vec<u8>> {
-        self.lister.missing_interpreter(&found.path)
+    /// What keeps a candidate from starting, as far as its interpreters tell.
+    pub fn obstacle(&mut self, found: &Found) -> Option<Obstacle> {
+        self.lister.obstacle(&found.path)
     }
 
     /// Asks bases until one holds a candidate.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::interpreter::{self, Programs};
 #[cfg(target_os = "linux")]
 use super::{FolderStamp, Folders};
-use super::{Hits, Lister, Trouble, Wanted};
+use super::{Hits, Lister, Obstacle, Trouble, Wanted};
 
 /// Looks candidates up one by one, as `execvp` does. On Linux each look-up is an open that reads nothing
 /// (`O_PATH`), and what is found is asked through its descriptor whether it can be run. Elsewhere a candidate
@@ -49,8 +49,8 @@ impl Lister for Posix {
         self.lookups
     }
 
-    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
-        interpreter::missing(path, &mut Host)
+    fn obstacle(&mut self, path: &[u8]) -> Option<Obstacle> {
+        interpreter::obstacle(path, &mut Host)
     }
 }
 
@@ -80,8 +80,8 @@ impl Posix {
 struct Host;
 
 impl Programs for Host {
-    fn is_runnable(&mut self, path: &[u8]) -> bool {
-        Posix::default().find(path).is_ok()
+    fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
+        Posix::default().find(path)
     }
 
     fn read(&mut self, path: &[u8]) -> Option<File> {

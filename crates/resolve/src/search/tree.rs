@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::interpreter::{self, Programs};
 use super::posix::{is_runnable, trouble};
-use super::{Hits, Lister, Trouble, Wanted};
+use super::{Hits, Lister, Obstacle, Trouble, Wanted};
 use crate::expand::{Flavour, expand};
 use crate::fold::fold;
 use crate::{Error, beneath};
@@ -140,9 +140,9 @@ impl Lister for Tree {
         self.lookups
     }
 
-    fn missing_interpreter(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+    fn obstacle(&mut self, path: &[u8]) -> Option<Obstacle> {
         match self.flavour {
-            Flavour::Posix => interpreter::missing(path, &mut Below { root: &self.root }),
+            Flavour::Posix => interpreter::obstacle(path, &mut Below { root: &self.root }),
             _ => None,
         }
     }
@@ -162,9 +162,8 @@ impl Below<'_> {
 }
 
 impl Programs for Below<'_> {
-    fn is_runnable(&mut self, path: &[u8]) -> bool {
-        let file = self.open(path, OFlags::PATH);
-        file.is_ok_and(|file| is_runnable(&file).is_ok())
+    fn check(&mut self, path: &[u8]) -> Result<(), Trouble> {
+        is_runnable(&self.open(path, OFlags::PATH).map_err(trouble)?)
     }
 
     fn read(&mut self, path: &[u8]) -> Option<File> {
