@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "json"
+
 module Thruway
   # A line for each request when its response is sent (`log_requests`).
   class AccessLog
@@ -9,7 +11,6 @@ module Thruway
       @is_json = format == :json
       @formatter = formatter
       @out = out
-      require "json" if @is_json
     end
 
     def call(env)
@@ -40,7 +41,7 @@ module Thruway
 
     def json(env, (status, headers), error, seconds)
       query = env["QUERY_STRING"].to_s
-      JSON.generate({
+      Json.generate({
         time: Time.now.utc.strftime("%FT%T.%3NZ"), method: env["REQUEST_METHOD"],
         path: utf8(env["PATH_INFO"]), query: (utf8(query) unless query.empty?),
         status: status.to_i, bytes: length(headers)&.to_i, ms: (seconds * 1000).round(3),

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "bare_socket"
 require_relative "listeners"
 
 module Thruway
@@ -52,9 +53,7 @@ module Thruway
     def serve(sockets)
       loop do
         readable, = IO.select(sockets)
-        socket, = readable.first.accept_nonblock(exception: false)
-        next unless socket.is_a?(Socket)
-
+        socket = BareSocket.accept(readable.first) or next
         socket.write_nonblock("#{@is_ending ? 0 : @signal.weight_percent}%\n")
         socket.close
       rescue SystemCallError

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "optparse"
-
 require_relative "configuration_file"
 require_relative "launcher"
 
@@ -11,6 +9,22 @@ module Thruway
   class CLI
     FILES = ["config/thruway.rb", "config/puma.rb"].freeze
 
+    # Options whose value is a number, and what they set.
+    NUMBERS = { "--port" => :port, "--workers" => :workers,
+                "--request-line-limit" => :request_line_bytes_max,
+                "--head-limit" => :head_bytes_max,
+                "--head-fields-limit" => :head_fields_max }.freeze
+
+    # Options without a value, and what they set.
+    SWITCHES = { "--status" => [:status_page, true], "--no-http2" => [:http2, false] }.freeze
+
+    # Other options, and the methods that take their values.
+    ACTIONS = { "--bind" => :take_bind, "--threads" => :take_threads,
+                "--environment" => :take_environment, "--config" => :take_config,
+                "--pidfile" => :take_pidfile, "--fair-by" => :take_fair_by,
+                "--metrics" => :take_metrics, "--sendfile" => :take_sendfile,
+                "--started-us" => :take_start, "--command" => :take_command }.freeze
+
     # Runs to the end, and answers with the exit status.
     def self.run(arguments)
       catch(:exit) do
@@ -19,8 +33,6 @@ module Thruway
       end
     rescue Failure => e
       e.report
-    rescue OptionParser::ParseError => e
-      Failure.new(e.message).report
     end
 
     # `folder` is where it was started: a link in it may lead elsewhere when it is read again.
@@ -31,7 +43,7 @@ module Thruway
       @file = nil
       @words = []
       @started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      @target, = parser.parse(arguments)
+      @target = parse(arguments)
     end
 
     def run
@@ -79,35 +91,56 @@ module Thruway
       file.passed_over.each { |line| warn "thruway: #{line}" }
     end
 
-    def parser
+    # The binary has checked them: each option is in its long form, and its value is a word.
+    def parse(arguments)
+      words = arguments.dup
+      while (option = words.shift) && option != "--"
+        SWITCHES.key?(option) ? switch(*SWITCHES[option]) : take(option, words.shift)
+      end
+      words.first
+    end
+
+    def switch(name, value)
+      @configuration.options[name] = value
+    end
+
+    def take(option, value)
       options = @configuration.options
-      OptionParser.new do |parser|
-        parser.on("--port PORT", Integer) { |port| options[:port] = port }
-        parser.on("--bind URI") { |uri| @configuration.binds << uri }
-        parser.on("--workers N", Integer) { |count| options[:workers] = count }
-        parser.on("--threads N", /\d+(:\d+)?/) { |text, _| take_threads(text) }
-        parser.on("--environment NAME") { |name| take_environment(name) }
-        parser.on("--config FILE") { |path| @file = path == "-" ? path : File.expand_path(path) }
-        parser.on("--pidfile PATH") { |path| options[:pidfile] = File.expand_path(path) }
-        add_limits(parser, options)
-        parser.on("--fair-by KIND") { |kind| options[:fair_by] = kind }
-        parser.on("--metrics URI") { |uri| @configuration.metrics << uri }
-        parser.on("--status") { options[:status_page] = true }
-        parser.on("--no-http2") { options[:http2] = false }
-        parser.on("--sendfile DIR") { |folder| declare(folder) }
-        parser.on("--started-us N", Integer) { |time| @started = time / 1e6 }
-        parser.on("--command WORD") { |word| @words << word }
+      if NUMBERS.key?(option)
+        options[NUMBERS[option]] = Integer(value, 10)
+      elsif (action = ACTIONS[option])
+        send(action, value)
+      else
+        raise Failure, "there is no option #{option}"
       end
     end
 
-    def add_limits(parser, options)
-      { "--request-line-limit BYTES" => :request_line_bytes_max,
-        "--head-limit BYTES" => :head_bytes_max, "--head-fields-limit N" => :head_fields_max }
-        .each { |option, name| parser.on(option, Integer) { |number| options[name] = number } }
+    def take_bind(uri) = @configuration.binds << uri
+
+    def take_metrics(uri) = @configuration.metrics << uri
+
+    def take_command(word) = @words << word
+
+    def take_config(path)
+      @file = path == "-" ? path : File.expand_path(path)
+    end
+
+    def take_pidfile(path)
+      @configuration.options[:pidfile] = File.expand_path(path)
+    end
+
+    def take_fair_by(kind)
+      @configuration.options[:fair_by] = kind
+    end
+
+    def take_start(time_us)
+      @started = Integer(time_us, 10) / 1e6
     end
 
     # Of `MIN:MAX` the larger number counts.
     def take_threads(text)
+      raise Failure, "invalid argument: --threads #{text}" unless text.match?(/\A\d+(:\d+)?\z/)
+
       @configuration.options[:threads] = text.split(":").last.to_i
     end
 
@@ -117,7 +150,7 @@ module Thruway
     end
 
     # `DIR`, or `/prefix=DIR`.
-    def declare(text)
+    def take_sendfile(text)
       prefix, folder = text.include?("=") ? text.split("=", 2) : [nil, text]
       folder = File.expand_path(folder)
       raise Failure, "cannot declare #{folder}: it is no folder" unless File.directory?(folder)

@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
-require "etc"
-
 require_relative "failure"
 require_relative "load_signal"
+require_relative "processors"
 
 module Thruway
   # What a server is told, by options, a file and defaults, in the order of their rank.
@@ -78,7 +77,7 @@ module Thruway
     def workers
       @options.fetch(:workers) do
         text = variable("WEB_CONCURRENCY")
-        text == "auto" ? Etc.nprocessors : number("WEB_CONCURRENCY") || DEFAULTS[:workers]
+        text == "auto" ? Processors.count : number("WEB_CONCURRENCY") || DEFAULTS[:workers]
       end
     end
 

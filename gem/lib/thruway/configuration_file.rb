@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require "shellwords"
-
 require_relative "configuration"
 require_relative "listening_words"
 require_relative "origins"
 require_relative "other_words"
+require_relative "processors"
+require_relative "shell_words"
 
 module Thruway
   # The words of a configuration file: all of Puma's, and a few of our own. Each does what it does
@@ -171,7 +171,7 @@ module Thruway
     end
 
     def workers(count)
-      count = Etc.nprocessors if count.to_s == "auto"
+      count = Processors.count if count.to_s == "auto"
       @said[:workers] = Integer(count || 0)
     end
 
@@ -187,7 +187,7 @@ module Thruway
 
     # What is run instead of the command that started the server.
     def restart_command(command)
-      @said[:restart_words] = command.to_s.shellsplit
+      @said[:restart_words] = ShellWords.split(command.to_s)
     end
 
     def app(object = nil, &block)

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require "json"
-
+require_relative "bare_socket"
 require_relative "failure"
+require_relative "json"
 require_relative "listeners"
 require_relative "statistics"
 
@@ -29,7 +29,7 @@ module Thruway
     # Paths that give data, which are all that `data_only` leaves, as for Puma.
     DATA = %w[stats gc-stats].freeze
 
-    DONE = JSON.generate("status" => "ok")
+    DONE = Json.generate("status" => "ok")
 
     attr_reader :address, :token
 
@@ -53,7 +53,7 @@ module Thruway
       configuration.hooks[:before_worker_boot].unshift(->(*) { forget })
     end
 
-    # Responds from now on. The block gives what the server has counted, as JSON.
+    # Responds from now on. The block gives what the server has counted, as Json.
     def start(&stats)
       @stats = stats
       @started = Time.now
@@ -95,8 +95,7 @@ module Thruway
 
     def accept
       readable, = IO.select(@sockets)
-      socket, = readable.first.accept_nonblock(exception: false)
-      return unless socket.is_a?(Socket)
+      socket = BareSocket.accept(readable.first) or return
 
       @busy << true
       Thread.new { serve(socket) }
@@ -129,7 +128,8 @@ module Thruway
       text = +""
       limit = now + REQUEST_SECONDS
       until text.include?("\r\n\r\n")
-        return if text.bytesize > REQUEST_BYTES_MAX || !socket.wait_readable(limit - now)
+        return if text.bytesize > REQUEST_BYTES_MAX ||
+                  !BareSocket.readable?(socket, limit - now)
 
         piece = socket.read_nonblock(REQUEST_BYTES_MAX, exception: false)
         return if piece.nil?
@@ -144,7 +144,7 @@ module Thruway
       until text.empty?
         written = socket.write_nonblock(text, exception: false)
         if written == :wait_writable
-          return unless socket.wait_writable([limit - now, 0].max)
+          return unless BareSocket.writable?(socket, limit - now)
         else
           text = text.byteslice(written..)
         end
@@ -190,7 +190,7 @@ module Thruway
     end
 
     def statistics
-      Statistics.as_puma(JSON.parse(@stats.call), started: @started,
+      Statistics.as_puma(Json.parse(@stats.call), started: @started,
                                                   clustered: @configuration.workers.positive?)
     end
 
@@ -226,11 +226,11 @@ module Thruway
     end
 
     def json(object)
-      ["200 OK", "application/json", JSON.generate(object)]
+      ["200 OK", "application/json", Json.generate(object)]
     end
 
     def refuse(status, text)
-      [status, "application/json", JSON.generate("error" => text)]
+      [status, "application/json", Json.generate("error" => text)]
     end
   end
 end

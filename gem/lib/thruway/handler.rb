@@ -1,9 +1,8 @@
 # frozen_string_literal: true
 
-require "shellwords"
-
 require_relative "configuration_file"
 require_relative "launcher"
+require_relative "shell_words"
 
 module Thruway
   # What `rackup -s thruway` and `rails server -u thruway` call.
@@ -13,7 +12,9 @@ module Thruway
     # Serves `app` until a signal ends it.
     def run(app, **options)
       configuration = configure(app, options)
-      restart = HotRestart.of_this_process(options[:restart_cmd]&.shellsplit)
+      restart = HotRestart.of_this_process(options[:restart_cmd]&.then { |words|
+                                             ShellWords.split(words)
+                                           })
       launcher = Launcher.new(configuration, name: options[:name] || "the application",
                                              restart: restart)
       yield launcher if block_given?

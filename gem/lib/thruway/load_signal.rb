@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "json"
+require_relative "json"
 
 module Thruway
   # How busy the server is, for balancers that send less to a busy one. See
@@ -25,7 +25,7 @@ module Thruway
       Thread.new do
         Thread.current.name = "thruway-load"
         loop do
-          note(JSON.parse(yield))
+          note(Json.parse(yield))
           sleep LOOK_SECONDS
         end
       end

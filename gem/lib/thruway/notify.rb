@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "socket"
+require_relative "bare_socket"
 
 module Thruway
   # What systemd is told (`Type=notify`, `Type=notify-reload`, `WatchdogSec=`); see sd_notify(3).
@@ -68,7 +68,7 @@ module Thruway
       return if @path.nil? || lines.empty?
 
       @socket ||= Socket.new(:UNIX, :DGRAM)
-      @socket.sendmsg_nonblock("#{lines.join("\n")}\n", 0, Socket.sockaddr_un(@path))
+      BareSocket.send_datagram(@socket, "#{lines.join("\n")}\n", Socket.sockaddr_un(@path))
     rescue SystemCallError, IOError
       # Nothing depends on it here.
       nil

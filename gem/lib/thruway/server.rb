@@ -1,8 +1,5 @@
 # frozen_string_literal: true
 
-require "socket"
-require "stringio"
-
 require_relative "engine"
 require_relative "hijack"
 require_relative "latch"
@@ -23,11 +20,18 @@ module Thruway
     # A line that is one field: a token, and a value without control characters.
     FIELD = /\A[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\x00-\x08\x0a-\x1f\x7f]*\z/n
 
+    # What may be gems in the application's bundle, which is set up when the application is loaded.
+    def self.load_libraries
+      require "socket"
+      require "stringio"
+    end
+
     attr_reader :engine
 
     # `listeners` are descriptors of sockets that listen. In a `fleet`, this is number `worker`.
     def initialize(app, settings, listeners, fleet: nil, worker: 0)
       Redirection.fill
+      self.class.load_libraries
       @settings = settings
       @threads = {}
       @ended = Thread::Queue.new

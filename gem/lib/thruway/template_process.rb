@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "socket"
+require_relative "bare_socket"
 
 module Thruway
   # The process that workers are forked from (see `WorkerTemplate`), as the supervisor sees it.
@@ -21,8 +21,8 @@ module Thruway
     # Has a worker forked, which gets these descriptors. Its process number; nil if that fails.
     def fork(index, slot, *descriptors)
       rights = Socket::AncillaryData.unix_rights(*descriptors)
-      @orders.sendmsg("#{index} #{slot}", 0, nil, rights)
-      answer = @orders.wait_readable(ANSWER_SECONDS) && @orders.recv(ANSWER_BYTES_MAX)
+      BareSocket.send_message(@orders, "#{index} #{slot}", rights)
+      answer = BareSocket.readable?(@orders, ANSWER_SECONDS) && @orders.recv(ANSWER_BYTES_MAX)
       answer.to_s[/\Apid (\d+)\z/, 1]&.to_i
     rescue SystemCallError, IOError
       nil

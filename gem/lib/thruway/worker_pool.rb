@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require "socket"
-
+require_relative "bare_socket"
 require_relative "failure"
 require_relative "place"
 require_relative "signals"
@@ -296,7 +295,7 @@ module Thruway
 
     # When it has no requests any more.
     def ask_for_template(process)
-      process.orders.sendmsg("template")
+      process.orders.send("template", 0)
       @reports[process.orders] = process
       System.adopt_orphans
     rescue SystemCallError

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require "socket"
-
+require_relative "bare_socket"
 require_relative "runtime"
 require_relative "signals"
 
