@@ -153,6 +153,41 @@ class BodyTest < Minitest::Test
     assert_includes fields, %w[x-number 5]
   end
 
+  # A header's value whose `to_s` changes its name.
+  class Value
+    def initialize(name)
+      @name = name
+      @others = []
+    end
+
+    def to_s
+      @name.replace("")
+      # Other Strings take the memory that the name had.
+      200.times { @others << ("s" * 1_502).dup << +"!" }
+      @name.replace("x-new")
+      "v"
+    end
+  end
+
+  def test_a_name_that_changes_while_its_value_is_made_is_read_once_that_is_done
+    makers = { "each" => ->(name, value) { [[name, value]].each },
+               "identity" => ->(name, value) { {}.compare_by_identity.tap { _1[name] = value } },
+               "list" => ->(name, value) { {}.compare_by_identity.tap { _1[name] = [value] * 2 } } }
+    makers.each do |kind, maker|
+      name = "x-" + ("a" * 1_500)
+      serve { [200, maker.call(name, Value.new(name)), []] }
+      names = get.headers.map(&:first).uniq - %w[date content-length]
+      assert_includes [["x-new"], ["x-#{"a" * 1_500}"]], names, kind
+    end
+  end
+
+  def test_empty_lines_of_a_value_are_no_fields
+    answer([], { "set-cookie" => "a=1\n", "x-b" => "\nb\n\nc", "x-n" => "\n", "x-e" => "" })
+    fields = get.headers.reject { |name, _| %w[date content-length].include?(name) }
+    fields = fields.map { |name, value| [name.chomp(": "), value.to_s] }
+    assert_equal [%w[set-cookie a=1], %w[x-b b], %w[x-b c], ["x-e", ""]], fields
+  end
+
   def test_a_header_cannot_break_the_head
     answer([], { "location" => "/\r\nset-cookie: evil=1" })
     response = nil

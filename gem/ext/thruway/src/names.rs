@@ -12,7 +12,7 @@ use thruway_resolve::{Error, Flavour};
 use crate::ruby::call::call;
 use crate::ruby::define::{self, Method};
 use crate::ruby::encoding::Encoding;
-use crate::ruby::{Gvl, NIL, Protected, RString, Symbol, raise};
+use crate::ruby::{Gvl, NIL, Protected, RString, Symbol, raise, read_all};
 
 pub(crate) fn define(gvl: Gvl, thruway: VALUE) {
     define::singleton_method(gvl, thruway, c"expand_posix", Method::of_2(expand_posix));
@@ -38,22 +38,25 @@ fn expand_windows(ruby: Protected, _thruway: VALUE, name: VALUE, base: VALUE) ->
 fn windows(gvl: Gvl, name: RString, base: Option<RString>) -> Result<RString, RString> {
     let home = std::env::var_os("HOME");
     let home = home.as_ref().map(|home| home.as_bytes());
-    let surroundings = Surroundings { home, ..Surroundings::new(br"C:\") };
-    let base = base.as_ref().map(bytes);
-    let answer = expand_path(Flavour::Windows, bytes(&name), base, &surroundings);
+    let is_based = base.is_some();
+    let answer = read_all(gvl, [name, base.unwrap_or(name)], |[name, base]| {
+        let surroundings = Surroundings { home, ..Surroundings::new(br"C:\") };
+        expand_path(Flavour::Windows, name, is_based.then_some(base), &surroundings)
+    });
     answer.map(|expanded| RString::new(gvl, &expanded)).map_err(|error| message(gvl, &error))
 }
 
 fn posix(ruby: Protected, name: RString, base: Option<RString>) -> RString {
     let gvl = ruby.gvl();
     let start = start_of(ruby, name, base);
-    let encoding = if bytes(&name).starts_with(b"~") {
+    let encoding = if first_byte(gvl, name) == Some(b'~') {
         Encoding::of(gvl, start)
     } else {
         let (one, other) = if base.is_none() { (name, start) } else { (start, name) };
         common_encoding(ruby, one, other)
     };
-    let answer = expand_from(start, name, base == Some(start));
+    let is_given = base == Some(start);
+    let answer = read_all(gvl, [start, name], |[start, name]| expand_from(start, name, is_given));
     let answer = answer.map(|path| encoding.string(gvl, &path));
     let expanded = give(ruby, answer.map_err(|error| message(gvl, &error)));
     // Raises if the two do not go together.
@@ -61,31 +64,31 @@ fn posix(ruby: Protected, name: RString, base: Option<RString>) -> RString {
     expanded
 }
 
-/// Ruby takes a home or the current folder as it is, and expands a base that is `given`.
-fn expand_from(start: RString, name: RString, given: bool) -> Result<Vec<u8>, Error> {
-    let home_of = |_: &[u8]| Some(bytes(&start).to_vec());
-    let surroundings = Surroundings {
-        home: Some(bytes(&start)),
-        home_of: &home_of,
-        ..Surroundings::new(bytes(&start))
-    };
-    let base = given.then(|| bytes(&start));
-    expand_path(Flavour::Posix, bytes(&name), base, &surroundings)
+/// Ruby takes a home or the current folder as it is, and expands a base that is given.
+fn expand_from(start: &[u8], name: &[u8], is_given: bool) -> Result<Vec<u8>, Error> {
+    let home_of = |_: &[u8]| Some(start.to_vec());
+    let surroundings =
+        Surroundings { home: Some(start), home_of: &home_of, ..Surroundings::new(start) };
+    expand_path(Flavour::Posix, name, is_given.then_some(start), &surroundings)
 }
 
 /// The folder that a name is expanded from; an absolute name needs none, and is given back.
 fn start_of(ruby: Protected, name: RString, base: Option<RString>) -> RString {
-    match (bytes(&name).first(), base) {
+    let gvl = ruby.gvl();
+    match (first_byte(gvl, name), base) {
         (Some(b'/'), _) => name,
         (Some(b'~'), _) => home(ruby, name),
         (_, None) => working_folder(ruby),
         (_, Some(base)) => {
-            let gvl = ruby.gvl();
             let is_same = Encoding::of(gvl, base) == Encoding::of(gvl, name);
-            let is_plain = bytes(&base).starts_with(b"/") && is_same;
+            let is_plain = first_byte(gvl, base) == Some(b'/') && is_same;
             if is_plain { base } else { posix(ruby, base, None) }
         }
     }
+}
+
+fn first_byte(gvl: Gvl, string: RString) -> Option<u8> {
+    string.read(gvl, |bytes| bytes.first().copied())
 }
 
 /// `Dir.pwd`, whatever a program has put in its place.
@@ -97,9 +100,12 @@ fn working_folder(ruby: Protected) -> RString {
 /// The home that a name begins with: `~`, or `~user`.
 fn home(ruby: Protected, name: RString) -> RString {
     let gvl = ruby.gvl();
-    let user = bytes(&name)[1..].split(|byte| *byte == b'/').next().unwrap_or_default();
+    let user = name.read(gvl, |name| {
+        let user = name.get(1..).and_then(|rest| rest.split(|byte| *byte == b'/').next());
+        user.unwrap_or_default().to_vec()
+    });
     if !user.is_empty() {
-        let user = Encoding::of(gvl, name).string(gvl, user);
+        let user = Encoding::of(gvl, name).string(gvl, &user);
         return dir_home(ruby, &[user.value()]);
     }
     own_home(gvl).unwrap_or_else(|| dir_home(ruby, &[]))
@@ -118,12 +124,6 @@ fn dir_home(ruby: Protected, arguments: &[VALUE]) -> RString {
     let home = call(ruby, dir, Symbol::new(ruby.gvl(), c"home"), arguments);
     // A program may have redefined the method.
     RString::from_argument(ruby, home)
-}
-
-/// The bytes of a String that is on the stack of a method of ours.
-fn bytes(string: &RString) -> &[u8] {
-    // SAFETY: nothing that runs while the methods here do changes their arguments or what they made.
-    unsafe { string.bytes() }
 }
 
 /// The encoding of both together; raises if there is none. US-ASCII gives way.

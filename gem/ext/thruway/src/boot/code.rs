@@ -19,7 +19,7 @@ use super::{current, iseq};
 use crate::preload;
 use crate::ruby::call::call;
 use crate::ruby::define::Method;
-use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, Symbol, is_true};
+use crate::ruby::{Gvl, NIL, Pinned, Protected, RString, Symbol, is_true, read_all};
 
 /// Whether the compile options are still those of the pack.
 static HAS_SAME_OPTIONS: AtomicBool = AtomicBool::new(true);
@@ -66,8 +66,9 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     let (Some(boot), Some(path)) = (current::serving(gvl), RString::plain(gvl, path)) else {
         return NIL;
     };
-    // SAFETY: Ruby passes a frozen String that stays on its stack.
-    let bytes = unsafe { path.bytes() };
+    // Ruby passes a frozen String, a program any other one.
+    let path = path.frozen(gvl);
+    let bytes = path.bytes();
     preload::begun(gvl, bytes);
     let mark = PathMark::of(bytes);
     let file = match seen {
@@ -80,7 +81,7 @@ fn load_iseq(ruby: Protected, _class: VALUE, path: VALUE) -> VALUE {
     let warnings = warnings(gvl);
     let found = code(gvl, boot, bytes, &file, warnings);
     if let Some(observer) = observer() {
-        tell(ruby, observer, found.err(), path);
+        tell(ruby, observer, found.err(), path.string());
     }
     match found {
         Ok(code) => code,
@@ -196,11 +197,11 @@ unsafe extern "C" fn compiled(trace_point: VALUE, _: *mut std::ffi::c_void) {
         return;
     };
     let Some(code) = binary_of(gvl, code, path) else { return };
-    // SAFETY: both Strings are on this stack, and no Ruby code runs while the slices live.
-    let [path, code] = [path, code].map(|string| unsafe { string.bytes() });
-    if PathMark::of(path) == compiling.path {
-        boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
-    }
+    read_all(gvl, [path, code], |[path, code]| {
+        if PathMark::of(path) == compiling.path {
+            boot.learn(path, compiling.stamp, compiling.warnings, code.to_vec());
+        }
+    });
 }
 
 /// The binary form of code. What has a syntax error is code that does nothing at this point: Ruby

@@ -17,7 +17,7 @@ use super::{current, json_files, values, vm};
 use crate::ruby::call::{ask, has_keywords, send};
 use crate::ruby::constants::constant_at;
 use crate::ruby::define::Method;
-use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, Protected, RHash, RModule, RString, Symbol, read_all};
 
 /// Smaller texts are parsed faster than they are looked up.
 const JSON_BYTES_MIN: usize = 1024;
@@ -74,8 +74,8 @@ fn load(ruby: Protected, method: &CStr, psych: VALUE, arguments: &[VALUE]) -> VA
     let Some((boot, path, variant)) = yaml_request(ruby, method, arguments) else {
         return load_by_library();
     };
-    // SAFETY: both stay on this stack, and were made here.
-    let [name, how] = [path, variant].map(|string| unsafe { string.bytes() });
+    let (path, variant) = (path.frozen(gvl), variant.frozen(gvl));
+    let (name, how) = (path.bytes(), variant.bytes());
     match boot.yaml(name, how) {
         CachedDocument::Hit(data) => decode(gvl, data).unwrap_or_else(load_by_library),
         CachedDocument::Uncacheable | CachedDocument::Unavailable => load_by_library(),
@@ -151,16 +151,16 @@ fn parse(ruby: Protected, json: VALUE, arguments: &[VALUE]) -> VALUE {
     let Some((boot, source, options)) = json_request(gvl, arguments) else {
         return parse_by_library();
     };
-    // SAFETY: it stays on the caller's stack, and no Ruby code that runs here changes it.
-    let text = unsafe { source.bytes() };
     let opened = json_files::take().filter(|_| boot.is_learning());
     // Most texts are not in the pack, and come from no file: nothing else is asked about them.
-    if opened.is_none() && !boot.knows_json(text) {
+    if opened.is_none() && !source.read(gvl, |text| boot.knows_json(text)) {
         return parse_by_library();
     }
+    // Ruby code runs from here on: `inspect` of the options, and the library.
+    let source = source.frozen(gvl);
     let Some(variant) = json_variant(gvl, options) else { return parse_by_library() };
-    // SAFETY: as above.
-    let how = unsafe { variant.bytes() };
+    let variant = variant.frozen(gvl);
+    let (text, how) = (source.bytes(), variant.bytes());
     if !is_original(gvl, boot, Part::Json, &JSON_LIBRARY) {
         return parse_by_library();
     }
@@ -185,9 +185,11 @@ fn json_request(gvl: Gvl, arguments: &[VALUE]) -> Option<(&'static Boot, RString
         _ => return None,
     };
     let source = RString::utf8(gvl, source)?;
-    // SAFETY: the source stays on the caller's stack, and no Ruby code runs while the slice lives.
-    let length = unsafe { source.bytes() }.len();
-    if length < JSON_BYTES_MIN { None } else { Some((current::serving(gvl)?, source, options)) }
+    if source.len(gvl) < JSON_BYTES_MIN {
+        None
+    } else {
+        Some((current::serving(gvl)?, source, options))
+    }
 }
 
 /// How a text is read with those options; `None` if classes of the program's may take part.
@@ -224,7 +226,8 @@ fn string(gvl: Gvl, object: VALUE, method: &'static CStr) -> Option<RString> {
 
 /// How a file is read, as one String.
 fn variant(gvl: Gvl, method: &CStr, version: RString, options: RString) -> RString {
-    // SAFETY: the Strings stay on the caller's stack, and no Ruby code runs while the slices live.
-    let [version, options] = [version, options].map(|string| unsafe { string.bytes() });
-    RString::new(gvl, &[method.to_bytes(), version, options].join(&b' '))
+    let joined = read_all(gvl, [version, options], |[version, options]| {
+        [method.to_bytes(), version, options].join(&b' ')
+    });
+    RString::new(gvl, &joined)
 }

@@ -18,7 +18,7 @@ use super::{code, current, iseq, values, vm};
 use crate::ruby::call::{ask, call, call_super, send};
 use crate::ruby::constants::module_at;
 use crate::ruby::define::{self, Method};
-use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol};
+use crate::ruby::{FALSE, Gvl, NIL, Pinned, Protected, RArray, RModule, RString, Symbol, read_all};
 
 /// How a gemspec begins that RubyGems has written itself. Others may do anything, such as asking where
 /// they are evaluated.
@@ -67,9 +67,8 @@ fn stand_for_have_file(gvl: Gvl) {
 fn is_of_rubygems(gvl: Gvl, method: VALUE) -> bool {
     let location = send(gvl, method, c"source_location", &[]);
     let file = location.and_then(|location| originals::source_file(gvl, location));
-    // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
-    let file = file.map(|file| unsafe { file.bytes() });
-    file.is_some_and(|file| file.ends_with(b"/rubygems/basic_specification.rb"))
+    let is_its = |file: &[u8]| file.ends_with(b"/rubygems/basic_specification.rb");
+    file.is_some_and(|file| file.read(gvl, is_its))
 }
 
 /// `have_file?(name, suffixes)`: RubyGems asks it of every gem when a feature is not in the load path.
@@ -88,28 +87,27 @@ fn may_have_file(gvl: Gvl, gem: VALUE, name: VALUE, suffixes: VALUE) -> Option<b
     let boot = current::serving(gvl)?;
     let number = GEMS.get()?.number(gvl, gem)?;
     let name = RString::plain(gvl, name)?;
-    // SAFETY: the name stays on the caller's stack, and no Ruby code that runs here changes it.
-    let name = unsafe { name.bytes() };
-    // An absolute name, too, is looked for below the gem.
-    let name = name.strip_prefix(b"/").unwrap_or(name);
-    if name.is_empty() || !are_usual(gvl, suffixes)? || !asks_the_disk(gvl) {
+    if !are_usual(gvl, suffixes)? || !asks_the_disk(gvl) {
         return None;
     }
     let known = GEMS.get()?.folders.try_lock().ok()?;
-    Some(known.get(number)?.iter().any(|folder| boot.files.may_hold(folder, name)))
+    let folders = known.get(number)?;
+    name.read(gvl, |name| {
+        // An absolute name, too, is looked for below the gem.
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        let may_hold = || folders.iter().any(|folder| boot.files.may_hold(folder, name));
+        (!name.is_empty()).then(may_hold)
+    })
 }
 
 /// Whether the suffixes are among those that `require` tries. On macOS libraries have another one: there RubyGems
 /// asks by itself, since file systems may ignore case.
 fn are_usual(gvl: Gvl, suffixes: VALUE) -> Option<bool> {
-    let is_usual = |suffix: &VALUE| {
-        RString::plain(gvl, *suffix).is_some_and(|suffix| {
-            // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
-            matches!(unsafe { suffix.bytes() }, b"" | b".rb" | b".so")
-        })
-    };
-    // SAFETY: it stays on the caller's stack, and no Ruby code runs while the slice lives.
-    Some(unsafe { RArray::of(gvl, suffixes)?.elements() }.iter().all(is_usual))
+    let suffixes = RArray::of(gvl, suffixes)?;
+    let is_usual = |suffix: &[u8]| matches!(suffix, b"" | b".rb" | b".so");
+    let suffix = |place| RString::plain(gvl, suffixes.get(gvl, place)?);
+    let mut suffixes = (0..suffixes.len(gvl)).map(suffix);
+    Some(suffixes.all(|suffix| suffix.is_some_and(|suffix| suffix.read(gvl, is_usual))))
 }
 
 /// Whether RubyGems' own method would ask the disk: no program has changed what it asks by.
@@ -153,13 +151,11 @@ fn folders_of(gvl: Gvl, gem: VALUE) -> Option<Vec<Vec<u8>>> {
     let mut folders = Vec::new();
     for path in (0..).map_while(|place| paths.get(gvl, place)) {
         let folder = vm::join_paths(gvl, &[gems, own, path])?;
-        // SAFETY: the String is on this stack, and no code has a reference to it.
-        folders.push(unsafe { folder.bytes() }.to_vec());
+        folders.push(folder.to_vec(gvl));
     }
     if ask(gvl, gem, c"have_extensions?", &[]) {
         let folder = RString::plain(gvl, send(gvl, gem, c"extension_dir", &[])?)?;
-        // SAFETY: as above.
-        folders.push(unsafe { folder.bytes() }.to_vec());
+        folders.push(folder.to_vec(gvl));
     }
     Some(folders)
 }
@@ -189,15 +185,13 @@ fn is_evaluated_by_ruby(gvl: Gvl) -> bool {
 fn compiled(gvl: Gvl, source: VALUE, path: VALUE) -> Option<VALUE> {
     let boot = current::serving(gvl)?;
     let (source, path) = (RString::plain(gvl, source)?, RString::plain(gvl, path)?);
-    // SAFETY: both stay on the caller's stack, and no Ruby code that runs here changes them.
-    let [text, name] = [source, path].map(|string| unsafe { string.bytes() });
-    if !text.starts_with(WRITTEN_BY_RUBYGEMS)
+    if !source.read(gvl, |text| text.starts_with(WRITTEN_BY_RUBYGEMS))
         || code::is_compiled_otherwise(gvl)
         || !iseq::is_by_ruby(gvl)
     {
         return None;
     }
-    match boot.script(name, text) {
+    match read_all(gvl, [path, source], |[name, text]| boot.script(name, text)) {
         Some(code) => iseq::load_code(gvl, code),
         None => learn(gvl, boot, source, path),
     }
@@ -214,8 +208,8 @@ fn learn(gvl: Gvl, boot: &Boot, source: RString, path: RString) -> Option<VALUE>
     let is_silent = listening.ends_in_silence(gvl);
     let code = code.filter(|code| is_silent && !iseq::refers_to_self(gvl, *code))?;
     let binary = iseq::to_binary(gvl, code)?;
-    // SAFETY: all stay on this stack, and no Ruby code runs while the slices live.
-    let [text, name, binary] = [source, path, binary].map(|string| unsafe { string.bytes() });
-    boot.learn_script(name, text, binary);
+    read_all(gvl, [path, source, binary], |[name, text, binary]| {
+        boot.learn_script(name, text, binary);
+    });
     None
 }

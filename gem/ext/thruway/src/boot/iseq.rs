@@ -128,9 +128,8 @@ pub(super) fn compiles(gvl: Gvl, path: RString) -> bool {
 /// known at compile time becomes a call of `self`'s method.
 pub(super) fn refers_to_self(gvl: Gvl, code: VALUE) -> bool {
     let text = send(gvl, code, c"disasm", &[]).and_then(|text| RString::of(gvl, text));
-    // SAFETY: the String is on this stack, and no Ruby code runs while the slice lives.
-    let text = text.map(|text| unsafe { text.bytes() });
-    text.is_none_or(|text| text.windows(7).any(|word| word == b"putself"))
+    let has_self = |text: &[u8]| text.windows(7).any(|word| word == b"putself");
+    text.is_none_or(|text| text.read(gvl, has_self))
 }
 
 /// Runs code at the top, and answers with its value. What it raises goes on.

@@ -3,7 +3,6 @@
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 
-use rb_sys::VALUE;
 use thruway_boot::{Boot, LoadPath};
 
 use crate::ruby::constants::global;
@@ -55,13 +54,9 @@ pub(super) fn expanded(gvl: Gvl, boot: &Boot, path: &[u8]) {
         return;
     }
     let Some(entries) = RArray::of(gvl, global(gvl, c"$LOAD_PATH")) else { return };
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let mut entries = unsafe { entries.elements() }.iter();
-    let is_entry = |entry: &VALUE| {
-        // SAFETY: as above, for the Strings.
-        RString::plain(gvl, *entry).is_some_and(|entry| unsafe { entry.bytes() } == path)
-    };
-    if entries.any(is_entry) {
+    let entry = |place| RString::plain(gvl, entries.get(gvl, place)?);
+    let mut entries = (0..entries.len(gvl)).filter_map(entry);
+    if entries.any(|entry| entry.read(gvl, |entry| entry == path)) {
         // SAFETY: the closure does nothing.
         unsafe { current(gvl, boot, |_| ()) };
     }

@@ -63,8 +63,7 @@ pub(crate) fn define(ruby: Protected, thruway: RModule) {
 /// `true` the first time.
 fn start(ruby: Protected, module: VALUE, folder: VALUE) -> VALUE {
     let folder = RString::from_argument(ruby, folder);
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    boolean(start::start_in(ruby.gvl(), module, unsafe { folder.bytes() }))
+    boolean(start::start_in(ruby.gvl(), module, &folder.to_vec(ruby.gvl())))
 }
 
 /// `Thruway::Boot.take_over(clean)`: starts the boot, and keeps the Proc that takes our names out of
@@ -72,8 +71,7 @@ fn start(ruby: Protected, module: VALUE, folder: VALUE) -> VALUE {
 fn take_over(ruby: Protected, module: VALUE, clean: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let Some(folder) = vm::current_folder(gvl) else { return boolean(false) };
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    start::start_in(gvl, module, unsafe { folder.bytes() });
+    start::start_in(gvl, module, &folder.to_vec(gvl));
     boolean(take_over::keep(Pinned::new(gvl, clean)))
 }
 

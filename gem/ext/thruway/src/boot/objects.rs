@@ -59,16 +59,19 @@ impl Encoder {
 
     fn put_object(&mut self, object: VALUE) -> Option<()> {
         let (gvl, is_frozen) = (self.gvl, is_frozen(self.gvl, object));
-        // SAFETY: the object that is encoded holds it, and no Ruby code changes it.
-        if let Some(text) = unsafe { values::utf8_text(gvl, object) } {
-            self.writer.put(if is_frozen { Token::FrozenText(text) } else { Token::Text(text) });
+        let writer = &mut self.writer;
+        let put = |text: &[u8]| {
+            writer.put(if is_frozen { Token::FrozenText(text) } else { Token::Text(text) });
+        };
+        if values::read_utf8(gvl, object, put).is_some() {
             return Some(());
         }
         if let Some(list) = RArray::exactly(gvl, object) {
-            // SAFETY: as above.
-            let list = unsafe { list.elements() };
-            self.writer.put(Token::List { length: list.len(), is_frozen });
-            return list.iter().try_for_each(|element| self.put(*element));
+            // To look at an element may run Ruby code: a list that changes meanwhile is not learned.
+            let length = list.len(gvl);
+            self.writer.put(Token::List { length, is_frozen });
+            (0..length).try_for_each(|place| self.put(list.get(gvl, place)?))?;
+            return (list.len(gvl) == length).then_some(());
         }
         if let Some(hash) = values::plain_hash(gvl, object) {
             self.writer.put(Token::Map { length: hash.len(gvl), is_frozen });
@@ -91,14 +94,9 @@ impl Encoder {
     /// A Hash keeps a frozen copy of a text that is its key, the same one for all equal texts; so keys
     /// are not counted.
     fn put_key(&mut self, key: VALUE) -> Option<()> {
-        // SAFETY: the key is held by the Hash that is encoded, and no Ruby code changes it.
-        match unsafe { values::utf8_text(self.gvl, key) } {
-            Some(text) => {
-                self.writer.put(Token::FrozenText(text));
-                Some(())
-            }
-            None => self.put(key),
-        }
+        let writer = &mut self.writer;
+        let put = |text: &[u8]| writer.put(Token::FrozenText(text));
+        values::read_utf8(self.gvl, key, put).or_else(|| self.put(key))
     }
 }
 

@@ -204,10 +204,8 @@ impl Originals {
         let is_alias = send(gvl, method, c"name", &[]) != send(gvl, method, c"original_name", &[]);
         let is_own = match send(gvl, method, c"source_location", &[]) {
             Some(NIL) => true,
-            Some(location) => source_file(gvl, location).is_some_and(|file| {
-                // SAFETY: the Array holds the String, and no Ruby code runs while the slice lives.
-                self.is_file_of_library(unsafe { file.bytes() })
-            }),
+            Some(location) => source_file(gvl, location)
+                .is_some_and(|file| file.read(gvl, |file| self.is_file_of_library(file))),
             None => false,
         };
         is_own && !is_alias
@@ -261,10 +259,8 @@ fn is_original_now(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> bool {
 /// The method as Ruby's documents write it.
 fn written(gvl: Gvl, class: VALUE, side: Side, name: Symbol) -> String {
     let class = RModule::of(gvl, class).unwrap_or(RModule::object());
-    // SAFETY: the Strings are on this stack, and no Ruby code runs while the slices live.
-    let [class, name] = [class.name(gvl), name.name(gvl)].map(|text| unsafe { text.bytes() });
     let mark = if side == Side::Own { "." } else { "#" };
-    format!("{}{mark}{}", String::from_utf8_lossy(class), String::from_utf8_lossy(name))
+    format!("{}{mark}{}", class.name(gvl).to_text(gvl), name.name(gvl).to_text(gvl))
 }
 
 fn looked_up_in(gvl: Gvl, class: RModule, side: Side) -> RModule {
@@ -288,10 +284,7 @@ fn method(ruby: Protected, class: VALUE, side: Side, name: Symbol) -> VALUE {
 /// The last feature whose path ends like that.
 fn feature(gvl: Gvl, end: &[u8]) -> Option<Vec<u8>> {
     let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"))?;
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let features = unsafe { features.elements() }.iter().rev();
-    // SAFETY: as above, for the Strings.
-    let mut paths = features
-        .filter_map(|feature| RString::plain(gvl, *feature).map(|path| unsafe { path.bytes() }));
-    paths.find(|path| path.ends_with(end)).map(<[u8]>::to_vec)
+    let places = (0..features.len(gvl)).rev();
+    let mut paths = places.filter_map(|place| RString::plain(gvl, features.get(gvl, place)?));
+    paths.find(|path| path.read(gvl, |path| path.ends_with(end))).map(|path| path.to_vec(gvl))
 }

@@ -58,8 +58,7 @@ fn answers() -> Option<&'static Boot> {
 fn find_and_require(ruby: Protected, receiver: VALUE, name: VALUE) -> VALUE {
     let gvl = ruby.gvl();
     let plain = RString::plain(gvl, name);
-    // SAFETY: the name stays on the callers' stacks, and no Ruby code runs while the slice lives.
-    if plain.is_some_and(|name| take_over::is_awaited(unsafe { name.bytes() })) {
+    if plain.is_some_and(|name| name.read(gvl, take_over::is_awaited)) {
         return take_over::finish(ruby);
     }
     preload::check_guard(ruby, name);
@@ -92,12 +91,10 @@ const ON_LOAD_HOOKS: [OnLoadHook; 3] = [
 /// A feature has been loaded: the last that Ruby knows.
 fn loaded(gvl: Gvl) {
     let features = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let last = features.and_then(|features| unsafe { features.elements() }.last().copied());
+    let last = features.and_then(|all| all.get(gvl, all.len(gvl).checked_sub(1)?));
     let Some(feature) = last.and_then(|last| RString::plain(gvl, last)) else { return };
     for hook in ON_LOAD_HOOKS {
-        // SAFETY: as above, for the String.
-        if unsafe { feature.bytes() }.ends_with(hook.end) {
+        if feature.read(gvl, |feature| feature.ends_with(hook.end)) {
             (hook.install)(gvl);
         }
     }
@@ -106,16 +103,15 @@ fn loaded(gvl: Gvl) {
 /// The path of the feature's file, if it is known; else the name as it came.
 fn path_of(ruby: Protected, name: RString) -> RString {
     let gvl = ruby.gvl();
-    let Some((boot, bytes)) = searched(&name) else { return name };
+    let Some(boot) = searched(gvl, name) else { return name };
     // Ruby itself finds what is loaded already, or being loaded. By this name it may be another file than the
     // first one in the load path.
     if vm::is_provided(ruby, name) {
         // Only what Ruby asks next is answered by that.
         if !boot.options.portable {
+            let knows = |load_path: &_| name.read(gvl, |name| boot.files.knows(load_path, name));
             // SAFETY: the closure does not call Ruby.
-            let knows = unsafe {
-                load_path::current(gvl, boot, |load_path| boot.files.knows(load_path, bytes))
-            };
+            let knows = unsafe { load_path::current(gvl, boot, knows) };
             settle(knows == Some(true));
         }
         return name;
@@ -126,20 +122,20 @@ fn path_of(ruby: Protected, name: RString) -> RString {
 /// The path of the first file in the load path that has the feature, if it is known; else the name as it
 /// came.
 pub(super) fn path_in_load_path(gvl: Gvl, name: RString) -> RString {
-    let Some((boot, bytes)) = searched(&name) else { return name };
+    let Some(boot) = searched(gvl, name) else { return name };
     let mut path = [0; PATH_BYTES_MAX];
-    match found(gvl, boot, bytes, &mut path) {
+    match found(gvl, boot, name, &mut path) {
         Some(length) => RString::like(gvl, name, &path[..length]),
         None => name,
     }
 }
 
-/// The boot and the name, if Ruby looks for it in the load path and the boot answers look-ups.
-fn searched(name: &RString) -> Option<(&'static Boot, &[u8])> {
-    // SAFETY: the name stays on the caller's stack; Ruby never changes the name of a feature.
-    let bytes = unsafe { name.bytes() };
-    let is_elsewhere = matches!(bytes.first(), None | Some(b'/' | b'.' | b'~'));
-    if is_elsewhere || bytes.contains(&0) { None } else { Some((answers()?, bytes)) }
+/// The boot, if Ruby looks for that name in the load path and the boot answers look-ups.
+fn searched(gvl: Gvl, name: RString) -> Option<&'static Boot> {
+    let is_elsewhere = name.read(gvl, |name| {
+        matches!(name.first(), None | Some(b'/' | b'.' | b'~')) || name.contains(&0)
+    });
+    if is_elsewhere { None } else { answers() }
 }
 
 /// What was seen of the load path counts for this search.
@@ -148,8 +144,8 @@ fn settle(is_settled: bool) {
 }
 
 /// Finds the feature's file, sees that it can be loaded, and puts its path into `path`.
-fn found(gvl: Gvl, boot: &Boot, name: &[u8], path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
-    let resolve = |load_path: &_| boot.files.resolve(load_path, name);
+fn found(gvl: Gvl, boot: &Boot, name: RString, path: &mut [u8; PATH_BYTES_MAX]) -> Option<usize> {
+    let resolve = |load_path: &_| name.read(gvl, |name| boot.files.resolve(load_path, name));
     // SAFETY: the closure does not call Ruby.
     let resolution = unsafe { load_path::current(gvl, boot, resolve) };
     let resolution = resolution.unwrap_or(Resolution::Unknown);

@@ -86,8 +86,7 @@ fn install(gvl: Gvl) {
 fn identity(gvl: Gvl) -> Vec<u8> {
     let mut identity = Vec::new();
     for line in [vm::description(gvl), iseq::compile_options(gvl), vm::file_name_encoding(gvl)] {
-        // SAFETY: the String is on this stack, and nothing changes it meanwhile.
-        identity.extend_from_slice(line.map_or(b"", |line| unsafe { line.bytes() }));
+        identity.extend(line.map_or_else(Vec::new, |line| line.to_vec(gvl)));
         identity.push(b'\n');
     }
     let object = Object::containing(rb_sys::rb_f_require as *const ());

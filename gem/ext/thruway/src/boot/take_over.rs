@@ -24,8 +24,8 @@ pub(super) fn is_awaited(name: &[u8]) -> bool {
 /// Whether a feature is the file of ours that Ruby has found for RubyGems.
 pub(super) fn is_in_the_place_of_rubygems(gvl: Gvl, feature: VALUE) -> bool {
     let path = RString::plain(gvl, feature);
-    // SAFETY: the feature stays on the caller's stack, and no Ruby code runs while the slice lives.
-    path.is_some_and(|path| unsafe { path.bytes() }.ends_with(b"/thruway/first/rubygems.rb"))
+    let is_ours = |path: &[u8]| path.ends_with(b"/thruway/first/rubygems.rb");
+    path.is_some_and(|path| path.read(gvl, is_ours))
 }
 
 /// Ruby requires that file again: its features become what they would be without us.

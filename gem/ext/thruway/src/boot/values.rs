@@ -30,7 +30,8 @@ pub(super) fn simple_token<'a>(gvl: Gvl, object: VALUE) -> Option<Token<'a>> {
         return Some(Token::Float(unsafe { rb_sys::rb_float_value(object) }));
     }
     // SAFETY: the name of a Symbol lives as long as it does, and never changes.
-    Symbol::name_of(gvl, object).and_then(|name| unsafe { text(name) }).map(Token::Symbol)
+    let name = Symbol::name_of(gvl, object).map(|name| unsafe { name.bytes() });
+    name.filter(|name| is_utf8(name)).map(Token::Symbol)
 }
 
 /// The object of a token that [`simple_token`] gives.
@@ -56,21 +57,17 @@ fn float(_: Gvl, number: f64) -> VALUE {
     unsafe { rb_sys::rb_float_new(number) }
 }
 
-/// The bytes of an object that is nothing more than a String of valid UTF-8.
-///
-/// # Safety
-/// As of [`RString::bytes`].
-pub(super) unsafe fn utf8_text<'a>(gvl: Gvl, object: VALUE) -> Option<&'a [u8]> {
-    // SAFETY: as this function's own.
-    unsafe { text(RString::utf8(gvl, object)?) }
+/// What `read` makes of the bytes of an object, if that is nothing more than a String of valid UTF-8.
+pub(super) fn read_utf8<T>(
+    gvl: Gvl,
+    object: VALUE,
+    read: impl FnOnce(&[u8]) -> T + Send,
+) -> Option<T> {
+    RString::utf8(gvl, object)?.read(gvl, |text| is_utf8(text).then(|| read(text)))
 }
 
-/// # Safety
-/// As of [`RString::bytes`].
-unsafe fn text<'a>(string: RString) -> Option<&'a [u8]> {
-    // SAFETY: as this function's own.
-    let bytes = unsafe { string.bytes() };
-    (bytes.is_ascii() || std::str::from_utf8(bytes).is_ok()).then_some(bytes)
+fn is_utf8(text: &[u8]) -> bool {
+    text.is_ascii() || std::str::from_utf8(text).is_ok()
 }
 
 /// A Hash that is nothing more than that: no default, keys by their value.

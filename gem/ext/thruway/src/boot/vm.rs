@@ -52,10 +52,9 @@ fn file_of_frame(gvl: Gvl, frame: VALUE) -> Option<Option<RString>> {
     if let Some(real_path) = RString::of(gvl, real_path) {
         return Some(Some(real_path));
     }
-    // SAFETY: the path is the frame's, and does not change.
-    let bytes = unsafe { path.bytes() };
-    let is_implicit =
-        bytes == b"(eval)" || bytes.starts_with(b"(eval at ") && bytes.ends_with(b")");
+    let is_implicit = path.read(gvl, |path| {
+        path == b"(eval)" || path.starts_with(b"(eval at ") && path.ends_with(b")")
+    });
     Some((!is_implicit).then_some(path))
 }
 
@@ -122,8 +121,7 @@ pub(super) fn set_environment(gvl: Gvl, name: &str, value: &str) {
 /// Whether this Ruby is of that version or a later one.
 pub(super) fn is_at_least(gvl: Gvl, version: &[u8]) -> bool {
     let own = constant(gvl, c"RUBY_VERSION").and_then(|own| RString::of(gvl, own));
-    // SAFETY: the constant is a frozen String.
-    own.is_some_and(|own| unsafe { own.bytes() } >= version)
+    own.is_some_and(|own| own.read(gvl, |own| own >= version))
 }
 
 /// `RUBY_DESCRIPTION`.

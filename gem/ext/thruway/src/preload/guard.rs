@@ -22,13 +22,9 @@ pub(crate) fn check(ruby: Protected, name: rb_sys::VALUE) {
         return;
     }
     let Some((paths, compare)) = GUARD.get() else { return };
-    let Some(path) = RString::of(ruby.gvl(), name).and_then(|name| {
-        // SAFETY: the name stays on the caller's stack, and no Ruby code runs while the slice lives.
-        let name = unsafe { name.bytes() };
-        paths.iter().find(|path| may_be(name, path))
-    }) else {
-        return;
-    };
+    let gvl = ruby.gvl();
+    let find = |name: &[u8]| paths.iter().find(|path| may_be(name, path));
+    let Some(path) = RString::of(gvl, name).and_then(|name| name.read(gvl, find)) else { return };
     let path = RString::new(ruby.gvl(), path);
     let has_more = call(ruby, compare.value(), Symbol::new(ruby.gvl(), c"call"), &[path.value()]);
     IS_ARMED.store(has_more != FALSE && has_more != NIL, Ordering::SeqCst);

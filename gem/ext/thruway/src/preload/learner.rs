@@ -10,7 +10,7 @@ use thruway_preload::plan::{Begun, Cut, Folders, Plan, Run, Variable};
 
 use super::post;
 use crate::ruby::constants::global;
-use crate::ruby::{Gvl, RArray, RString};
+use crate::ruby::{Gvl, RArray};
 
 static BEGUN: Mutex<Vec<Begun>> = Mutex::new(Vec::new());
 /// Variables that were changed when the first of Rails' files was begun.
@@ -40,8 +40,7 @@ pub(crate) fn begun(gvl: Gvl, path: &[u8]) {
         ARGUMENTS.get_or_init(|| strings(gvl, c"$*"));
     }
     let complete = RArray::of(gvl, global(gvl, c"$LOADED_FEATURES"));
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let complete = complete.map_or(0, |features| unsafe { features.elements() }.len());
+    let complete = complete.map_or(0, |features| features.len(gvl));
     let mut all = BEGUN.lock().unwrap_or_else(PoisonError::into_inner);
     all.push(Begun { path: path.to_vec(), complete, folders: folders(gvl) });
 }
@@ -87,10 +86,5 @@ pub(crate) fn learn() {
 
 /// The Strings of a global Array.
 fn strings(gvl: Gvl, name: &'static CStr) -> Vec<Vec<u8>> {
-    let Some(all) = RArray::of(gvl, global(gvl, name)) else { return Vec::new() };
-    // SAFETY: it is a global's, and no Ruby code runs while the slice lives.
-    let all = unsafe { all.elements() }.iter();
-    // SAFETY: as above, for the Strings.
-    let bytes = |one: &u64| Some(unsafe { RString::of(gvl, *one)?.bytes() }.to_vec());
-    all.filter_map(bytes).collect()
+    RArray::of(gvl, global(gvl, name)).map_or_else(Vec::new, |all| all.strings(gvl))
 }

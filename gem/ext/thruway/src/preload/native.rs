@@ -104,8 +104,7 @@ fn text(ruby: Protected, text: Option<String>) -> VALUE {
 fn refuse(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let Some((place, key)) = place() {
-        // SAFETY: the String is on this stack, and nothing below changes it.
-        let _ = place.write(key, Part::Refusal, unsafe { reason.bytes() });
+        let _ = place.write(key, Part::Refusal, &reason.to_vec(ruby.gvl()));
     }
     // From here on no template is being made.
     if let Some(lock) = post::template().map(|post| post.lock).filter(|lock| *lock >= 0) {
@@ -125,8 +124,7 @@ fn script(ruby: Protected, _: VALUE, path: VALUE) -> VALUE {
     let path = RString::from_argument(ruby, path);
     // The maker writes it right before it starts Ruby.
     let began_ns = place().and_then(|(place, key)| place.written_ns(key, Part::Command));
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    notes::note_script(unsafe { path.bytes() }, began_ns.unwrap_or(0));
+    notes::note_script(&path.to_vec(ruby.gvl()), began_ns.unwrap_or(0));
     NIL
 }
 
@@ -146,12 +144,10 @@ fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
 /// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
 fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
     let application = RString::from_argument(ruby, application);
-    // SAFETY: the String is on this stack, and nothing below changes it.
-    let application = OsStr::from_bytes(unsafe { application.bytes() });
+    let application = application.to_vec(ruby.gvl());
     let features = RArray::of(ruby.gvl(), features);
-    // SAFETY: it is on this stack, and no Ruby code runs while the slice lives.
-    let features = features.map_or(0, |features| unsafe { features.elements() }.len());
-    boolean(begin(application, features).is_ok())
+    let features = features.map_or(0, |features| features.len(ruby.gvl()));
+    boolean(begin(OsStr::from_bytes(&application), features).is_ok())
 }
 
 fn begin(application: &OsStr, features: usize) -> io::Result<()> {
@@ -200,8 +196,7 @@ fn forked(ruby: Protected, _: VALUE, process: VALUE) -> VALUE {
 fn failed(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
     let reason = RString::from_argument(ruby, reason);
     if let (Some(template), Some(request)) = (lock(&TEMPLATE).as_ref(), lock(&REQUEST).take()) {
-        // SAFETY: the String is on this stack, and nothing below changes it.
-        template.failed(&request, &String::from_utf8_lossy(unsafe { reason.bytes() }));
+        template.failed(&request, &reason.to_text(ruby.gvl()));
     }
     NIL
 }
@@ -272,11 +267,7 @@ fn exclude(ruby: Protected, _: VALUE, paths: VALUE) -> VALUE {
 
 /// The Strings of an Array.
 fn bytes_of(ruby: Protected, all: VALUE) -> Vec<Vec<u8>> {
-    let Some(all) = RArray::of(ruby.gvl(), all) else { return Vec::new() };
-    // SAFETY: it is an argument on this stack, and no Ruby code runs while the slice lives.
-    let all = unsafe { all.elements() }.iter();
-    // SAFETY: as above, for the Strings.
-    all.filter_map(|one| Some(unsafe { RString::of(ruby.gvl(), *one)?.bytes() }.to_vec())).collect()
+    RArray::of(ruby.gvl(), all).map_or_else(Vec::new, |all| all.strings(ruby.gvl()))
 }
 
 /// The template's end: it is found no more, and ends with the last of its commands.

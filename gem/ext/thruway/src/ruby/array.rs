@@ -6,6 +6,7 @@ use rb_sys::{VALUE, ruby_value_type};
 
 use super::gvl::{Gvl, Protected};
 use super::immediate::TRUE;
+use super::string::RString;
 use super::value::{class_of, has_type, is_exactly, is_frozen};
 
 /// An Array, or an object of a class derived from it.
@@ -84,6 +85,12 @@ impl RArray {
     pub(crate) fn get(self, _: Gvl, place: usize) -> Option<VALUE> {
         // SAFETY: no Ruby code runs while the slice lives.
         unsafe { self.elements() }.get(place).copied()
+    }
+
+    /// Copies of the Strings in it.
+    pub(crate) fn strings(self, gvl: Gvl) -> Vec<Vec<u8>> {
+        let string = |place| Some(RString::of(gvl, self.get(gvl, place)?)?.to_vec(gvl));
+        (0..self.len(gvl)).filter_map(string).collect()
     }
 
     /// The elements.

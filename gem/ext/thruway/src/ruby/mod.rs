@@ -37,6 +37,6 @@ pub(crate) use gvl::{Gvl, Protected, Raised};
 pub(crate) use hash::{NewHash, RHash};
 pub(crate) use immediate::{FALSE, NIL, TRUE, boolean, is_true};
 pub(crate) use module::RModule;
-pub(crate) use string::RString;
+pub(crate) use string::{RString, read_all};
 pub(crate) use symbol::Symbol;
 pub(crate) use value::{Object, Pinned};

@@ -95,9 +95,9 @@ impl RString {
     }
 
     /// The String as it is now, whatever happens to this one later.
-    pub(crate) fn frozen(self, _: Gvl) -> Self {
+    pub(crate) fn frozen(self, _: Gvl) -> FrozenString {
         // SAFETY: it is a String.
-        Self(unsafe { rb_sys::rb_str_new_frozen(self.0) })
+        FrozenString(Self(unsafe { rb_sys::rb_str_new_frozen(self.0) }))
     }
 
     /// A String that reads the bytes in place, and copies them before it is changed.
@@ -106,10 +106,26 @@ impl RString {
         Self(unsafe { rb_sys::rb_str_new_static(start(bytes), length(bytes)) })
     }
 
-    /// The bytes.
+    /// Lets `read` look at the bytes. See [`read_all`].
+    pub(crate) fn read<T>(self, gvl: Gvl, read: impl FnOnce(&[u8]) -> T + Send) -> T {
+        read_all(gvl, [self], |[bytes]| read(bytes))
+    }
+
+    /// A copy of the bytes.
+    pub(crate) fn to_vec(self, gvl: Gvl) -> Vec<u8> {
+        self.read(gvl, <[u8]>::to_vec)
+    }
+
+    /// A copy of the bytes as text.
+    pub(crate) fn to_text(self, gvl: Gvl) -> String {
+        self.read(gvl, |bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+
+    /// The bytes. [`read_all`] and [`FrozenString`] need no promise.
     ///
-    /// # Safety The String stays on the caller's stack, or is held by what is there. While the slice lives, neither
-    /// the collector nor Ruby code runs that could change this String.
+    /// # Safety
+    /// The String stays on the caller's stack, or is held by what is there. While the slice lives, no Ruby code runs:
+    /// nothing that is called with it has a proof of the lock.
     pub(crate) unsafe fn bytes<'a>(self) -> &'a [u8] {
         // SAFETY: it is a String.
         let start = unsafe { rb_sys::RSTRING_PTR(self.0) }.cast::<u8>();
@@ -134,6 +150,40 @@ impl Object for RString {
     fn value(self) -> VALUE {
         self.0
     }
+}
+
+/// A String that is frozen. Its bytes stay as they are while any Ruby code runs.
+pub(crate) struct FrozenString(RString);
+
+impl FrozenString {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: nothing changes a frozen String, and it is on the stack until this value is dropped.
+        unsafe { self.0.bytes() }
+    }
+
+    pub(crate) fn string(&self) -> RString {
+        self.0
+    }
+}
+
+impl Drop for FrozenString {
+    /// Keeps the object on the stack so far, where the collector finds it. Ruby may unwind this frame without it.
+    fn drop(&mut self) {
+        std::hint::black_box(self.0);
+    }
+}
+
+/// Lets `read` look at the bytes of Strings. No Ruby code runs meanwhile, which could change them: `read` is `Send`,
+/// and so it has no proof of the lock.
+pub(crate) fn read_all<const COUNT: usize, T>(
+    _: Gvl,
+    strings: [RString; COUNT],
+    read: impl FnOnce([&[u8]; COUNT]) -> T + Send,
+) -> T {
+    // SAFETY: `read` cannot call Ruby, and the Strings are on this stack until it has returned.
+    let result = read(strings.map(|string| unsafe { string.bytes() }));
+    std::hint::black_box(strings);
+    result
 }
 
 /// The name of the Symbol with that number.

@@ -74,8 +74,7 @@ impl Responder<'_> {
         }
         let path = call(self.ruby, body, to_path, &[]);
         let Some(path) = RString::of(self.ruby.gvl(), path) else { return false };
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let opened = super::files::open(unsafe { path.bytes() });
+        let opened = path.read(self.ruby.gvl(), super::files::open);
         let Some((file, size)) = opened else { return false };
         if partial.claimed_bytes().is_some_and(|claimed| claimed != size) {
             return false;
@@ -86,8 +85,8 @@ impl Responder<'_> {
 
     /// Sends a file that a field names, in one of the folders that are declared for it.
     pub(super) fn send_declared_file(self, partial: PartialHead, path: RString) {
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let opened = self.engine.files.open(unsafe { path.bytes() });
+        let files = &self.engine.files;
+        let opened = path.read(self.ruby.gvl(), |path| files.open(path));
         match opened {
             Some((file, size)) => self.send_open_file(partial, file, size),
             None => self.respond_instead(self.engine.callbacks.no_file(self.ruby, path)),

@@ -57,17 +57,16 @@ impl Responder<'_> {
         let Some(piece) = RString::of(self.ruby.gvl(), piece) else {
             self.raise_bad_body("a body consists of Strings");
         };
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let bytes = unsafe { piece.bytes() };
         if self.context.stage.get() == Stage::Gathering {
-            if self.gather(bytes, caller) {
+            if self.gather(piece, caller) {
                 return ControlFlow::Continue(());
             }
             self.sender().begin_stream();
         }
         let Some(ticket) = self.context.ticket.get() else { return ControlFlow::Continue(()) };
-        let engine = &self.engine.engine;
-        let written = engine.lock().response(ticket).write(bytes);
+        let engine = &*self.engine.engine;
+        let write = |bytes: &[u8]| engine.lock().response(ticket).write(bytes);
+        let written = piece.read(self.ruby.gvl(), write);
         if written == Written::Excess {
             raise::runtime_error(self.ruby, too_long(self.ruby.gvl()));
         }
@@ -79,11 +78,11 @@ impl Responder<'_> {
     }
 
     /// Keeps a piece for the next one; false if what is gathered should leave now, and the piece with it.
-    fn gather(self, piece: &[u8], caller: Caller) -> bool {
-        let context = self.context;
+    fn gather(self, piece: RString, caller: Caller) -> bool {
+        let (context, gvl) = (self.context, self.ruby.gvl());
         // SAFETY: no Ruby code runs while the bytes are used.
         let gathered = unsafe { context.gathered.get() };
-        let total = gathered.len() + piece.len();
+        let total = gathered.len() + piece.len(gvl);
         let claimed = context.partial.get().and_then(|partial| partial.claimed_bytes());
         if let Some(claimed) = claimed.filter(|claimed| *claimed < total as u64) {
             self.raise_wrong_length(claimed, total);
@@ -99,7 +98,7 @@ impl Responder<'_> {
         if total > GATHERED_BYTES_MAX || !has_successor {
             return false;
         }
-        gathered.extend_from_slice(piece);
+        piece.read(gvl, |piece| gathered.extend_from_slice(piece));
         leadership.signal().note_gathering();
         true
     }

@@ -395,7 +395,6 @@ fn port_of(host: &[u8]) -> &[u8] {
 /// The value of a field that comes twice.
 fn joined(gvl: Gvl, name: &[u8], before: RString, value: &[u8]) -> RString {
     let between: &[u8] = if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " };
-    // SAFETY: no Ruby code runs before the bytes are copied.
-    let before = unsafe { before.bytes() };
-    RString::binary(gvl, &[before, between, value].concat())
+    let joined = before.read(gvl, |before| [before, between, value].concat());
+    RString::binary(gvl, &joined)
 }

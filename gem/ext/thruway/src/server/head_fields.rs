@@ -4,8 +4,9 @@ use rb_sys::VALUE;
 use thruway_http1::response::PartialHead;
 use thruway_http1::{ResponseHead, decimal};
 
+use super::files::DeclaredFolders;
 use super::rack_engine::RackEngine;
-use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise};
+use crate::ruby::{NIL, Protected, RArray, RHash, RString, raise, read_all};
 
 /// Values that are for the server, not for the client.
 #[derive(Clone, Copy)]
@@ -56,43 +57,70 @@ impl<'a, 'b> HeadFields<'a, 'b> {
 
     /// Writes one field; false if it would break the head.
     fn write_field(&mut self, name: RString, value: VALUE) -> bool {
-        let gvl = self.ruby.gvl();
-        // SAFETY: `to_s` of the value may run Ruby code, but the header's Hash keeps its keys frozen.
-        let name = unsafe { name.bytes() };
-        if name.starts_with(b"rack.") {
-            if name == b"rack.hijack" {
-                self.special.hijack = value;
+        let (gvl, files) = (self.ruby.gvl(), &self.engine.files);
+        match name.read(gvl, |name| Kind::of(name, files)) {
+            Kind::Internal => return true,
+            Kind::Hijack => self.special.hijack = value,
+            Kind::File => self.special.file = Some(self.text(value)),
+            Kind::Field => {
+                let Some(values) = RArray::of(gvl, value) else {
+                    return self.write_lines(name, value);
+                };
+                let at = |index| values.get(gvl, index).unwrap_or(NIL);
+                return (0..values.len(gvl)).all(|index| self.write_lines(name, at(index)));
             }
-            return true;
         }
-        if self.engine.files.is_field(name) {
-            self.special.file = Some(self.text(value));
-            return true;
-        }
-        let Some(values) = RArray::of(gvl, value) else { return self.write_lines(name, value) };
-        let at = |index| values.get(gvl, index).unwrap_or(NIL);
-        (0..values.len(gvl)).all(|index| self.write_lines(name, at(index)))
+        true
     }
 
     /// Writes a value. Its lines, if it has several (Rack 2), are a field each.
-    fn write_lines(&mut self, name: &[u8], value: VALUE) -> bool {
+    fn write_lines(&mut self, name: RString, value: VALUE) -> bool {
+        // It may run Ruby code, which may change the name, too.
         let text = self.text(value);
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let text = unsafe { text.bytes() };
-        let is_length_field = name.eq_ignore_ascii_case(b"content-length");
-        if is_length_field && !is_length(text, self.head.partial()) {
+        let head = &mut self.head;
+        let is_written = read_all(self.ruby.gvl(), [name, text], |[name, text]| {
+            if name.eq_ignore_ascii_case(b"content-length") && !is_length(text, head.partial()) {
+                return None;
+            }
+            let lines = || text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            // No field holds a line break.
+            let is_written = head.field(name, text).is_ok()
+                || text.contains(&b'\n') && lines().all(|line| head.field(name, line).is_ok());
+            Some(is_written)
+        });
+        is_written.unwrap_or_else(|| {
             let text = b"content-length is not a number of bytes, or not the same twice";
             raise::argument_error(self.ruby, RString::binary(self.ruby.gvl(), text));
-        }
-        // No field holds a line break.
-        self.head.field(name, text).is_ok()
-            || text.contains(&b'\n')
-                && text.split(|byte| *byte == b'\n').all(|line| self.head.field(name, line).is_ok())
+        })
     }
 
     fn text(&self, value: VALUE) -> RString {
         let string = RString::of(self.ruby.gvl(), value);
         string.unwrap_or_else(|| RString::convert(self.ruby, value))
+    }
+}
+
+/// For whom a field is.
+enum Kind {
+    /// For the client.
+    Field,
+    /// For the server: the file to be sent.
+    File,
+    /// For the server: what takes the connection.
+    Hijack,
+    /// For neither.
+    Internal,
+}
+
+impl Kind {
+    fn of(name: &[u8], files: &DeclaredFolders) -> Self {
+        if name.starts_with(b"rack.") {
+            if name == b"rack.hijack" { Self::Hijack } else { Self::Internal }
+        } else if files.is_field(name) {
+            Self::File
+        } else {
+            Self::Field
+        }
     }
 }
 

@@ -24,7 +24,9 @@ use super::shared_engine::SharedEngine;
 use super::signal::Signal;
 use super::worker_group;
 use crate::ruby::object::PlainClass;
-use crate::ruby::{Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise};
+use crate::ruby::{
+    Gvl, NIL, Protected, RArray, RHash, RString, Symbol, is_true, number, raise, read_all,
+};
 
 /// Threads of one server at most.
 const THREADS_MAX: usize = 1024;
@@ -141,7 +143,7 @@ impl Options {
         let worker = worker_group::worker_handle(gvl, self.fleet, self.worker)?;
         let board = worker.as_ref().map(WorkerHandle::board);
         let hijack = PlainClass::of(gvl, self.hijack).ok_or("hijack is no plain class")?;
-        let engine = Engine::new(self.settings()?, self.listeners(gvl)?, worker)
+        let engine = Engine::new(self.settings(gvl)?, self.listeners(gvl)?, worker)
             .map_err(|error| error.to_string())?;
         let metrics = engine.handle().metrics;
         let if_told = |told| metrics.as_ref().filter(|_| collections::ARE_TOLD == told);
@@ -175,19 +177,12 @@ impl Options {
         }))
     }
 
-    fn settings(&self) -> Result<Settings, String> {
+    fn settings(&self, gvl: Gvl) -> Result<Settings, String> {
         let mut settings = self.numbers.settings();
-        // SAFETY: the options hold the String; no Ruby code runs meanwhile.
-        let fair_by = unsafe { self.fair_by.bytes() };
-        settings.fair_by = String::from_utf8_lossy(fair_by).parse()?;
-        // SAFETY: as above.
-        let source = unsafe { self.client_source.bytes() };
-        settings.client_source = String::from_utf8_lossy(source).parse()?;
-        // SAFETY: as above.
-        let trusted = unsafe { self.trusted_proxies.bytes() };
-        settings.trust = String::from_utf8_lossy(trusted).parse()?;
-        // SAFETY: as above.
-        let path = unsafe { self.health_path.bytes() }.to_vec();
+        settings.fair_by = self.fair_by.to_text(gvl).parse()?;
+        settings.client_source = self.client_source.to_text(gvl).parse()?;
+        settings.trust = self.trusted_proxies.to_text(gvl).parse()?;
+        let path = self.health_path.to_vec(gvl);
         settings.health_path = Some(path).filter(|path| !path.is_empty());
         settings.counts = self.counts;
         settings.metrics_listener = self.metrics_listener;
@@ -222,11 +217,9 @@ impl Options {
             let (Some(prefix), Some(folder)) = (text(0), text(1)) else {
                 return Err("sendfile has no pairs of Strings".into());
             };
-            // SAFETY: no Ruby code runs while the bytes are used.
-            let prefix = unsafe { prefix.bytes() };
-            // SAFETY: as above.
-            let folder = unsafe { folder.bytes() };
-            folders.declare(prefix, folder).map_err(|error| error.to_string())?;
+            let declared =
+                read_all(gvl, [prefix, folder], |[prefix, folder]| folders.declare(prefix, folder));
+            declared.map_err(|error| error.to_string())?;
         }
         Ok(folders)
     }
@@ -236,9 +229,7 @@ impl Options {
 fn tls_of(gvl: Gvl, pair: RArray) -> Result<Option<Arc<TlsOptions>>, String> {
     let uri = pair.get(gvl, 1).and_then(|uri| RString::of(gvl, uri));
     let uri = uri.ok_or("a listener has no URI")?;
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let uri = String::from_utf8_lossy(unsafe { uri.bytes() });
-    uri.parse::<Bind>().map(|bind| bind.tls)
+    uri.to_text(gvl).parse::<Bind>().map(|bind| bind.tls)
 }
 
 fn elements(gvl: Gvl, array: Option<RArray>) -> impl Iterator<Item = VALUE> {

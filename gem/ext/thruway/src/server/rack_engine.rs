@@ -134,7 +134,5 @@ impl Drop for RackEngine {
 /// The ticket in a String that [`Ticket::to_bytes`] has made; another one is the ticket of no request.
 pub(super) fn ticket_of(ruby: Protected, ticket: VALUE) -> Ticket {
     let ticket = RString::convert(ruby, ticket);
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let bytes = unsafe { ticket.bytes() };
-    Ticket::from_bytes(bytes.try_into().unwrap_or_default())
+    ticket.read(ruby.gvl(), |bytes| Ticket::from_bytes(bytes.try_into().unwrap_or_default()))
 }

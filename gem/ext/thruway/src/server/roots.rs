@@ -82,7 +82,7 @@ pub(super) struct SentString {
 impl SentString {
     /// What `string` holds now.
     pub(super) fn new(gvl: Gvl, roots: &Arc<Roots>, string: RString) -> Self {
-        let string = string.frozen(gvl);
+        let string = string.frozen(gvl).string();
         // SAFETY: the String is frozen, and its root keeps it alive and in its place while this value lives.
         Self { bytes: unsafe { string.bytes() }, _root: roots.keep(gvl, string.value()) }
     }

@@ -63,13 +63,11 @@ fn make(gvl: Gvl, class: VALUE, server: VALUE, options: &Options) -> Result<VALU
 fn listen(ruby: Protected, _class: VALUE, uri: VALUE) -> VALUE {
     let uri = RString::convert(ruby, uri);
     let gvl = ruby.gvl();
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let uri = String::from_utf8_lossy(unsafe { uri.bytes() });
     let wrong = |wrong| (wrong, "other");
-    let listeners = uri
-        .parse::<Bind>()
-        .map_err(wrong)
-        .and_then(|bind| Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error))));
+    let listeners =
+        uri.to_text(gvl).parse::<Bind>().map_err(wrong).and_then(|bind| {
+            Listener::all(&bind).map_err(|error| (error.to_string(), kind(&error)))
+        });
     let result = RArray::with_room(gvl, 3);
     match listeners {
         Ok(listeners) => listeners.into_iter().for_each(|listener| {
@@ -207,9 +205,8 @@ fn inform(ruby: Protected, this: VALUE, request: VALUE, head: VALUE) -> VALUE {
     if let Some(ticket) = context.ticket.get()
         && context.constraints.get().version != Version::Http10
     {
-        // SAFETY: no Ruby code runs while the bytes are used.
-        let head = unsafe { head.bytes() };
-        engine.engine.lock().response(ticket).inform(head);
+        let engine = &*engine.engine;
+        head.read(ruby.gvl(), |head| engine.lock().response(ticket).inform(head));
     }
     NIL
 }
@@ -230,8 +227,8 @@ fn write(ruby: Protected, this: VALUE, ticket: VALUE, string: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let ticket = ticket_of(ruby, ticket);
     let string = RString::convert(ruby, string);
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let written = engine.engine.lock().response(ticket).write(unsafe { string.bytes() });
+    let shared = &*engine.engine;
+    let written = string.read(ruby.gvl(), |bytes| shared.lock().response(ticket).write(bytes));
     if written == Written::Excess {
         let message = sender::too_long(ruby.gvl());
         engine.callbacks.log(ruby, message);

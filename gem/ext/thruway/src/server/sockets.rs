@@ -88,10 +88,12 @@ fn upgrade(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     } else {
         UpgradeTo::Events
     };
-    let mut engine = engine.engine.lock();
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let head = unsafe { head.bytes() };
-    boolean(engine.response(ticket).upgrade(head, to, is_true(wants_drained)))
+    let (engine, wants_drained) = (&*engine.engine, is_true(wants_drained));
+    boolean(
+        head.read(ruby.gvl(), |head| {
+            engine.lock().response(ticket).upgrade(head, to, wants_drained)
+        }),
+    )
 }
 
 /// `engine.socket_send(ticket, message, is_text)`: sends a message; whether the socket is open.
@@ -99,12 +101,11 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [ticket, message, is_text] = arguments(ruby, given);
     let engine = TYPE.get(ruby, &this);
     let (ticket, message) = (ticket_of(ruby, ticket), RString::convert(ruby, message));
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let message = unsafe { message.bytes() };
     let is_compressed = SocketWriter::new(&mut engine.engine.lock(), ticket).is_compressed();
     let mut deflater = engine.deflater.borrow_mut();
     let deflater = is_compressed.then(|| &mut **deflater.get_or_insert_default());
-    let frame = websocket::message(is_true(is_text), message, deflater);
+    let frame =
+        message.read(ruby.gvl(), |message| websocket::message(is_true(is_text), message, deflater));
     boolean(send(&engine.engine, ticket, &frame))
 }
 
@@ -112,8 +113,8 @@ fn socket_send(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
 fn socket_write(ruby: Protected, this: VALUE, ticket: VALUE, bytes: VALUE) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let (ticket, bytes) = (ticket_of(ruby, ticket), RString::convert(ruby, bytes));
-    // SAFETY: no Ruby code runs while the bytes are used.
-    boolean(send(&engine.engine, ticket, unsafe { bytes.bytes() }))
+    let engine = &engine.engine;
+    boolean(bytes.read(ruby.gvl(), |bytes| send(engine, ticket, bytes)))
 }
 
 /// `engine.socket_broadcast(tickets, message, is_text)`: sends a message to the clients of all tickets, which stand in
@@ -122,16 +123,13 @@ fn socket_broadcast(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let [tickets, message, is_text] = arguments(ruby, given);
     let (gvl, engine) = (ruby.gvl(), TYPE.get(ruby, &this));
     let (tickets, message) = (RString::convert(ruby, tickets), RString::convert(ruby, message));
-    // SAFETY: no Ruby code runs while the bytes are copied.
-    let tickets = unsafe { tickets.bytes() }.as_chunks().0.to_vec();
-    // SAFETY: as above.
-    let message = unsafe { message.bytes() };
-    let plain = websocket::message(is_true(is_text), message, None);
-    // There is a deflater once a message was compressed for any of them. Its borrow ends before other threads run.
-    let compress = |deflater: &mut Box<Deflater>| {
-        websocket::message(is_true(is_text), message, Some(&mut **deflater))
+    let tickets = tickets.read(gvl, |tickets| tickets.as_chunks().0.to_vec());
+    let frame = |deflater: Option<&mut Deflater>| {
+        message.read(gvl, |message| websocket::message(is_true(is_text), message, deflater))
     };
-    let compressed = engine.deflater.borrow_mut().as_mut().map(compress);
+    let plain = frame(None);
+    // There is a deflater once a message was compressed for any of them. Its borrow ends before other threads run.
+    let compressed = engine.deflater.borrow_mut().as_mut().map(|deflater| frame(Some(deflater)));
     let shared = &*engine.engine;
     let (mut open, mut at) = (0, 0);
     let mut send_all = || {
@@ -160,8 +158,7 @@ fn socket_close(ruby: Protected, this: VALUE, given: &[VALUE]) -> VALUE {
     let engine = TYPE.get(ruby, &this);
     let (ticket, reason) = (ticket_of(ruby, ticket), RString::convert(ruby, reason));
     let code = u16::try_from(number::to_i64(ruby, code)).map_or(CloseCode::NORMAL, CloseCode::new);
-    // SAFETY: no Ruby code runs while the bytes are used.
-    let reason = String::from_utf8_lossy(unsafe { reason.bytes() });
+    let reason = reason.to_text(ruby.gvl());
     SocketWriter::new(&mut engine.engine.lock(), ticket).close(code, &reason);
     engine.engine.wake();
     NIL
