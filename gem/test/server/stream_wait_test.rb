@@ -130,6 +130,74 @@ class StreamWaitTest < Minitest::Test
     10.times { assert_equal "6", get["content-length"] }
   end
 
+  # All clients are in the application at once, so most threads do not lead when they respond.
+  def test_an_array_in_wrappers_has_its_length_for_any_number_of_clients
+    [1, 2, 20].each do |count|
+      all_are_in = Thread::Queue.new
+      entered = Thread::Queue.new
+      serve(threads: count) do
+        entered << true
+        all_are_in.pop
+        [200, {}, Rack::BodyProxy.new(%w[one two]) { nil }]
+      end
+      clients = Array.new(count) { connect.send(GET) }
+      count.times { entered.pop }
+      count.times { all_are_in << true }
+      lengths = clients.map { |client| client.response["content-length"] }
+      assert_equal ["6"] * count, lengths
+    end
+  end
+
+  # A body that may turn into an Array, and counts how often it is asked for something.
+  class Convertible
+    attr_reader :asked
+
+    def initialize(array)
+      @array = array
+      @asked = []
+    end
+
+    def to_ary
+      @asked << :to_ary
+      @array
+    end
+
+    def each
+      @asked << :each
+      yield "piece"
+    end
+
+    def close
+      @asked << :close
+    end
+  end
+
+  def test_a_body_with_to_ary_is_closed_and_its_each_is_not_called
+    body = Convertible.new(%w[one two])
+    serve { [200, {}, body] }
+    response = get
+    assert_equal %w[6 onetwo], [response["content-length"], response.body]
+    eventually { body.asked.last == :close }
+    assert_equal %i[to_ary close], body.asked
+  end
+
+  def test_a_body_whose_to_ary_gives_none_yields_its_pieces
+    body = Convertible.new(nil)
+    serve { [200, {}, body] }
+    response = get
+    assert_equal ["chunked", "piece"], [response["transfer-encoding"], response.body]
+    eventually { body.asked.last == :close }
+    assert_equal %i[to_ary each close], body.asked
+  end
+
+  def test_a_body_whose_to_ary_is_no_array_of_strings_is_an_error
+    body = Convertible.new([:one])
+    serve { [200, {}, body] }
+    said = stderr_of { assert_equal 500, get.status }
+    assert_includes said, "a body consists of Strings (TypeError)"
+    assert_equal %i[to_ary close], body.asked
+  end
+
   def test_a_short_body_whose_length_is_told_keeps_it
     serve(threads: 3) { [200, { "content-length" => "6" }, %w[one two].each] }
     response = get

@@ -1,10 +1,10 @@
 //! Bodies on their way to a client.
 //!
-//! An Array of Strings leaves at once. Each piece that another body yields leaves at once, too: nothing tells whether
-//! the next one follows soon. Two kinds of bodies are different: a body that is an Array inside, and a body whose
-//! length is told. Their pieces are gathered, so that a short response leaves in one write. They become a stream when
-//! they are many, or when the application blocks between two of them. Only the leader gathers: when it blocks, its
-//! successor sends what it has. Files are sent by the kernel.
+//! An Array of Strings leaves at once, and so does a body that turns into one. Each piece that another body yields
+//! leaves at once, too: nothing tells whether the next one follows soon. A body whose length is told is different. Its
+//! pieces are gathered, so that a short response leaves in one write. They become a stream when they are many, or when
+//! the application blocks between two of them. Only the leader gathers: when it blocks, its successor sends what it
+//! has. Files are sent by the kernel.
 
 use std::os::fd::OwnedFd;
 
@@ -99,8 +99,7 @@ impl Responder<'_> {
         // SAFETY: nothing else uses it meanwhile.
         unsafe { context.gathered.get() }.clear();
         context.partial.set(Some(partial));
-        let is_told = partial.claimed_bytes().is_some();
-        context.gathers.set(is_told || self.is_array_inside(body));
+        context.gathers.set(partial.claimed_bytes().is_some());
         context.stage.set(Stage::Gathering);
         let block = BodyBlock::new(self.engine, context);
         call_with_block(self.ruby, body, self.engine.names.each, block);
@@ -155,21 +154,21 @@ impl Responder<'_> {
         self.sender().send(partial, Some(size), payload);
     }
 
-    /// Whether a body has all its pieces already, and yields them without a wait. It is an Array, or would turn into
-    /// one, within the wrappers that Rack's middleware puts around it.
-    fn is_array_inside(self, mut body: VALUE) -> bool {
-        let gvl = self.ruby.gvl();
+    /// The Array that a body turns into, which has the same pieces (Rack 3). It may be within the wrappers that Rack's
+    /// middleware puts around it. Some wrappers close with that, and all bodies are closed once the response is sent.
+    pub(super) fn array_inside(self, mut body: VALUE) -> Option<RArray> {
+        let (gvl, names) = (self.ruby.gvl(), &self.engine.names);
         for _ in 0..WRAPPERS_MAX {
-            if responds_to(self.ruby, body, self.engine.names.to_ary) {
-                return true;
+            if responds_to(self.ruby, body, names.to_ary) {
+                return RArray::of(gvl, call(self.ruby, body, names.to_ary, &[]));
             }
             // Rack 2 hides `to_ary` of what is inside.
             if class_name(gvl, body) != c"Rack::BodyProxy" {
-                return false;
+                return None;
             }
-            body = variable(gvl, body, self.engine.names.of_body);
+            body = variable(gvl, body, names.of_body);
         }
-        false
+        None
     }
 
     /// Raises if a body that is sent is not as long as its head claims.

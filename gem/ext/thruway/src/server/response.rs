@@ -163,6 +163,8 @@ impl<'a> Responder<'a> {
             self.sender().send_bytes(partial, None, &[]);
         } else if self.send_file(partial, body) {
             // The kernel does.
+        } else if let Some(array) = self.array_inside(body) {
+            self.send_array(partial, array);
         } else if responds_to(self.ruby, body, names.each) {
             self.send_pieces(partial, body);
         } else if responds_to(self.ruby, body, names.call) {
