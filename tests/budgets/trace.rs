@@ -53,6 +53,30 @@ fn a_call_that_the_program_notes_stops_no_thread() {
     assert_eq!(more("stub", 1000), [0, 0, 1000]);
 }
 
+/// As `find`, `du` and `grep -r` make one for each folder, by fcntl; its other commands are not in the recording.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_duplicate_of_a_descriptor_stops_nothing() {
+    let duplicates = |count: u64| {
+        let script = format!(
+            "import fcntl, os\nfor i in range({count}):\n  fcntl.fcntl(0, fcntl.F_GETFL)\n  \
+             os.close(fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3))"
+        );
+        let command = ["python3".into(), "-S".into(), "-c".into(), script];
+        let folder = tempfile::tempdir().expect("a folder");
+        let recording = folder.path().join("recording");
+        let mut trace = Command::new(env!("CARGO_BIN_EXE_thruway"));
+        trace.args(["trace", "--backend", "stub", "-o"]).arg(&recording).arg("--").args(command);
+        let output = trace.stdin(std::process::Stdio::null()).output().expect("thruway starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = std::fs::read_to_string(&recording).expect("it is there");
+        (sums(&recording), text.matches("\"call\":\"fcntl\"").count())
+    };
+    let ((few, before), (many, after)) = (duplicates(10), duplicates(1010));
+    assert_eq!([0, 1, 2].map(|index| many[index] - few[index]), [0, 0, 0]);
+    assert_eq!(after - before, 1000);
+}
+
 #[test]
 fn a_call_that_the_tracer_notes_stops_twice() {
     assert_eq!(more("ptrace", 1000), [2000, 1000, 1000]);

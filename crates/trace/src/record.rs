@@ -87,11 +87,17 @@ impl Calls {
         Some(Subject::Call(numbers.call(number & 0xffff)?))
     }
 
-    /// A byte for each number that the stub always notes: see [`Call::shape`].
+    /// Whether a record is of a call that is not recorded with these arguments.
+    pub(crate) fn is_aside(&self, view: View<'_>) -> bool {
+        let subject = self.subject(view.number());
+        matches!(subject, Some(Subject::Call(call)) if !call.is_recorded(view.argument(1).into()))
+    }
+
+    /// A byte for each number that the stub notes: see [`Call::shape`]. It knows no commands, so of fcntl it notes all,
+    /// and [`is_aside`](Self::is_aside) tells which of them duplicate nothing.
     pub(crate) fn shapes(&self) -> [u8; layout::SHAPES_MAX] {
         let mut shapes = [0; layout::SHAPES_MAX];
-        let always = |(_, call): &(u32, &Call)| call.is_always_recorded();
-        for (number, call) in self.0[Abi::Native as usize].iter().filter(always) {
+        for (number, call) in self.0[Abi::Native as usize].iter() {
             if let (Some(slot), Some(shape)) = (shapes.get_mut(number as usize), call.shape()) {
                 *slot = shape;
             }

@@ -26,6 +26,11 @@ pub trait Disk {
     /// Whether a program gets the rights of its owner or group, and is not `user`'s own.
     fn has_rights(&self, program: &[u8], user: u32) -> bool;
 
+    /// Whether it is the disk of the command, a moment after its end: what is gone was there.
+    fn is_of_command(&self) -> bool {
+        false
+    }
+
     /// Where a program of the format ELF looks for libraries: its `RUNPATH`, or its `RPATH`.
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>>;
 }
@@ -46,6 +51,7 @@ pub enum Listing {
 pub struct LocalDisk {
     /// How many more names are looked at.
     names_left: Cell<usize>,
+    is_of_command: bool,
 }
 
 /// A report looks at no more names than these, some 50 ms of listing; `/usr/bin` has some 2,000.
@@ -55,7 +61,15 @@ const PROGRAM_BYTES_MAX: u64 = 1 << 26;
 
 impl Default for LocalDisk {
     fn default() -> Self {
-        Self { names_left: Cell::new(NAMES_MAX) }
+        Self { names_left: Cell::new(NAMES_MAX), is_of_command: false }
+    }
+}
+
+impl LocalDisk {
+    /// This machine's disk for a command that has just run on it.
+    #[must_use]
+    pub fn of_command() -> Self {
+        Self { is_of_command: true, ..Self::default() }
     }
 }
 
@@ -101,6 +115,10 @@ impl Disk for LocalDisk {
         fs::metadata(path(program)).is_ok_and(|file| {
             has(file.mode(), GROUPS) || (has(file.mode(), OWNERS) && file.uid() != user)
         })
+    }
+
+    fn is_of_command(&self) -> bool {
+        self.is_of_command
     }
 
     fn run_path(&self, program: &[u8]) -> Option<Vec<u8>> {

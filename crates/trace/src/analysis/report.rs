@@ -11,7 +11,7 @@ use super::names::{Counts, Name, Names};
 use super::tally::{Analysis, ProgramTally, Tally};
 use super::text::text;
 use super::timeline::Bucket;
-use crate::call::CALLS;
+use crate::call::{CALLS, CallKind};
 use crate::{Backend, Change, Outcome};
 
 /// What a recording shows.
@@ -131,6 +131,8 @@ pub struct Totals {
     pub stops: u64,
     /// Calls that the tracer noted itself.
     pub traced: u64,
+    /// Rings of io_uring that were made. Look-ups through them are no calls, and in no count.
+    pub rings: u64,
     /// Programs with set-user-ID or set-group-ID bits, which ran without the rights that these give.
     pub without_rights: Vec<String>,
 }
@@ -329,6 +331,7 @@ impl Analysis {
             threads: tally.threads,
             stops: outcome.stops,
             traced: outcome.traced,
+            rings: self.made(CallKind::Ring),
             without_rights: Vec::new(),
         }
     }

@@ -108,6 +108,8 @@ enum Answer {
     Refused,
 }
 
+/// Programs that look for a command because a script, or a person, names it.
+const SHELLS: [&[u8]; 8] = [b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"busybox", b"fish"];
 /// Different suffixes that are kept apart.
 const SUFFIXES_MAX: usize = 1 << 12;
 /// Different programs that are kept apart; the last stands for all others.
@@ -161,9 +163,13 @@ impl Analysis {
 
     /// Whether anything has gone to another folder so far.
     pub(super) fn has_moved(&self) -> bool {
-        let calls = CALLS.iter().zip(&self.calls);
-        let mut moves = calls.filter(|(call, _)| call.kind == CallKind::ChangeDirectory);
-        moves.any(|(_, tally)| tally.calls > tally.errors.values().sum())
+        self.made(CallKind::ChangeDirectory) > 0
+    }
+
+    /// How many calls of this kind did what was asked.
+    pub(super) fn made(&self, kind: CallKind) -> u64 {
+        let of_kind = CALLS.iter().zip(&self.calls).filter(|(call, _)| call.kind == kind);
+        of_kind.map(|(_, tally)| tally.calls - tally.errors.values().sum::<u64>()).sum()
     }
 
     fn syscall(&mut self, event: &Event<'_>, syscall: &Syscall<'_>) {
@@ -277,6 +283,7 @@ impl Analysis {
             tally.link_walks += u64::from(!goes_on);
             thread.link = Some(name);
         }
+        let is_shell = SHELLS.contains(&programs[program].name.as_slice());
         let program = programs[program].searches;
         let (mut folder, mut component) = (names.parent(name), base_name(path));
         if program == SearchKind::Node
@@ -299,7 +306,9 @@ impl Analysis {
             let folder_kind = *folders.entry(names.parent(name)).or_insert_with(above);
             let asked = Asked { program, call: kind, folder: folder_kind, component };
             let asked = asked.kind();
-            if asked == SearchKind::Commands {
+            // Other programs may look for helpers that they can do without, as Go does for gccgo.
+            let is_wanted = kind == CallKind::Execute || is_shell;
+            if asked == SearchKind::Commands && is_wanted {
                 commands_missed.insert(name);
             }
             thread.search.missed(names, folder, component, asked)

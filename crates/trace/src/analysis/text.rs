@@ -1,5 +1,9 @@
 //! Names as text, for reports and for shells.
 
+use std::borrow::Cow;
+
+use thruway_sys::printable;
+
 /// What can be shown of a name.
 pub(super) fn text(bytes: &[u8]) -> String {
     str::from_utf8(bytes)
@@ -9,18 +13,21 @@ pub(super) fn text(bytes: &[u8]) -> String {
 /// Words as a shell takes them, on one line.
 #[must_use]
 pub fn shell_line(words: &[String]) -> String {
-    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
-    line.replace(['\n', '\t'], " ")
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it.
+/// A word as a shell takes it, and as a terminal can show it.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain =
         |character: char| character.is_alphanumeric() || "-_./:=,+@%~".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
-    format!("'{}'", word.replace('\'', r"'\''"))
+    if matches!(printable::text(word), Cow::Borrowed(_)) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let escaped = word.replace('\\', r"\\").replace('\'', r"\'");
+    format!("$'{}'", printable::text(&escaped))
 }
 
 /// The last component of a path.
@@ -43,5 +50,7 @@ mod tests {
     fn words_are_quoted_as_a_shell_needs_it() {
         let words = ["ruby", "-e", "puts 'x'"].map(str::to_owned);
         assert_eq!(shell_line(&words), r"ruby -e 'puts '\''x'\'''");
+        let words = ["sh", "-c", "a='1'\nb=\\\x1b"].map(str::to_owned);
+        assert_eq!(shell_line(&words), r"sh -c $'a=\'1\'\nb=\\\033'");
     }
 }

@@ -49,6 +49,8 @@ pub enum CallKind {
     Duplicate,
     /// Stops sharing something with other processes.
     Unshare,
+    /// Makes a ring, through which requests pass that are no calls.
+    Ring,
     /// Everything else that takes a name.
     Other,
 }
@@ -68,7 +70,7 @@ pub enum Argument {
 use Argument::{At, None as No, Plain};
 use CallKind::{
     Access, Change, ChangeDirectory, ChangeRoot, Duplicate, Execute, List, Make, Open, Other,
-    ReadLink, Remove, Rename, Status, Unshare,
+    ReadLink, Remove, Rename, Ring, Status, Unshare,
 };
 
 /// Builds the table: the calls of a class and a kind, and where they have their names.
@@ -122,6 +124,7 @@ pub static CALLS: &[Call] = calls! {
     ASIDE List [No, No]: "getdents" "getdents64";
     ASIDE Duplicate [No, No]: "dup" "dup2" "dup3" "fcntl" "fcntl64";
     ASIDE Unshare [No, No]: "unshare" "setns";
+    ASIDE Ring [No, No]: "io_uring_setup";
     // What the recorder itself notes: see `record`.
     ASIDE Other [No, No]: "(fork)" "(exit)" "(program)" "(signal)" "(unknown)";
 };

@@ -155,7 +155,7 @@ const X86_64: &str = "
     258 mkdirat 259 mknodat 260 fchownat 261 futimesat 262 newfstatat 263 unlinkat 264 renameat
     265 linkat 266 symlinkat 267 readlinkat 268 fchmodat 269 faccessat 272 unshare 280 utimensat
     292 dup3 301 fanotify_mark 303 name_to_handle_at 308 setns 316 renameat2 322 execveat 332 statx
-    428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2 439 faccessat2
+    425 io_uring_setup 428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2 439 faccessat2
     442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat 465 listxattrat
     466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
 
@@ -169,7 +169,7 @@ const X32: &str = "
     217 getdents64 235 utimes 254 inotify_add_watch 257 openat 258 mkdirat 259 mknodat 260 fchownat
     261 futimesat 262 newfstatat 263 unlinkat 264 renameat 265 linkat 266 symlinkat 267 readlinkat
     268 fchmodat 269 faccessat 272 unshare 280 utimensat 292 dup3 301 fanotify_mark
-    303 name_to_handle_at 308 setns 316 renameat2 332 statx 428 open_tree 429 move_mount
+    303 name_to_handle_at 308 setns 316 renameat2 332 statx 425 io_uring_setup 428 open_tree 429 move_mount
     431 fsconfig 433 fspick 437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2
     463 setxattrat 464 getxattrat 465 listxattrat 466 removexattrat 467 open_tree_attr
     468 file_getattr 469 file_setattr 520 execve 545 execveat";
@@ -185,7 +185,7 @@ const I386: &str = "
     295 openat 296 mkdirat 297 mknodat 298 fchownat 299 futimesat 300 fstatat64 301 unlinkat
     302 renameat 303 linkat 304 symlinkat 305 readlinkat 306 fchmodat 307 faccessat 310 unshare
     320 utimensat 330 dup3 339 fanotify_mark 341 name_to_handle_at 346 setns 353 renameat2
-    358 execveat 383 statx 412 utimensat_time64 428 open_tree 429 move_mount 431 fsconfig
+    358 execveat 383 statx 412 utimensat_time64 425 io_uring_setup 428 open_tree 429 move_mount 431 fsconfig
     433 fspick 437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat
     464 getxattrat 465 listxattrat 466 removexattrat 467 open_tree_attr 468 file_getattr
     469 file_setattr";
@@ -197,7 +197,7 @@ const AARCH64: &str = "
     45 truncate 48 faccessat 49 chdir 50 fchdir 51 chroot 53 fchmodat 54 fchownat 56 openat
     60 quotactl 61 getdents64 78 readlinkat 79 newfstatat 88 utimensat 89 acct 97 unshare
     221 execve 224 swapon 225 swapoff 263 fanotify_mark 264 name_to_handle_at 268 setns
-    276 renameat2 281 execveat 291 statx 428 open_tree 429 move_mount 431 fsconfig 433 fspick
+    276 renameat2 281 execveat 291 statx 425 io_uring_setup 428 open_tree 429 move_mount 431 fsconfig 433 fspick
     437 openat2 439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat
     465 listxattrat 466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
 
@@ -212,7 +212,7 @@ const ARM: &str = "
     323 mkdirat 324 mknodat 325 fchownat 326 futimesat 327 fstatat64 328 unlinkat 329 renameat
     330 linkat 331 symlinkat 332 readlinkat 333 fchmodat 334 faccessat 337 unshare 348 utimensat
     358 dup3 368 fanotify_mark 370 name_to_handle_at 375 setns 382 renameat2 387 execveat 397 statx
-    412 utimensat_time64 428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2
+    412 utimensat_time64 425 io_uring_setup 428 open_tree 429 move_mount 431 fsconfig 433 fspick 437 openat2
     439 faccessat2 442 mount_setattr 452 fchmodat2 463 setxattrat 464 getxattrat 465 listxattrat
     466 removexattrat 467 open_tree_attr 468 file_getattr 469 file_setattr";
 

@@ -53,6 +53,9 @@ impl EventStream {
     /// Takes the next record, in the order in which the calls ended.
     pub(crate) fn pass(&mut self, view: View<'_>, sink: &mut impl Sink) {
         self.records += 1;
+        if self.calls.is_aside(view) {
+            return;
+        }
         let (thread, at_ns) = (view.thread(), self.clock.ns(view.started()));
         let duration_ns = self.clock.duration_ns(view.ended().saturating_sub(view.started()));
         let Some((process, kind)) = self.paths.push(&self.calls, view, duration_ns) else {

@@ -289,7 +289,7 @@ impl<'a> Tracer<'a> {
                     thread.attempt = None;
                     return Ok(false);
                 }
-                self.patch(id, call, number, back);
+                self.patch(id, number, back);
                 Injector::redirect(id, base, number, back)?;
                 Ok(true)
             }
@@ -306,9 +306,9 @@ impl<'a> Tracer<'a> {
 
     /// Leads a site to the stub, if no other thread runs there.
     #[cfg(target_arch = "x86_64")]
-    fn patch(&mut self, id: i32, call: &Call, number: u32, back: u64) {
+    fn patch(&mut self, id: i32, number: u32, back: u64) {
         let Some(thread) = self.threads.get(&id) else { return };
-        let may_patch = call.is_always_recorded() && self.is_alone(thread);
+        let may_patch = self.is_alone(thread);
         let program = Rc::clone(&thread.program);
         let mut program = program.borrow_mut();
         if Rc::strong_count(&thread.program) == 2 && program.identity == Identity::Unknown {

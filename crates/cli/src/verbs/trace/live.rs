@@ -35,7 +35,7 @@ pub(super) fn run(trace: &Trace) -> Answer {
         Some(process) => trace.record_process(process.get())?,
         None => trace.record_command().map_err(|failure| trace.misplaced(failure))?,
     };
-    let report = sinks.analysis.report(&outcome, &LocalDisk::default());
+    let report = sinks.analysis.report(&outcome, &LocalDisk::of_command());
     // Whatever goes wrong from here on is told, but the exit status is the command's.
     let mut failures = sinks.failures(trace);
     failures.extend(trace.write_page(&sinks.analysis, &report).err());

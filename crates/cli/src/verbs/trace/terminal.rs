@@ -254,12 +254,8 @@ impl Page<'_> {
                 one.part_of.as_ref().map_or(String::new(), |whole| format!("  (part of {whole})"));
             let title = fit(&cut(&format!("{}{part}", one.title), room - 2), room);
             self.line(&format!("  {:>2}  {title}{:>12}", index + 1, thousands(one.saves)));
-            let how = if self.all {
-                printable::text(&one.how).into_owned()
-            } else {
-                cut(&one.how, self.canvas.width - 6)
-            };
-            let how = self.canvas.paint(Ink::Cure, &how);
+            // Whole, however long it is: it may be a command.
+            let how = self.canvas.paint(Ink::Cure, &printable::text(&one.how));
             self.line(&format!("      {how}"));
             if let Some(note) = &one.note {
                 let note = cut(note, self.canvas.width - 6);
@@ -321,6 +317,12 @@ fn notes(totals: &Totals) -> Vec<String> {
         let programs = totals.without_rights.join(", ");
         notes.push(format!(
             "without the rights of their set-user-ID bits, because they were traced: {programs}"
+        ));
+    }
+    if totals.rings > 0 {
+        let rings = counted(totals.rings, "ring was", "rings were");
+        notes.push(format!(
+            "{rings} made for io_uring: look-ups through it are no calls, and in no count"
         ));
     }
     if totals.is_names_full {

@@ -105,10 +105,16 @@ fn gem(folder: &str) -> Option<&str> {
 
 /// Commands that are in no folder of PATH, and yet are searched for in all of them.
 fn missing_commands(context: &Context<'_>) -> Option<Advice> {
-    let search = search(context.report, SearchKind::Commands)?;
+    search(context.report, SearchKind::Commands)?;
     let names = &context.analysis.names;
-    let folders = search.folders.iter().filter_map(|folder| names.find(folder.path.as_bytes()));
-    let is_folder = names.marks(folders);
+    let path = context.analysis.header.variable("PATH").unwrap_or_default();
+    let folders: Vec<_> = path.split(':').map(|folder| folder.trim_end_matches('/')).collect();
+    let is_folder = names.marks(folders.iter().filter_map(|folder| names.find(folder.as_bytes())));
+    // A search that ended early, or did without a look-up, does not tell what else is there.
+    let is_on_disk = |command: &[u8]| {
+        let in_folder = |folder: &&str| [folder.as_bytes(), b"/", command].concat();
+        folders.iter().any(|folder| context.disk.has(&in_folder(folder)))
+    };
     let mut commands: HashMap<&[u8], (u64, bool, bool)> = HashMap::default();
     for name in names.all().filter(|name| is_folder[names.parent(*name).index()]) {
         let counts = names.counts(name);
@@ -117,9 +123,9 @@ fn missing_commands(context: &Context<'_>) -> Option<Advice> {
         command.1 |= counts.asked > counts.missed;
         command.2 |= context.analysis.commands_missed.contains(&name);
     }
-    // What a compiler tries of its own accord cannot be installed.
-    let is_missing =
-        |(_, (_, is_there, is_command)): &(_, (u64, bool, bool))| !is_there && *is_command;
+    let is_missing = |(command, (_, is_there, is_command)): &(&[u8], (u64, bool, bool))| {
+        !is_there && *is_command && !is_on_disk(command)
+    };
     let mut missing: Vec<_> = commands.into_iter().filter(is_missing).collect();
     missing.sort_by(|(one, (more, ..)), (other, (less, ..))| (less, one).cmp(&(more, other)));
     let (most, _) = missing.first()?;
@@ -137,18 +143,42 @@ fn missing_commands(context: &Context<'_>) -> Option<Advice> {
 /// each suffix again.
 fn node_packages(context: &Context<'_>) -> Option<Advice> {
     let search = search(context.report, SearchKind::Node)?;
-    let mut words = context.report.totals.command.iter();
-    let is_script =
-        |word: &&String| [".js", ".mjs", ".cjs", ".ts"].iter().any(|suffix| word.ends_with(suffix));
-    let script = words.find(is_script).map_or("MAIN.js".to_owned(), |script| quoted(script));
     Some(Advice {
         note: Some("what is required by computed names stays outside: try it".to_owned()),
         ..Advice::new(
             "one file in the place of many in node_modules",
             search.missed,
-            format!("npx esbuild {script} --bundle --platform=node --outfile=bundle.js"),
+            bundling(context),
         )
     })
+}
+
+/// The command that makes one file of a script and its packages, where there is a bundler for it.
+fn bundling(context: &Context<'_>) -> String {
+    let mut words = context.report.totals.command.iter();
+    let is_script =
+        |word: &&String| [".js", ".mjs", ".cjs", ".ts"].iter().any(|suffix| word.ends_with(suffix));
+    let folder = &context.analysis.header.folder;
+    let path = context.analysis.header.variable("PATH").unwrap_or_default();
+    let own = format!("{folder}/node_modules/.bin/esbuild");
+    let in_path = || {
+        let has = |folder: &str| context.disk.has(format!("{folder}/esbuild").as_bytes());
+        path.split(':').any(has).then_some("esbuild")
+    };
+    let bundler = match context.disk.has(own.as_bytes()) {
+        true => Some("node_modules/.bin/esbuild"),
+        false => in_path(),
+    };
+    match (words.find(is_script), bundler) {
+        (Some(script), Some(bundler)) => {
+            let script = quoted(script);
+            format!("{bundler} {script} --bundle --platform=node --outfile=bundle.js")
+        }
+        (Some(script), None) => {
+            format!("make one file of {} with a bundler, such as esbuild", quoted(script))
+        }
+        (None, _) => "make one file of the program with a bundler, such as esbuild".to_owned(),
+    }
 }
 
 /// The C library looks at the time zone's file again and again, unless the variable names it.
@@ -167,11 +197,15 @@ fn checks(context: &Context<'_>) -> Option<Advice> {
     (!is_of_another(context)).then(|| Advice::new("open at once what is checked first", saves, how))
 }
 
-/// Whether most was asked by an interpreter or a compiler, which users do not write themselves.
+/// Whether most was asked by an interpreter, a compiler or another program of the system, which users do not write
+/// themselves.
 fn is_of_another(context: &Context<'_>) -> bool {
+    const SYSTEM: [&str; 5] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"];
     let programs = context.analysis.programs.iter();
-    let most = programs.max_by_key(|program| program.lookups);
-    most.is_some_and(|program| program.searches != SearchKind::Other)
+    let Some(most) = programs.max_by_key(|program| program.lookups) else { return false };
+    let in_folder = |folder: &str| [folder.as_bytes(), b"/", &most.name].concat();
+    let is_installed = || SYSTEM.iter().any(|folder| context.disk.has(&in_folder(folder)));
+    most.searches != SearchKind::Other || !most.name.is_empty() && is_installed()
 }
 
 #[cfg(test)]

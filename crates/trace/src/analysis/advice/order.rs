@@ -43,7 +43,7 @@ pub(super) fn command_path(context: &Context<'_>) -> Option<Advice> {
     for entry in &mut entries {
         entry.listing = entry.is_absolute().then(|| context.disk.list(entry.path()));
     }
-    if entries.iter().any(Entry::is_elsewhere) {
+    if !context.disk.is_of_command() && is_elsewhere(&entries) {
         return Some(Advice::new(
             TITLE,
             saved(context, &entries, &is_candidate),
@@ -78,14 +78,24 @@ impl Entry<'_> {
         self.text.starts_with('/')
     }
 
-    /// Whether the disk does not have what the command found.
-    fn is_elsewhere(&self) -> bool {
-        match &self.listing {
-            Some(Listing::Missing) => !self.found.is_empty(),
-            Some(Listing::Names(names)) => self.found.iter().any(|found| !names.contains(*found)),
-            Some(Listing::Unknown) | None => false,
-        }
+    /// Whether the disk does not have the folder in which the command found something.
+    fn is_gone(&self) -> bool {
+        self.listing == Some(Listing::Missing) && !self.found.is_empty()
     }
+
+    /// How many of the names that the command found its folder does not have.
+    fn missing(&self) -> usize {
+        let Some(Listing::Names(names)) = &self.listing else { return 0 };
+        self.found.iter().filter(|found| !names.contains(**found)).count()
+    }
+}
+
+/// Whether the recording is of another disk: it lacks a folder, or most of what the command found. A few files may have
+/// been removed since then.
+fn is_elsewhere(entries: &[Entry<'_>]) -> bool {
+    let found: usize = entries.iter().map(|entry| entry.found.len()).sum();
+    let missing: usize = entries.iter().map(Entry::missing).sum();
+    entries.iter().any(Entry::is_gone) || 2 * missing > found
 }
 
 fn trimmed(folder: &str) -> &str {

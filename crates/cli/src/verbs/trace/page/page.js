@@ -43,6 +43,7 @@
     $('foot').textContent =
       `${number(totals.calls)} calls of strace's class %file, ${number(totals.failed)} of them failed · ` +
       `noted by ${totals.backend}, ${number(totals.stops)} stops, ${number(totals.traced)} calls noted by the tracer` +
+      (totals.rings ? ` · ${totals.rings} io_uring rings: look-ups through them are in no count` : '') +
       (totals.is_cut_short ? ' · the recording ends before the command' : '') +
       (totals.lost ? ` · ${totals.lost} records were lost: every count is too low` : '') +
       (data.names_left_out ? ` · ${number(data.names_left_out)} names with the least waste are not in the table` : '') +
