@@ -27,7 +27,8 @@ const COPIED_AT_ONCE_MAX: u64 = 128 * 1024;
 pub(super) fn read(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let file = view.files.reader(id)?;
+    let keeps_atime = OFlags::from_bits_retain(with.flags).contains(OFlags::NOATIME);
+    let file = view.files.reader(id, keeps_atime)?;
     cx.reply.fill(with.size as usize, |room| io::pread(&file, room, with.offset))
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Files {
     pub(super) pins: Pins,
     /// The names of inodes, if they are needed.
     pub(super) names: Option<Names>,
-    /// Open for reading, for daemon I/O.
+    /// Open for reading, for daemon I/O; as a second part of an inode, so that its access time stays.
     readers: Descriptors,
     /// Open for writing, for daemon I/O.
     writers: Descriptors,
@@ -85,7 +85,7 @@ impl Files {
     /// Closes what was open only while a program had the file open.
     pub(super) fn close(&self, id: InodeId) {
         self.pins.release(id);
-        self.readers.remove(id);
+        [0, 1].iter().for_each(|&keeps_atime| self.readers.remove((id, keeps_atime)));
         self.writers.remove(id);
     }
 
@@ -212,17 +212,31 @@ impl Files {
         self.reopen(id, OFlags::RDONLY)
     }
 
+    /// A file that can only be appended to (`chattr +a`) opens for appending, and then each write appends.
     pub(super) fn open_for_writing(&self, id: InodeId) -> Result<OwnedFd, Errno> {
-        self.reopen(id, OFlags::WRONLY)
+        match self.reopen(id, OFlags::WRONLY) {
+            Err(Errno::PERM) => self.reopen(id, OFlags::WRONLY | OFlags::APPEND),
+            opened => opened,
+        }
     }
 
-    /// The inode, open for reading for as long as it is used.
-    pub(super) fn reader(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
-        if let Some(file) = self.readers.get(id) {
+    /// Opens the inode so that reads leave its access time as it is. Only its owner may do so, or a privileged process.
+    pub(super) fn open_without_atime(&self, id: InodeId) -> Result<OwnedFd, Errno> {
+        match self.reopen(id, OFlags::RDONLY | OFlags::NOATIME) {
+            Err(Errno::PERM) => self.open_for_reading(id),
+            opened => opened,
+        }
+    }
+
+    /// The inode, open for reading for as long as it is used. With `keeps_atime`, reads leave its access time.
+    pub(super) fn reader(&self, id: InodeId, keeps_atime: bool) -> Result<Arc<OwnedFd>, Errno> {
+        let owner = (id, u16::from(keeps_atime));
+        if let Some(file) = self.readers.get(owner) {
             return Ok(file);
         }
-        let file = Arc::new(self.open_for_reading(id)?);
-        self.readers.put(id, Arc::clone(&file));
+        let open = if keeps_atime { Self::open_without_atime } else { Self::open_for_reading };
+        let file = Arc::new(open(self, id)?);
+        self.readers.put(owner, Arc::clone(&file));
         Ok(file)
     }
 

@@ -85,6 +85,11 @@ fn lock_file(view: &View, holder: LockHolder) -> Result<Arc<OwnedFd>, Errno> {
         // A lock for writing needs a file that is open for writing, if that is permitted.
         match view.files.reopen(holder.inode, OFlags::RDWR) {
             Err(Errno::ROFS | Errno::TXTBSY) => view.files.open_for_reading(holder.inode),
+            // A file that can only be appended to, or not be changed at all.
+            Err(Errno::PERM) => view
+                .files
+                .reopen(holder.inode, OFlags::RDWR | OFlags::APPEND)
+                .or_else(|_| view.files.open_for_reading(holder.inode)),
             opened => opened,
         }
     })
