@@ -29,6 +29,8 @@ mod rights;
 #[cfg(test)]
 mod ring;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod union;
 
 use std::fs::{self, File, OpenOptions};

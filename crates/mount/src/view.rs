@@ -4,6 +4,7 @@
 //!
 //! - [`files`]: inodes and their open descriptors; [`found`] opens new ones, [`stat`] distinguishes them;
 //! - [`folders`]: folders of one source, or merged of several ([`merging`]), and [`watches`] on them;
+//! - [`several`]: changes that several sources make, or none;
 //! - [`backing_files`]: files that the kernel moves data to and from by itself;
 //! - [`timeouts`] and [`invalidation`] of the kernel's caches, at once or a little later ([`deferred`]);
 //! - [`access`]: access checks, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
@@ -34,6 +35,7 @@ mod placement;
 mod policy_check;
 mod recent_listing;
 mod report;
+mod several;
 mod stat;
 mod state;
 mod statfs;

@@ -137,6 +137,15 @@ impl Watch {
         }
     }
 
+    /// Whether changes may have been made that are not reported yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        let is_readable = || {
+            let mut readable = [PollFd::new(&self.watcher, PollFlags::IN)];
+            poll(&mut readable, Some(&Timespec::default())) != Ok(0)
+        };
+        is_readable() || self.reporting.try_lock().is_err()
+    }
+
     /// How many folders are watched.
     pub(crate) fn len(&self) -> usize {
         lock(&self.folders).len()

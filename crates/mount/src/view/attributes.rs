@@ -10,7 +10,8 @@ use thruway_fuse::wire::{
 
 use super::context::Context;
 use super::data::change_data;
-use super::stat::{FILE_TYPE, FOLDER, stat_fd};
+use super::several;
+use super::stat::{is_folder, stat_fd};
 use super::timeouts::ChangedBy;
 use thruway_fuse::{Caller, Reply, Request};
 
@@ -28,15 +29,15 @@ pub(super) fn getattr(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
     let stat = stat_fd(view.files.path_fd(id)?)?;
-    put_attributes(view, id, &stat, ChangedBy::Unknown, cx.reply)
+    put_attributes(view, id, stat, ChangedBy::Unknown, cx.reply)
 }
 
 pub(super) fn statx(cx: &mut Context<'_>) -> Result<(), Errno> {
     let id = cx.inode();
     let view = cx.view;
-    let stat = stat_fd(view.files.path_fd(id)?)?;
+    let mut stat = stat_fd(view.files.path_fd(id)?)?;
     let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
-    let is_watched = view.folders.is_parent_watched(id);
+    let is_watched = complete(view, id, &mut stat) && view.folders.is_parent_watched(id);
     let timeout = view.timeouts.timeouts(id, is_watched, &stat, ChangedBy::Unknown).attributes;
     cx.reply.put(&StatxOut {
         timeout: timeout.as_secs(),
@@ -53,12 +54,21 @@ pub(super) fn setattr(cx: &mut Context<'_>, with: &SetAttrIn) -> Result<(), Errn
     let actor = &*cx.actor;
     let request = cx.request;
     let id = InodeId(request.inode);
+    let fds = view.folders.fds_of(id)?;
+    if fds.len() > 1 {
+        several::check_attributes(&fds, is_touch(with))?;
+    }
+    let before: Vec<_> = fds.iter().map(stat_fd).collect::<Result<_, _>>()?;
     // The first source is the last: its attributes are shown.
-    for fd in view.folders.fds_of(id)?.iter().rev() {
-        set_attributes_at(view, actor, request, with, fd)?;
+    for (index, fd) in fds.iter().enumerate().rev() {
+        if let Err(errno) = set_attributes_at(view, actor, request, with, fd) {
+            let done = fds.iter().zip(&before).skip(index + 1);
+            done.for_each(|(fd, before)| several::restore_attributes(fd, before));
+            return Err(errno);
+        }
     }
     let stat = stat_fd(view.files.path_fd(id)?)?;
-    put_attributes(view, id, &stat, ChangedBy::Us, cx.reply)
+    put_attributes(view, id, stat, ChangedBy::Us, cx.reply)
 }
 
 fn set_attributes_at(
@@ -108,20 +118,26 @@ pub(super) fn resize(
 fn put_attributes(
     view: &View,
     id: InodeId,
-    stat: &Statx,
+    mut stat: Statx,
     changed_by: ChangedBy,
     reply: &mut Reply,
 ) -> Result<(), Errno> {
-    let volume = view.files.volumes.known(stat).ok_or(Errno::STALE)?;
-    let is_watched = view.folders.is_parent_watched(id);
-    let timeout = view.timeouts.timeouts(id, is_watched, stat, changed_by).attributes;
+    let volume = view.files.volumes.known(&stat).ok_or(Errno::STALE)?;
+    let is_watched = complete(view, id, &mut stat) && view.folders.is_parent_watched(id);
+    let timeout = view.timeouts.timeouts(id, is_watched, &stat, changed_by).attributes;
     reply.put(&AttributesOut {
         timeout: timeout.as_secs(),
         timeout_nanoseconds: timeout.subsec_nanos(),
         padding: 0,
-        attributes: attributes(view, volume, stat),
+        attributes: attributes(view, volume, &stat),
     });
     Ok(())
+}
+
+/// Completes the attributes of a folder by those of its parts. Returns whether the kernel learns of changes in it; for
+/// what is no folder, its parent decides that alone.
+pub(super) fn complete(view: &View, id: InodeId, stat: &mut Statx) -> bool {
+    !is_folder(stat) || view.folders.complete(id, stat)
 }
 
 pub(super) fn attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Attributes {
@@ -171,10 +187,10 @@ fn extended_attributes(view: &View, volume: VolumeInfo, stat: &Statx) -> Extende
     }
 }
 
-/// The number of links. A merged folder has no meaningful one, which 1 stands for.
+/// The number of links. A merged folder has no meaningful one, which 1 stands for, until it is removed.
 fn shown_links(view: &View, stat: &Statx) -> u32 {
-    let is_folder = u32::from(stat.stx_mode) & FILE_TYPE == FOLDER;
-    if view.folders.branches().is_some() && is_folder { 1 } else { stat.stx_nlink }
+    let is_merged = view.folders.branches().is_some() && is_folder(stat);
+    if is_merged { stat.stx_nlink.min(1) } else { stat.stx_nlink }
 }
 
 /// The inode number that users see. On the first file system it is the file's own. On others the top bits differ, since
@@ -195,6 +211,16 @@ fn is_empty(with: &SetAttrIn) -> bool {
         | setattr_flag::ATIME
         | setattr_flag::MTIME;
     with.valid & what == 0
+}
+
+/// Whether it only sets times, to the present.
+fn is_touch(with: &SetAttrIn) -> bool {
+    let present = setattr_flag::ATIME_NOW | setattr_flag::MTIME_NOW;
+    let times = setattr_flag::ATIME | setattr_flag::MTIME;
+    let others = setattr_flag::MODE | setattr_flag::UID | setattr_flag::GID | setattr_flag::SIZE;
+    with.valid & present != 0
+        && with.valid & others == 0
+        && (with.valid & times).count_ones() == (with.valid & present).count_ones()
 }
 
 /// Packs a device number into the kernel's 32 bits.

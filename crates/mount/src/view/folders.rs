@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::files::Files;
 use super::folder::{BranchDir, Folder, Parts, branch_number};
 use super::merging::Merging;
-use super::stat::{FOLDER, handle_of, stat_fd, stat_name};
+use super::stat::{FOLDER, handle_of, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
 use crate::branches::{Branches, Merged, Opener, Part};
 use crate::inodes::{Forgotten, InodeId, Watched};
@@ -53,7 +53,11 @@ impl Folders {
         match &folder.parts {
             Parts::One(dir) => Ok((dir.clone(), stat_name(&dir.fd, name)?)),
             Parts::Merged(merged) if merged.is_merged() => {
-                self.merging()?.find_merged(merged, name)
+                let merging = self.merging()?;
+                if self.watches.is_behind() {
+                    return merging.look_up_again(merged, name).ok_or(Errno::NOENT);
+                }
+                merging.find_merged(merged, name)
             }
             Parts::Merged(merged) => {
                 let dir = self.merging()?.open_part(merged, &merged.parts[0])?;
@@ -68,7 +72,11 @@ impl Folders {
         match &folder.parts {
             Parts::One(dir) => Ok(vec![dir.clone()]),
             Parts::Merged(merged) if merged.is_merged() => {
-                self.merging()?.all_merged_with(merged, name)
+                let merging = self.merging()?;
+                if self.watches.is_behind() {
+                    merging.look_up_again(merged, name);
+                }
+                merging.all_merged_with(merged, name)
             }
             Parts::Merged(merged) => Ok(vec![self.merging()?.open_part(merged, &merged.parts[0])?]),
         }
@@ -104,6 +112,17 @@ impl Folders {
         }
         let dirs = self.dirs(&self.folder(id)?)?;
         Ok(dirs.into_iter().map(|dir| dir.fd).collect())
+    }
+
+    /// Completes the attributes of a folder with the newest times of all its parts. Returns whether all changes of
+    /// these times are reported.
+    pub(super) fn complete(&self, id: InodeId, stat: &mut Statx) -> bool {
+        let Ok(folder) = self.folder(id) else { return false };
+        if let (Some(merged), Ok(merging)) = (folder.merged(), self.merging()) {
+            let parts = merged.parts.iter().flat_map(|part| merging.open_part(merged, part));
+            parts.flat_map(|dir| stat_fd(&dir.fd)).for_each(|part| take_newer_times(stat, &part));
+        }
+        folder.is_watched
     }
 
     /// The merged folder; its parts are looked up if they are not known.

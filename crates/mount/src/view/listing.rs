@@ -57,21 +57,11 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         && view.recent_listing.is_again(id, with.offset);
     let mut listing = cx.reply.listing(with.size);
     if let Some(merged) = folder.merged() {
-        // A look-up may change the index, so the names are copied first.
-        let mut names = Vec::new();
-        let most = with.size as usize / (EntryOut::SIZE + DirEntry::SIZE);
-        each_merged(view, merged, with.offset, most, |entry, name| {
-            names.push((entry, name.to_owned()));
-            true
-        });
-        for (entry, name) in names {
-            if !is_hidden(&name)
-                && !push_with_attributes(view, &folder, is_known, (entry, &name), &mut listing)?
-            {
-                break;
-            }
-        }
-        return Ok(());
+        let mut push = |entry, name: &CStr| match is_hidden(name) {
+            true => Ok(Pushed::Yes),
+            false => push_with_attributes(view, &folder, is_known, (entry, name), &mut listing),
+        };
+        return list_merged(view, merged, with, &mut push);
     }
     let dirs = view.folders.dirs(&folder)?;
     each_entry(&dirs[0].fd, with.offset, RAW_BYTES_WITH_ATTRIBUTES, |entry| {
@@ -79,20 +69,67 @@ pub(super) fn readdirplus(cx: &mut Context<'_>, with: &ReadIn) -> Result<(), Err
         if is_hidden(name) {
             return Ok(true);
         }
-        push_with_attributes(view, &folder, is_known, (dir_entry(entry), name), &mut listing)
+        let entry = (dir_entry(entry), name);
+        let pushed = push_with_attributes(view, &folder, is_known, entry, &mut listing)?;
+        Ok(!matches!(pushed, Pushed::Full))
     })
 }
 
-/// Adds a name and, unless the kernel knows it, a lookup of its inode; `false` if it does not fit.
+/// Whether a name was added to a listing.
+enum Pushed {
+    Yes,
+    /// The name is gone since it was listed.
+    Gone,
+    /// It does not fit.
+    Full,
+}
+
+/// Lists a merged folder with attributes. If a listed name is gone, another program may have renamed the file, and the
+/// index does not have its new name yet. Then the index is built again: a new name comes after all others.
+fn list_merged(
+    view: &View,
+    merged: &Merged,
+    with: &ReadIn,
+    push: &mut dyn FnMut(DirEntry, &CStr) -> Result<Pushed, Errno>,
+) -> Result<(), Errno> {
+    let most = with.size as usize / (EntryOut::SIZE + DirEntry::SIZE);
+    let (mut cookie, mut is_rebuilt) = (with.offset, false);
+    loop {
+        // A look-up may change the index, so the names are copied first.
+        let mut names = Vec::new();
+        each_merged(view, merged, cookie, most, |entry, name| {
+            names.push((entry, name.to_owned()));
+            true
+        });
+        let was_rebuilt = is_rebuilt;
+        for (entry, name) in names {
+            cookie = entry.offset;
+            match push(entry, &name)? {
+                Pushed::Yes => {}
+                Pushed::Full => return Ok(()),
+                Pushed::Gone if is_rebuilt => {}
+                Pushed::Gone => {
+                    view.folders.merging.iter().for_each(|merging| merging.rebuild(merged));
+                    is_rebuilt = true;
+                }
+            }
+        }
+        if is_rebuilt == was_rebuilt {
+            return Ok(());
+        }
+    }
+}
+
+/// Adds a name and, unless the kernel knows it, a lookup of its inode.
 fn push_with_attributes(
     view: &View,
     folder: &Folder,
     is_known: bool,
     (entry, name): (DirEntry, &CStr),
     listing: &mut Listing<'_>,
-) -> Result<bool, Errno> {
+) -> Result<Pushed, Errno> {
     if !listing.fits_with_attributes(name.to_bytes()) {
-        return Ok(false);
+        return Ok(Pushed::Full);
     }
     let out = match name.to_bytes() {
         // The kernel knows these two.
@@ -103,11 +140,12 @@ fn push_with_attributes(
                 lookup::entry(view, folder, Found::Name(&dir, name), &stat, ChangedBy::Unknown)?
             }
             // The name was removed since it was listed.
-            Err(Errno::NOENT) => return Ok(true),
+            Err(Errno::NOENT) => return Ok(Pushed::Gone),
             Err(_) => EntryOut::default(),
         },
     };
-    Ok(listing.push_with_attributes(&out, entry, name.to_bytes()))
+    let is_pushed = listing.push_with_attributes(&out, entry, name.to_bytes());
+    Ok(if is_pushed { Pushed::Yes } else { Pushed::Full })
 }
 
 /// Calls `push` for at most `most` entries of a merged folder after the cookie, until it returns that there is no room.

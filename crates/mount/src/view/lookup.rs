@@ -54,7 +54,12 @@ pub(super) fn entry(
 ) -> Result<EntryOut, Errno> {
     let volume = view.files.volumes.of(stat, || found.anchor())?;
     let id = intern(view, folder.id, found, volume, stat)?;
-    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, stat, changed_by);
+    let mut shown = *stat;
+    let is_reported = attributes::complete(view, id, &mut shown) && folder.is_watched;
+    let mut timeouts = view.timeouts.timeouts(id, folder.is_watched, &shown, changed_by);
+    if !is_reported && !view.timeouts.is_kept_unreported() {
+        timeouts.attributes = Duration::ZERO;
+    }
     if view.access.is_checked_by_lookup(stat) {
         timeouts.entry = Duration::ZERO;
     }
@@ -65,7 +70,7 @@ pub(super) fn entry(
         attribute_timeout: timeouts.attributes.as_secs(),
         entry_timeout_nanoseconds: timeouts.entry.subsec_nanos(),
         attribute_timeout_nanoseconds: timeouts.attributes.subsec_nanos(),
-        attributes: attributes::attributes(view, volume, stat),
+        attributes: attributes::attributes(view, volume, &shown),
     })
 }
 

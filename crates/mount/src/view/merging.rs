@@ -100,6 +100,11 @@ impl Merging {
         }
     }
 
+    /// Reads all parts again, though changes in them are reported.
+    pub(super) fn rebuild(&self, merged: &Merged) {
+        self.build(merged, &mut merged.write_index());
+    }
+
     fn build(&self, merged: &Merged, built: &mut Built) {
         built.index.begin();
         for part in &merged.parts {

@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::context::Context;
 use super::folder::{BranchDir, Folder};
-use super::stat::{FILE_TYPE, FOLDER, stat_name};
+use super::several;
+use super::stat::{is_folder, stat_name};
 use super::state::View;
 use crate::inodes::InodeId;
 
@@ -20,7 +21,7 @@ pub(super) fn unlink(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let file = one_of_several(view, &folder, name);
     let _held = file.map(|_| view.access.walks.hold_alone());
     let unlink = |dir: &BranchDir| fs::unlinkat(&dir.fd, name, AtFlags::empty());
-    remove(view, &folder, name, unlink)?;
+    remove(view, &folder, name, false, unlink)?;
     if let Some(id) = file {
         view.access.note_gone(id, parent, name);
     }
@@ -40,7 +41,7 @@ pub(super) fn rmdir(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno> {
     let parent = cx.inode();
     let view = cx.view;
     let folder = view.folders.folder(parent)?;
-    remove(view, &folder, name, |dir| {
+    remove(view, &folder, name, true, |dir| {
         let remove = || fs::unlinkat(&dir.fd, name, AtFlags::REMOVEDIR);
         view.files.keeping_folder(dir.fd.as_fd(), name, remove)
     })
@@ -50,12 +51,19 @@ fn remove(
     view: &View,
     folder: &Folder,
     name: &CStr,
+    of_folder: bool,
     remove: impl Fn(&BranchDir) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let dirs = view.folders.all_with(folder, name)?;
+    if dirs.len() > 1 {
+        several::check_removal(&dirs, name, of_folder)?;
+    }
+    // What a later source has under the name is hidden, and may be of the other type. It must not appear.
+    let flags_of_other = if of_folder { AtFlags::empty() } else { AtFlags::REMOVEDIR };
     let removed = dirs.iter().rev().try_for_each(|dir| match remove(dir) {
-        // A later source has a file of another type there, which is hidden and stays.
-        Err(Errno::NOTDIR | Errno::ISDIR) if dir.branch != dirs[0].branch => Ok(()),
+        removed if dir.branch == dirs[0].branch => removed,
+        Err(Errno::NOTDIR | Errno::ISDIR) => fs::unlinkat(&dir.fd, name, flags_of_other),
+        Err(Errno::NOENT) => Ok(()),
         removed => removed,
     });
     view.folders.note_change(folder, name);
@@ -78,8 +86,13 @@ pub(super) fn rename(
         from.iter().map(|dir| view.folders.dir_in(&new_folder, dir.branch)).collect();
     let to = to?;
     let in_the_way = in_the_way(view, &new_folder, new_name, &from, flags)?;
+    if from.len() > 1 || !in_the_way.is_empty() {
+        several::check_rename((&from, name), (&to, new_name), flags)?;
+        let shown = in_the_way.first().map(|dir| stat_name(&dir.fd, new_name)).transpose()?;
+        several::check_removal(&in_the_way, new_name, shown.is_some_and(|it| is_folder(&it)))?;
+    }
     let replaced = one_of_several(view, &new_folder, new_name);
-    let renamed = from.iter().zip(&to).rev().try_for_each(|(from, to)| {
+    let renamed = several::rename_all((&from, name), (&to, new_name), |from, to| {
         view.files.keeping_folder(to.fd.as_fd(), new_name, || {
             fs::renameat_with(&from.fd, name, &to.fd, new_name, flags)
         })
@@ -87,7 +100,10 @@ pub(super) fn rename(
     if renamed.is_ok() {
         // These would hide the new name.
         for dir in in_the_way {
-            fs::unlinkat(&dir.fd, new_name, AtFlags::empty())?;
+            match fs::unlinkat(&dir.fd, new_name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => fs::unlinkat(&dir.fd, new_name, AtFlags::REMOVEDIR)?,
+                removed => removed?,
+            }
         }
     }
     view.folders.note_change(&folder, name);
@@ -128,7 +144,7 @@ fn in_the_way(
     if flags.contains(RenameFlags::EXCHANGE) && !is_same_source {
         return Err(Errno::XDEV);
     }
-    if u32::from(stat.stx_mode) & FILE_TYPE == FOLDER && !is_same_source {
+    if is_folder(&stat) && !is_same_source {
         return Err(Errno::XDEV);
     }
     let mut dirs = view.folders.all_with(folder, name)?;

@@ -70,13 +70,18 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
             let stat = stat_fd(&source)?;
             let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
             fs::mkdirat(&above.fd, name.as_c_str(), Mode::RWXU)?;
-            let fd = open()?;
-            let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
-            fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
-            xattr::copy_all(&source, &fd)?;
-            let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
-            fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
-            fd
+            let made = open().and_then(|fd| {
+                let (uid, gid) = (Uid::from_raw(stat.stx_uid), Gid::from_raw(stat.stx_gid));
+                fs::chownat(&fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+                xattr::copy_all(&source, &fd)?;
+                let path = ProcPath::new(std::os::fd::AsFd::as_fd(&fd));
+                fs::chmodat(fs::CWD, path.as_c_str(), mode, AtFlags::empty())?;
+                Ok(fd)
+            });
+            made.inspect_err(|_| {
+                // Half a copy would lend the view a folder without its rights.
+                let _ = fs::unlinkat(&above.fd, name.as_c_str(), AtFlags::REMOVEDIR);
+            })?
         }
         opened => opened?,
     };
@@ -84,6 +89,8 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
     branches.drop_folder(id);
     if let Ok(parent) = view.folders.folder(parent) {
         view.folders.note_change(&parent, &name);
+        // The kernel has not asked for this change.
+        view.connection.invalidate_attributes(parent.id);
     }
     Ok(BranchDir { branch, fd: Arc::new(fd) })
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use thruway_sys::handle::FileHandle;
@@ -85,6 +85,17 @@ pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Takes the times of another part of a merged folder that are newer. A change in any part is a change of the folder.
+pub(super) fn take_newer_times(stat: &mut Statx, part: &Statx) {
+    let newer = |own: &mut StatxTimestamp, other: StatxTimestamp| {
+        if (other.tv_sec, other.tv_nsec) > (own.tv_sec, own.tv_nsec) {
+            *own = other;
+        }
+    };
+    newer(&mut stat.stx_mtime, part.stx_mtime);
+    newer(&mut stat.stx_ctime, part.stx_ctime);
 }
 
 pub(super) fn is_folder(stat: &Statx) -> bool {

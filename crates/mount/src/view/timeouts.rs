@@ -87,6 +87,11 @@ impl CacheTimeouts {
         if holds { longest } else { nothing }
     }
 
+    /// Whether attributes are cached though nothing reports their changes.
+    pub(super) fn is_kept_unreported(&self) -> bool {
+        self.is_frozen || self.changes == Changes::Ignored
+    }
+
     /// The timeouts of a file in a folder. Its attributes are recorded as those that the kernel has.
     pub(super) fn timeouts(
         &self,

@@ -38,6 +38,11 @@ impl FolderWatches {
         self.watch.as_ref()
     }
 
+    /// Whether changes may have been made that the index of a merged folder does not show yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.watch.as_ref().is_some_and(Watch::is_behind)
+    }
+
     /// Watches sources that are whole file systems as a whole, where possible; else each folder is watched.
     fn watch_whole_sources(&mut self, roots: &[Arc<OwnedFd>]) {
         let Some(watch) = &mut self.watch else { return };

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, XattrFlags};
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use thruway_fuse::wire::{GetXattrOut, SetXattrIn, setxattr_flag};
 
 use super::access::is_content;
 use super::context::Context;
+use super::several;
 use super::stat::stat_fd;
 use super::state::View;
 use crate::proc_path::ProcPath;
@@ -48,19 +50,61 @@ pub(super) fn setxattr(
     let view = cx.view;
     let actor = &*cx.actor;
     let flags = XattrFlags::from_bits_retain(with.flags);
-    for fd in view.folders.fds_of(id)?.iter().rev() {
+    let fds = view.folders.fds_of(id)?;
+    check_several(&fds, name, flags)?;
+    let mut done: Vec<(&OwnedFd, Option<Vec<u8>>)> = Vec::new();
+    for (index, fd) in fds.iter().enumerate().rev() {
+        let before = if index == 0 { None } else { value_of(fd, name) };
+        // Whether it exists is decided by the first source, which is shown.
+        let flags = if index == 0 { flags } else { XattrFlags::empty() };
         let path = ProcPath::new(fd.as_fd());
         let set = || fs::setxattr(path.as_c_str(), name, value, flags);
-        if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
-            set()?;
-            clear_setgid(fd)?;
+        let set = if with.setxattr_flags & setxattr_flag::ACL_KILL_SGID != 0 {
+            set().and_then(|()| clear_setgid(fd))
         } else if name == ACCESS_LIST && mode_of(fd)?.contains(Mode::SGID) {
-            actor.keeping_setid(set)?;
+            actor.keeping_setid(set)
         } else {
-            set()?;
+            set()
+        };
+        if let Err(errno) = set {
+            done.into_iter().for_each(|(fd, before)| restore(fd, name, before));
+            return Err(errno);
         }
+        done.push((fd, before));
     }
     Ok(())
+}
+
+/// Checks that a change of this attribute can be made in all sources.
+fn check_several(fds: &[Arc<OwnedFd>], name: &CStr, flags: XattrFlags) -> Result<(), Errno> {
+    if fds.len() < 2 {
+        return Ok(());
+    }
+    several::check_attributes(fds, false)?;
+    let is_there = fs::getxattr_query(ProcPath::new(fds[0].as_fd()).as_c_str(), name).is_ok();
+    match flags {
+        flags if flags.contains(XattrFlags::CREATE) && is_there => Err(Errno::EXIST),
+        flags if flags.contains(XattrFlags::REPLACE) && !is_there => Err(Errno::NODATA),
+        _ => Ok(()),
+    }
+}
+
+fn value_of(fd: &OwnedFd, name: &CStr) -> Option<Vec<u8>> {
+    let path = ProcPath::new(fd.as_fd());
+    let mut value = vec![0; fs::getxattr_query(path.as_c_str(), name).ok()?];
+    let length = fs::getxattr(path.as_c_str(), name, value.as_mut_slice()).ok()?;
+    value.truncate(length);
+    Some(value)
+}
+
+/// Gives an attribute its former value back.
+fn restore(fd: &OwnedFd, name: &CStr, before: Option<Vec<u8>>) {
+    let path = ProcPath::new(fd.as_fd());
+    // The error that led here is the one to report.
+    let _ = match before {
+        Some(value) => fs::setxattr(path.as_c_str(), name, &value, XattrFlags::empty()),
+        None => fs::removexattr(path.as_c_str(), name),
+    };
 }
 
 pub(super) fn listxattr(cx: &mut Context<'_>, size: u32) -> Result<(), Errno> {
@@ -89,8 +133,14 @@ pub(super) fn removexattr(cx: &mut Context<'_>, name: &CStr) -> Result<(), Errno
     is_passed_on(cx.view)?;
     let id = cx.inode();
     let view = cx.view;
-    for fd in view.folders.fds_of(id)?.iter().rev() {
-        fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name)?;
+    let fds = view.folders.fds_of(id)?;
+    check_several(&fds, name, XattrFlags::REPLACE)?;
+    for (index, fd) in fds.iter().enumerate().rev() {
+        match fs::removexattr(ProcPath::new(fd.as_fd()).as_c_str(), name) {
+            // The first source is shown. The others need not have it.
+            Err(Errno::NODATA) if index > 0 => {}
+            removed => removed?,
+        }
     }
     Ok(())
 }
