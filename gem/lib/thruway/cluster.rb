@@ -17,7 +17,7 @@ module Thruway
     def initialize(launcher, before = nil)
       @launcher = launcher
       @before = before
-      @orders = []
+      @orders = launcher.orders
       @redirection = Redirection.new(configuration)
     end
 
@@ -27,7 +27,8 @@ module Thruway
       @pool = WorkerPool.new(configuration, @launcher.application, @launcher.listeners, @before)
       @rollout = Rollout.new(@pool)
       trap_signals if @before
-      boot
+      stop if @launcher.stopped?
+      boot unless @stopping
       trap_signals
       supervise(&ready)
     ensure
@@ -70,11 +71,10 @@ module Thruway
       Signals.trap_stop { stop }
       Signals.trap_orders { |order| take_order(order) }
       Signal.trap("CHLD") { wake }
-      System.hold_signals(false)
     end
 
     def take_order(order)
-      @orders << order
+      Signals.queue(@orders, order)
       wake
     end
 
@@ -100,7 +100,7 @@ module Thruway
     # New workers take the place of those that the server before this one has left.
     def begin_service(&ready)
       @announce = ready
-      return unless @before
+      return if @before.nil? || @stopping
       return restarted(@stale) if @stale
 
       replace_all("hot restart") { |error| restarted(error) }
@@ -200,7 +200,7 @@ module Thruway
       return if @stopping
       return over("hot restart", "the trial failed") unless status.success?
 
-      @launcher.become_next(**@pool.inheritance)
+      @launcher.become_next(orders: @orders, **@pool.inheritance) { @stopping }
     rescue Failure => e
       e.report
       over("hot restart", "the next server did not start")

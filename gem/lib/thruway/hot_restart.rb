@@ -58,15 +58,18 @@ module Thruway
     # How long a trial may take.
     def trial_seconds(configuration) = TRIAL_BOOTS * configuration.worker_boot_seconds
 
-    # Becomes the next server, to which `data` is left. Signals wait for it.
+    # Becomes the next server, to which `data` is left, unless the block says that this one is to
+    # stop.
     def become_next(kept: [], **data)
-      variables, descriptors = Inheritance.leave(**data)
-      kept.each { |number| descriptors[number] = number }
-      variables = @variables.merge("PWD" => @folder, **variables)
-      System.hold_signals(true)
-      exec(variables, *command, chdir: @folder, unsetenv_others: true, **descriptors)
+      Signals.between_programs do
+        next if yield
+
+        variables, descriptors = Inheritance.leave(**data)
+        kept.each { |number| descriptors[number] = number }
+        variables = @variables.merge("PWD" => @folder, **variables)
+        exec(variables, *command, chdir: @folder, unsetenv_others: true, **descriptors)
+      end
     rescue SystemCallError => e
-      System.hold_signals(false)
       raise Failure, "cannot start #{@words.first}: #{e.message}"
     end
 

@@ -12,16 +12,17 @@ module Thruway
     # Takes what was left here, once; nil if there is nothing.
     def self.take
       text = ENV.delete(VARIABLE) or return
-      data = Marshal.load(text.unpack1("m0"))
+      data = Marshal.load(text[/:(.*)\z/m, 1].to_s.unpack1("m0"))
       new(data).tap(&:close_on_exec) if data.is_a?(Hash) && data[:version] == VERSION
     rescue ArgumentError, TypeError
       nil
     end
 
-    # The variable, and the descriptors that stay open.
+    # The variable, which begins with this process's number, and the descriptors that stay open.
     def self.leave(**data)
       data = { version: VERSION, **data }
-      [{ VARIABLE => [Marshal.dump(data)].pack("m0") }, descriptors(data)]
+      text = [Marshal.dump(data)].pack("m0")
+      [{ VARIABLE => "#{Process.pid}:#{text}" }, descriptors(data)]
     end
 
     def self.descriptors(data)
@@ -45,6 +46,9 @@ module Thruway
         io.close_on_exec = true
       end
     end
+
+    # What the server before this one was asked for, and has not followed.
+    def orders = @data.fetch(:orders, [])
 
     # Connections of a server that was one process.
     def connections = @data[:connections]

@@ -5,6 +5,7 @@ require_relative "agent_check"
 require_relative "application"
 require_relative "cluster"
 require_relative "control"
+require_relative "early_signals"
 require_relative "hot_restart"
 require_relative "inheritance"
 require_relative "listeners"
@@ -19,6 +20,9 @@ module Thruway
     RESTART_FILE_SECONDS = 2
 
     attr_reader :configuration, :application, :listeners, :notify, :restart
+
+    # What was asked for before there was a server that can follow it.
+    attr_reader :orders
 
     # `started` is the time of the monotonic clock at which the user asked for it; `name` is what is
     # served, as the user calls it. `restart` starts it again; `reread` gives its configuration as
@@ -38,7 +42,7 @@ module Thruway
       @notify = Notify.take
       @activation = Activation.take
       @redirection = Redirection.new(@configuration)
-      early_orders unless @before
+      take_early_signals
       prepare
       trial = ENV.delete(HotRestart::TRIAL)
       return try(trial) if trial
@@ -80,6 +84,8 @@ module Thruway
 
       take(read) unless keep
       true
+    rescue SystemCallError, SystemExit => e
+      raise Failure, "cannot read the configuration again: #{e.message}"
     end
 
     # Another configuration, for workers that start from now on.
@@ -90,21 +96,35 @@ module Thruway
       @configuration = configuration
     end
 
-    # This process becomes the next server.
-    def become_next(**data)
+    # Whether the server is to stop before it serves.
+    def stopped? = @is_stopped
+
+    # This process becomes the next server, unless the block says that it is to stop.
+    def become_next(**data, &is_stopping)
       @configuration.run_hooks(:before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
       own, foreign = @listeners.inheritance
-      @restart.become_next(listeners: own, kept: foreign, **data)
+      @restart.become_next(listeners: own, kept: foreign, **data, &is_stopping)
     end
 
     private
 
-    # Until there is a server that can follow them.
-    def early_orders
-      Signals.trap_orders do |order|
-        order == :reload ? @redirection.renew : Signals.write("thruway: it has not started yet\n")
-      end
+    # Until there is a server that can follow them. The next server of a restart does so when it
+    # serves; its workers serve meanwhile.
+    def take_early_signals
+      @orders = [*@before&.orders]
+      Signals.trap_orders { |order| @before ? keep(order) : decline(order) }
+      Signals.trap_stop { @is_stopped = true } if @before
+      EarlySignals.replay
+    end
+
+    def keep(order)
+      @redirection.renew if order == :reload && !@redirection.idle?
+      Signals.queue(@orders, order)
+    end
+
+    def decline(order)
+      order == :reload ? @redirection.renew : Signals.say("it has not started yet")
     end
 
     def prepare

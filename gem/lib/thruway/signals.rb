@@ -10,6 +10,11 @@ module Thruway
     # What a worker is told by its supervisor: others go on with its connections, or all end soon.
     WORKER_ORDERS = { "USR1" => :retire, "URG" => :announce_end }.freeze
 
+    # While the process becomes another program: these do no harm there until it follows them.
+    IGNORED = [*ORDERS.keys, "PWR"].freeze
+
+    STOPS = %w[TERM INT QUIT].freeze
+
     module_function
 
     # TERM, INT and QUIT stop in good order; the second INT at once.
@@ -30,10 +35,32 @@ module Thruway
       Signal.trap("PWR") { write(backtraces) }
     end
 
+    # Adds an order to those that wait, unless the same order waits already.
+    def queue(orders, order)
+      orders << order if %i[more fewer].include?(order) || !orders.include?(order)
+    end
+
     # For a process that decides for itself what it does with them.
     def restore
-      %w[TERM INT QUIT CHLD].each { |name| Signal.trap(name, "DEFAULT") }
-      (ORDERS.keys - ["HUP"]).each { |name| Signal.trap(name, "IGNORE") }
+      [*STOPS, "CHLD"].each { |name| Signal.trap(name, "DEFAULT") }
+      pass_over(ORDERS.keys - ["HUP"])
+    end
+
+    # These do nothing here. A handler, other than `IGNORE`, is not inherited by what the process
+    # starts.
+    def pass_over(names)
+      names.each { |name| Signal.trap(name) { nil } }
+    end
+
+    # While the block makes this process another program. What is asked for from now on comes too
+    # late for this one, and must not end the next one before it has handlers. A signal to stop has
+    # its default action. If the block returns, all is as before.
+    def between_programs
+      before = IGNORED.to_h { |name| [name, Signal.trap(name, "IGNORE")] }
+      STOPS.each { |name| before[name] = Signal.trap(name, "DEFAULT") }
+      yield
+    ensure
+      before.each { |name, handler| Signal.trap(name, handler || "DEFAULT") }
     end
 
     # What every thread is in the middle of.

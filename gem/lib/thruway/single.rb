@@ -10,18 +10,24 @@ module Thruway
     def initialize(launcher, before = nil)
       @launcher = launcher
       @before = before
+      @orders = launcher.orders
+      @news = Thread::Queue.new
     end
 
     # Yields when it serves; returns when it was stopped.
     def run
+      # A boot ends at once then, whatever it does.
+      Signals::STOPS.each { |name| Signal.trap(name, "DEFAULT") }
+      return if @launcher.stopped?
+
       application = @launcher.notify.while_alive { @launcher.application.load }
       @server = Server.new(application, configuration, @launcher.listeners.descriptors)
       @server.engine.import(@before.connections) if @before&.connections
       Signals.trap_stop { stop }
-      Signals.trap_orders { |order| Thread.new { follow(order) } }
-      System.hold_signals(false)
+      Signals.trap_orders { |order| take_order(order) }
       yield
       @launcher.notify.ready
+      follow_orders
       @launcher.notify.while_alive { @server.run }
       become_next if @next
     end
@@ -54,6 +60,28 @@ module Thruway
       @launcher.listeners.close
     end
 
+    # Logs do not wait for a trial.
+    def take_order(order)
+      return Thread.new { reload } if order == :reload
+
+      Signals.queue(@orders, order)
+      @news << true
+    end
+
+    # One at a time. What comes when this process is about to end is left to the next one.
+    def follow_orders
+      @news << true
+      Thread.new do
+        follow_next until @news.pop.nil?
+      end
+    end
+
+    def follow_next
+      follow(@orders.shift) until @orders.empty? || @next
+    rescue StandardError => e
+      say("an order was not followed: #{e.message} (#{e.class})")
+    end
+
     def follow(order)
       case order
       when :reload then reload
@@ -76,17 +104,14 @@ module Thruway
 
     # Connections that are between two requests wait for the next server.
     def restart
-      return say("a restart is under way") if @trial || @next || @stopping
+      return if @stopping
 
-      @trial = true
       @launcher.notify.reloading
       say("hot restart: the command is tried")
       return unless try
 
       @next = true
       @server.retire(configuration.drain_seconds)
-    ensure
-      @trial = false
     end
 
     def try
@@ -123,7 +148,7 @@ module Thruway
     def become_next
       return if @stopping
 
-      @launcher.become_next(connections: @server.engine.export)
+      @launcher.become_next(orders: @orders, connections: @server.engine.export) { @stopping }
     end
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)

@@ -27,11 +27,13 @@ module Thruway
     # then. Answers with the exit status.
     def run(alive:, says:, orders:)
       name_process("worker #{@index}")
+      trap_signals_of_boot
       own = ForkSafety.sockets
       @server = Server.new(@application.load, @configuration, @listeners.descriptors,
                            fleet: @fleet, worker: @slot)
       @configuration.run_hooks(:before_worker_boot, @index)
       trap_signals
+      @server.announce_end if @is_ending
       @helpers = [end_with(alive)]
       return 1 unless is_heard(says)
 
@@ -80,6 +82,12 @@ module Thruway
       tag = @configuration.tag
       title = "thruway: #{role}: #{@master}"
       Process.setproctitle(tag.to_s.empty? ? title : "#{title} [#{tag}]")
+    end
+
+    # Before it serves: others do, so it ends at once if another is to take its place.
+    def trap_signals_of_boot
+      Signal.trap("USR1") { exit!(0) }
+      Signal.trap("URG") { @is_ending = true }
     end
 
     # On its own account: the others go on, and another takes its place.

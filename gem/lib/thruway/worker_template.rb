@@ -43,7 +43,7 @@ module Thruway
       Signals.restore
       %w[TERM QUIT].each { |name| Signal.trap(name) { exit!(0) } }
       # From a terminal it comes to all: the supervisor decides.
-      Signal.trap("INT", "IGNORE")
+      Signals.pass_over(["INT"])
     end
 
     # Prepares the process for forks: it keeps one thread, and no connections. Answers

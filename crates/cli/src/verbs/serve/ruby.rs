@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use thruway_sys::signal::{ignore, number};
+
 use super::options::Serve;
 use crate::gem::Gem;
 use crate::output::{Answer, Failure};
@@ -14,6 +16,7 @@ use crate::output::{Answer, Failure};
 /// line says so.
 const START: &str = r#"
 begin
+  require "thruway/early_signals" unless defined?(Thruway::EarlySignals)
   require "thruway/thruway"
   application = ENV.delete("THRUWAY_APPLICATION")
   Thruway::Boot.start(application) if application
@@ -30,15 +33,29 @@ const BUILD_HINT: &str = "make build puts it beside this binary";
 const INSTALL_HINT: &str =
     "it is found beside a binary that make build has made, or as an installed gem";
 
+/// The signals that operators send to a server. Ruby's part takes them as soon as it can; until then they end nothing.
+const ORDERS: [i32; 7] = [
+    number::SIGHUP,
+    number::SIGUSR1,
+    number::SIGUSR2,
+    number::SIGURG,
+    number::SIGTTIN,
+    number::SIGTTOU,
+    number::SIGPWR,
+];
+
 /// Starts Ruby in this process's place; returns only if that fails.
 pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
+    ignore(&ORDERS).map_err(Failure::new)?;
     let beside = gem_in_checkout();
     let (hint, folders) = match beside.is_empty() {
         true => (INSTALL_HINT, gem_of_package()),
         false => (BUILD_HINT, beside),
     };
     let mut ruby = Command::new("ruby");
-    for folder in folders {
+    // There Ruby finds the first file that it loads.
+    let early = folders.last().map(|library| library.join("thruway/early"));
+    for folder in early.into_iter().chain(folders) {
         ruby.arg("-I").arg(folder);
     }
     if let Some(folder) = folder_with_pack(&serve.target) {
