@@ -1,8 +1,10 @@
 //! `thruway serve DIR`.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -129,6 +131,47 @@ fn a_folder_without_an_index_is_listed_on_request_only() {
         by_size.text().contains("<th aria-sort=\"descending\"><a href=\"?sort=size\">Size</a>")
     );
     assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
+}
+
+/// Names of Linux are bytes. Windows would take these for devices, streams, drives and short names.
+#[test]
+fn every_file_that_is_listed_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let names: [&[u8]; 13] = [
+        b"aux.js",
+        b"con.css",
+        b"nul",
+        b"prn.txt",
+        b"com1.html",
+        b"a~1.txt",
+        b"trail.",
+        b"blank ",
+        b"x\\y",
+        b"ab:cd",
+        b"c:d",
+        b"2026-11-25T10:00.log",
+        b"\xff.bin",
+    ];
+    for name in names {
+        fs::write(folder.path().join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let server = serve(folder.path(), &["--list"]);
+    let page = server.get("/", "");
+    let links = page.text().split("href=\"./").skip(1);
+    let links: Vec<_> = links.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+    assert_eq!(links.len(), names.len(), "{links:?}");
+    for link in links {
+        let response = server.get(&format!("/{link}"), "");
+        assert_eq!(response.status, 200, "{link}");
+        assert!(names.contains(&response.body.as_slice()), "{link}");
+    }
+    // Slashes are one wherever they stand.
+    fs::create_dir(folder.path().join("d")).unwrap();
+    fs::write(folder.path().join("d/f"), "f").unwrap();
+    for path in ["//d/f", "/d//f", "//d//f", "///d///f", "/%2Fd/f"] {
+        assert_eq!(server.get(path, "").text(), "f", "{path}");
+    }
+    assert_eq!(server.get("//d", "").field("location"), Some("/d/"), "not another host");
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Boundary {
             return Err(Error::refused(name.as_bytes(), Refusal::Denied));
         }
         let file = self.open_bytes(name.as_bytes())?;
+        refuse_short_name(name, &file)?;
         if name.is_directory() && file.kind() != FileKind::Directory {
             return Err(Error::system("open", name.as_bytes(), Errno::NOTDIR));
         }
@@ -105,7 +106,10 @@ impl Boundary {
             candidate.truncate(name.as_bytes().len());
             candidate.extend_from_slice(bytes);
             match self.open_bytes(&candidate) {
-                Ok(file) if file.kind() == FileKind::Regular => return Ok(Found { file, suffix }),
+                Ok(file) if file.kind() == FileKind::Regular => {
+                    refuse_short_name(name, &file)?;
+                    return Ok(Found { file, suffix });
+                }
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
@@ -151,6 +155,20 @@ impl Boundary {
         beneath::open(&self.base, inside.as_os_str().as_bytes(), flags, within)
     }
 }
+
+/// Refuses a short name on a file system that has them: it may stand for another name, which may be denied.
+fn refuse_short_name(name: &Name, file: &OpenFile) -> Result<(), Error> {
+    let is_kept =
+        || fs::fstatfs(file).is_ok_and(|system| HAVE_SHORT_NAMES.contains(&system.f_type));
+    match name.has_short_form() && is_kept() {
+        true => Err(Error::refused(name.as_bytes(), Refusal::ShortName)),
+        false => Ok(()),
+    }
+}
+
+/// File systems of Windows, by their magic numbers (statfs(2)): FAT, NTFS by two drivers, and the network's three.
+const HAVE_SHORT_NAMES: [i64; 6] =
+    [0x4d44, 0x5346_544e, 0x7366_746e, 0x517b, 0xff53_4d42, 0xfe53_4d42];
 
 /// Where an open file is, as the system has it.
 fn place_of(file: &OwnedFd) -> Result<Vec<u8>, Errno> {

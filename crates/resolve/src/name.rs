@@ -1,12 +1,13 @@
 //! A URL path becomes a name that cannot leave its base.
 //!
-//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than it
-//! spells, on this host or on another one, is refused before any file system is asked. Every host
-//! refuses the same: a rule that holds only where it was tested is not a rule.
+//! The path's percent-escapes are decoded exactly once. Whatever could mean another file than it spells is refused
+//! before any file system is asked. On Windows that is much: devices, streams, drives, short names. On POSIX a name is
+//! any bytes but NUL and `/`, so all of these are ordinary files there. Every host tests the rules of both.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::Flavour;
 use crate::expand::device::names_device;
 
 /// A relative name without empty, `.` or `..` components: it cannot leave the base it is opened from.
@@ -19,22 +20,42 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name that a URL path spells: `/a%20b/../c/` is `c`, and says that it wants a directory.
+    /// The name that a URL path spells on this system: `/a%20b/../c/` is `c`, and says that it wants a directory.
     ///
     /// `path` is the path of a request target: no scheme, no host, no query. It must begin with `/`.
     ///
     /// # Errors
     /// The first rule that refuses it.
     pub fn from_url_path(path: &[u8]) -> Result<Self, Refusal> {
+        Self::from_url_path_of(Flavour::HOST, path)
+    }
+
+    /// The name that a URL path spells by the rules of a system.
+    ///
+    /// # Errors
+    /// The first rule that refuses it.
+    pub fn from_url_path_of(flavour: Flavour, path: &[u8]) -> Result<Self, Refusal> {
         if path.first() != Some(&b'/') {
             return Err(Refusal::NotAbsolute);
         }
         let decoded = decode_percent(path)?;
+        if decoded.contains(&0) {
+            return Err(Refusal::Nul);
+        }
+        if flavour == Flavour::Posix {
+            return Self::from_components(&decoded);
+        }
         let text = std::str::from_utf8(&decoded).map_err(|_| Refusal::NotUtf8)?;
         refuse_anywhere(text)?;
         let name = Self::from_components(text.as_bytes())?;
         name.components().try_for_each(refuse_component)?;
         Ok(name)
+    }
+
+    /// Whether a component has the form of a short name, which some file systems take for a longer one.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_short_form(&self) -> bool {
+        self.components().any(is_short_name)
     }
 
     /// The name of `path` as seen from `base`, both absolute and in this host's own spelling.
@@ -48,8 +69,8 @@ impl Name {
         if path.contains(&0) {
             return Err(Refusal::Nul);
         }
-        let base = crate::expand(crate::Flavour::Posix, base, b"/");
-        let path = crate::expand(crate::Flavour::Posix, path, b"/");
+        let base = crate::expand(Flavour::Posix, base, b"/");
+        let path = crate::expand(Flavour::Posix, path, b"/");
         let rest = match base.as_slice() {
             b"/" => Some(&path[..]),
             base => path.strip_prefix(base),
@@ -243,11 +264,8 @@ fn hexadecimal(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// The rules that need no components.
+/// The rules of Windows that need no components.
 fn refuse_anywhere(path: &str) -> Result<(), Refusal> {
-    if path.contains('\0') {
-        return Err(Refusal::Nul);
-    }
     if path.contains('\\') {
         return Err(Refusal::Backslash);
     }
@@ -257,7 +275,7 @@ fn refuse_anywhere(path: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The rules for one component that is neither empty nor made of dots.
+/// The rules of Windows for one component that is neither empty nor made of dots.
 fn refuse_component(component: &[u8]) -> Result<(), Refusal> {
     if let [letter, b':', ..] = component
         && letter.is_ascii_alphabetic()
@@ -307,12 +325,48 @@ mod tests {
     use proptest::prelude::*;
     use thruway_testing::table::{byte_rows, show};
 
-    /// `tests/vectors/url_path.tsv`: a path, then `ok NAME`, `ok-dir NAME` or the refusal's name.
+    /// What Windows refuses and POSIX has as ordinary files.
+    #[test]
+    fn posix_takes_any_bytes_but_nul_and_no_way_out() {
+        let name = |path: &[u8]| Name::from_url_path_of(Flavour::Posix, path);
+        let ordinary: [(&[u8], &[u8]); 16] = [
+            (b"/aux.js", b"aux.js"),
+            (b"/nul", b"nul"),
+            (b"/a~1.txt", b"a~1.txt"),
+            (b"/trail.", b"trail."),
+            (b"/trail%20", b"trail "),
+            (b"/...", b"..."),
+            (b"/ab:cd", b"ab:cd"),
+            (b"/c:d", b"c:d"),
+            (b"/2026-11-25T10:00.log", b"2026-11-25T10:00.log"),
+            (b"/x%5Cy", b"x\\y"),
+            (b"/..%5c..%5csecret", b"..\\..\\secret"),
+            (b"/%ff.bin", b"\xff.bin"),
+            (b"/%c0%ae%c0%ae/x", b"\xc0\xae\xc0\xae/x"),
+            (b"//index.html", b"index.html"),
+            (b"//d///f.txt", b"d/f.txt"),
+            (b"/%2findex.html", b"index.html"),
+        ];
+        for (path, expected) in ordinary {
+            assert_eq!(name(path).unwrap().as_bytes(), expected, "{}", show(path));
+        }
+        for row in byte_rows(include_str!("../tests/vectors/url_path.tsv")) {
+            let (path, expected) = (&row[0], String::from_utf8_lossy(&row[1]).into_owned());
+            if ["NotAbsolute", "BadEscape", "Nul", "OutsideBase"].contains(&expected.as_str()) {
+                let got = name(path).map_err(|refusal| format!("{refusal:?}"));
+                assert_eq!(got.unwrap_err(), expected, "{}", show(path));
+            }
+        }
+        assert_eq!(name(b"//../x"), Err(Refusal::OutsideBase));
+    }
+
+    /// `tests/vectors/url_path.tsv`, by the rules of Windows: a path, then `ok NAME`, `ok-dir NAME` or the
+    /// refusal's name.
     #[test]
     fn every_vector_gives_its_name_or_its_refusal() {
         for row in byte_rows(include_str!("../tests/vectors/url_path.tsv")) {
             let [path, expected] = row.as_slice() else { panic!("two columns: {row:?}") };
-            let got = match Name::from_url_path(path) {
+            let got = match Name::from_url_path_of(Flavour::Windows, path) {
                 Ok(name) => {
                     let kind = if name.is_directory() { "ok-dir" } else { "ok" };
                     format!("{kind} {}", String::from_utf8_lossy(name.as_bytes()))
@@ -365,7 +419,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_name_leaves_its_base(path in "/[a-c./%\\\\:~1 2ef]{0,24}") {
-            if let Ok(name) = Name::from_url_path(path.as_bytes()) {
+            for flavour in [Flavour::Posix, Flavour::Windows] {
+                let Ok(name) = Name::from_url_path_of(flavour, path.as_bytes()) else { continue };
                 prop_assert!(!name.as_bytes().starts_with(b"/"));
                 for component in name.as_bytes().split(|byte| *byte == b'/') {
                     prop_assert!(component != b".." && component != b".");
