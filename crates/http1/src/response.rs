@@ -44,13 +44,27 @@ pub enum ResponseFraming {
     Length(u64),
     /// By chunks, which the sender makes with [`chunk_start`] and [`CHUNK_END`].
     Chunked,
-    /// By chunks that the body already consists of.
-    Coded,
+    /// By chunks that the sender makes, after the body's own chunks are decoded.
+    Recoded,
     /// By the end of the connection or stream, after the body's own chunks are decoded. Clients of HTTP/1.0 and HTTP/2
     /// must not be sent any (RFC 9112, 6.1; RFC 9113, 8.2.2).
     Decoded,
     /// By the end of the connection, or of the stream.
     UntilClose,
+}
+
+impl ResponseFraming {
+    /// Whether the sender decodes the body's own chunks. A body that is in none must not look whole.
+    #[must_use]
+    pub fn decodes(self) -> bool {
+        matches!(self, Self::Recoded | Self::Decoded)
+    }
+
+    /// Whether the sender makes chunks.
+    #[must_use]
+    pub fn makes_chunks(self) -> bool {
+        matches!(self, Self::Chunked | Self::Recoded)
+    }
 }
 
 /// What a finished head says of the body.
@@ -77,8 +91,8 @@ impl std::error::Error for BadField {}
 
 /// Writes the head of a response at the end of a buffer.
 ///
-/// Fields that decide the framing are noted: [`finish`](Self::finish) alone writes `Content-Length`, so that it is
-/// there at most once and true.
+/// Fields that decide the framing are noted: [`finish`](Self::finish) alone writes `Content-Length` and the coding of
+/// chunks, so that they are there at most once and true.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
     out: &'a mut Vec<u8>,
@@ -89,11 +103,14 @@ pub struct ResponseHead<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialHead {
     status: u16,
+    /// Where it begins in the buffer.
+    start: usize,
     claimed_bytes: Option<u64>,
-    is_coded: bool,
-    /// Where the line stands that tells of it, and whether that is by chunks.
-    coding_line: Option<(usize, usize, bool)>,
+    claims_chunks: bool,
+    /// Whether it has fields that tell of other codings.
+    has_codings: bool,
     closes: bool,
+    keeps_alive: bool,
     names_connection: bool,
     is_dated: bool,
 }
@@ -121,6 +138,7 @@ pub fn chunk_start(out: &mut Vec<u8>, length: usize) {
 impl<'a> ResponseHead<'a> {
     /// Writes the status line.
     pub fn new(out: &'a mut Vec<u8>, status: u16) -> Self {
+        let start = out.len();
         if status == 200 {
             out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         } else {
@@ -132,10 +150,12 @@ impl<'a> ResponseHead<'a> {
         }
         let partial = PartialHead {
             status,
+            start,
             claimed_bytes: None,
-            is_coded: false,
-            coding_line: None,
+            claims_chunks: false,
+            has_codings: false,
             closes: false,
+            keeps_alive: false,
             names_connection: false,
             is_dated: false,
         };
@@ -162,19 +182,17 @@ impl<'a> ResponseHead<'a> {
         if !is_named || !token::are_values(value) {
             return Err(BadField);
         }
-        if self.takes_note(name, value) {
-            return Ok(());
+        if !self.takes_note(name, value) {
+            self.write_line(name, value);
         }
-        let start = self.out.len();
+        Ok(())
+    }
+
+    fn write_line(&mut self, name: &[u8], value: &[u8]) {
         self.out.extend_from_slice(name);
         self.out.extend_from_slice(b": ");
         self.out.extend_from_slice(value);
         self.out.extend_from_slice(b"\r\n");
-        if self.partial.is_coded && name.eq_ignore_ascii_case(b"transfer-encoding") {
-            let is_chunked = value.eq_ignore_ascii_case(b"chunked");
-            self.partial.coding_line = Some((start, self.out.len(), is_chunked));
-        }
-        Ok(())
     }
 
     /// What the framing needs to know of a field; true if the field itself is not to be written.
@@ -184,39 +202,74 @@ impl<'a> ResponseHead<'a> {
             4 if is(b"date") => self.partial.is_dated = true,
             10 if is(b"connection") => {
                 self.partial.names_connection = true;
-                self.partial.closes |=
-                    members(value).any(|member| member.eq_ignore_ascii_case(b"close"));
+                let has = |wanted: &[u8]| {
+                    members(value).any(|member| member.eq_ignore_ascii_case(wanted))
+                };
+                self.partial.closes |= has(b"close");
+                self.partial.keeps_alive |= has(b"keep-alive");
             }
             14 if is(b"content-length") => {
                 self.partial.claimed_bytes = decimal::parse(value);
                 return true;
             }
             17 if is(b"transfer-encoding") => {
-                self.partial.is_coded = true;
-                self.partial.closes |= !value.eq_ignore_ascii_case(b"chunked");
-                return is_bodiless(self.partial.status) || self.partial.status == RESET_CONTENT;
+                self.note_codings(name, value);
+                return true;
             }
             _ => {}
         }
         false
     }
 
+    /// Notes codings of the body. That of chunks is the sender's to write, and the others are fields.
+    fn note_codings(&mut self, name: &[u8], value: &[u8]) {
+        let has_body = !is_bodiless(self.partial.status) && self.partial.status != RESET_CONTENT;
+        for coding in members(value).filter(|_| has_body) {
+            let word = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+            if word.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+                self.partial.claims_chunks = true;
+            } else {
+                self.partial.has_codings = true;
+                self.write_line(name, coding);
+            }
+        }
+    }
+
+    /// Takes members out of the fields of that name so far, and fields that have no others.
+    fn drop_members(&mut self, name: &[u8], is_dropped: impl Fn(&[u8]) -> bool) {
+        let lines = self.out.split_off(self.partial.start);
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let colon = line.iter().position(|byte| *byte == b':').unwrap_or(0);
+            let (own, value) = line.split_at(colon);
+            if !own.eq_ignore_ascii_case(name) {
+                self.out.extend_from_slice(line);
+                continue;
+            }
+            let kept: Vec<_> = members(&value[1..]).filter(|member| !is_dropped(member)).collect();
+            if !kept.is_empty() {
+                self.write_line(own, &kept.join(&b", "[..]));
+            }
+        }
+    }
+
     /// Writes what is missing, and the empty line. `body_bytes` is the length of the body if it is known; it has
     /// precedence over what the fields claim.
     pub fn finish(
-        self,
+        mut self,
         constraints: ResponseConstraints,
         body_bytes: Option<u64>,
         date: &[u8; DATE_BYTES],
     ) -> BodyPlan {
         let framing = self.partial.framing(constraints, body_bytes);
-        if let Some((start, end, _)) = self.partial.coding_line
-            && constraints.version != Version::Http11
-        {
-            self.out.drain(start..end);
-        }
         let ends = !matches!(framing, ResponseFraming::UntilClose | ResponseFraming::Decoded);
         let is_persistent = constraints.is_persistent && ends && !self.partial.closes;
+        if self.partial.has_codings && constraints.version != Version::Http11 {
+            self.drop_members(b"transfer-encoding", |_| true);
+        }
+        if self.partial.keeps_alive && !is_persistent {
+            let is_keep_alive = |member: &[u8]| member.eq_ignore_ascii_case(b"keep-alive");
+            self.drop_members(b"connection", is_keep_alive);
+        }
         if !self.partial.is_dated {
             self.out.extend_from_slice(b"date: ");
             self.out.extend_from_slice(date);
@@ -227,14 +280,14 @@ impl<'a> ResponseHead<'a> {
             decimal::write(self.out, length);
             self.out.extend_from_slice(b"\r\n");
         }
-        if framing == ResponseFraming::Chunked {
+        if framing.makes_chunks() {
             self.out.extend_from_slice(b"transfer-encoding: chunked\r\n");
         }
         if !is_persistent && !self.partial.closes {
             self.out.extend_from_slice(b"connection: close\r\n");
         } else if is_persistent
             && constraints.version == Version::Http10
-            && !self.partial.names_connection
+            && !self.partial.keeps_alive
         {
             self.out.extend_from_slice(b"connection: keep-alive\r\n");
         }
@@ -249,7 +302,9 @@ impl<'a> ResponseHead<'a> {
             self.out.extend_from_slice(date);
             self.out.extend_from_slice(b"\r\n");
         }
-        if let Some(length) = self.partial.claimed_bytes {
+        if self.partial.claims_chunks {
+            self.out.extend_from_slice(b"transfer-encoding: chunked\r\n");
+        } else if let Some(length) = self.partial.claimed_bytes {
             self.out.extend_from_slice(b"content-length: ");
             decimal::write(self.out, length);
             self.out.extend_from_slice(b"\r\n");
@@ -266,7 +321,23 @@ impl PartialHead {
     /// The length that the fields so far claim the body to have; none if it is coded (RFC 9112, 6.3).
     #[must_use]
     pub fn claimed_bytes(&self) -> Option<u64> {
-        self.claimed_bytes.filter(|_| !self.is_coded)
+        self.claimed_bytes.filter(|_| !self.is_coded())
+    }
+
+    /// Whether the fields so far claim that the body consists of chunks.
+    #[must_use]
+    pub fn claims_chunks(&self) -> bool {
+        self.claims_chunks
+    }
+
+    /// The same head for another body than the claimed one, which is in no chunks.
+    #[must_use]
+    pub fn without_chunks(self) -> Self {
+        Self { claims_chunks: false, ..self }
+    }
+
+    fn is_coded(&self) -> bool {
+        self.claims_chunks || self.has_codings
     }
 
     fn framing(
@@ -278,11 +349,12 @@ impl PartialHead {
             return ResponseFraming::Empty;
         }
         match body_bytes.or(self.claimed_bytes) {
-            _ if self.is_coded && constraints.version != Version::Http11 => {
-                let is_chunked = self.coding_line.is_some_and(|(.., is_chunked)| is_chunked);
-                if is_chunked { ResponseFraming::Decoded } else { ResponseFraming::UntilClose }
+            _ if self.claims_chunks && constraints.version == Version::Http11 => {
+                ResponseFraming::Recoded
             }
-            _ if self.is_coded => ResponseFraming::Coded,
+            _ if self.claims_chunks => ResponseFraming::Decoded,
+            // Nothing else frames what is in an unknown coding.
+            _ if self.has_codings => ResponseFraming::UntilClose,
             Some(length) => ResponseFraming::Length(length),
             None if constraints.version == Version::Http11 => ResponseFraming::Chunked,
             None => ResponseFraming::UntilClose,
@@ -298,7 +370,7 @@ impl PartialHead {
     ) -> Option<u64> {
         match self.status {
             RESET_CONTENT => Some(0),
-            _ if self.is_coded => None,
+            _ if self.is_coded() => None,
             100..=199 | 204 => None,
             304 => self.claimed_bytes,
             _ if constraints.is_head => {
@@ -449,12 +521,49 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_coded_already_is_left_alone() {
-        let got = head(200, &[("Transfer-Encoding", "chunked")], GET, Some(5));
-        let lines = "HTTP/1.1 200 OK|Transfer-Encoding: chunked";
-        assert_eq!(got, (lines.into(), ResponseFraming::Coded, true));
-        let got = head(200, &[("Transfer-Encoding", "gzip")], GET, None);
-        assert!(!got.2, "an unknown coding ends with the connection");
+    fn chunks_that_are_claimed_are_the_sender_s_own() {
+        let lines = "HTTP/1.1 200 OK|X-A: b|transfer-encoding: chunked";
+        for claims in
+            [&["chunked"][..], &["chunked", "Chunked"], &[" chunked , ", ""], &["chunked;a=b"]]
+        {
+            let claims = claims.iter().map(|claim| ("Transfer-Encoding", *claim));
+            let fields: Vec<_> = claims.chain([("content-length", "7"), ("X-A", "b")]).collect();
+            let got = head(200, &fields, GET, Some(5));
+            assert_eq!(got, (lines.into(), ResponseFraming::Recoded, true), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn other_codings_are_told_and_their_body_ends_with_the_connection() {
+        let got = head(200, &[("Transfer-Encoding", "gzip")], GET, Some(5));
+        let lines = "HTTP/1.1 200 OK|Transfer-Encoding: gzip|connection: close";
+        assert_eq!(got, (lines.into(), ResponseFraming::UntilClose, false));
+        let got = head(200, &[("te", "x"), ("Transfer-Encoding", "gzip, chunked")], GET, None);
+        let lines = "HTTP/1.1 200 OK|te: x|Transfer-Encoding: gzip|transfer-encoding: chunked";
+        assert_eq!(got, (lines.into(), ResponseFraming::Recoded, true));
+    }
+
+    #[test]
+    fn a_connection_that_closes_is_not_kept_alive_by_the_application_s_words() {
+        let closing = ResponseConstraints { is_persistent: false, ..GET };
+        for (words, rest) in [
+            (&["Keep-Alive"][..], "content-length: 0|connection: close"),
+            (&["keep-alive, x-b"], "Connection: x-b|content-length: 0|connection: close"),
+            (&["keep-alive", "close"], "Connection: close|content-length: 0"),
+            (&["close, keep-alive"], "Connection: close|content-length: 0"),
+        ] {
+            let mut fields: Vec<_> = words.iter().map(|word| ("Connection", *word)).collect();
+            fields.push(("X-A", "keep-alive"));
+            let (lines, _, is_persistent) = head(200, &fields, closing, Some(0));
+            assert!(!is_persistent && !lines.to_lowercase().contains("connection: keep-alive"));
+            let got = lines.replace("|X-A: keep-alive", "");
+            assert_eq!(got, format!("HTTP/1.1 200 OK|{rest}"), "{words:?}");
+        }
+        let got = head(200, &[("Connection", "keep-alive")], GET, Some(0));
+        assert_eq!(got.0, "HTTP/1.1 200 OK|Connection: keep-alive|content-length: 0");
+        let got = head(200, &[("Connection", "x-b")], OLD, Some(0));
+        let lines = "HTTP/1.1 200 OK|Connection: x-b|content-length: 0|connection: keep-alive";
+        assert_eq!(got.0, lines, "an old client is told in any case");
     }
 
     #[test]

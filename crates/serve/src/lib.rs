@@ -112,5 +112,6 @@ pub use thruway_tls::Options as TlsOptions;
 pub use thruway_websocket as websocket;
 pub use ticket::{TICKET_BYTES, Ticket};
 pub use trust::Trust;
+pub use unchunk::are_chunks;
 pub use upload::Body;
 pub use workers::{Board, WorkerGroup};

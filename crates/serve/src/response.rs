@@ -99,7 +99,7 @@ impl<'a> ResponseWriter<'a> {
 
     /// Sends a whole response. If the client is gone, so is the response.
     pub fn respond(&mut self, response: Response<'_>) {
-        if response.plan.framing != ResponseFraming::Decoded {
+        if !response.plan.framing.decodes() {
             return self.send(response);
         }
         self.begin(response.head, response.plan);
@@ -164,7 +164,7 @@ impl<'a> ResponseWriter<'a> {
             ResponseFraming::Length(bytes) => bytes,
             _ => 0,
         };
-        if plan.framing == ResponseFraming::Decoded {
+        if plan.framing.decodes() {
             connection.unchunk = Unchunk::new().map(Box::new);
         }
         connection.phase = Phase::Streaming(Stream { framing: plan.framing, left });
@@ -211,7 +211,7 @@ impl<'a> ResponseWriter<'a> {
             return left;
         }
         connection.phase = Phase::Responding;
-        if framing == ResponseFraming::Chunked {
+        if framing.makes_chunks() {
             connection.hold(CHUNKS_END);
         }
         counting::end(self.connections, self.ticket.connection);
@@ -331,7 +331,7 @@ impl<'a> ResponseWriter<'a> {
         }
         // As much as the client takes, so that the backlog does not grow before a fast client.
         let most = piece.len() + QUANTUM_BYTES;
-        let flushed = if stream.framing == ResponseFraming::Chunked {
+        let flushed = if stream.framing.makes_chunks() {
             let mut start = Vec::with_capacity(20);
             chunk_start(&mut start, piece.len());
             connection.deliver(&start, Payload::Slices(&[piece, CHUNK_END]), most)

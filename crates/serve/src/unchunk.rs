@@ -1,6 +1,18 @@
-//! Decodes responses that the application has written in chunks, for clients of HTTP/1.0 and HTTP/2.
+//! Decodes responses that the application has written in chunks. Were they sent as they are, whoever wrote the body
+//! could write the connection's next response, too.
 
-use thruway_http1::{BodyDecoder, Limits, ParseError, Piece, RequestFraming};
+use thruway_http1::{BodyDecoder, Limits, Piece, RequestFraming};
+
+/// A body that does not consist of chunks, or goes on behind the last one.
+#[derive(Debug)]
+pub(crate) struct NotInChunks;
+
+/// Whether `pieces` are one whole body in chunks.
+pub fn are_chunks<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    let Some(mut unchunk) = Unchunk::new() else { return false };
+    let are_right = pieces.into_iter().all(|piece| unchunk.take(piece).is_ok());
+    are_right && unchunk.is_whole
+}
 
 /// A decoder for one response.
 #[derive(Debug)]
@@ -28,19 +40,41 @@ impl Unchunk {
     ///
     /// # Errors
     /// It is not made of chunks.
-    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, ParseError> {
+    pub(crate) fn take(&mut self, mut piece: &[u8]) -> Result<Vec<u8>, NotInChunks> {
         let mut body = Vec::with_capacity(piece.len());
-        loop {
-            let (used, found) = self.decoder.next(piece, &self.limits)?;
+        while !self.is_whole {
+            let (used, found) = self.decoder.next(piece, &self.limits).map_err(|_| NotInChunks)?;
             piece = &piece[used..];
             match found {
                 Piece::Data(data) => body.extend_from_slice(data),
                 Piece::More => return Ok(body),
-                Piece::End => {
-                    self.is_whole = true;
-                    return Ok(body);
-                }
+                Piece::End => self.is_whole = true,
             }
+        }
+        if piece.is_empty() { Ok(body) } else { Err(NotInChunks) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_whole_row_of_chunks_is_a_body_in_chunks() {
+        for whole in
+            [&[&b"0\r\n\r\n"[..]][..], &[b"3;a=b\r", b"", b"\none\r\n0\r", b"\nx: y\r\n\r\n"]]
+        {
+            assert!(are_chunks(whole.iter().copied()), "{whole:?}");
+        }
+        for wrong in [
+            &[][..],
+            &[&b"plain"[..]],
+            &[b"3\r\none\r\n"],
+            &[b"3\r\none\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"],
+            &[b"0\r\n\r\n", b"x"],
+            &[b"4\r\none\r\n0\r\n\r\n"],
+        ] {
+            assert!(!are_chunks(wrong.iter().copied()), "{wrong:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "pathname"
 require "tempfile"
 
 require_relative "../serving"
@@ -129,6 +130,23 @@ class BodyTest < Minitest::Test
       response = get
       assert_equal ["f" * 300_000, "300000"], [response.body, response["content-length"]]
       eventually { body.closes == 1 }
+    end
+  end
+
+  def test_a_path_may_be_whatever_ruby_takes_for_one
+    Tempfile.create("body") do |file|
+      file.write("file")
+      file.flush
+      string = Class.new(String)
+      named = Struct.new(:to_str).new(file.path)
+      [Pathname.new(file.path), string.new(file.path), named, file].each do |path|
+        answer(FileBody.new(path) { flunk })
+        assert_equal %w[file 4], [get.body, get["content-length"]], path.class
+      end
+    end
+    [nil, 5, "a\0b", Pathname.new("/nowhere")].each do |path|
+      answer(FileBody.new(path, "pieces"))
+      assert_equal "pieces", get.body, path.inspect
     end
   end
 

@@ -94,7 +94,9 @@ class Http2Test < Minitest::Test
 
   def test_a_body_that_is_not_in_the_chunks_that_its_head_claims_never_looks_whole
     %W[junk 3\r\non 3\r\none\r\n].each do |body|
-      serve { [200, { "transfer-encoding" => "chunked" }, [body]] }
+      serve do
+        [200, { "transfer-encoding" => "chunked" }, ->(out) { out.write(body) and out.close }]
+      end
       said = stderr_of do
         assert_raises(Minitest::Assertion, body) { curl("/") }
         eventually { $stderr.string.include?("it is not in chunks") }

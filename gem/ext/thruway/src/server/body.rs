@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use rb_sys::VALUE;
 use thruway_http1::response::{PartialHead, is_bodiless};
-use thruway_serve::{Part, Payload, SharedBytes};
+use thruway_serve::{Part, Payload, SharedBytes, are_chunks};
 
 use super::body_block::{BodyBlock, GATHERED_BYTES_MAX};
 use super::context::Stage;
@@ -40,8 +40,10 @@ impl Responder<'_> {
             }
         }
         self.check_length(partial, total);
-        // SAFETY: no Ruby code runs from here on, so the Strings stay as they are.
+        // SAFETY: no Ruby code runs from here on, so the Strings stay as they are. What is wrong with them is raised
+        // after their last use.
         let piece = |at| string(at).map_or(&[][..], |piece| unsafe { piece.bytes() });
+        self.check_chunks(partial, (0..count).map(piece));
         match count {
             0 => self.sender().send_bytes(partial, Some(0), &[]),
             1 if total <= GATHERED_BYTES_MAX => {
@@ -69,11 +71,11 @@ impl Responder<'_> {
     /// Sends a body that has a path: the kernel sends it. False if it is no file, or another one than the head claims.
     pub(super) fn send_file(self, partial: PartialHead, body: VALUE) -> bool {
         let to_path = self.engine.names.to_path;
-        if !responds_to(self.ruby, body, to_path) {
+        if partial.claims_chunks() || !responds_to(self.ruby, body, to_path) {
             return false;
         }
         let path = call(self.ruby, body, to_path, &[]);
-        let Some(path) = RString::of(self.ruby.gvl(), path) else { return false };
+        let Some(path) = self.path_of(path) else { return false };
         let opened = path.read(self.ruby.gvl(), super::files::open);
         let Some((file, size)) = opened else { return false };
         if partial.claimed_bytes().is_some_and(|claimed| claimed != size) {
@@ -83,12 +85,22 @@ impl Responder<'_> {
         true
     }
 
+    /// What Ruby takes for a path: a String, or what has `to_path` or `to_str`, such as a Pathname.
+    fn path_of(self, path: VALUE) -> Option<RString> {
+        let names = &self.engine.names;
+        let is_path = |name| responds_to(self.ruby, path, name);
+        RString::of(self.ruby.gvl(), path).or_else(|| {
+            let is_path = is_path(names.to_path) || is_path(names.to_str);
+            is_path.then(|| RString::from_path(self.ruby, path))
+        })
+    }
+
     /// Sends a file that a field names, in one of the folders that are declared for it.
     pub(super) fn send_declared_file(self, partial: PartialHead, path: RString) {
         let files = &self.engine.files;
         let opened = path.read(self.ruby.gvl(), |path| files.open(path));
         match opened {
-            Some((file, size)) => self.send_open_file(partial, file, size),
+            Some((file, size)) => self.send_open_file(partial.without_chunks(), file, size),
             None => self.respond_instead(self.engine.callbacks.no_file(self.ruby, path)),
         }
     }
@@ -99,7 +111,7 @@ impl Responder<'_> {
         // SAFETY: nothing else uses it meanwhile.
         unsafe { context.gathered.get() }.clear();
         context.partial.set(Some(partial));
-        context.gathers.set(partial.claimed_bytes().is_some());
+        context.gathers.set(partial.claimed_bytes().is_some() || partial.claims_chunks());
         context.stage.set(Stage::Gathering);
         let block = BodyBlock::new(self.engine, context);
         call_with_block(self.ruby, body, self.engine.names.each, block);
@@ -108,6 +120,7 @@ impl Responder<'_> {
                 // SAFETY: no Ruby code runs while the bytes are used.
                 let gathered = unsafe { context.gathered.get() };
                 self.check_length(partial, gathered.len());
+                self.check_chunks(partial, [&gathered[..]]);
                 self.sender().send_bytes(partial, Some(gathered.len()), gathered);
             }
             Stage::Streaming => {
@@ -173,14 +186,25 @@ impl Responder<'_> {
 
     /// Raises if a body that is sent is not as long as its head claims.
     fn check_length(self, partial: PartialHead, bytes: usize) {
-        let context = self.context;
-        let is_sent = !context.constraints.get().is_head && !is_bodiless(context.status.get());
         match partial.claimed_bytes() {
-            Some(claimed) if is_sent && claimed != bytes as u64 => {
+            Some(claimed) if self.is_sent() && claimed != bytes as u64 => {
                 self.raise_wrong_length(claimed, bytes)
             }
             _ => {}
         }
+    }
+
+    /// Raises if a body that is sent is not in chunks, as its head claims.
+    fn check_chunks<'a>(self, partial: PartialHead, pieces: impl IntoIterator<Item = &'a [u8]>) {
+        if partial.claims_chunks() && self.is_sent() && !are_chunks(pieces) {
+            let text = b"transfer-encoding is chunked, but the body is not in chunks";
+            raise::runtime_error(self.ruby, RString::binary(self.ruby.gvl(), text))
+        }
+    }
+
+    /// Whether the response has a body.
+    fn is_sent(self) -> bool {
+        !self.context.constraints.get().is_head && !is_bodiless(self.context.status.get())
     }
 
     /// Raises, before anything of the response was sent.

@@ -38,7 +38,7 @@ impl<'a> Sender<'a> {
         let Some(plan) = self.finish_head(partial, length) else { return };
         // SAFETY: no Ruby code runs while the head is used.
         let out = unsafe { self.context.head.get() };
-        if plan.framing == ResponseFraming::Decoded {
+        if plan.framing.decodes() {
             let payload = Payload::Slices(&[body]);
             return self.hand_over(Response { head: out, plan, payload });
         }
