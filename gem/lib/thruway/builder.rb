@@ -3,8 +3,9 @@
 require_relative "failure"
 
 module Thruway
-  # The words of a `config.ru`. It loads nothing of Rack's before the application asks for it, so
-  # that the application's own Gemfile decides which Rack that is.
+  # Evaluates a `config.ru` by `Rack::Builder`, to which gems add words, and which agents patch. The
+  # application's own Gemfile decides which Rack that is, so it is not loaded before the application
+  # loads it. A file without Rack is evaluated by `PlainBuilder`.
   class Builder
     # The application that the file at `path`, an absolute one, describes.
     def self.load(path)
@@ -17,6 +18,35 @@ module Thruway
       builder.to_app
     end
 
+    def run(app = nil, &block)
+      target.run(app || block)
+    end
+
+    def to_app = target.to_app
+
+    private
+
+    # Chosen by the first word of the file: by then it has set up its bundle.
+    def target
+      @target ||= Object.const_defined?(:Rack) && rack? ? Rack::Builder.new : PlainBuilder.new
+    end
+
+    # Not by `autoload`, which would load Rack here.
+    def rack?
+      Object.autoload?(:Rack).nil? && Rack.const_defined?(:Builder)
+    end
+
+    def respond_to_missing?(word, _all = false)
+      target.respond_to?(word) || super
+    end
+
+    def method_missing(word, ...)
+      target.respond_to?(word) ? target.public_send(word, ...) : super
+    end
+  end
+
+  # The words of a `config.ru` that does without Rack.
+  class PlainBuilder
     def initialize(default = nil, &block)
       @uses = []
       @maps = {}
@@ -68,7 +98,7 @@ module Thruway
     end
 
     def url_map(app, maps)
-      mapped = maps.transform_values { |block| Builder.new(app, &block).to_app }
+      mapped = maps.transform_values { |block| PlainBuilder.new(app, &block).to_app }
       Rack::URLMap.new(app ? { "/" => app }.merge(mapped) : mapped)
     end
 
