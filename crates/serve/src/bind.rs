@@ -70,7 +70,11 @@ impl FromStr for Bind {
                     bind.mode = Some(u32::from_str_radix(value, 8).map_err(|_| wrong())?);
                 }
                 // Its value may be a key: for Puma, `key_pem` is one.
-                _ => return Err(format!("{name:?} is not understood in {place}")),
+                _ if tls.is_some() || restricts(name) => {
+                    return Err(format!("{name:?} is not understood in {place}"));
+                }
+                // Puma ignores others, and real configurations have some.
+                _ => {}
             }
         }
         let tls = tls.map(TlsOptions::finish).transpose();
@@ -79,21 +83,31 @@ impl FromStr for Bind {
     }
 }
 
+/// Whether a parameter says which clients may connect: to ignore it would let others in.
+fn restricts(name: &str) -> bool {
+    let names = ["umask", "mode", "cert", "key", "ca", "verify_mode", "verification_flags"];
+    names.contains(&name) || name.starts_with("ssl_") || name.ends_with("_pem")
+}
+
+/// Puma reads addresses as URIs: `unix:/path` is `unix:///path`, and a host may be missing.
 fn address(text: &str) -> Result<Address, String> {
-    if let Some(path) = text.strip_prefix("unix://").filter(|path| !path.is_empty()) {
+    let path = text.strip_prefix("unix://");
+    let path = path.or_else(|| text.strip_prefix("unix:").filter(|path| path.starts_with('/')));
+    if let Some(path) = path.filter(|path| !path.is_empty()) {
         return Ok(Address::Unix { path: PathBuf::from(path.replace("%20", " ")) });
     }
     let wrong = || format!("{text} is none of tcp://HOST:PORT, ssl://HOST:PORT and unix://PATH");
     let rest = match text.split_once("://") {
-        Some(("tcp" | "ssl", rest)) => rest,
+        Some(("tcp" | "ssl", rest)) => rest.strip_suffix('/').unwrap_or(rest),
         Some(_) => return Err(wrong()),
         None => text,
     };
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    if host.is_empty() || host.contains('/') {
+    if host.contains('/') || host.is_empty() && !text.contains("://") {
         return Err(wrong());
     }
+    let host = if host.is_empty() { "0.0.0.0" } else { host };
     let port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
     Ok(Address::Tcp { host: host.to_owned(), port })
 }
@@ -129,6 +143,9 @@ mod tests {
         assert_eq!("tcp://[::1]:80".parse(), Ok(tcp("::1", 80)));
         assert_eq!("unix:///run/app.sock".parse(), Ok(unix("/run/app.sock")));
         assert_eq!("unix://a%20b".parse(), Ok(unix("a b")));
+        assert_eq!("unix:/run/app.sock".parse(), Ok(unix("/run/app.sock")));
+        assert_eq!("tcp://:80".parse(), Ok(tcp("0.0.0.0", 80)));
+        assert_eq!("tcp://a:80/".parse(), Ok(tcp("a", 80)));
         assert_eq!(tcp("::1", 80).address.to_string(), "http://[::1]:80");
     }
 
@@ -149,6 +166,12 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_that_restricts_nothing_may_be_unknown() {
+        assert_eq!("tcp://a:1?optimize_for_latency=true&reuse=1".parse(), Ok(tcp("a", 1)));
+        assert_eq!("unix://a?low_latency=true".parse(), Ok(unix("a")));
+    }
+
+    #[test]
     fn an_address_of_tls_names_its_certificates() {
         let bind: Bind = "ssl://[::1]:443?cert=a.pem&key=a.key&backlog=5".parse().unwrap();
         assert_eq!((bind.address, bind.backlog), (tcp("::1", 443).address, 5));
@@ -159,15 +182,20 @@ mod tests {
     fn what_is_not_understood_is_refused() {
         for wrong in [
             "80",
-            "tcp://:80",
+            ":80",
+            "unix:",
+            "unix:a",
+            "tcp://a:1/b",
             "tcp://a",
             "tcp://a:b",
             "unix://",
             "unix://a?mode=rw",
-            "unix://a?low_latency=true",
+            "unix://a?cert=b",
             "tcp://a:1?umask=0",
             "tcp://a:1?backlog=many",
-            "tcp://a:1?reuse=1",
+            "tcp://a:1?mode=600",
+            "tcp://a:1?verify_mode=peer",
+            "tcp://a:1?key_pem=a",
             "tcp://a:1?cert=a",
             "ssl://a:1?cert=a&umask=0",
             "ssl://a:1?backlog=5",

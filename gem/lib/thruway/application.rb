@@ -4,6 +4,7 @@ require_relative "builder"
 require_relative "failure"
 require_relative "redirection"
 require_relative "runtime"
+require_relative "server"
 require_relative "wrapping"
 
 module Thruway
@@ -28,6 +29,8 @@ module Thruway
     def load
       @load ||= Wrapping.around(@given || Builder.load(@rackup), @configuration).tap do
         Redirection.fill
+        # Before workers are forked: they have no traps yet while they load something.
+        Server.load_libraries
         Boot.save
         Runtime.enable_yjit(@configuration)
       end

@@ -7,10 +7,8 @@ module Thruway
   # `thruway serve config.ru`, from where Ruby begins. The binary has read the arguments already,
   # and hands them on in this form.
   class CLI
-    FILES = ["config/thruway.rb", "config/puma.rb"].freeze
-
     # Options whose value is a number, and what they set.
-    NUMBERS = { "--port" => :port, "--workers" => :workers,
+    NUMBERS = { "--port" => :port,
                 "--request-line-limit" => :request_line_bytes_max,
                 "--head-limit" => :head_bytes_max,
                 "--head-fields-limit" => :head_fields_max }.freeze
@@ -20,6 +18,7 @@ module Thruway
 
     # Other options, and the methods that take their values.
     ACTIONS = { "--bind" => :take_bind, "--threads" => :take_threads,
+                "--workers" => :take_workers,
                 "--environment" => :take_environment, "--config" => :take_config,
                 "--pidfile" => :take_pidfile, "--fair-by" => :take_fair_by,
                 "--metrics" => :take_metrics, "--sendfile" => :take_sendfile,
@@ -84,11 +83,7 @@ module Thruway
 
     def read_file
       ENV["RACK_ENV"] = @configuration.environment
-      path = @file || FILES.find { |candidate| File.file?(candidate) }
-      return if path.nil? || path == "-"
-
-      file = ConfigurationFile.new(@configuration).read(File.expand_path(path))
-      file.passed_over.each { |line| warn "thruway: #{line}" }
+      ConfigurationFile.take(@configuration, @file)
     end
 
     # The binary has checked them: each option is in its long form, and its value is a word.
@@ -135,6 +130,11 @@ module Thruway
 
     def take_start(time_us)
       @started = Integer(time_us, 10) / 1e6
+    end
+
+    def take_workers(count)
+      @configuration.options[:workers] =
+        count == "auto" ? Processors.count : Integer(count, 10)
     end
 
     # Of `MIN:MAX` the larger number counts.

@@ -101,8 +101,10 @@ module Thruway
       raise Failure.new("the live page has no address", hint: "say where, by --metrics")
     end
 
+    # Variables have the order of Puma, where Sinatra's own comes first.
     def environment
-      @options[:environment] || ENV["RAILS_ENV"] || ENV["RACK_ENV"] || "development"
+      said = @options[:environment].to_s
+      said.empty? ? variable("APP_ENV", "RACK_ENV", "RAILS_ENV") || "development" : said
     end
 
     def development?
@@ -115,7 +117,9 @@ module Thruway
     end
 
     def pidfile
-      @options[:pidfile]
+      # Files name it with variables that may be missing, or with `false`.
+      path = @options[:pidfile] || ""
+      path unless path.empty?
     end
 
     # What the process's title says in brackets; nothing if it is empty.
@@ -135,6 +139,8 @@ module Thruway
       return activated if activated_sockets == :only && activated.any?
 
       said = @binds
+      # Beside `--bind`: the file's binds are not taken where the command line has a port.
+      said += ["tcp://#{host}:#{port}"] if said.any? && options.key?(:port)
       said += activated if activated_sockets
       said = activated if said.empty? && !options.key?(:port)
       said.empty? ? ["tcp://#{host}:#{port}"] : said
@@ -189,14 +195,14 @@ module Thruway
 
     # The first of these variables that is set, and not empty.
     def variable(*names)
-      ENV.values_at(*names).compact.first&.strip&.then { |text| text unless text.empty? }
+      ENV.values_at(*names).find { |text| text && !text.strip.empty? }&.strip
     end
 
     def number(*names)
       text = variable(*names)
       text && Integer(text)
     rescue ArgumentError
-      raise Failure, "cannot start: #{names.find { |name| ENV.key?(name) }} is no number"
+      raise Failure, "cannot start: #{names.find { |name| variable(name) }} is no number"
     end
 
     def ms(seconds)

@@ -5,6 +5,8 @@ require_relative "listening_words"
 require_relative "origins"
 require_relative "other_words"
 require_relative "processors"
+require_relative "puma_names"
+require_relative "puma_options"
 require_relative "shell_words"
 
 module Thruway
@@ -18,6 +20,9 @@ module Thruway
 
     # Files from the time of Puma 3 to 5 name it so, as Heroku's guide did.
     DefaultRackup = "config.ru"
+
+    # Puma's module, as files name it.
+    Puma = PumaNames
 
     # Puma's names for hooks, old and new, and ours.
     HOOKS = {
@@ -33,6 +38,9 @@ module Thruway
       on_restart: :before_restart, before_refork: :before_refork, on_refork: :before_refork,
       after_refork: :after_refork
     }.freeze
+
+    # Hooks that may have a key. Hooks with the same key share a Hash.
+    KEYED = %i[before_worker_boot before_worker_shutdown before_refork after_refork].freeze
 
     # Words with one value, and the option that it is.
     VALUES = {
@@ -82,6 +90,20 @@ module Thruway
       persistent_timeout: :keep_alive_seconds, http_content_length_limit: :body_bytes_max
     }.merge(VALUES, NUMBERS).freeze
 
+    # The files that are looked for, in their order, in the current folder.
+    def self.names(environment)
+      ["config/thruway.rb", "config/puma/#{environment}.rb", "config/puma.rb"]
+    end
+
+    # Reads the file at `path`, or the first of the usual ones. With `-` none is read.
+    def self.take(configuration, path = nil)
+      path ||= names(configuration.environment).find { |name| File.file?(name) }
+      return if path.nil? || path == "-"
+
+      file = new(configuration).read(File.expand_path(path))
+      file.passed_over.each { |line| warn "thruway: #{line}" }
+    end
+
     def initialize(configuration)
       @configuration = configuration
       # The command line's own.
@@ -90,6 +112,9 @@ module Thruway
       @binds = []
       @metrics = []
       @blocks = { single: [], cluster: [] }
+      @hook_data = Hash.new { |all, key| all[key] = {} }
+      # Puma's name for it, which real files use.
+      @options = PumaOptions.new(self, @binds)
     end
 
     # Reads the file at `path`, and those that it names.
@@ -118,8 +143,11 @@ module Thruway
     end
 
     HOOKS.each do |word, hook|
-      define_method(word) do |*, &block|
+      define_method(word) do |*keys, &block|
         raise ArgumentError, "#{word} takes a block" unless block
+
+        block = with_data(block, *keys) if KEYED.include?(hook) && keys.any?
+        raise ArgumentError, "#{word} takes no key" if keys.any? && !KEYED.include?(hook)
 
         @configuration.hooks.fetch(hook) << block
       end
@@ -287,7 +315,7 @@ module Thruway
       outer, @path = @path, path
       text = File.read(path)
       @configuration.source << path << text
-      instance_eval(text, path, 1)
+      evaluate_text(text, path)
     rescue Failure
       raise
     rescue ScriptError, StandardError => e
@@ -318,6 +346,13 @@ module Thruway
       raise
     rescue ScriptError, StandardError => e
       raise Failure, "cannot read the block of #{kind}: #{e.message.lines.first&.chomp}"
+    end
+
+    # For a hook that is given the Hash of its key, too.
+    def with_data(block, key)
+      raise ArgumentError, "a key is a String or a Symbol" unless key.respond_to?(:to_sym)
+
+      ->(argument = nil) { block.call(argument, @hook_data[key.to_sym]) }
     end
 
     def callable(object)
@@ -354,5 +389,15 @@ module Thruway
       here = caller_locations.find { |location| location.path == @path }
       here ? "#{@path}:#{here.lineno}" : @path.to_s
     end
+  end
+end
+
+# Outside of our module, so that a file's constants are not taken for ours.
+class Thruway::ConfigurationFile
+  private
+
+  # The file sees these two variables, which have names that it does not use.
+  def evaluate_text(text_of_file__, path_of_file__)
+    instance_eval(text_of_file__, path_of_file__, 1)
   end
 end

@@ -5,18 +5,23 @@ require_relative "launcher"
 require_relative "shell_words"
 
 module Thruway
-  # What `rackup -s thruway` and `rails server -u thruway` call.
+  # The handler of `rackup -s thruway` and `rails server -u thruway`. It reads the files that the
+  # command `thruway serve` reads.
   module Handler
-    module_function
+    extend self
+
+    # Options of Rack, and those of a configuration that they set.
+    NUMBERS = { Threads: :threads, Workers: :workers }.freeze
+    SWITCHES = { early_hints: :early_hints, Verbose: :log_requests }.freeze
 
     # Serves `app` until a signal ends it.
     def run(app, **options)
+      command = options[:restart_cmd]
+      restart = HotRestart.of_this_process(command && ShellWords.split(command))
       configuration = configure(app, options)
-      restart = HotRestart.of_this_process(options[:restart_cmd]&.then { |words|
-                                             ShellWords.split(words)
-                                           })
       launcher = Launcher.new(configuration, name: options[:name] || "the application",
-                                             restart: restart)
+                                             restart: restart,
+                                             reread: -> { configure(app, options) })
       yield launcher if block_given?
       launcher.run
     rescue Failure => e
@@ -28,34 +33,56 @@ module Thruway
         "Host=HOST" => "Where to listen (default: localhost in development)",
         "Port=PORT" => "The port to listen on (default: 9292)",
         "Threads=N" => "How many threads serve (default: 5)",
-        "Workers=N" => "How many processes serve (default: 0, this one)"
+        "Workers=N" => "How many processes serve (default: 0, this one)",
+        "Verbose" => "A line for each request"
       }
     end
 
+    # The user's options come before the file, and Rails' defaults after it. Rails says which are
+    # the user's; all of Rack's are.
     def configure(app, options)
       configuration = Configuration.new
       options = options.transform_keys(&:to_sym)
-      configuration.offer(:app, app)
-      configuration.offer(:preload, true)
-      { environment: :environment, Port: :port, Threads: :threads, Workers: :workers }
-        .each { |from, to| take(configuration, options, from, to) }
-      bind_host(configuration, options[:Host])
+      supplied = options.delete(:user_supplied_options)&.map(&:to_sym) || options.keys
+      given, defaults = options.slice(*supplied), options.except(*supplied)
+      configuration.options.update(app: app, preload: true)
+      take(configuration, given)
+      listen(configuration, defaults.merge(given)) if given[:Host] || given[:Port]
+      configuration.offer(:host, defaults[:Host]) if plain?(defaults[:Host])
+      ConfigurationFile.take(configuration, Array(options[:config_files]).first)
+      take(configuration, defaults)
+      listen(configuration, defaults) if configuration.binds.empty?
       configuration
     end
 
-    def take(configuration, options, from, to)
-      value = options[from] or return
-      value = Integer(value.to_s.split(":").last) unless from == :environment
-      configuration.offer(to, value)
+    private
+
+    def take(configuration, options)
+      environment = options[:environment]
+      configuration.offer(:environment, environment) if environment
+      NUMBERS.each do |from, to|
+        value = options[from] or next
+        configuration.offer(to, Integer(value.to_s.split(":").last))
+      end
+      SWITCHES.each { |from, to| configuration.offer(to, options[from]) if options[from] }
     end
 
     # A path is a unix socket, as it is for Puma.
-    def bind_host(configuration, host)
-      case host
-      when nil then nil
-      when %r{\A[./]} then configuration.binds << "unix://#{host}"
-      else configuration.offer(:host, host)
-      end
+    def listen(configuration, options)
+      host, port = options.values_at(:Host, :Port)
+      return configuration.binds << uri_of(host, port) if host && !plain?(host)
+
+      configuration.offer(:host, host) if host
+      configuration.offer(:port, Integer(port || Configuration::DEFAULTS[:port]))
     end
+
+    def uri_of(host, port)
+      return "unix://#{host}" unless host.start_with?("ssl://")
+
+      port ||= Configuration::DEFAULTS[:port]
+      host.sub(%r{\Assl://(?:[^/?:\[]+|\[[^\]]*\])(?=[/?]|\z)}) { |place| "#{place}:#{port}" }
+    end
+
+    def plain?(host) = host && !host.start_with?(".", "/", "@", "ssl://")
   end
 end

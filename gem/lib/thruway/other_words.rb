@@ -35,7 +35,9 @@ module Thruway
     }.freeze
 
     PASSED_OVER.each_key do |word|
-      define_method(word) do |*answer, **, &_block|
+      define_method(word) do |*answer, &_block|
+        raise ArgumentError, "#{word} takes one value" if answer.size > 1
+
         asks = answer.empty? || !IDLE_ANSWERS.fetch(word, []).include?(answer.first)
         pass_over(word, PASSED_OVER.fetch(word)) if asks
       end

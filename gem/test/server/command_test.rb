@@ -120,7 +120,7 @@ class CommandTest < Minitest::Test
 
   def test_what_cannot_be_meant_is_refused
     hello = write("config.ru", HELLO)
-    assert_includes refusal(hello, "-w", "100000"), "100000 is not in 0..=1024"
+    assert_includes refusal(hello, "-w", "100000"), "it is auto, or 0 to 1024"
     assert_includes refusal(hello, "-t", "0"), "cannot start 0 threads: it must be 1 to 1024\n"
     write("config/puma.rb", "workers 2000")
     assert_includes refusal(@folder), "cannot start 2000 workers: it must be 0 to 1024\n"

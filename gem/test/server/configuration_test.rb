@@ -251,7 +251,7 @@ class ConfigurationTest < Minitest::Test
 
   def test_variables_of_puma_count_where_nothing_else_is_said
     { { "WEB_CONCURRENCY" => "3", "MAX_THREADS" => "7" } => [3, 7],
-      { "WEB_CONCURRENCY" => " auto " } => [Etc.nprocessors, 5],
+      { "WEB_CONCURRENCY" => " auto " } => [Thruway::Processors.count, 5],
       { "WEB_CONCURRENCY" => "", "MAX_THREADS" => "" } => [0, 5],
       { "PUMA_MAX_THREADS" => "2", "MAX_THREADS" => "7" } => [0, 2],
       { "MIN_THREADS" => "9" } => [0, 9] }.each do |variables, expected|
@@ -346,5 +346,86 @@ class ConfigurationTest < Minitest::Test
     assert_equal 200, get("/", "A: b\r\nC: d\r\nE: f\r\n").status
     write("config/puma.rb", "head_fields_limit 129")
     assert_includes refusal(@folder), "cannot take heads of 129 fields: it must be 1 to 128"
+  end
+
+  # How real files go about Puma's insides.
+  def test_files_may_use_what_stands_behind_puma_s_words
+    write("config.ru", HELLO)
+    configuration = read(<<~RUBY)
+      @options[:pidfile] = false
+      @options[:max_threads] = 7
+      @options[:min_threads] = 2
+      @options[:preload_app] = false if Puma::Const::PUMA_VERSION >= "7"
+      @options[:binds] << "tcp://127.0.0.1:0"
+      workers @options.fetch(:workers, 3) unless Puma.jruby? || Puma.windows?
+      raise "a local variable of ours" if defined?(text) || defined?(path)
+      raise "a constant of ours" if defined?(Server) || defined?(Client)
+    RUBY
+    assert_equal [nil, 7, false, 3, ["tcp://127.0.0.1:0"]],
+                 [configuration.pidfile, configuration.threads, configuration.preload,
+                  configuration.workers, configuration.binds]
+    refute Object.const_defined?(:Puma), "a library would take the server for Puma"
+    { "@options[:nothing] = 1" => "which is no option", "@options[:get] = 1" => "is no option",
+      "@options[:on_restart] = [1]" => "on_restart", "before_fork(:key) { 1 }" => "takes no key",
+      "on_worker_boot(1) { 1 }" => "a key is a String or a Symbol",
+      "queue_requests true, 1" => "queue_requests takes one value" }.each do |text, reason|
+        assert_includes outcome(text).last.first, reason
+      end
+  end
+
+  def read(text)
+    configuration = Thruway::Configuration.new
+    path = write("config/file.rb", text)
+    Dir.chdir(@folder) { Thruway::ConfigurationFile.new(configuration).read(path) }
+    configuration
+  end
+
+  def test_hooks_with_a_key_share_a_hash
+    configuration = read(<<~RUBY)
+      on_worker_boot(:cable) { |index, data| data[:boot] = index }
+      on_worker_boot("cable") { |_, data| data[:boot] += 1 }
+      before_worker_shutdown(:other) { |_, data| $stderr.puts(data.inspect) }
+      on_worker_shutdown(:cable) { |index, data| $stderr.puts([index, data].inspect) }
+    RUBY
+    configuration.run_hooks(:before_worker_boot, 4)
+    said = stderr_of { configuration.run_hooks(:before_worker_shutdown, 6) }
+    assert_equal ["{}\n", "[6, {:boot=>5}]\n"], said.gsub("boot: ", ":boot=>").lines
+  end
+
+  ENVIRONMENTS = %w[APP_ENV RACK_ENV RAILS_ENV].freeze
+
+  def test_variables_name_the_environment_in_the_order_of_puma
+    { ["a", "b", "c"] => "a", [nil, "b", "c"] => "b", ["", "b", "c"] => "b", [nil, nil, "c"] => "c",
+      ["", " ", ""] => "development" }.each do |values, expected|
+        with_variables(ENVIRONMENTS.zip(values).to_h) do |configuration|
+          assert_equal expected, configuration.environment
+          configuration.offer(:environment, "d")
+          assert_equal "d", configuration.environment
+        end
+      end
+  end
+
+  def test_the_file_of_the_environment_comes_before_the_common_one
+    write("config.ru", "run ->(_) { [200, {}, [[FROM, ENV['RACK_ENV']].join(' ')]] }")
+    write("config/puma.rb", "::FROM = 'common'")
+    write("config/puma/production.rb", "::FROM = 'own'")
+    variables = ENVIRONMENTS.to_h { |name| [name, nil] }
+    with_variables(variables.merge("RACK_ENV" => "production", "RAILS_ENV" => "test")) { start }
+    assert_equal "own production", get.body
+    with_variables(variables.merge("APP_ENV" => "staging")) { start }
+    assert_equal "common staging", get.body
+    write("config/thruway.rb", "::FROM = 'ours'")
+    start("-e", "production")
+    assert_equal "ours production", get.body
+  end
+
+  def test_a_port_goes_with_binds_and_the_number_of_workers_may_be_that_of_processors
+    write("config.ru", HELLO)
+    write("config/puma.rb", "bind 'tcp://127.0.0.1:1'")
+    start("-w", "auto", "-b", "unix:#{@folder}/one.sock", "-b", "tcp://:0/?unknown=1")
+    assert_equal "true", get.body.split.last
+    @address = "unix://#{@folder}/one.sock"
+    assert_equal 200, get.status
+    assert_includes refusal(@folder, "-w", "many"), "it is auto, or 0 to 1024"
   end
 end

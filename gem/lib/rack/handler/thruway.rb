@@ -5,8 +5,10 @@ require "thruway/handler"
 
 module Rack
   module Handler
-    # For `rackup -s thruway` and `rails server -u thruway`, with Rack 2.
-    Thruway = ::Thruway::Handler
+    # For `rackup -s thruway` and `rails server -u thruway`, with Rack 2. Rails shows its name.
+    module Thruway
+      extend ::Thruway::Handler
+    end
 
     register :thruway, "Rack::Handler::Thruway"
   end

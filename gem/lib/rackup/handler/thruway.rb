@@ -5,8 +5,10 @@ require "thruway/handler"
 
 module Rackup
   module Handler
-    # For `rackup -s thruway` and `rails server -u thruway`, with Rack 3.
-    Thruway = ::Thruway::Handler
+    # For `rackup -s thruway` and `rails server -u thruway`, with Rack 3. Rails shows its name.
+    module Thruway
+      extend ::Thruway::Handler
+    end
 
     register :thruway, Thruway
   end

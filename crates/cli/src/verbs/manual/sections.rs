@@ -88,7 +88,10 @@ pub(super) const ALL: [Sections; 16] = [
         verb: "serve",
         statuses: &[("0", "a signal has ended it"), FAILED],
         environment: &[
-            ("RACK_ENV, RAILS_ENV", "the environment of an application, unless -e says it"),
+            (
+                "APP_ENV, RACK_ENV, RAILS_ENV",
+                "the environment of an application, unless -e says it; the first that is set",
+            ),
             PACK,
             ("THRUWAY_BOOT", "how Ruby boots: thruway-run(1); off leaves everything to Ruby"),
             (
@@ -99,7 +102,10 @@ pub(super) const ALL: [Sections; 16] = [
         ],
         files: &[
             ("config.ru", "makes a folder a Rack application"),
-            ("config/thruway.rb, config/puma.rb", "the configuration; the first that is there"),
+            (
+                "config/thruway.rb, config/puma/ENV.rb, config/puma.rb",
+                "the configuration; the first that is there",
+            ),
             PACKS,
         ],
         examples: &[

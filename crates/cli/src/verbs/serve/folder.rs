@@ -11,7 +11,7 @@ use thruway_serve::{
 };
 use thruway_sys::printable;
 
-use super::options::Serve;
+use super::options::{Serve, Workers};
 use crate::output::{Answer, Failure, print_report};
 
 /// How long begun responses may take after a signal to stop: as long as an application's.
@@ -21,7 +21,10 @@ pub(super) fn run(serve: &Serve, started_us: u64) -> Answer {
     let stop = StopSignals::hold().map_err(Failure::new)?;
     raise_descriptor_limit();
     let target = &serve.target;
-    let workers = serve.workers.map_or_else(processors, usize::from).max(1);
+    let workers = match serve.workers {
+        Some(Workers::Count(count)) => usize::from(count).max(1),
+        Some(Workers::Auto) | None => processors(),
+    };
     let folders = (0..workers)
         .map(|_| Folder::new(target, serve.list))
         .collect::<Result<Vec<_>, _>>()

@@ -1,6 +1,7 @@
 //! The options of `thruway serve`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
 use thruway_serve::{Address, Bind, FairBy};
@@ -20,13 +21,13 @@ pub(crate) struct Serve {
     /// The port to listen on; 0 lets the system choose [default: 9292]
     #[arg(short, long, value_name = "PORT")]
     pub(super) port: Option<u16>,
-    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated
-    #[arg(short, long, value_name = "URI", conflicts_with = "port")]
+    /// Where to listen, such as tcp://HOST:PORT or unix://PATH: may be repeated, and beside -p
+    #[arg(short, long, value_name = "URI")]
     pub(super) bind: Vec<String>,
     /// How many processes serve an application [default: 0, one without a supervisor], or how many
-    /// threads a folder [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=1024))]
-    pub(super) workers: Option<u16>,
+    /// threads a folder [default: one for each processor]; auto is the number of processors
+    #[arg(short, long, value_name = "N")]
+    pub(super) workers: Option<Workers>,
     /// What takes turns: connection, address (of the client), or header:NAME (whose value names the client, as
     /// a proxy in front sets it) [default: connection]
     #[arg(long, value_name = "KIND")]
@@ -55,7 +56,8 @@ pub(crate) struct Serve {
     /// RACK_ENV and RAILS_ENV
     #[arg(short, long, value_name = "ENV", help_heading = "For applications")]
     pub(super) environment: Option<String>,
-    /// The configuration file, or - for none [default: config/thruway.rb, else config/puma.rb]
+    /// The configuration file, or - for none [default: the first of config/thruway.rb,
+    /// config/puma/ENV.rb and config/puma.rb that is there]
     #[arg(short = 'C', long, value_name = "FILE", help_heading = "For applications")]
     pub(super) config: Option<PathBuf>,
     /// Where the process number is written
@@ -97,10 +99,44 @@ impl Serve {
 
     /// Where to listen.
     pub(super) fn binds(&self) -> Result<Vec<Bind>, Failure> {
-        if self.bind.is_empty() {
-            let port = self.port.unwrap_or(9292);
-            return Ok(vec![Address::Tcp { host: "127.0.0.1".into(), port }.into()]);
+        let port = self.port.or(self.bind.is_empty().then_some(9292));
+        let port = port.map(|port| Ok(Address::Tcp { host: "127.0.0.1".into(), port }.into()));
+        let binds = self.bind.iter().map(|text| text.parse().map_err(Failure::new));
+        port.into_iter().chain(binds).collect()
+    }
+}
+
+/// How many workers there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workers {
+    /// As many as processors.
+    Auto,
+    /// A number.
+    Count(u16),
+}
+
+impl Workers {
+    /// More is a slip of the finger.
+    const MAX: u16 = 1024;
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
         }
-        self.bind.iter().map(|text| text.parse().map_err(Failure::new)).collect()
+        let count = text.parse().ok().filter(|count| *count <= Self::MAX);
+        count.map(Self::Count).ok_or_else(|| format!("it is auto, or 0 to {}", Self::MAX))
+    }
+}
+
+impl std::fmt::Display for Workers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Count(count) => count.fmt(formatter),
+        }
     }
 }
