@@ -133,6 +133,39 @@ fn a_folder_without_an_index_is_listed_on_request_only() {
     assert_eq!(server.get("/", "").text(), "<h1>home</h1>");
 }
 
+/// DNS rebinding: a page of another site asks by its own name, and its browser would let it read.
+#[test]
+fn metrics_are_told_to_no_other_sites_name() {
+    let (folder, _) = site();
+    let mut command = thruway();
+    command.arg("serve").arg(folder.path().join("site")).args(["-p", "0", "--status"]);
+    command.args(["--metrics", "tcp://127.0.0.1:0"]);
+    let (_server, metrics) = Server::start_with_metrics(&mut command);
+    let address = metrics.trim_start_matches("http://");
+    let status = |path: &str, host: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response[9..12].parse::<u16>().unwrap()
+    };
+    // Whoever probes a server's health learns nothing else.
+    for (path, foreign) in
+        [("/metrics", 421), ("/stats", 421), ("/", 421), ("/live", 200), ("/ready", 200)]
+    {
+        for host in [address, "localhost:1", "127.0.0.1", "[::1]:9"] {
+            assert_eq!(status(path, host), 200, "{path} of {host}");
+        }
+        assert_eq!(status(path, "rebound.example:9394"), foreign, "{path}");
+    }
+    let mut old = TcpStream::connect(address).unwrap();
+    old.write_all(b"GET /stats HTTP/1.0\r\n\r\n").unwrap();
+    let mut response = String::new();
+    old.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 "), "no browser: {response}");
+}
+
 /// Names of Linux are bytes. Windows would take these for devices, streams, drives and short names.
 #[test]
 fn every_file_that_is_listed_is_served() {

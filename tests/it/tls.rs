@@ -357,3 +357,35 @@ fn load_asks_a_server_of_openssl_that_ends_each_connection() {
     assert_eq!((&total["status"]["2xx"], &total["failed"]), (&10.into(), &0.into()));
     assert_eq!(total["connects"], 10);
 }
+
+/// Servers refuse certificates of version 1; whoever has one would look for the reason elsewhere.
+#[test]
+fn a_refused_certificate_of_a_client_is_logged_with_the_reason() {
+    let site = Site::new();
+    let folder = site.path("");
+    let openssl = |line: &str| {
+        let words: Vec<_> = line.split(' ').collect();
+        let output = Command::new("openssl").args(words).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{line}: {}", stderr(&output));
+    };
+    openssl("req -x509 -newkey rsa:2048 -nodes -days 9 -subj /CN=ca -keyout ca.key -out ca.pem");
+    openssl("req -newkey rsa:2048 -nodes -subj /CN=me -keyout me.key -out me.csr");
+    openssl("x509 -req -in me.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 9 -out me.pem");
+    let bind = format!(
+        "ssl://127.0.0.1:0?{}&ca={}&verify_mode=force_peer",
+        site.pair.parameters(),
+        site.path("ca.pem").display()
+    );
+    let log = fs::File::create(site.path("log")).unwrap();
+    let mut command = thruway();
+    command.arg("serve").arg(site.path("site")).args(["-w", "1", "-b", &bind]).stderr(log);
+    let server = Server::start(&mut command);
+    let [own, key] = [site.path("me.pem"), site.path("me.key")];
+    let own = ["--cert", own.to_str().unwrap(), "--key", key.to_str().unwrap()];
+    let refused = curl_path(port(&server), "localhost", "a.txt", &site.pair.certificate, &own);
+    assert_ne!(refused.status.code(), Some(0), "{}", text(&refused));
+    let logged = || fs::read_to_string(site.path("log")).unwrap();
+    eventually(|| logged().contains("certificate of the client: "));
+    assert!(logged().contains("thruway: cannot let a client in: 127.0.0.1"), "{}", logged());
+    drop(server);
+}

@@ -123,7 +123,9 @@ impl BodyDecoder {
     /// One byte of the framing.
     fn control(&mut self, byte: u8, limits: &Limits) -> Result<State, ParseError> {
         match (self.state, byte) {
-            (State::Size { .. }, byte) if byte.is_ascii_hexdigit() => self.size_digit(byte),
+            (State::Size { any }, byte) if byte.is_ascii_hexdigit() => {
+                self.size_digit(byte, any, limits)
+            }
             (State::Size { any: true } | State::SizeSpace, b';') => Ok(State::Extension),
             // RFC 9112, 7.1.1: white space before an extension is bad, but must be read.
             (State::Size { any: true } | State::SizeSpace, b' ' | b'\t') => {
@@ -142,7 +144,12 @@ impl BodyDecoder {
         }
     }
 
-    fn size_digit(&mut self, byte: u8) -> Result<State, ParseError> {
+    /// The next digit of a size. A zero in front means nothing, so there may be as many of these as of an extension's
+    /// bytes.
+    fn size_digit(&mut self, byte: u8, any: bool, limits: &Limits) -> Result<State, ParseError> {
+        if any && self.left == 0 {
+            self.extension(byte, limits)?;
+        }
         let value = char::from(byte).to_digit(16).ok_or(ParseError::ChunkSize)?;
         let size = self.left.checked_mul(16).ok_or(ParseError::ChunkSize)?;
         self.left = size + u64::from(value);

@@ -324,7 +324,7 @@ impl Head {
     }
 
     fn take_connection(&mut self, input: &[u8]) -> Result<(), ParseError> {
-        let (mut close, mut keep) = (false, false);
+        let (mut close, mut keep, mut upgrades) = (false, false, false);
         let first = self.known.of(KnownField::Connection).unwrap_or(self.fields.len());
         for (name, value) in &self.fields[first..] {
             if KnownField::from_name(&input[name.range()]) != Some(KnownField::Connection) {
@@ -333,7 +333,11 @@ impl Head {
             for member in field::members(&input[value.range()]) {
                 close |= member.eq_ignore_ascii_case(b"close");
                 keep |= member.eq_ignore_ascii_case(b"keep-alive");
+                upgrades |= member.eq_ignore_ascii_case(b"upgrade");
             }
+        }
+        if upgrades {
+            self.check_websocket_key(input)?;
         }
         self.is_persistent = !close && (keep || self.version == Version::Http11);
         let expect = self.known.of(KnownField::Expect).map(|place| self.fields[place].1);
@@ -346,6 +350,33 @@ impl Head {
         };
         Ok(())
     }
+}
+
+impl Head {
+    /// The key of a handshake stands once, and is 16 bytes as base64 (RFC 6455, 4.2.1).
+    fn check_websocket_key(&self, input: &[u8]) -> Result<(), ParseError> {
+        let values = |wanted: &'static [u8]| {
+            let fields = self.fields.iter().map(|(name, value)| (name.range(), value.range()));
+            let named =
+                fields.filter(move |(name, _)| input[name.clone()].eq_ignore_ascii_case(wanted));
+            named.map(|(_, value)| &input[value])
+        };
+        let is_websocket =
+            |list| field::members(list).any(|one| one.eq_ignore_ascii_case(b"websocket"));
+        let mut keys = values(b"sec-websocket-key");
+        match (keys.next(), keys.next()) {
+            (None, _) => Ok(()),
+            _ if !values(b"upgrade").any(is_websocket) => Ok(()),
+            (Some(key), None) if is_websocket_key(key) => Ok(()),
+            _ => Err(ParseError::WebSocketKey),
+        }
+    }
+}
+
+/// Whether these are 16 bytes as base64.
+fn is_websocket_key(key: &[u8]) -> bool {
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    key.len() == 24 && key.strip_suffix(b"==").is_some_and(|digits| digits.iter().all(is_digit))
 }
 
 impl<'a> Request<'a> {

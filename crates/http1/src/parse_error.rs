@@ -45,6 +45,8 @@ pub enum ParseError {
     TransferCoding,
     /// An `Expect` other than `100-continue`.
     Expectation,
+    /// A key of a WebSocket's handshake that is no base64 of 16 bytes, or stands twice.
+    WebSocketKey,
     /// A request line beyond `request_line_bytes_max`.
     RequestLineTooLong,
     /// A head beyond `head_bytes_max`.
@@ -106,6 +108,7 @@ impl ParseError {
             Self::AmbiguousLength => "the body's length is told in two ways",
             Self::TransferCoding => "the only transfer coding spoken here is chunked",
             Self::Expectation => "the only expectation met here is 100-continue",
+            Self::WebSocketKey => "the key of the WebSocket is not 16 bytes as base64, once",
             Self::RequestLineTooLong => "the request line is too long",
             Self::HeadTooLarge => "the head is too large",
             Self::TooManyFields => "there are too many fields",

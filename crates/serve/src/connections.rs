@@ -64,6 +64,8 @@ pub(crate) struct Connections {
     pub(crate) held_bytes: usize,
     /// Where requests are counted, if they are.
     pub(crate) metrics: Option<WorkerMetrics>,
+    /// By listener: the host that it was told to listen as; none of a unix socket.
+    pub(crate) observed_as: Vec<Option<String>>,
     /// What the other workers have to do.
     pub(crate) siblings: Option<Siblings>,
     /// Where short responses are written; empty between two of them.
@@ -108,6 +110,7 @@ impl Connections {
             stage: Stage::Serving,
             held_bytes: 0,
             metrics: None,
+            observed_as: Vec::new(),
             siblings: None,
             scratch: Vec::new(),
             deflater: None,

@@ -1,6 +1,5 @@
 //! The engine: the connections of one thread, driven by its owner.
 
-use crate::Error;
 use crate::acceptor::Acceptor;
 use crate::clock::monotonic_us;
 use crate::closing;
@@ -26,6 +25,7 @@ use crate::upgraded;
 use crate::workers::{
     Siblings, WorkerHandle, new_client_turns, new_faulty_peers, new_metrics, new_ticket_keys,
 };
+use crate::{Address, Error};
 
 /// Short turns between two polls.
 const TURNS_PER_POLL: u32 = 32;
@@ -115,6 +115,7 @@ impl Engine {
         let tls = TlsListeners::new(&listeners, &ticket_keys, settings.has_http2)?;
         let mut connections = Connections::new(poller, settings, client_turns, faulty_peers, tls);
         connections.metrics.clone_from(&metrics);
+        connections.observed_as = listeners.iter().map(host_of).collect();
         connections.siblings = worker.as_ref().map(|worker| Siblings::of(worker.board()));
         let mut engine = Self {
             connections,
@@ -366,6 +367,14 @@ impl Engine {
 }
 
 /// Whether a drain is over. The last connection may have ended by its deadline, without an event.
+/// What a listener was told to listen as; a unix socket has no such name.
+fn host_of(listener: &Listener) -> Option<String> {
+    match listener.address() {
+        Address::Tcp { host, .. } => Some(host.clone()),
+        Address::Unix { .. } => None,
+    }
+}
+
 fn is_drained(connections: &Connections) -> bool {
     connections.stage == Stage::Draining && connections.slab.len() == 0
 }

@@ -33,6 +33,10 @@ pub(crate) fn go_on(connections: &mut Connections, id: ConnectionId, inbox: &mut
         return closing::hang_up_with(connections, id, 400, PLAIN);
     }
     if received == Received::Ended {
+        let refusal = connection.tls.as_ref().and_then(|session| session.certificate_failure());
+        if let Some(why) = refusal.map(|why| format!("{}: {why}", connection.peer)) {
+            connections.warn("let a client in", io::Error::other(why));
+        }
         return drop(connections.close(id));
     }
     if connection.tls.as_ref().is_some_and(|session| !session.is_handshaking()) {

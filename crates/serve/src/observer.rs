@@ -3,6 +3,8 @@
 //! Any worker responds for all, by what stands in shared memory. It needs no thread of Ruby, and the standby responds
 //! while Ruby computes.
 
+use std::net::IpAddr;
+
 use thruway_http1::response::ResponseConstraints;
 use thruway_http1::{Request, RequestFraming, ResponseHead};
 
@@ -25,11 +27,33 @@ const TEXT: &[u8] = b"text/plain; charset=utf-8";
 const HTML: &[u8] = b"text/html; charset=utf-8";
 const JSON: &[u8] = b"application/json";
 
+/// What a browser is told that was led here by a name of another site.
+const FOREIGN: &str =
+    "this is asked by its address, by localhost, or by the name that it listens as\n";
+
 /// A response of the server's own.
 struct Told {
     status: u16,
     media_type: &'static [u8],
     body: String,
+}
+
+/// Whether a client that names `host` may see what clients ask for, where the server listens as `own`.
+///
+/// A page of another site can lead its own name to this address (DNS rebinding), and would be let read by its browser.
+/// No page can have an address for a name that is not this server's.
+fn may_ask(host: &[u8], own: &str) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    if name == own.to_ascii_lowercase() || name == "localhost" || name.ends_with(".localhost") {
+        return true;
+    }
+    let listens_everywhere = own.parse().is_ok_and(|own: IpAddr| own.is_unspecified());
+    name.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback() || listens_everywhere)
 }
 
 /// Whether a connection came from a listener for metrics.
@@ -47,7 +71,16 @@ pub(crate) fn respond(
 ) {
     let has_body = !matches!(request.framing(), RequestFraming::None | RequestFraming::Length(0));
     let is_read = matches!(request.method(), b"GET" | b"HEAD") && !has_body;
-    let told = if is_read {
+    let is_asked = |name: &Option<String>| {
+        name.as_deref().is_none_or(|own| request.host().is_none_or(|host| may_ask(host, own)))
+    };
+    let is_here = connections.slab.get(id).is_none_or(|connection| {
+        connections.observed_as.get(usize::from(connection.listener)).is_none_or(is_asked)
+    });
+    let is_probe = matches!(request.path(), b"/live" | b"/ready");
+    let told = if !is_here && !is_probe {
+        Told::text(421, FOREIGN)
+    } else if is_read {
         tell(connections, request.path())
     } else {
         Told::text(405, "only GET and HEAD are for here\n")
@@ -131,5 +164,27 @@ impl Told {
         let page = page.into_iter().filter(move |_| is_page);
         let is_refused = self.status == 405;
         always.into_iter().chain(page).chain(allow.into_iter().filter(move |_| is_refused))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_sites_name_may_not_ask() {
+        for host in ["localhost", "localhost:9394", "app.localhost", "127.0.0.1:9394", "[::1]:9394"]
+        {
+            assert!(may_ask(host.as_bytes(), "127.0.0.1"), "{host}");
+        }
+        for host in
+            ["rebound.example:9394", "10.0.0.7", "localhost.example", "127.0.0.1.example", ""]
+        {
+            assert!(!may_ask(host.as_bytes(), "127.0.0.1"), "{host}");
+        }
+        assert!(may_ask(b"10.0.0.7:9394", "10.0.0.7") && may_ask(b"App:9394", "app"));
+        // Where it listens everywhere its addresses are many, and none is a name.
+        assert!(may_ask(b"10.0.0.7:9394", "0.0.0.0") && may_ask(b"[fd00::7]:9394", "::"));
+        assert!(!may_ask(b"rebound.example", "0.0.0.0"));
     }
 }

@@ -157,6 +157,18 @@ impl Session {
         self.failure.as_ref().map(|error| reason(error, peer))
     }
 
+    /// Why the other end's certificate is refused, in words.
+    #[must_use]
+    pub fn certificate_failure(&self) -> Option<String> {
+        let is_it = |error: &rustls::Error| {
+            matches!(
+                error,
+                rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented
+            )
+        };
+        self.failure().filter(|_| self.failure.as_ref().is_some_and(is_it))
+    }
+
     /// Whether the handshake goes on.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
