@@ -26,10 +26,8 @@ module Thruway
 
     # Runs to the end, and answers with the exit status.
     def self.run(arguments)
-      catch(:exit) do
-        new(arguments).run
-        0
-      end
+      new(arguments).run
+      0
     rescue Failure => e
       e.report
     end

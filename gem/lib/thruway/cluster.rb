@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "failure"
+require_relative "hooks"
 require_relative "redirection"
 require_relative "rollout"
 require_relative "runtime"
@@ -17,6 +18,7 @@ module Thruway
     def initialize(launcher, before = nil)
       @launcher = launcher
       @before = before
+      @has_served = !before.nil?
       @orders = launcher.orders
       @redirection = Redirection.new(configuration)
     end
@@ -58,7 +60,7 @@ module Thruway
     # The application that does not boot ends the server, but for workers that serve already.
     def boot
       notify.while_alive { @launcher.application.load } if configuration.preload
-      configuration.run_hooks(:before_fork)
+      Hooks.run(configuration, :before_fork)
       Runtime.warm_up if configuration.preload && configuration.warm_up
     rescue Failure => e
       raise unless @before
@@ -107,6 +109,7 @@ module Thruway
     end
 
     def go_on
+      @has_served ||= !@pool.none_ready?
       @pool.start_due { enter_child } unless @stale
       @rollout.step
       end_nomination if @nominated && !@pool.candidate?
@@ -322,7 +325,7 @@ module Thruway
     def lament(process, delay)
       return if @stopping || delay.nil?
 
-      fail_if_none_serves(process)
+      fail_if_none_serves(process) unless @has_served
       start = delay.zero? ? "now" : "in #{delay} s"
       start = "when there is a restart" if @stale
       say("worker #{process.index} ended (#{describe(process.status)}); another starts #{start}")
@@ -332,13 +335,14 @@ module Thruway
       status.signaled? ? "signal #{Signal.signame(status.termsig)}" : "exit #{status.exitstatus}"
     end
 
-    # The application does not boot: it has said why, and will not tomorrow.
+    # The application does not boot: it has said why, and will not tomorrow. Once it has, the next
+    # worker may, when a database is back.
     def fail_if_none_serves(process)
       is_failure = !process.ready && process.status.exitstatus == Failure::STATUS
       return unless is_failure && @pool.none_ready?
 
       @pool.tell_all("KILL")
-      throw :exit, Failure::STATUS
+      exit(Failure::STATUS)
     end
 
     def end_late

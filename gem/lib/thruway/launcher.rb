@@ -6,6 +6,7 @@ require_relative "application"
 require_relative "cluster"
 require_relative "control"
 require_relative "early_signals"
+require_relative "hooks"
 require_relative "hot_restart"
 require_relative "inheritance"
 require_relative "listeners"
@@ -55,7 +56,7 @@ module Thruway
       write_state
       name_process
       serve
-      @configuration.run_hooks(:after_stopped)
+      Hooks.run(@configuration, :after_stopped)
     ensure
       @listeners&.close
       @control&.close
@@ -101,7 +102,7 @@ module Thruway
 
     # This process becomes the next server, unless the block says that it is to stop.
     def become_next(**data, &is_stopping)
-      @configuration.run_hooks(:before_restart)
+      Hooks.run(@configuration, :before_restart)
       @restart.words = @configuration.restart_words if @configuration.restart_words
       own, foreign = @listeners.inheritance
       @restart.become_next(listeners: own, kept: foreign, **data, &is_stopping)
@@ -189,7 +190,7 @@ module Thruway
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
       # At once: its reader may close after the first line.
       tell(text)
-      @configuration.run_hooks(:after_booted)
+      Hooks.run(@configuration, :after_booted)
     end
 
     # After a restart, what has read the first line may be gone; a disk may be full.

@@ -2,6 +2,7 @@
 
 require_relative "engine"
 require_relative "hijack"
+require_relative "hooks"
 require_relative "latch"
 require_relative "no_input"
 require_relative "redirection"
@@ -115,15 +116,9 @@ module Thruway
 
     def serve_as(name)
       Thread.current.name = "thruway-#{name}"
-      run_hooks(:before_thread_start)
+      Hooks.run(@settings, :before_thread_start)
       @engine.serve(name)
-      run_hooks(:before_thread_exit)
-    end
-
-    def run_hooks(name)
-      @settings.run_hooks(name)
-    rescue StandardError => e
-      report(e, nil)
+      Hooks.run(@settings, :before_thread_exit)
     end
 
     def replace(name, error)
@@ -185,7 +180,8 @@ module Thruway
 
     # A log that cannot be written costs no request.
     def say(text, more = "")
-      $stderr.write("thruway: #{text}\n#{more}")
+      # Messages and requests may have any bytes.
+      $stderr.write("thruway: ".b << text.b << "\n" << more.b)
     rescue SystemCallError, IOError
       nil
     end
@@ -213,7 +209,10 @@ module Thruway
     # One callback that fails must not keep the others from being called.
     def guard(env)
       yield
-    rescue StandardError => e
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      # A fork of this process ends as the application says.
+      raise if Process.pid != @pid
+
       report(e, env)
     end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "failure"
+require_relative "hooks"
 require_relative "server"
 require_relative "signals"
 require_relative "worker_template"
@@ -29,9 +30,10 @@ module Thruway
       name_process("worker #{@index}")
       trap_signals_of_boot
       own = ForkSafety.sockets
+      # Before the application boots, if it has not.
+      Hooks.run(@configuration, :before_worker_boot, @index, may_exit: true)
       @server = Server.new(@application.load, @configuration, @listeners.descriptors,
                            fleet: @fleet, worker: @slot)
-      @configuration.run_hooks(:before_worker_boot, @index)
       trap_signals
       @server.announce_end if @is_ending
       @helpers = [end_with(alive)]
@@ -39,7 +41,7 @@ module Thruway
 
       beat(says)
       @server.run
-      @configuration.run_hooks(:before_worker_shutdown, @index)
+      Hooks.run(@configuration, :before_worker_shutdown, @index)
       become_template(orders, own, alive, says) if orders.wait_readable(0)
       0
     rescue Failure => e
@@ -72,6 +74,7 @@ module Thruway
     # In a new process.
     def follow((index, slot), (says, orders), alive)
       says.sync = true
+      # One that raises stops the refork; the workers that serve stay.
       @configuration.run_hooks(:after_refork)
       worker = Worker.new(index, @configuration, @application, @listeners,
                           fleet: @fleet, slot: slot, master: @master)

@@ -2,6 +2,7 @@
 
 require_relative "bare_socket"
 require_relative "failure"
+require_relative "hooks"
 require_relative "place"
 require_relative "signals"
 require_relative "template_process"
@@ -15,6 +16,9 @@ module Thruway
 
     # Workers that can be added at run time.
     MORE_MAX = 8
+
+    # When a worker is started again for which the system has had no process, or no descriptors.
+    AGAIN_SECONDS = 1
 
     # How long a message to a dead worker may be under way.
     SWEEP_SECONDS = 1
@@ -150,6 +154,9 @@ module Thruway
 
       process.seen = now
       text.each_line(chomp: true) { |line| take_word(process, *line.split) }
+    rescue Errno::ECONNRESET
+      # It has ended, and has not read all.
+      forget(io)
     end
 
     # Buries what has ended, and gives each to the block with how long its place stays empty.
@@ -160,7 +167,7 @@ module Thruway
       process.status = status
       close_orders(process)
       @candidate = nil if process.equal?(@candidate)
-      @configuration.run_hooks(:after_worker_shutdown, Ended.new(process.index, pid, status))
+      Hooks.run(@configuration, :after_worker_shutdown, Ended.new(process.index, pid, status))
       free(process)
       yield process, bury(process)
     end
@@ -213,14 +220,18 @@ module Thruway
 
     def start(place, &in_child)
       slot = @slots.index(nil) or return
-      @configuration.run_hooks(:before_worker_fork, place.index)
+      Hooks.run(@configuration, :before_worker_fork, place.index)
       process = WorkerProcess.new(index: place.index, slot: slot, started: now, ready: false,
                                   seen: now, requests: 0, kilobytes: 0)
       hears = start_from_template(process) || start_from_here(process, &in_child)
       @slots[slot] = process
       @reports[hears] = process
-      @configuration.run_hooks(:after_worker_fork, place.index)
+      Hooks.run(@configuration, :after_worker_fork, place.index)
       process
+    rescue SystemCallError => e
+      Signals.say("cannot start worker #{place.index}: #{e.message}")
+      place.due = now + AGAIN_SECONDS
+      nil
     end
 
     # A template that does not answer is of no use.
@@ -246,11 +257,10 @@ module Thruway
       hears, says = IO.pipe
       process.orders, its_orders = UNIXSocket.pair(:SEQPACKET)
       process.pid = yield hears, says, its_orders
-      [says, its_orders].each(&:close)
-      return hears if process.pid
-
-      [hears, process.orders].each(&:close)
-      nil
+      hears if process.pid
+    ensure
+      [says, its_orders].each { |io| io&.close }
+      [hears, process.orders].each { |io| io&.close } unless process.pid
     end
 
     # What the new process does.

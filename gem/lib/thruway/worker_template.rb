@@ -58,7 +58,9 @@ module Thruway
       cut_connections
       Runtime.warm_up if @configuration.warm_up
       nil
-    rescue StandardError => e
+    rescue SignalException
+      raise
+    rescue Exception => e # rubocop:disable Lint/RescueException
       "#{e.class}: #{e.message.lines.first&.chomp}"
     end
 
