@@ -60,12 +60,17 @@ module Thruway
 
     attr_reader :options, :hooks, :binds, :sendfile, :metrics
 
+    # Plugins of Puma by their names, and the options of the file as they see them.
+    attr_reader :plugins
+    attr_accessor :plugin_options
+
     def initialize
       @options = {}
       @hooks = HOOKS.to_h { |name| [name, []] }
       @binds = []
       @sendfile = []
       @metrics = []
+      @plugins = {}
     end
 
     (DEFAULTS.keys - %i[workers threads]).each do |name|

@@ -304,6 +304,9 @@ module Thruway
       @configuration.options.fetch(option) { @said.fetch(option, default) }
     end
 
+    # Whether the file names plugins, whose words and options are not known here.
+    def plugins? = @configuration.plugins.any?
+
     # Another file, where this one stands.
     def load(path)
       evaluate(File.expand_path(path))
@@ -326,6 +329,9 @@ module Thruway
     end
 
     def finish
+      @configuration.plugins.each_value do |plugin|
+        plugin.config(self) if plugin.respond_to?(:config)
+      end
       take_options
       run_blocks
       take_options
@@ -394,6 +400,11 @@ end
 
 # Outside of our module, so that a file's constants are not taken for ours.
 class Thruway::ConfigurationFile
+  # Words that set an option. Plugins add others later.
+  OPTION_WORDS = ([self, *included_modules - Object.included_modules].flat_map do |one|
+    one.public_instance_methods(false)
+  end - %i[get inject load passed_over plugins? read]).freeze
+
   private
 
   # The file sees these two variables, which have names that it does not use.

@@ -94,6 +94,7 @@ module Thruway
       configuration.offer(:metrics_listener, @listeners.metrics_from)
       @control&.spare(configuration)
       @agent&.spare(configuration)
+      @plugins&.attach(configuration)
       @configuration = configuration
     end
 
@@ -159,12 +160,17 @@ module Thruway
 
     def serve
       look_for_restarts if @configuration.restart_file
+      start_plugins if @configuration.plugins.any?
       @runner = kind_of_server.new(self, @before)
       @runner.run do
         @control&.start { @runner.stats }
         @agent&.start { @runner.stats }
         announce
       end
+    end
+
+    def start_plugins
+      @plugins = PumaPlugins.new(@configuration) { @runner.stats }
     end
 
     # A file that is touched asks for a restart, as Puma's plugin has it.
@@ -190,6 +196,7 @@ module Thruway
       text += "metrics on #{metrics.join(", ")}\n" unless metrics.empty?
       # At once: its reader may close after the first line.
       tell(text)
+      @plugins&.fire_background
       Hooks.run(@configuration, :after_booted)
     end
 

@@ -59,15 +59,28 @@ module Thruway
       pass_over(:raise_exception_on_sigterm, "after TERM the exit status is 0") if answer
     end
 
-    # Only the plugin that restarts is built in; what others do would be missed.
+    # Two are built in. Others are classes of gems, which are written against Puma's.
     def plugin(name)
-      return @said[:restart_file] = "tmp/restart.txt" if name.to_s == "tmp_restart"
-
-      refuse("plugin #{name.to_sym.inspect}", "plugins of Puma do not run here",
-             "run what it does as a process of its own, such as bin/jobs for solid_queue")
+      case name.to_s
+      when "tmp_restart" then @said[:restart_file] = "tmp/restart.txt"
+      # The server notifies systemd wherever systemd wants that.
+      when "systemd" then nil
+      else load_plugin(name.to_s)
+      end
     end
 
     private
+
+    def load_plugin(name)
+      require_relative "puma_plugins"
+      @configuration.plugins[name] ||= PumaPlugins.create(name)
+      @configuration.plugin_options = @options
+      @said[:counts] = true
+    rescue ScriptError, StandardError => e
+      reason = e.message.lines.first&.chomp
+      refuse("plugin #{name.to_sym.inspect}", "it cannot be loaded: #{reason}",
+             "is its gem in the Gemfile?")
+    end
 
     def pass_over(word, instead)
       line = "#{place}: #{word} is passed over: #{instead}"

@@ -31,7 +31,8 @@ module Thruway
 
     # Puma itself may be loaded, too.
     def self.const_missing(name)
-      Object.const_defined?(:Puma) ? ::Puma.const_get(name) : super
+      is_other = Object.const_defined?(:Puma) && !::Puma.equal?(self)
+      is_other ? ::Puma.const_get(name) : super
     end
   end
 end

@@ -10,17 +10,20 @@ module Thruway
     WORDS = { preload_app: :preload_app!, state: :state_path, restart_cmd: :restart_command,
               min_threads: :threads, max_threads: :threads }.freeze
 
-    # Words of a file that are no options.
-    OTHERS = %i[get inject load passed_over read].freeze
-
     # `binds` is changed in place.
     def initialize(file, binds)
       @file = file
       @binds = binds
+      @added = {}
     end
 
     def [](key)
-      key.to_sym == :binds ? @binds : @file.get(key)
+      case key.to_sym
+      when :binds then @binds
+      when :control_url then @file.get(:control)&.fetch(:uri)
+      when :control_auth_token then @file.get(:control)&.fetch(:token)
+      else @added.fetch(key.to_sym) { @file.get(key) }
+      end
     end
 
     def []=(key, value)
@@ -38,19 +41,21 @@ module Thruway
 
     private
 
+    # Words of plugins have options of their own.
+    def add(key, value)
+      raise Failure, "a configuration sets @options[#{key.inspect}], which is no option" unless
+        @file.plugins?
+
+      @added[key.to_sym] = value
+    end
+
     def set(key, value)
       word = WORDS.fetch(key.to_sym, key.to_sym)
-      raise Failure, "a configuration sets @options[#{key.inspect}], which is no option" unless
-        words.include?(word)
+      return add(key, value) unless ConfigurationFile::OPTION_WORDS.include?(word)
 
       # All threads run from the start, so only the larger number counts.
       value = [value, self[:max_threads] || 0].max if key.to_sym == :min_threads
       @file.public_send(word, value)
-    end
-
-    def words
-      own = @file.class.ancestors.take_while { |one| one != Object }
-      own.flat_map { |one| one.public_instance_methods(false) } - OTHERS
     end
   end
 end

@@ -187,8 +187,7 @@ class ConfigurationTest < Minitest::Test
       "bind 'ssl://127.0.0.1:0'" => "ssl://127.0.0.1:0 names no certificate",
       "ssl_bind '127.0.0.1', 0, cert_pem: 'c'" => "\"cert_pem\" is not understood in ssl://",
       "ssl_bind '127.0.0.1', 0, cert: 'c', key: \"-----BEGIN PRIVATE KEY-----\\nAA\"" =>
-        "thruway: ssl://127.0.0.1:0: key= is a file's name, not what is in the file",
-      "plugin :solid_queue" => "has plugin :solid_queue, but plugins of Puma do not run here" }
+        "thruway: ssl://127.0.0.1:0: key= is a file's name, not what is in the file" }
       .each do |text, reason|
         write("config/puma.rb", text)
         assert_includes refusal(@folder), reason
