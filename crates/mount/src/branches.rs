@@ -17,11 +17,12 @@ use crate::id_map::IdMap;
 use crate::index::Index;
 use crate::inodes::{InodeId, lock};
 use crate::plan::CreatePolicy;
+use crate::roots::Roots;
 
 /// All sources, and the merged folders that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Branches {
-    roots: Vec<Arc<OwnedFd>>,
+    roots: Arc<Roots>,
     create: CreatePolicy,
     folders: RwLock<IdMap<Arc<Merged>>>,
     /// Open parts, by folder and branch.
@@ -67,11 +68,7 @@ pub(crate) struct Built {
 }
 
 impl Branches {
-    pub(crate) fn new(
-        roots: Vec<Arc<OwnedFd>>,
-        create: CreatePolicy,
-        descriptors_max: usize,
-    ) -> Self {
+    pub(crate) fn new(roots: Arc<Roots>, create: CreatePolicy, descriptors_max: usize) -> Self {
         Self {
             roots,
             create,
@@ -81,7 +78,7 @@ impl Branches {
         }
     }
 
-    pub(crate) fn roots(&self) -> &[Arc<OwnedFd>] {
+    pub(crate) fn roots(&self) -> &Roots {
         &self.roots
     }
 

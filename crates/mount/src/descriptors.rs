@@ -81,6 +81,14 @@ impl Descriptors {
         drop(removed);
     }
 
+    /// Closes all descriptors.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let closed = mem::take(&mut *lock(shard));
+            drop(closed);
+        }
+    }
+
     /// Closes the descriptors that were not used since the last call.
     pub(crate) fn age(&self) {
         for shard in &self.shards {

@@ -87,6 +87,16 @@ impl Inodes {
         self.insert(&mut lock(self.shard(hash)), hash, slot);
     }
 
+    /// Another folder is the root of the mount from now on.
+    pub(crate) fn replace_root(&self, identity: Identity) {
+        let slot = InodeId::ROOT.slot();
+        let hash = self.record(slot).identity().hash();
+        self.remove(&mut lock(self.shard(hash)), hash, slot);
+        self.record(slot).write(&identity, 0, InodeId::ROOT, 0, None);
+        let hash = identity.hash();
+        self.insert(&mut lock(self.shard(hash)), hash, slot);
+    }
+
     /// The inode with this id, if the kernel still knows it.
     pub(crate) fn get(&self, id: InodeId) -> Result<Inode, Errno> {
         if id.slot() >= self.memory.slots_used() {

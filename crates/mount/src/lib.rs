@@ -33,6 +33,7 @@ mod policy;
 mod proc_path;
 mod process;
 mod reload;
+mod roots;
 mod schedule;
 mod sources;
 mod status;

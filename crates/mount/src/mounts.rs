@@ -6,6 +6,9 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
 /// The file-system type of thruway mounts.
 pub(crate) const KIND: &str = "fuse.thruway";
 
@@ -35,15 +38,84 @@ pub(crate) fn at(target: &Path) -> io::Result<Option<Mounted>> {
     Ok(all()?.into_iter().rev().find(|mounted| mounted.target == target))
 }
 
-/// Whether the mount with this id shows its whole file system, not only a folder of it.
-pub(crate) fn is_whole(number: u64) -> bool {
-    let number = number.to_string();
-    let whole = |line: &[u8]| {
-        let mut fields = line.split(|&byte| byte == b' ');
-        fields.next() == Some(number.as_bytes()) && fields.nth(2) == Some(b"/")
-    };
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|&byte| byte == b'\n').any(whole)
+/// The kernel's table of mounts at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    lines: Vec<Line>,
+}
+
+/// One mount in the table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// The kernel uses the number again when the mount is gone.
+    pub(crate) id: u64,
+    pub(crate) parent: u64,
+    /// `major:minor` of its file system.
+    pub(crate) device: Vec<u8>,
+    /// Whether it shows its whole file system, not only a folder of it.
+    pub(crate) is_whole: bool,
+    pub(crate) target: PathBuf,
+    /// All that is said about it: options may change, too.
+    text: Vec<u8>,
+}
+
+impl Table {
+    pub(crate) fn read() -> io::Result<Self> {
+        let table = fs::read("/proc/self/mountinfo")?;
+        Ok(Self { lines: table.split(|&byte| byte == b'\n').filter_map(Line::parse).collect() })
+    }
+
+    pub(crate) fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The mount with this number; `None` also for one that is in no table, as a private copy.
+    pub(crate) fn get(&self, id: u64) -> Option<&Line> {
+        self.lines.iter().find(|line| line.id == id)
+    }
+
+    /// Whether something is mounted upon this mount.
+    pub(crate) fn has_children(&self, id: u64) -> bool {
+        self.lines.iter().any(|line| line.parent == id && line.id != id)
+    }
+}
+
+impl Line {
+    fn parse(text: &[u8]) -> Option<Self> {
+        let fields: Vec<_> = text.split(|&byte| byte == b' ').collect();
+        let number = |at: usize| std::str::from_utf8(fields.get(at)?).ok()?.parse().ok();
+        Some(Self {
+            id: number(0)?,
+            parent: number(1)?,
+            device: fields.get(2)?.to_vec(),
+            is_whole: *fields.get(3)? == b"/",
+            target: OsString::from_vec(unescape(fields.get(4)?)).into(),
+            text: text.to_vec(),
+        })
+    }
+}
+
+/// Waits for changes of the table.
+#[derive(Debug)]
+pub(crate) struct TableChanges {
+    table: fs::File,
+}
+
+impl TableChanges {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { table: fs::File::open("/proc/self/mountinfo")? })
+    }
+
+    /// Returns after a change since the last call.
+    pub(crate) fn wait(&self) -> Result<(), Errno> {
+        loop {
+            let mut changed = [PollFd::new(&self.table, PollFlags::PRI | PollFlags::ERR)];
+            match poll(&mut changed, None) {
+                Err(Errno::INTR) => {}
+                changed => return changed.map(drop),
+            }
+        }
+    }
 }
 
 /// Whether there is a mount on top of a thruway mount.
@@ -110,6 +182,20 @@ mod tests {
         assert!(!has_mount_on_ours(ours));
         assert!(!has_mount_on_ours(&[ours, b"37 35 0:41 / /b rw - tmpfs none rw\n"].concat()));
         assert!(has_mount_on_ours(&[ours, b"37 36 0:41 / /a/b rw - tmpfs none rw\n"].concat()));
+    }
+
+    #[test]
+    fn a_table_says_what_is_mounted_upon_what() {
+        let line = |text: &[u8]| Line::parse(text).unwrap();
+        let lines = vec![
+            line(b"36 36 0:40 / / rw - ext4 /x rw"),
+            line(br"37 36 0:41 /sub /a\040b rw - tmpfs none rw"),
+        ];
+        let table = Table { lines };
+        assert_eq!((table.has_children(36), table.has_children(37)), (true, false));
+        let upper = table.get(37).unwrap();
+        assert_eq!((upper.target.as_path(), upper.is_whole), (Path::new("/a b"), false));
+        assert_eq!(table.get(38), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`folders`]: folders of one source, or merged of several ([`merging`]), and [`watches`] on them;
 //! - [`several`]: changes that several sources make, or none;
 //! - [`backing_files`]: files that the kernel moves data to and from by itself;
+//! - [`mount_changes`]: file systems that come and go at the sources and below them;
 //! - [`timeouts`] and [`invalidation`] of the kernel's caches, at once or a little later ([`deferred`]);
 //! - [`access`]: access checks, by the policy ([`policy_check`]) and by the names in use ([`walks`]).
 
@@ -29,6 +30,7 @@ mod listing;
 mod locking;
 mod lookup;
 mod merging;
+mod mount_changes;
 mod names;
 mod open;
 mod placement;
@@ -45,6 +47,7 @@ mod walks;
 mod watches;
 mod xattr;
 
+pub(crate) use mount_changes::SourcePlaces;
 pub(crate) use policy_check::PolicyEnforcer;
 pub(crate) use state::{Behaviour, View};
 pub(crate) use timeouts::Timeouts;

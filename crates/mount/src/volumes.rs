@@ -1,20 +1,26 @@
 //! The file systems of the sources.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{self, Mode, OFlags, Statx};
+use rustix::fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::Errno;
 use thruway_sys::handle::FileHandle;
+
+use crate::mounts::Table;
+use crate::sources;
 
 /// One file system.
 #[derive(Debug)]
 pub(crate) struct Volume {
     device: (u32, u32),
-    /// A folder on it, open without `O_PATH`: file handles are opened through it.
-    anchor: OwnedFd,
+    /// A folder on it, open without `O_PATH`: file handles are opened through it. `None` when it was unmounted.
+    anchor: RwLock<Option<Arc<OwnedFd>>>,
+    /// The mount that leads to it: its number in the kernel's table, and its device there. `None` for a private copy of
+    /// a mount that is not followed.
+    mount: RwLock<Option<(u64, Vec<u8>)>>,
     has_handles: bool,
     is_remote: bool,
 }
@@ -37,6 +43,8 @@ const VOLUMES_MAX: usize = 1 << 16;
 pub(crate) struct Volumes {
     all: RwLock<Vec<Arc<Volume>>>,
     any_remote: AtomicBool,
+    /// Sources are followed when file systems come and go, so none is kept from being unmounted.
+    follows: bool,
 }
 
 /// File systems whose contents other machines change, by their number in `statfs`.
@@ -58,6 +66,20 @@ const REMOTE: [u64; 14] = [
 ];
 
 impl Volumes {
+    pub(crate) fn new(follows: bool) -> Self {
+        Self { follows, ..Self::default() }
+    }
+
+    /// The numbers of the mounts that lead to them.
+    pub(crate) fn mounts(&self) -> Vec<u64> {
+        self.all().iter().filter_map(|volume| Some(volume.mount()?.0)).collect()
+    }
+
+    /// Lets go of those that were unmounted, and holds the others as the table of mounts demands.
+    pub(crate) fn follow(&self, table: &Table) {
+        self.all().iter().for_each(|volume| volume.follow(table));
+    }
+
     /// The file system of `stat`; if it is new, `folder` gives a folder on it.
     pub(crate) fn of(
         &self,
@@ -68,16 +90,27 @@ impl Volumes {
         if let Some(met) = self.find(device) {
             return Ok(met);
         }
-        let volume = Arc::new(Volume::new(device, folder()?)?);
+        let volume = Arc::new(Volume::new(device, folder()?, self.follows)?);
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() == VOLUMES_MAX {
             return Err(Errno::NFILE);
         }
-        if !all.iter().any(|other| other.device == device) {
+        if info_of(&all, device).is_none() {
             self.any_remote.fetch_or(volume.is_remote, Relaxed);
             all.push(volume);
         }
         info_of(&all, device).ok_or(Errno::NFILE)
+    }
+
+    /// Keeps a number for a file system that is not mounted now. Inodes have these numbers, and a worker that takes
+    /// over must give each file system the number that the last one gave it.
+    pub(crate) fn reserve(&self, device: (u32, u32)) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() < VOLUMES_MAX && !all.iter().any(|volume| volume.device == device) {
+            let (anchor, mount) = Default::default();
+            let volume = Volume { device, anchor, mount, has_handles: false, is_remote: false };
+            all.push(Arc::new(volume));
+        }
     }
 
     pub(crate) fn get(&self, index: u16) -> Result<Arc<Volume>, Errno> {
@@ -106,7 +139,9 @@ impl Volumes {
 }
 
 fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
-    let index = all.iter().position(|volume| volume.device == device)?;
+    // The device number of an unmounted file system may be used again.
+    let is_it = |volume: &Arc<Volume>| volume.device == device && volume.anchor().is_ok();
+    let index = all.iter().position(is_it)?;
     let volume = &all[index];
     Some(VolumeInfo {
         index: u16::try_from(index).ok()?,
@@ -117,26 +152,77 @@ fn info_of(all: &[Arc<Volume>], device: (u32, u32)) -> Option<VolumeInfo> {
 
 impl Volume {
     /// `folder` may be open with `O_PATH` only.
-    fn new(device: (u32, u32), folder: OwnedFd) -> Result<Self, Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let anchor = fs::openat(&folder, c".", flags, Mode::empty())?;
+    fn new(device: (u32, u32), folder: OwnedFd, follows: bool) -> Result<Self, Errno> {
+        let (mut folder, mut mount) = (folder, None);
+        if follows && let Ok(table) = Table::read() {
+            let number = sources::mount_number(&folder)?;
+            mount = table.get(number).map(|line| (number, line.device.clone()));
+            folder = sources::hold(folder, &table);
+        }
+        let anchor = open_anchor(&folder)?;
         let has_handles = FileHandle::of(anchor.as_fd(), c"")
             .and_then(|handle| handle.open(anchor.as_fd(), 0))
             .is_ok();
         let kind = fs::fstatfs(&anchor)?.f_type;
         let is_remote = u64::try_from(kind).is_ok_and(|kind| REMOTE.contains(&kind));
-        Ok(Self { device, anchor, has_handles, is_remote })
+        let anchor = RwLock::new(Some(Arc::new(anchor)));
+        Ok(Self { device, anchor, mount: RwLock::new(mount), has_handles, is_remote })
     }
 
-    pub(crate) fn anchor(&self) -> BorrowedFd<'_> {
-        self.anchor.as_fd()
+    /// A folder on it, if it is still mounted.
+    pub(crate) fn anchor(&self) -> Result<Arc<OwnedFd>, Errno> {
+        let anchor = self.anchor.read().unwrap_or_else(PoisonError::into_inner);
+        anchor.clone().ok_or(Errno::STALE)
     }
+
+    fn mount(&self) -> Option<(u64, Vec<u8>)> {
+        self.mount.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn follow(&self, table: &Table) {
+        let Some((number, device)) = self.mount() else { return };
+        let is_mounted = table.get(number).is_some_and(|line| line.device == device);
+        if is_mounted && self.is_held_by_copy(number) != table.has_children(number) {
+            return;
+        }
+        // The same file system may be mounted elsewhere, too.
+        let same_system = table.lines().iter().filter(|line| line.device == device);
+        let other = same_system.filter(|line| !is_mounted || line.id == number).find_map(|line| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let folder = fs::openat(fs::CWD, &line.target, flags, Mode::empty()).ok()?;
+            let stat =
+                fs::statx(&folder, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS).ok()?;
+            if (stat.stx_dev_major, stat.stx_dev_minor) != self.device {
+                return None;
+            }
+            let number = sources::mount_number(&folder).ok()?;
+            Some((number, open_anchor(&sources::hold(folder, table)).ok()?))
+        });
+        if is_mounted && other.is_none() {
+            return;
+        }
+        let (mount, anchor) = match other {
+            Some((number, anchor)) => (Some((number, device)), Some(Arc::new(anchor))),
+            None => (None, None),
+        };
+        *self.mount.write().unwrap_or_else(PoisonError::into_inner) = mount;
+        *self.anchor.write().unwrap_or_else(PoisonError::into_inner) = anchor;
+    }
+
+    /// Whether the mount with this number is held by a private copy.
+    fn is_held_by_copy(&self, number: u64) -> bool {
+        self.anchor().and_then(|anchor| sources::mount_number(&anchor)) != Ok(number)
+    }
+}
+
+fn open_anchor(folder: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    fs::openat(folder, c".", flags, Mode::empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{AtFlags, StatxFlags};
     use std::fs::File;
 
     #[test]

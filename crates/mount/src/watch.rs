@@ -38,7 +38,7 @@ type FolderKey = (SystemId, FileHandle);
 pub(crate) struct Watch {
     watcher: Watcher,
     /// File systems that are watched as a whole.
-    whole: HashSet<SystemId>,
+    whole: Mutex<HashSet<SystemId>>,
     folders: Mutex<HashMap<FolderKey, WatchKey>>,
     /// Held by the thread that reports changes.
     reporting: Mutex<()>,
@@ -95,7 +95,7 @@ impl Watch {
         let watcher = Watcher::new().map_err(|error| errno(&error))?;
         Ok(Self {
             watcher,
-            whole: HashSet::default(),
+            whole: Mutex::default(),
             folders: Mutex::default(),
             reporting: Mutex::default(),
             is_reporting: EventFlag::new()?,
@@ -104,18 +104,23 @@ impl Watch {
     }
 
     /// Watches the whole file system that this folder is on.
-    pub(crate) fn add_whole(&mut self, fd: &OwnedFd) -> Result<(), Errno> {
+    pub(crate) fn add_whole(&self, fd: &OwnedFd) -> Result<(), Errno> {
         let system = fanotify::system_id(fd.as_fd()).map_err(|error| errno(&error))?;
         self.watcher.watch_whole(fd.as_fd()).map_err(|error| errno(&error))?;
-        self.whole.insert(system);
+        lock(&self.whole).insert(system);
         Ok(())
+    }
+
+    /// Folders that are added from now on are watched one by one.
+    pub(crate) fn forget_whole(&self) {
+        lock(&self.whole).clear();
     }
 
     /// Watches a folder; its changes are reported with this key.
     pub(crate) fn add(&self, key: WatchKey, fd: &OwnedFd) -> Result<(), Errno> {
         let folder = folder_key(fd)?;
         let mut folders = lock(&self.folders);
-        if !self.whole.contains(&folder.0) {
+        if !lock(&self.whole).contains(&folder.0) {
             self.watcher.watch(fd.as_fd()).map_err(|error| errno(&error))?;
         }
         // The first change cannot be reported before this: that takes the lock.
@@ -131,7 +136,7 @@ impl Watch {
             return;
         }
         folders.remove(&folder);
-        if !self.whole.contains(&folder.0) {
+        if !lock(&self.whole).contains(&folder.0) {
             // If the folder was removed, so was its watch.
             let _ = self.watcher.unwatch(fd.as_fd());
         }

@@ -6,16 +6,33 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 
+/// Copies the mount on the folder, without those below it. The copy does not keep the mount itself from being
+/// unmounted.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`; `ENOSYS` before Linux 5.12.
+pub fn copy_one(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    copy_as(folder, None, OpenTreeFlags::empty())
+}
+
 /// Copies the mount on the folder, and those below it. `access_times` says when reads through the copy change them:
 /// `NOATIME`, `STRICTATIME` or `RELATIME`, with `NODIRATIME` or without; `None` is "as through the mount itself".
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, or where a user namespace may not change this; `ENOSYS` before Linux 5.12.
 pub fn copy(folder: BorrowedFd<'_>, access_times: Option<MountFlags>) -> io::Result<OwnedFd> {
+    copy_as(folder, access_times, OpenTreeFlags::AT_RECURSIVE)
+}
+
+fn copy_as(
+    folder: BorrowedFd<'_>,
+    access_times: Option<MountFlags>,
+    depth: OpenTreeFlags,
+) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | depth;
     let copy = open_tree(folder, c"", flags)?;
     let cleared = libc::MOUNT_ATTR__ATIME | libc::MOUNT_ATTR_NODIRATIME;
     let attributes = libc::mount_attr {
@@ -56,6 +73,19 @@ mod tests {
     use std::fs::{self, File};
     use std::os::fd::AsFd;
     use thruway_testing::skipped;
+
+    #[test]
+    fn a_copy_of_one_mount_has_none_below_it() {
+        let proc = File::open("/").unwrap();
+        let Ok(one) = copy_one(proc.as_fd()) else {
+            return skipped("copying a mount needs CAP_SYS_ADMIN");
+        };
+        let empty = rustix::fs::AtFlags::empty();
+        let has = |name: &std::ffi::CStr| {
+            rustix::fs::accessat(&one, name, rustix::fs::Access::EXISTS, empty).is_ok()
+        };
+        assert_eq!((has(c"proc"), has(c"proc/self")), (true, false));
+    }
 
     #[test]
     fn a_copy_has_its_own_access_times_and_the_same_names() {

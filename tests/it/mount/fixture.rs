@@ -90,6 +90,13 @@ impl Mounted {
         status[field].clone()
     }
 
+    /// The same of a mount that is not well.
+    pub(super) fn status_of_any(&self, field: &str) -> serde_json::Value {
+        let output = run(&["mount", "status", "--json", self.target("").to_str().unwrap()]);
+        let status: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        status[field].clone()
+    }
+
     /// How many requests of this kind there were.
     pub(super) fn requests(&self, operation: &str) -> u64 {
         self.status("requests")[operation].as_u64().unwrap_or(0)
@@ -106,13 +113,11 @@ impl Mounted {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// The mount's processes, the worker last: its parent is one of them, too.
+    /// The mount's processes, the worker last.
     pub(super) fn processes(&self) -> Vec<u32> {
-        let known: Vec<_> = processes_with(&self.source("")).collect();
-        let mut processes = known.clone();
-        processes
-            .sort_by_key(|&process| parent(process).is_some_and(|parent| known.contains(&parent)));
-        processes
+        let source = self.source("");
+        let workers = processes_with(&source);
+        workers.flat_map(|worker| supervisor(worker).into_iter().chain([worker])).collect()
     }
 
     pub(super) fn worker(&self) -> u32 {
@@ -135,6 +140,13 @@ fn processes_with(folder: &Path) -> impl Iterator<Item = u32> {
         let mut open = fs::read_dir(entry.path().join("fd")).ok()?.flatten();
         open.any(|fd| fs::read_link(fd.path()).is_ok_and(|path| path == folder)).then_some(number)
     })
+}
+
+/// The process that started a worker, unless it is dead.
+fn supervisor(worker: u32) -> Option<u32> {
+    let parent = parent(worker)?;
+    let command = fs::read(format!("/proc/{parent}/cmdline")).ok()?;
+    command.split(|&byte| byte == 0).any(|word| word == b"mount-process").then_some(parent)
 }
 
 /// The number behind the state (proc(5)).

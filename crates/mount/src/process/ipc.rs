@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::lock_holder::LockHolder;
+use crate::sources::Place;
 use crate::{Error, Plan};
 
 /// What a process that was just started shall do, as its parent commands.
@@ -17,8 +18,8 @@ pub(crate) enum Command {
     Serve(ServeCommand),
 }
 
-/// What a worker needs. Descriptors come along: the memory, the status socket if there is one, the sources, the locked
-/// files, and the connection with its clones.
+/// What a worker needs. Descriptors come along: the memory, the status socket if there is one, sources that are not
+/// followed by their paths, the locked files, and the connection with its clones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ServeCommand {
     pub(crate) plan: Plan,
@@ -27,6 +28,8 @@ pub(crate) struct ServeCommand {
     pub(crate) has_status_socket: bool,
     /// The worker before this one has died.
     pub(crate) is_restart: bool,
+    /// Where each source was when the mount was made. `None`: its descriptor comes along.
+    pub(crate) places: Vec<Option<Place>>,
     /// The holders of the locks that it has left.
     pub(crate) locks: Vec<LockHolder>,
 }

@@ -24,7 +24,8 @@ use crate::limits::GRACE;
 use crate::lock_holder::LockHolder;
 use crate::memory::{Count, Memory};
 use crate::policy::PolicyFile;
-use crate::{Error, Log, Plan, attach, limits, mounts, sources, status};
+use crate::sources::{self, Place, Source};
+use crate::{Error, Log, Plan, attach, limits, mounts, status};
 
 /// How long a worker may take to end when its connection is aborted.
 const GRACE_ABORTED: Duration = Duration::from_millis(200);
@@ -44,7 +45,7 @@ struct MountState<'a> {
     mount_device: String,
     memory: Memory,
     status_socket: Option<UnixListener>,
-    roots: &'a [OwnedFd],
+    sources: &'a [Source],
     /// The locked files.
     locks: RefCell<HashMap<LockHolder, OwnedFd>>,
     /// The connection and all its clones. A clone that only the worker holds would be closed at its death, and the
@@ -72,16 +73,18 @@ pub(crate) fn run(
     let failed = |cause| Error::new("cannot serve", &plan.target, cause);
     let signals = BlockedSignals::new(&[Signal::HUP, Signal::INT, Signal::TERM]).map_err(failed)?;
     limits::raise();
-    let roots = sources::open(plan)?;
+    // The kernel's table of mounts shows the sources as they were given.
+    let given = plan;
+    let (plan, sources) = &sources::open(given, log)?;
     let mut restarting =
         RestartState { policy: RefCell::new(plan.policy.clone()), deaths: 0, restarts: 0 };
     loop {
-        let device = attach::attach(plan)?;
+        let device = attach::attach(given)?;
         if is_daemon && restarting.restarts == 0 {
             // Not before mounting: at an automount the kernel blocks all processes outside systemd's process group.
             setsid().map_err(|errno| failed(errno.into()))?;
         }
-        let state = MountState::new(plan, log, &roots, device);
+        let state = MountState::new(plan, log, sources, device);
         let outcome = state.and_then(|state| state.run_workers(&signals, &report, &mut restarting));
         if !matches!(outcome, Ok(ServeOutcome::Unmounted)) {
             // No process would ever serve it.
@@ -118,7 +121,7 @@ impl<'a> MountState<'a> {
     fn new(
         plan: &'a Plan,
         log: &'a Log,
-        roots: &'a [OwnedFd],
+        sources: &'a [Source],
         device: OwnedFd,
     ) -> Result<Self, Error> {
         let failed = |cause| Error::new("cannot serve", &plan.target, cause);
@@ -131,7 +134,7 @@ impl<'a> MountState<'a> {
         let threads = available_parallelism().map_or(1, usize::from);
         let devices = attach::clones(device, threads)?;
         let locks = RefCell::default();
-        Ok(Self { plan, log, mount_device, memory, status_socket, roots, locks, devices })
+        Ok(Self { plan, log, mount_device, memory, status_socket, sources, locks, devices })
     }
 
     fn run_workers(
@@ -292,13 +295,28 @@ impl<'a> MountState<'a> {
             mount_device: self.mount_device.clone(),
             has_status_socket: self.status_socket.is_some(),
             is_restart,
+            places: self.sources.iter().map(place_of).collect(),
         });
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![self.memory.as_fd()];
         descriptors.extend(self.status_socket.as_ref().map(AsFd::as_fd));
-        descriptors.extend(self.roots.iter().map(AsFd::as_fd));
+        descriptors.extend(self.sources.iter().filter_map(descriptor_of));
         descriptors.extend(locks.values().map(AsFd::as_fd));
         descriptors.extend(self.devices.iter().map(AsFd::as_fd));
         channel.send(&command, &descriptors)
+    }
+}
+
+fn place_of(source: &Source) -> Option<Place> {
+    match source {
+        Source::Followed(place) => Some(*place),
+        Source::Held(_) => None,
+    }
+}
+
+fn descriptor_of(source: &Source) -> Option<BorrowedFd<'_>> {
+    match source {
+        Source::Followed(_) => None,
+        Source::Held(folder) => Some(folder.as_fd()),
     }
 }
 

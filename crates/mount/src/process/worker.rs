@@ -27,7 +27,7 @@ use crate::transport::reader::Reader;
 use crate::transport::reader_pool::{self, ReaderSlot};
 use crate::transport::reply::ReplySender;
 use crate::transport::ring;
-use crate::view::{Behaviour, PolicyEnforcer, Timeouts, View};
+use crate::view::{Behaviour, PolicyEnforcer, SourcePlaces, Timeouts, View};
 use crate::{Changes, Error, Log, Mode, Plan, Transport, attach, limits, status, watch};
 
 /// How often idle descriptors are closed.
@@ -83,9 +83,11 @@ fn serve(
     let policy = service.plan.policy.as_ref().map(PolicyFile::policy).transpose()?;
     let failed = |errno: Errno| Error::new("cannot serve", &service.plan.target, errno);
     let device = inherited.devices[0].try_clone().map_err(|_| failed(Errno::MFILE))?;
+    let places = service.places.clone();
+    let sources = SourcePlaces { paths: service.plan.sources.clone(), places };
     let view = View::new(
         Arc::clone(memory),
-        std::mem::take(&mut inherited.roots),
+        (sources, std::mem::take(&mut inherited.roots)),
         device,
         negotiated,
         behaviour(&service.plan),
@@ -225,6 +227,8 @@ fn start_helpers(service: &ServeCommand, view: &Arc<View>, status_socket: Option
     start_notifiers(view);
     let deferring = Arc::clone(view);
     thread::spawn(move || deferring.run_deferred());
+    let following = Arc::clone(view);
+    thread::spawn(move || following.follow_mounts());
     let locking = Arc::clone(view);
     thread::spawn(move || locking.locks().keep_trying());
     if let Some(listener) = status_socket {
@@ -278,10 +282,13 @@ impl InheritedFds {
             true => Some(descriptors.next().ok_or_else(missing)?.into()),
             false => None,
         };
-        let roots: Vec<_> = descriptors.by_ref().take(service.plan.sources.len()).collect();
+        let roots: Vec<_> = descriptors
+            .by_ref()
+            .take(service.places.iter().filter(|place| place.is_none()).count())
+            .collect();
         let locked: Vec<_> = descriptors.by_ref().take(service.locks.len()).collect();
         let devices: Vec<_> = descriptors.collect();
-        if roots.is_empty() || devices.is_empty() {
+        if devices.is_empty() {
             return Err(missing());
         }
         Ok(Self { memory: Arc::new(memory), status_socket, roots, locked, devices })

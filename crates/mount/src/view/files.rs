@@ -15,6 +15,7 @@ use crate::inodes::{Inode, InodeId, Inodes};
 use crate::names::{Name, Names};
 use crate::pins::Pins;
 use crate::proc_path::ProcPath;
+use crate::roots::Roots;
 use crate::volumes::{VolumeInfo, Volumes};
 
 /// All inodes that the kernel knows, and their open descriptors.
@@ -22,8 +23,8 @@ use crate::volumes::{VolumeInfo, Volumes};
 pub(super) struct Files {
     pub(super) inodes: Arc<Inodes>,
     pub(super) volumes: Arc<Volumes>,
-    /// The roots of the sources, of which there is at least one.
-    roots: Vec<Arc<OwnedFd>>,
+    /// The roots of the sources.
+    pub(super) roots: Arc<Roots>,
     /// Inodes, open with `O_PATH`.
     pub(super) path_fds: Descriptors,
     pub(super) pins: Pins,
@@ -36,17 +37,17 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The files below `roots`, of which there is at least one. With `needs_names`, names are kept even if the first
+    /// The files below `roots`, on these `volumes`. With `needs_names`, names are kept even if the first
     /// source has handles.
     pub(super) fn new(
         inodes: Inodes,
-        roots: Vec<Arc<OwnedFd>>,
+        (roots, volumes): (Arc<Roots>, Arc<Volumes>),
         needs_names: bool,
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
         let mut files = Self {
             inodes: Arc::new(inodes),
-            volumes: Arc::default(),
+            volumes,
             roots,
             path_fds: Descriptors::new(descriptors_max / 4),
             pins: Pins::default(),
@@ -61,8 +62,9 @@ impl Files {
 
     /// Adds the root to the table, unless the previous worker has.
     fn intern_root(&self) -> Result<VolumeInfo, Errno> {
-        let stat = stat_fd(&self.roots[0])?;
-        let again = || fs::openat(&self.roots[0], c".", OFlags::PATH, Mode::empty());
+        let root = self.roots.first()?;
+        let stat = stat_fd(&root)?;
+        let again = || fs::openat(&root, c".", OFlags::PATH, Mode::empty());
         let volume = self.volumes.of(&stat, again)?;
         if self.inodes.get(InodeId::ROOT).is_err() {
             self.inodes.set_root(identity(volume.index, &stat));
@@ -70,9 +72,9 @@ impl Files {
         Ok(volume)
     }
 
-    /// The roots of the sources; the first one is the root of the mount.
-    pub(super) fn roots(&self) -> &[Arc<OwnedFd>] {
-        &self.roots
+    /// Closes all descriptors that can be opened again, as they may keep a file system from being unmounted.
+    pub(super) fn close_all(&self) {
+        [&self.path_fds, &self.readers, &self.writers].iter().for_each(|all| all.clear());
     }
 
     /// Closes descriptors that are unused for a while.
@@ -101,7 +103,7 @@ impl Files {
     /// The inode, open with `O_PATH`.
     pub(super) fn path_fd(&self, id: InodeId) -> Result<Arc<OwnedFd>, Errno> {
         if id == InodeId::ROOT {
-            return Ok(Arc::clone(&self.roots[0]));
+            return self.roots.first();
         }
         if let Some(fd) = self.path_fds.get(id) {
             return Ok(fd);
@@ -139,7 +141,7 @@ impl Files {
             self.names.as_ref().and_then(|names| names.path(inode.id)).ok_or(Errno::STALE)?;
         let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC;
-        let root = self.root_of(inode.branch)?;
+        let root = self.roots.get(inode.branch)?;
         let fd = fs::openat2(root, path, flags, Mode::empty(), within).map_err(|_| Errno::STALE)?;
         // The name may lead to another file now.
         let identity = identity(inode.identity.volume, &stat_fd(&fd)?);
@@ -155,11 +157,6 @@ impl Files {
         }
         self.inodes.flags(inode.id).set_checked();
         Ok(())
-    }
-
-    /// The root of a source.
-    pub(super) fn root_of(&self, branch: u16) -> Result<&OwnedFd, Errno> {
-        Ok(self.roots.get(usize::from(branch)).ok_or(Errno::STALE)?)
     }
 
     /// The inode of `stat`, if the kernel knows it.
@@ -279,10 +276,11 @@ impl Files {
             // It would be a name that is gone, or any of several.
             return None;
         }
-        let root = path(self.root_of(self.inodes.get(id).ok()?.branch).ok()?)?;
+        let root = path(&*self.roots.get(self.inodes.get(id).ok()?.branch).ok()?)?;
         let below = path(&fd)?;
-        let below = below.strip_prefix(root.as_slice())?;
-        below.strip_prefix(b"/").map(<[u8]>::to_vec)
+        // A private copy of a mount begins at the source.
+        let root = root.strip_suffix(b"/").unwrap_or(&root);
+        below.strip_prefix(root)?.strip_prefix(b"/").map(<[u8]>::to_vec)
     }
 }
 

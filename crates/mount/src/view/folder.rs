@@ -35,8 +35,3 @@ impl Folder {
         }
     }
 }
-
-pub(super) fn branch_number(branch: usize) -> u16 {
-    // `sources` allows fewer sources than there are numbers.
-    u16::try_from(branch).unwrap_or(u16::MAX)
-}

@@ -8,7 +8,7 @@ use rustix::fs::{self, Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use super::files::Files;
-use super::folder::{BranchDir, Folder, Parts, branch_number};
+use super::folder::{BranchDir, Folder, Parts};
 use super::merging::Merging;
 use super::stat::{FOLDER, handle_of, stat_fd, stat_name, take_newer_times};
 use super::watches::FolderWatches;
@@ -131,8 +131,7 @@ impl Folders {
             return Ok(merged);
         }
         let fds = if id == InodeId::ROOT {
-            let roots = branches.roots().iter().cloned();
-            roots.enumerate().map(|(branch, fd)| (branch_number(branch), fd)).collect()
+            branches.roots().present()
         } else {
             self.part_fds(id).or_else(|_| self.only_fd(id))?
         };
@@ -144,7 +143,7 @@ impl Folders {
             })
             .collect();
         if parts.is_empty() {
-            return Err(Errno::STALE);
+            return Err(if id == InodeId::ROOT { Errno::NODEV } else { Errno::STALE });
         }
         // Watched before names are read, so that no change is missed.
         let is_watched = fds.iter().fold(true, |all, (branch, fd)| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::folder::{BranchDir, Folder, branch_number};
+use super::folder::{BranchDir, Folder};
 use super::stat::stat_fd;
 use super::state::View;
 use super::xattr;
@@ -37,7 +37,8 @@ pub(super) fn make_in<T>(
 /// The branches in which it may be made, the best one first.
 fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
     let Some(branches) = view.folders.branches() else { return Ok(vec![0]) };
-    let all = 0..branch_number(branches.roots().len());
+    // Nothing is made in a source that is away.
+    let all = branches.roots().present().into_iter().map(|(branch, _)| branch);
     Ok(match branches.create() {
         CreatePolicy::Parent => {
             view.folders.dirs(folder)?.into_iter().map(|dir| dir.branch).collect()
@@ -56,8 +57,7 @@ fn candidates(view: &View, folder: &Folder) -> Result<Vec<u16>, Errno> {
 fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno> {
     let branches = view.folders.branches().ok_or(Errno::XDEV)?;
     if id == InodeId::ROOT {
-        let root = branches.roots().get(usize::from(branch)).ok_or(Errno::XDEV)?;
-        return Ok(BranchDir { branch, fd: Arc::clone(root) });
+        return Ok(BranchDir { branch, fd: branches.roots().get(branch)? });
     }
     let known = view.files.names.as_ref().and_then(|names| names.get(id));
     let (parent, name) = known.ok_or(Errno::STALE)?;
@@ -96,7 +96,7 @@ fn copy_folder(view: &View, id: InodeId, branch: u16) -> Result<BranchDir, Errno
 }
 
 fn free_bytes(branches: &Branches, branch: u16) -> u64 {
-    let root = branches.roots().get(usize::from(branch));
-    let space = root.and_then(|root| fs::fstatvfs(root).ok());
+    let root = branches.roots().get(branch);
+    let space = root.and_then(fs::fstatvfs).ok();
     space.map_or(0, |space| space.f_bavail.saturating_mul(space.f_frsize))
 }

@@ -128,11 +128,13 @@ fn transport(view: &View) -> &'static str {
 fn failed_sources(view: &View, plan: &Plan) -> BTreeMap<String, String> {
     let failures = view.folders.branches().into_iter().flat_map(Branches::failures);
     let failures = failures.chain(probe(view));
-    let source = |(branch, errno): (usize, Errno)| {
-        let path = plan.sources.get(branch)?.display().to_string();
-        Some((path, Error::from(errno).to_string()))
+    let failures = failures.map(|(branch, errno)| (branch, Error::from(errno).to_string()));
+    let absent = view.files.roots.absent().into_iter();
+    let absent = absent.map(|(branch, absence)| (branch, absence.to_string()));
+    let source = |(branch, text): (usize, String)| {
+        Some((plan.sources.get(branch)?.display().to_string(), text))
     };
-    failures.filter_map(source).collect()
+    failures.chain(absent).filter_map(source).collect()
 }
 
 fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
@@ -147,6 +149,7 @@ fn daemon_io_reasons(view: &View) -> BTreeMap<String, u64> {
 /// The errors of sources that cannot be read now.
 fn probe(view: &View) -> Vec<(usize, Errno)> {
     let read = |root: &OwnedFd| each_entry(root, 0, PROBE_BYTES, |_| Ok(false));
-    let failure = |(branch, root): (usize, &Arc<OwnedFd>)| Some((branch, read(root).err()?));
-    view.files.roots().iter().enumerate().filter_map(failure).collect()
+    let failure =
+        |(branch, root): (u16, Arc<OwnedFd>)| Some((usize::from(branch), read(&root).err()?));
+    view.files.roots.present().into_iter().filter_map(failure).collect()
 }

@@ -28,7 +28,7 @@ pub(super) fn open_handle(
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     let flags = i32::try_from(flags.bits()).map_err(|_| Errno::INVAL)?;
-    handle.open(volume.anchor(), flags).map_err(|error| errno(&error))
+    handle.open(volume.anchor()?.as_fd(), flags).map_err(|error| errno(&error))
 }
 
 /// The handle of an open file.

@@ -16,6 +16,7 @@ use super::files::Files;
 use super::folders::Folders;
 use super::invalidation::Invalidation;
 use super::merging::Merging;
+use super::mount_changes::{FollowingView, MountChanges, SourcePlaces};
 use super::policy_check::PolicyEnforcer;
 use super::recent_listing::RecentListing;
 use super::timeouts::{CacheTimeouts, EPOCH_MINOR, Timeouts};
@@ -56,6 +57,7 @@ pub(crate) struct View {
     pub(super) backing: BackingFiles,
     pub(super) timeouts: CacheTimeouts,
     pub(super) invalidation: Invalidation,
+    pub(super) mount_changes: MountChanges,
     pub(super) access: AccessControl,
     pub(super) locks: Locks,
     pub(super) recent_listing: RecentListing,
@@ -66,24 +68,26 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// A view of `roots`, of which there is at least one; `device` is the connection.
+    /// A view of `sources`, with the descriptors of those that are `held`; `device` is the connection.
     pub(crate) fn new(
         memory: Arc<Memory>,
-        roots: Vec<OwnedFd>,
+        (sources, held): (SourcePlaces, Vec<OwnedFd>),
         device: OwnedFd,
         negotiated: Negotiated,
         mut behaviour: Behaviour,
         enforcer: Option<PolicyEnforcer>,
         descriptors_max: usize,
     ) -> Result<Self, Errno> {
-        let roots: Vec<_> = roots.into_iter().map(Arc::new).collect();
-        if roots.is_empty() {
-            return Err(Errno::INVAL);
-        }
+        let (mount_changes, roots, volumes) = MountChanges::open(sources, held);
         let is_merged = roots.len() > 1;
         let (inodes, needs_names) =
             (Inodes::new(Arc::clone(&memory)), is_merged || enforcer.is_some());
-        let files = Arc::new(Files::new(inodes, roots.clone(), needs_names, descriptors_max)?);
+        let files = Arc::new(Files::new(
+            inodes,
+            (Arc::clone(&roots), volumes),
+            needs_names,
+            descriptors_max,
+        )?);
         let (inodes, volumes) = (&files.inodes, &files.volumes);
         let watch = choose_changes(&mut behaviour, is_merged);
         let watches = FolderWatches::new(watch, inodes, volumes, &roots);
@@ -125,6 +129,7 @@ impl View {
             memory,
             behaviour,
             connection,
+            mount_changes,
             files,
             folders,
             backing,
@@ -153,6 +158,14 @@ impl View {
     /// Invalidates what another program has changed.
     pub(crate) fn apply(&self, change: Change<'_>) {
         self.invalidation.apply(change);
+    }
+
+    /// Follows file systems that are mounted and unmounted, for ever: for a thread of its own.
+    pub(crate) fn follow_mounts(&self) -> Result<(), Errno> {
+        let (files, folders, connection) = (&*self.files, &*self.folders, &*self.connection);
+        self.mount_changes.run(&FollowingView { files, folders, connection }, || {
+            self.backing.drop_all_idle();
+        })
     }
 
     /// Does what is deferred, for ever: for a thread of its own.

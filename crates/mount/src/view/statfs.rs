@@ -15,7 +15,7 @@ pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
     let space = match view.folders.branches() {
         None => fs::fstatvfs(view.files.path_fd(id)?)?,
-        Some(branches) => sum(branches.roots())?,
+        Some(branches) => sum(&branches.roots().present())?,
     };
     let narrow = |wide: u64| u32::try_from(wide).unwrap_or(u32::MAX);
     cx.reply.put(&StatFsOut {
@@ -36,16 +36,19 @@ pub(super) fn statfs(cx: &mut Context<'_>) -> Result<(), Errno> {
 pub(super) fn syncfs(cx: &mut Context<'_>) -> Result<(), Errno> {
     let view = cx.view;
     for volume in view.files.volumes.all() {
-        fs::syncfs(volume.anchor())?;
+        // What was unmounted is on its disk.
+        if let Ok(anchor) = volume.anchor() {
+            fs::syncfs(anchor)?;
+        }
     }
     Ok(())
 }
 
 /// The sum over all file systems of the folders, in blocks of the first one. A file system that fails is left out.
-fn sum(folders: &[Arc<OwnedFd>]) -> Result<StatVfs, Errno> {
+fn sum(folders: &[(u16, Arc<OwnedFd>)]) -> Result<StatVfs, Errno> {
     let mut seen = BTreeSet::new();
     let mut total: Option<StatVfs> = None;
-    for folder in folders {
+    for (_, folder) in folders {
         let Ok(stat) = fs::fstat(folder) else { continue };
         let Ok(space) = fs::fstatvfs(folder) else { continue };
         if !seen.insert(stat.st_dev) {

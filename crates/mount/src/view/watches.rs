@@ -1,14 +1,13 @@
 //! Watches on folders.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::fs::{self, Mode, OFlags, StatxAttributes};
+use rustix::fs::{self, Mode, OFlags};
 
 use super::folder::BranchDir;
 use super::stat::stat_fd;
 use crate::inodes::{InodeId, Inodes, Watched};
-use crate::mounts;
+use crate::roots::{Root, Roots};
 use crate::volumes::Volumes;
 use crate::watch::Watch;
 
@@ -26,12 +25,17 @@ impl FolderWatches {
         watch: Option<Watch>,
         inodes: &Arc<Inodes>,
         volumes: &Arc<Volumes>,
-        roots: &[Arc<OwnedFd>],
+        roots: &Roots,
     ) -> Self {
         let (inodes, volumes) = (Arc::clone(inodes), Arc::clone(volumes));
-        let mut watches = Self { watch, inodes, volumes };
+        let watches = Self { watch, inodes, volumes };
         watches.watch_whole_sources(roots);
         watches
+    }
+
+    /// From now on, each folder is watched: the file system that was watched as a whole may be another one.
+    pub(super) fn forget_whole(&self) {
+        self.watch.iter().for_each(Watch::forget_whole);
     }
 
     pub(super) fn watch(&self) -> Option<&Watch> {
@@ -44,15 +48,14 @@ impl FolderWatches {
     }
 
     /// Watches sources that are whole file systems as a whole, where possible; else each folder is watched.
-    fn watch_whole_sources(&mut self, roots: &[Arc<OwnedFd>]) {
-        let Some(watch) = &mut self.watch else { return };
-        for root in roots {
-            let Ok(stat) = stat_fd(root) else { continue };
-            let again = || fs::openat(root, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    fn watch_whole_sources(&self, roots: &Roots) {
+        let Some(watch) = &self.watch else { return };
+        for Root { fd, is_whole, .. } in roots.all().into_iter().flatten() {
+            let Ok(stat) = stat_fd(&fd) else { continue };
+            let again = || fs::openat(&fd, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
             let is_local = self.volumes.of(&stat, again).is_ok_and(|volume| !volume.is_remote);
-            let is_top = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-            if is_local && is_top && mounts::is_whole(stat.stx_mnt_id) {
-                let _ = watch.add_whole(root);
+            if is_local && is_whole {
+                let _ = watch.add_whole(&fd);
             }
         }
     }

@@ -1,0 +1,77 @@
+//! The roots of the sources, which come and go as file systems are mounted and unmounted.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::io::Errno;
+
+use crate::sources::{Absence, Place};
+
+/// The root of a source that is there.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) fd: Arc<OwnedFd>,
+    /// Which folder it is; `None` for a source that is held as it was at first.
+    pub(crate) place: Option<Place>,
+    /// It is a whole file system, at its mount point.
+    pub(crate) is_whole: bool,
+}
+
+/// All sources, by branch.
+#[derive(Debug)]
+pub(crate) struct Roots {
+    all: RwLock<Vec<Result<Root, Absence>>>,
+}
+
+impl Roots {
+    pub(crate) fn new(all: Vec<Result<Root, Absence>>) -> Self {
+        Self { all: RwLock::new(all) }
+    }
+
+    /// All of them as they are now.
+    pub(crate) fn all(&self) -> Vec<Result<Root, Absence>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn replace(&self, all: Vec<Result<Root, Absence>>) {
+        *self.all.write().unwrap_or_else(PoisonError::into_inner) = all;
+    }
+
+    /// The root of this branch.
+    pub(crate) fn get(&self, branch: u16) -> Result<Arc<OwnedFd>, Errno> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        match all.get(usize::from(branch)).ok_or(Errno::STALE)? {
+            Ok(root) => Ok(Arc::clone(&root.fd)),
+            Err(_) => Err(Errno::NODEV),
+        }
+    }
+
+    /// The first root that is there: the root of the mount.
+    pub(crate) fn first(&self) -> Result<Arc<OwnedFd>, Errno> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().flatten().next().map(|root| Arc::clone(&root.fd)).ok_or(Errno::NODEV)
+    }
+
+    /// The roots that are there, with their branches.
+    pub(crate) fn present(&self) -> Vec<(u16, Arc<OwnedFd>)> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let with_branch = |(branch, root): (usize, &Result<Root, Absence>)| {
+            let fd = Arc::clone(&root.as_ref().ok()?.fd);
+            Some((u16::try_from(branch).ok()?, fd))
+        };
+        all.iter().enumerate().filter_map(with_branch).collect()
+    }
+
+    /// The branches that are not shown, and why.
+    pub(crate) fn absent(&self) -> Vec<(usize, Absence)> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter()
+            .enumerate()
+            .filter_map(|(at, root)| Some((at, root.as_ref().err().copied()?)))
+            .collect()
+    }
+}

@@ -1,0 +1,263 @@
+//! File systems that are mounted and unmounted at the sources and below them, as disks that come and go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thruway_testing::skipped;
+
+use super::fixture::{Mounted, kill, wait_until};
+use crate::{run, stderr, stdout, thruway};
+
+const SOURCES: &[&str] = &["first", "second"];
+
+/// File systems in memory, which are gone when this value is.
+#[derive(Default)]
+struct Disks(Vec<PathBuf>);
+
+impl Disks {
+    /// Mounts a disk with a file of this name in it, or says why this machine cannot.
+    fn mount(&mut self, at: &Path, name: &str) -> bool {
+        let aside = tempfile::tempdir().unwrap();
+        if !call("mount", &[Path::new("-t"), Path::new("tmpfs"), Path::new("none"), aside.path()]) {
+            skipped("mounting needs CAP_SYS_ADMIN");
+            return false;
+        }
+        // It comes with its file, as a disk does.
+        fs::write(aside.path().join(name), name).unwrap();
+        assert!(call("mount", &[Path::new("--bind"), aside.path(), at]));
+        assert!(call("umount", &[aside.path()]));
+        self.0.push(at.to_owned());
+        true
+    }
+
+    fn bind(&mut self, what: &Path, at: &Path) -> bool {
+        self.0.push(at.to_owned());
+        call("mount", &[Path::new("--bind"), what, at])
+    }
+
+    fn unmount(&mut self, at: &Path) {
+        assert!(call("umount", &[at]), "{} is busy", at.display());
+        let last = self.0.iter().rposition(|disk| disk == at).unwrap();
+        self.0.remove(last);
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        for disk in self.0.iter().rev() {
+            call("umount", &[Path::new("-l"), disk]);
+        }
+    }
+}
+
+fn call(program: &str, arguments: &[&Path]) -> bool {
+    Command::new(program).args(arguments).output().unwrap().status.success()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    // A listing that has begun when its file system goes ends with an error.
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let Ok(entries) = entries else { return vec!["(error)".into()] };
+    let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
+    let mut names: Vec<_> = entries.iter().map(name).collect();
+    names.sort();
+    names
+}
+
+/// Waits until these names are shown, and looks each up.
+fn shows(folder: &Path, expected: &[&str]) {
+    wait_until(&format!("{} has {expected:?}", folder.display()), || names(folder) == expected);
+    assert!(expected.iter().all(|name| folder.join(name).symlink_metadata().is_ok()));
+}
+
+#[test]
+fn a_disk_that_comes_below_a_source_is_written_to_and_one_that_goes_is_not_missed() {
+    for sources in [&["first"][..], SOURCES] {
+        let mut disks = Disks::default();
+        let last = sources[sources.len() - 1];
+        let fill = |mounted: &Mounted| {
+            fs::create_dir_all(mounted.path(last).join("media/sub")).unwrap();
+            fs::write(mounted.path(last).join("media/below"), "").unwrap();
+        };
+        let Some(mounted) = Mounted::with_sources(sources, &[], fill) else { return };
+        let (disk, media) = (mounted.path(last).join("media"), mounted.target("media"));
+        for _ in 0..2 {
+            shows(&media, &["below", "sub"]);
+            if !disks.mount(&disk, "disk") {
+                return;
+            }
+            shows(&media, &["disk"]);
+            fs::write(media.join("new"), "").unwrap();
+            assert!(disk.join("new").exists());
+            fs::create_dir(media.join("inner")).unwrap();
+            shows(&media.join("inner"), &[]);
+            assert!(disks.mount(&disk.join("inner"), "nested"));
+            shows(&media.join("inner"), &["nested"]);
+            disks.unmount(&disk.join("inner"));
+            shows(&media.join("inner"), &[]);
+            disks.unmount(&disk);
+        }
+        shows(&media, &["below", "sub"]);
+    }
+}
+
+#[test]
+fn a_file_and_a_folder_that_are_mounted_below_a_source_are_shown() {
+    let mut disks = Disks::default();
+    let Some(mounted) = Mounted::new(&[]) else { return };
+    fs::write(mounted.source("file"), "below").unwrap();
+    fs::create_dir(mounted.source("folder")).unwrap();
+    fs::write(mounted.path("other"), "upper").unwrap();
+    fs::create_dir_all(mounted.path("beside/inner")).unwrap();
+    let text = || fs::read_to_string(mounted.target("file")).unwrap();
+    assert_eq!(text(), "below");
+    shows(&mounted.target("folder"), &[]);
+    if !disks.bind(&mounted.path("other"), &mounted.source("file")) {
+        return skipped("mounting needs CAP_SYS_ADMIN");
+    }
+    wait_until("the file that was mounted", || text() == "upper");
+    assert!(disks.bind(&mounted.path("beside"), &mounted.source("folder")));
+    shows(&mounted.target("folder"), &["inner"]);
+    disks.unmount(&mounted.source("file"));
+    wait_until("the file below", || text() == "below");
+    disks.unmount(&mounted.source("folder"));
+    shows(&mounted.target("folder"), &[]);
+}
+
+#[test]
+fn a_file_stays_open_while_disks_come_and_go_beside_it() {
+    let mut disks = Disks::default();
+    let Some(mounted) = Mounted::new(&["--passthrough", "off"]) else { return };
+    fs::write(mounted.source("file"), "text").unwrap();
+    fs::create_dir(mounted.source("media")).unwrap();
+    let open = fs::File::open(mounted.target("file")).unwrap();
+    shows(&mounted.target("media"), &[]);
+    if !disks.mount(&mounted.source("media"), "disk") {
+        return;
+    }
+    shows(&mounted.target("media"), &["disk"]);
+    assert_eq!(std::io::read_to_string(&open).unwrap(), "text");
+    assert_eq!(open.metadata().unwrap().len(), 4);
+}
+
+#[test]
+fn a_disk_that_is_mounted_at_a_source_takes_its_place_until_it_goes() {
+    for sources in [&["first"][..], SOURCES] {
+        let mut disks = Disks::default();
+        let Some(mounted) = Mounted::with_sources(sources, &[], |mounted| {
+            fs::write(mounted.path("first/old"), "").unwrap();
+        }) else {
+            return;
+        };
+        let first = mounted.path("first");
+        shows(&mounted.target(""), &["old"]);
+        if !disks.mount(&first, "one") {
+            return;
+        }
+        shows(&mounted.target(""), &["one"]);
+        fs::write(mounted.target("new"), "").unwrap();
+        assert!(first.join("new").exists());
+        // Upon that one, another one.
+        assert!(disks.mount(&first, "two"));
+        shows(&mounted.target(""), &["two"]);
+        disks.unmount(&first);
+        shows(&mounted.target(""), &["new", "one"]);
+        disks.unmount(&first);
+        shows(&mounted.target(""), &["old"]);
+        fs::write(mounted.target("new"), "").unwrap();
+        assert!(first.join("new").exists());
+    }
+}
+
+/// The state of a mount as status says it, and whether it is well.
+fn status(mounted: &Mounted) -> (String, Option<i32>) {
+    let said = run(&["mount", "status", mounted.target("").to_str().unwrap()]);
+    (stdout(&said).to_owned(), said.status.code())
+}
+
+#[test]
+fn a_source_that_is_unmounted_is_named_and_nothing_is_made_below_it() {
+    for (how, is_killed) in [("", false), ("-l", false), ("", true)] {
+        let mut disks = Disks::default();
+        let mut can = true;
+        let mounted = Mounted::with_sources(SOURCES, &["--create", "first"], |mounted| {
+            can = disks.mount(&mounted.path("first"), "disk");
+            if can {
+                fs::create_dir(mounted.path("first/folder")).unwrap();
+            }
+            fs::write(mounted.path("second/stays"), "").unwrap();
+        });
+        let Some(mounted) = mounted.filter(|_| can) else { return };
+        let first = mounted.path("first");
+        shows(&mounted.target(""), &["disk", "folder", "stays"]);
+        fs::read(mounted.target("disk")).unwrap();
+        match how {
+            "" => disks.unmount(&first),
+            how => assert!(call("umount", &[Path::new(how), &first])),
+        }
+        shows(&mounted.target(""), &["stays"]);
+        if is_killed {
+            let supervisor = mounted.status_of_any("process").as_u64().unwrap();
+            let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+            let worker = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+            kill(worker);
+            wait_until("another worker", || mounted.restarts() == Some(1));
+        }
+        fs::write(mounted.target("new"), "").unwrap();
+        assert!(names(&first).is_empty(), "{:?}", names(&first));
+        assert!(mounted.path("second/new").exists());
+        let (said, code) = status(&mounted);
+        assert!(said.contains("its file system is not mounted"), "{said}");
+        assert_eq!(code, Some(1));
+        assert!(disks.mount(&first, "back"));
+        shows(&mounted.target(""), &["back", "new", "stays"]);
+        assert_eq!(status(&mounted).1, Some(0));
+    }
+}
+
+#[test]
+fn a_mount_whose_only_source_is_unmounted_fails_until_the_source_is_back() {
+    let mut disks = Disks::default();
+    let mut can = true;
+    let mounted = Mounted::with_sources(&["first"], &[], |mounted| {
+        can = disks.mount(&mounted.path("first"), "disk");
+    });
+    let Some(mounted) = mounted.filter(|_| can) else { return };
+    shows(&mounted.target(""), &["disk"]);
+    disks.unmount(&mounted.path("first"));
+    let error = || fs::write(mounted.target("new"), "").err().and_then(|it| it.raw_os_error());
+    wait_until("no such device", || error() == Some(19));
+    assert!(names(&mounted.path("first")).is_empty());
+    assert!(disks.mount(&mounted.path("first"), "back"));
+    shows(&mounted.target(""), &["back"]);
+}
+
+#[test]
+fn a_source_that_is_given_again_is_left_out() {
+    let mut disks = Disks::default();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["source", "bound", "target"] {
+        fs::create_dir(path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink("source", path("link")).unwrap();
+    let is_bound = disks.bind(&path("source"), &path("bound"));
+    let mut mount = thruway();
+    mount.arg("mount").args(["source", "link", "source"].map(path));
+    mount.args(is_bound.then(|| path("bound"))).arg(path("target"));
+    let mounted = mount.output().unwrap();
+    if !mounted.status.success() {
+        return skipped(stderr(&mounted).trim());
+    }
+    let changed = (|| {
+        fs::create_dir(path("target/folder"))?;
+        fs::write(path("target/file"), "")?;
+        fs::rename(path("target/file"), path("target/moved"))?;
+        fs::remove_file(path("target/moved"))?;
+        fs::remove_dir(path("target/folder"))
+    })();
+    assert!(thruway().arg("unmount").arg(path("target")).status().unwrap().success());
+    changed.unwrap();
+    assert!(names(&path("source")).is_empty());
+}
