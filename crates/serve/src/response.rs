@@ -164,9 +164,8 @@ impl<'a> ResponseWriter<'a> {
             ResponseFraming::Length(bytes) => bytes,
             _ => 0,
         };
-        if plan.framing.decodes() {
-            connection.unchunk = Unchunk::new().map(Box::new);
-        }
+        let unchunk = if plan.framing.decodes() { Unchunk::new() } else { None };
+        connection.unchunk = unchunk.map(Box::new);
         connection.phase = Phase::Streaming(Stream { framing: plan.framing, left });
         connection.hold(head);
         Written::Backlog(connection.backlog_bytes())

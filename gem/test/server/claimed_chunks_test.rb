@@ -74,6 +74,18 @@ class ClaimedChunksTest < Minitest::Test
     end
   end
 
+  def test_a_claim_holds_for_its_own_response_only
+    serve do |env|
+      claims = env["PATH_INFO"] == "/claims"
+      [200, claims ? CLAIM : {}, [claims ? "3\r\none\r\n0\r\n\r\n" : "plain"].each]
+    end
+    client = connect
+    3.times do
+      assert_equal "one", client.request("/claims").body
+      2.times { assert_equal "plain", client.request.body }
+    end
+  end
+
   def test_a_file_that_claims_chunks_is_asked_for_its_pieces
     Tempfile.create("body") do |file|
       file.write("3\r\none\r\n0\r\n\r\n")
