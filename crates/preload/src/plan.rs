@@ -108,14 +108,25 @@ impl Run {
         completed.contains_key(self.begun[place].path.as_slice()).then_some(place)
     }
 
+    /// Where features are that act as they are loaded: a template that loaded one would run a command.
+    fn acting(&self, completed: &HashMap<&[u8], usize>) -> Vec<usize> {
+        let acting = self.begun.iter().filter(|begun| is_acting(&begun.path));
+        acting.filter_map(|begun| completed.get(begun.path.as_slice()).copied()).collect()
+    }
+
     /// The features that were begun and completed before `cut`, without those that another of them loaded.
     fn outermost(&self, completed: &HashMap<&[u8], usize>, cut: usize) -> Vec<(Vec<u8>, Folders)> {
         let limit = self.begun.get(cut).map_or(self.features.len(), |begun| begun.complete);
         let mut features = Vec::new();
         // While so many are complete, what begins was begun by the last one of `features`.
         let mut inside = 0;
+        let acted = self.acting(completed);
         for begun in &self.begun[..cut] {
             let Some(&place) = completed.get(begun.path.as_slice()) else { continue };
+            // What it loaded is loaded in its place.
+            if acted.iter().any(|acting| (begun.complete..=place).contains(acting)) {
+                continue;
+            }
             // Loaded again, or complete before it was begun: it is not this feature.
             if begun.complete < inside || place >= limit || place < begun.complete {
                 continue;
@@ -145,6 +156,26 @@ impl Folders {
         };
         Self { first: own(first), last: own(last) }
     }
+}
+
+/// Features whose top level runs a command, or has a command run as Ruby ends.
+const ACTING: [&[u8]; 12] = [
+    b"/rails/cli.rb",
+    b"/rails/commands.rb",
+    b"/rails/test_help.rb",
+    b"/active_support/testing/autorun.rb",
+    b"/minitest/autorun.rb",
+    b"/minitest/spec/autorun.rb",
+    b"/test/unit.rb",
+    b"/test/unit/autorunner.rb",
+    b"/rspec/autorun.rb",
+    b"/simplecov.rb",
+    b"/spring/binstub.rb",
+    b"/sinatra/main.rb",
+];
+
+fn is_acting(path: &[u8]) -> bool {
+    ACTING.iter().any(|end| path.ends_with(end))
 }
 
 fn is_of_gem(folder: &[u8]) -> bool {
@@ -275,6 +306,31 @@ mod tests {
                 "rails/command",
                 "runner",
                 "/app/config/application.rb",
+                "/app/config/environment.rb"
+            ]
+        );
+    }
+
+    /// As Rails 8.1's `rails test` does: the command has returned when Ruby, which ends, runs the tests.
+    #[test]
+    fn what_acts_is_not_loaded_though_it_was_complete_and_what_it_loaded_is() {
+        let mut run = Recorder(Run::default());
+        run.load("/app/config/boot.rb", |run| run.leaf("bundler"));
+        run.load("/gem/outer.rb", |run| {
+            run.load("/gem/rails/commands.rb", |run| {
+                run.leaf("rails/command");
+                run.load("/gem/minitest/autorun.rb", |run| run.leaf("minitest"));
+            });
+            run.leaf("late");
+        });
+        run.load("/app/config/environment.rb", |run| run.leaf("/app/config/application.rb"));
+        assert_eq!(
+            names(&run.0.plan(b"/app")),
+            [
+                "/app/config/boot.rb",
+                "rails/command",
+                "minitest",
+                "late",
                 "/app/config/environment.rb"
             ]
         );
