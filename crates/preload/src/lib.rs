@@ -20,6 +20,7 @@ pub mod history;
 pub mod key;
 pub mod observed;
 pub mod open_files;
+pub mod passing;
 pub mod place;
 pub mod plan;
 pub mod role;

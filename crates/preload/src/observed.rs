@@ -13,6 +13,8 @@ use thruway_pack::Stamp;
 use thruway_sys::signal::Mask;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::passing::without_process;
+
 /// What a boot asks about a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
@@ -106,6 +108,9 @@ impl State {
 impl Notes {
     /// Notes what is about to be asked about an absolute path.
     pub fn note(&mut self, path: &[u8], question: Question, now_ns: i64) {
+        if let Some(path) = without_process(path) {
+            return self.note(&path, question, now_ns);
+        }
         if path.starts_with(b"/proc/self") {
             // Another process in each child.
             return;
@@ -124,7 +129,7 @@ impl Notes {
 
     /// The boot itself writes what is at that path: what is there afterwards is not compared.
     pub fn note_written(&mut self, path: &[u8]) {
-        self.written.insert(path.into());
+        self.written.insert(without_process(path).unwrap_or_else(|| path.to_vec()).into());
     }
 
     /// What is at that path, or below it, is not compared.
@@ -284,7 +289,7 @@ impl Entry {
 
 /// Paths below which the kernel makes files up: their stamps say nothing.
 fn is_made_up(path: &[u8]) -> bool {
-    [&b"/proc/"[..], b"/sys/", b"/dev/"].iter().any(|start| path.starts_with(start))
+    [&b"/proc/"[..], b"/sys/", b"/dev/fd/"].iter().any(|start| path.starts_with(start))
 }
 
 fn look(path: &[u8], follows: bool) -> Answer {
@@ -572,6 +577,21 @@ mod tests {
         notes.note(folder.path().as_os_str().as_bytes(), Question::Names, now());
         notes.note(folder.path().join("link").as_os_str().as_bytes(), Question::Kind, now());
         assert_eq!(notes.sealed().len(), 2, "a link may lead elsewhere");
+    }
+
+    #[test]
+    fn a_file_in_shared_memory_or_below_a_process_s_folder_is_compared_as_any() {
+        let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+        let path = folder.path().join("a.rb");
+        std::fs::write(&path, "1").unwrap();
+        let through = Path::new("/proc/self/root").join(path.strip_prefix("/").unwrap());
+        for noted_path in [&path, &through] {
+            let mut observed = noted(noted_path, Question::Content);
+            assert!(!changes(&mut observed));
+            std::fs::write(&path, "two, or more").unwrap();
+            assert!(changes(&mut observed), "{}", noted_path.display());
+            std::fs::write(&path, "1").unwrap();
+        }
     }
 
     #[test]

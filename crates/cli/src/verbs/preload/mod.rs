@@ -15,6 +15,7 @@ use thruway_boot::Options;
 use thruway_preload::client::{self, Answer, Running};
 use thruway_preload::history::{History, Miss};
 use thruway_preload::key::{Asked, Key};
+use thruway_preload::passing::passing_word;
 use thruway_preload::place::{Part, Place};
 use thruway_preload::role::{self, Post, Role};
 use thruway_preload::terminal::Terminal;
@@ -50,7 +51,7 @@ impl<'a> Preloaded<'a> {
     /// `None` where the user or the machine does not want it, which is said if `options` want explanations.
     fn new(words: &'a [OsString], options: &Options) -> Option<Self> {
         let preloaded = Self { words, explains: options.explain };
-        match objection(options) {
+        match objection(options).or_else(|| passing(words)) {
             None => Some(preloaded),
             Some(reason) => {
                 preloaded.explain(format_args!("booted, since {reason}"));
@@ -157,6 +158,12 @@ fn objection(options: &Options) -> Option<String> {
     let is_open = folder.mode() & 0o022 != 0 || folder.uid() != 0;
     let is_root = rustix::process::geteuid().is_root();
     (is_root && is_open).then(|| "root runs nothing from a folder that others may write".to_owned())
+}
+
+/// Of a pipe or a device a template would take what the command is to read.
+fn passing(words: &[OsString]) -> Option<String> {
+    let word = passing_word(words)?;
+    Some(format!("{} can be read once", word.to_string_lossy()))
 }
 
 /// Whether the environment asks for it.

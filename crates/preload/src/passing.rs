@@ -1,0 +1,123 @@
+//! Files that cannot be read twice: pipes, devices, and a process's own descriptors.
+//!
+//! A template that has read one has taken it from the command, and no later command finds it.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, major, stat};
+
+/// As many links are followed as the kernel follows.
+const LINKS_MAX: usize = 40;
+/// The major number of `/dev/null`, `/dev/zero` and `/dev/urandom`, of which each reader has its own.
+const MEMORY_DEVICES: u32 = 1;
+
+/// Whether what a path names passes by: who reads it takes it away.
+#[must_use]
+pub fn is_passing(path: &Path) -> bool {
+    is_descriptor(path)
+        || stat(path).is_ok_and(|stat| match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Fifo | FileType::Socket | FileType::BlockDevice => true,
+            FileType::CharacterDevice => major(stat.st_rdev) != MEMORY_DEVICES,
+            _ => false,
+        })
+}
+
+/// The first of a command's words that names such a file, for Ruby to load: its script, or the value of `-r`.
+#[must_use]
+pub fn passing_word(words: &[OsString]) -> Option<&OsStr> {
+    let is_one = |word: &&OsString| {
+        let bytes = word.as_bytes();
+        is_passing(Path::new(OsStr::from_bytes(bytes.strip_prefix(b"-r").unwrap_or(bytes))))
+    };
+    words.iter().find(is_one).map(OsString::as_os_str)
+}
+
+/// Whether a path, or where its links lead, is a process's own descriptor. The kernel's last link tells no path, so the
+/// names are compared.
+fn is_descriptor(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if is_name_of_descriptor(path.as_os_str().as_bytes()) {
+            return true;
+        }
+        let Ok(target) = std::fs::read_link(&path) else { return false };
+        path = path.parent().map_or_else(PathBuf::new, Path::to_owned).join(target);
+    }
+    false
+}
+
+fn is_name_of_descriptor(path: &[u8]) -> bool {
+    let has_number = |rest: &[u8]| !rest.is_empty() && rest.iter().all(u8::is_ascii_digit);
+    if [&b"/dev/stdin"[..], b"/dev/stdout", b"/dev/stderr"].contains(&path) {
+        return true;
+    }
+    let of_process = || {
+        let rest = path.strip_prefix(b"/proc/")?;
+        let place = rest.windows(4).position(|part| part == b"/fd/")?;
+        Some(&rest[place + 4..])
+    };
+    path.strip_prefix(b"/dev/fd/").or_else(of_process).is_some_and(has_number)
+}
+
+/// A path through a process's current folder, root or open folder (`/proc/self/cwd/a.rb`), as it is without; `None` for
+/// other paths. The kernel makes up the link alone: what is below it is on a disk.
+#[must_use]
+pub(crate) fn without_process(path: &[u8]) -> Option<Vec<u8>> {
+    if !path.starts_with(b"/proc/") {
+        return None;
+    }
+    let ends = path.iter().enumerate().skip(6).filter(|(_, byte)| **byte == b'/');
+    let ends = ends.map(|(place, _)| place).chain([path.len()]);
+    let link = |end: &usize| {
+        let (link, rest) = (&path[..*end], &path[*end..]);
+        let leads = link.ends_with(b"/cwd") || link.ends_with(b"/root");
+        leads || !rest.is_empty() && is_name_of_descriptor(link)
+    };
+    let end = ends.into_iter().find(link)?;
+    let target = std::fs::read_link(OsStr::from_bytes(&path[..end])).ok()?;
+    let mut target = target.into_os_string().into_vec();
+    if target == b"/" && end < path.len() {
+        target.clear();
+    }
+    target.extend_from_slice(&path[end..]);
+    Some(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_read_once_is_known_by_its_kind_or_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, link, file] = ["pipe", "link", "file"].map(|name| folder.path().join(name));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600))
+            .unwrap();
+        std::os::unix::fs::symlink("/dev/stdin", &link).unwrap();
+        std::fs::write(&file, "").unwrap();
+        for passing in [&pipe, &link, Path::new("/dev/fd/63"), Path::new("/proc/self/fd/0")] {
+            assert!(is_passing(passing), "{}", passing.display());
+        }
+        let option = [OsString::from("ruby"), OsString::from(format!("-r{}", pipe.display()))];
+        assert_eq!(passing_word(&option), Some(option[1].as_os_str()));
+        for kept in [&file, folder.path(), Path::new("/dev/null"), Path::new("/dev/urandom")] {
+            assert!(!is_passing(kept), "{}", kept.display());
+        }
+    }
+
+    #[test]
+    fn a_path_through_a_process_is_the_path_of_a_file() {
+        let here = std::env::current_dir().unwrap().into_os_string().into_vec();
+        for (path, expected) in [
+            (&b"/proc/self/cwd/a.rb"[..], Some([&here[..], b"/a.rb"].concat())),
+            (b"/proc/self/cwd", Some(here.clone())),
+            (b"/proc/self/root/etc/x", Some(b"/etc/x".to_vec())),
+            (b"/proc/self/status", None),
+            (b"/a/cwd/b", None),
+        ] {
+            assert_eq!(without_process(path), expected);
+        }
+    }
+}
