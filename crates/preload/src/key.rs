@@ -16,26 +16,9 @@ use crate::command::{fixed_words, script_word};
 use crate::terminal::{self, Terminal};
 use crate::wire;
 
-/// Variables that are set again in the child, and that no boot is expected to look at: where the shell and
-/// its terminal are.
-const SET_AGAIN: [&str; 16] = [
-    "_",
-    "SHLVL",
-    "PWD",
-    "OLDPWD",
-    "COLUMNS",
-    "LINES",
-    "TERM",
-    "COLORTERM",
-    "WINDOWID",
-    "SSH_CLIENT",
-    "SSH_CONNECTION",
-    "SSH_TTY",
-    "SSH_AUTH_SOCK",
-    "TMUX_PANE",
-    "THRUWAY_PRELOAD",
-    "HISTCMD",
-];
+/// Variables that differ from one command to the next: they are set again in the child, and compared only if the boot
+/// reads them.
+pub const VOLATILE: [&str; 5] = ["_", "SHLVL", "OLDPWD", "HISTCMD", "THRUWAY_PRELOAD"];
 
 /// Lines of `/proc/thread-self/status`, and what they are to people.
 const STATUS: [(&str, &str); 15] = [
@@ -202,7 +185,7 @@ impl Key {
 
 /// What counts of a variable; `None` if it does not.
 fn counted(name: &OsStr, value: &OsStr) -> Option<OsString> {
-    if SET_AGAIN.iter().any(|set_again| name == *set_again) {
+    if VOLATILE.iter().any(|volatile| name == *volatile) {
         return None;
     }
     if name == "THRUWAY_BOOT" {
@@ -281,15 +264,16 @@ mod tests {
 
     #[test]
     fn what_differs_is_named() {
-        let one = key(&["bin/rails", "runner", "0"], &[("A", "1"), ("TERM", "xterm")]);
+        let one = key(&["bin/rails", "runner", "0"], &[("A", "1"), ("SHLVL", "1")]);
         assert_eq!(
             one.number(),
-            key(&["bin/rails", "runner", "1"], &[("A", "1"), ("TERM", "x")]).number()
+            key(&["bin/rails", "runner", "1"], &[("A", "1"), ("SHLVL", "2")]).number()
         );
         for (other, name) in [
             (key(&["bin/rails", "test"], &[("A", "1")]), "command"),
             (key(&["bin/rails", "runner"], &[("A", "2")]), "variable A"),
             (key(&["bin/rails", "runner"], &[]), "variable A"),
+            (key(&["bin/rails", "runner"], &[("A", "1"), ("TERM", "dumb")]), "variable TERM"),
             (key(&["bin/rails", "runner"], &[("A", "1"), ("B", "")]), "variable B"),
         ] {
             assert_eq!(one.differs_in(&other), Some(name));

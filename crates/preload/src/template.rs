@@ -15,6 +15,7 @@ use thruway_sys::{descriptor, peer};
 use crate::observed::Observed;
 use crate::open_files::{self, Descriptors};
 use crate::place::{Part, Place};
+use crate::plan::Variable;
 use crate::terminal::Terminal;
 use crate::wire::{Kind, Message, decoded};
 
@@ -38,11 +39,22 @@ pub struct Description {
     pub words: Vec<Vec<u8>>,
     /// How many of them its commands must have in common with it; `None` is all, and no more.
     pub same_words: Option<usize>,
+    /// Of the variables that are not in the key, those that the boot read, and their values.
+    pub read: Vec<Variable>,
+    /// Why nothing is loaded in advance; empty where something is.
+    pub bare: String,
 }
 
 impl Description {
-    /// Why a command of these words is no fork.
-    fn objection(&self, words: &[Vec<u8>]) -> Option<&'static str> {
+    /// Why a command of these words and variables is no fork.
+    fn objection(&self, words: &[Vec<u8>], environment: &[Vec<u8>]) -> Option<&'static str> {
+        let is_same = |(name, then): &Variable| {
+            let now = environment.chunks_exact(2).find(|pair| &pair[0] == name);
+            now.map(|pair| &pair[1]) == then.as_ref()
+        };
+        if !self.read.iter().all(is_same) {
+            return Some("its boot reads a variable that is another now");
+        }
         match self.same_words {
             None => (words != self.words)
                 .then_some("the application reads its arguments as it boots, and these are others"),
@@ -277,13 +289,21 @@ impl Template {
             descriptors,
             group: message.number(3)?,
             socket,
-            template: format!("{} ({} s old)", std::process::id(), self.began.elapsed().as_secs()),
+            template: self.name(),
         };
-        if let Some(reason) = self.description.objection(&request.words) {
+        if let Some(reason) = self.description.objection(&request.words, &request.environment) {
             self.failed(&request, reason);
             return None;
         }
         (request.numbers.len() == request.descriptors.len()).then_some(Next::Fork(request))
+    }
+
+    fn name(&self) -> String {
+        let (process, age) = (std::process::id(), self.began.elapsed().as_secs());
+        match self.description.bare.as_str() {
+            "" => format!("{process} ({age} s old)"),
+            reason => format!("{process} ({age} s old), which loads nothing in advance: {reason}"),
+        }
     }
 
     /// The fork for a request has been made. It tells the client itself, or it has not begun when it ends.
@@ -445,12 +465,32 @@ mod tests {
         for (command, is_other) in
             [("ruby -s a.rb y z", false), ("ruby -s a.rb", false), ("ruby -s b.rb x", true)]
         {
-            assert_eq!(description.objection(&words(command)).is_some(), is_other, "{command}");
+            assert_eq!(
+                description.objection(&words(command), &[]).is_some(),
+                is_other,
+                "{command}"
+            );
         }
-        assert!(description.objection(&words("ruby -s")).is_some());
+        assert!(description.objection(&words("ruby -s"), &[]).is_some());
         description.same_words = None;
-        assert!(description.objection(&words("ruby -s a.rb x")).is_none());
-        assert!(description.objection(&words("ruby -s a.rb x y")).is_some());
+        assert!(description.objection(&words("ruby -s a.rb x"), &[]).is_none());
+        assert!(description.objection(&words("ruby -s a.rb x y"), &[]).is_some());
+    }
+
+    #[test]
+    fn a_command_with_another_value_of_a_variable_that_the_boot_read_is_no_fork() {
+        let bytes =
+            |all: &[&str]| all.iter().map(|one| one.as_bytes().to_vec()).collect::<Vec<_>>();
+        let read = vec![(b"SHLVL".to_vec(), Some(b"1".to_vec())), (b"OLDPWD".to_vec(), None)];
+        let description = Description { read, ..Description::default() };
+        for (environment, is_same) in [
+            (&["SHLVL", "1", "A", "2"][..], true),
+            (&["SHLVL", "2"], false),
+            (&[], false),
+            (&["SHLVL", "1", "OLDPWD", "/"], false),
+        ] {
+            assert_eq!(description.objection(&[], &bytes(environment)).is_none(), is_same);
+        }
     }
 
     #[test]

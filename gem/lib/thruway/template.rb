@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
-load("#{__dir__}/fork_safety.rb", Module.nesting.first)
+%w[fork_safety ahead_script boot_state environment_readers].each do |name|
+  load("#{__dir__}/#{name}.rb", Module.nesting.first)
+end
 
 # A Ruby that loads what a command's runs load, waits, and is forked for each of them. It is
 # evaluated in a module of its own (`load` with a module). That happens in the place of a feature
@@ -19,11 +21,6 @@ class Template
   TAKES_SWITCHES = /\A-[acdhlnpSUvwy\d]*s/
   # Ruby says it before anything is loaded.
   SAYS_VERSION = /\A-[acdhlnpSUwy\d]*v/
-  # A program's own seeds are smaller, Ruby's have 128 bits.
-  OWN_SEED_MAX = 2**64
-  # As the key has them: they are set again in the child, and compared with nothing.
-  SET_AGAIN = %w[_ SHLVL PWD OLDPWD COLUMNS LINES TERM COLORTERM WINDOWID SSH_CLIENT SSH_CONNECTION
-                 SSH_TTY SSH_AUTH_SOCK TMUX_PANE THRUWAY_PRELOAD THRUWAY_BOOT HISTCMD].freeze
 
   # The arguments as a boot sees them: it is noted that it looks. Of an Array, `[*ARGV]` and
   # `%w[a] & ARGV` take the elements without a call. So this is none, and Ruby asks it for them. A
@@ -59,6 +56,9 @@ class Template
     @encodings = [Encoding.default_external, Encoding.default_internal]
     @parts = {}
     @folders = {}
+    @states = {}
+    # These are set again in the child.
+    @set_again = [*native.volatile, "THRUWAY_BOOT"]
   end
 
   # Comes back in a child only, which is a command.
@@ -76,18 +76,31 @@ class Template
     @prefix = prefix
     look_at_options
     @surroundings = surroundings
-    watching_arguments { load_features(features, variables) }
+    @start = BootState.now
+    objection = @script.objection
+    @native.bare(objection) if objection
+    load_ahead(features, variables) unless objection
     read_specifications
     ForkSafety.disconnect
     look
     look_at_memory
     take_unflushed
-    @randoms = ObjectSpace.each_object(Random).select { |one| one.seed > OWN_SEED_MAX }
+    of_ruby = ->(one) { one.seed > BootState::OWN_SEED_MAX }
+    @randoms = ObjectSpace.each_object(Random).select(&of_ruby)
     @native.exclude(hooks&.excluded.to_a)
     @native.listen(Dir.pwd, $LOADED_FEATURES) || object("there is no socket")
     nil
   rescue Exception => e # rubocop:disable Lint/RescueException
     "it raises #{e.class} as it boots"
+  end
+
+  def load_ahead(features, variables)
+    readers = EnvironmentReaders.new(__FILE__) { @native.read_all_variables }
+    readers.watching do
+      BootState.keeping_titles { watching_arguments { load_features(features, variables) } }
+    end
+    drawn = @states.values.filter_map { |state| state[:random] }
+    object("it draws more random numbers than can be drawn again") unless drawn.all?(&:last)
   end
 
   def object(reason) = throw(:objection, reason)
@@ -116,6 +129,7 @@ class Template
     object("Ruby says its version (-v)") if has[SAYS_VERSION]
     object("its script is its standard input") if $0 == "-"
     @native.script($0) unless $0 == "-e"
+    @script = AheadScript.new($0, ARGV.dup)
   end
 
   # What a boot may change that a fork must not find changed.
@@ -134,7 +148,6 @@ class Template
   end
 
   def load_features(features, variables)
-    @seed = Random.seed
     count = features.index { |path, _| path.end_with?(*OF_RAILS) } || features.size
     @changes = last = changes { features.first(count).each { |feature| load_feature(*feature) } }
     variables.each { |name, value| ENV[name] = value unless last.key?(name) }
@@ -150,7 +163,11 @@ class Template
   # What a part has loaded of the other ones is asked for under the same variables.
   def add_nested
     inner = $LOADED_FEATURES.select { |path| path.end_with?(*OF_RAILS) } - @parts.keys
-    inner.each { |path| @parts[path] = @parts.values.last } if @parts.any?
+    return if @parts.empty?
+
+    outer, part = @parts.to_a.last
+    inner.each { |path| @parts[path], @states[path] = part, @states[outer] }
+    @states.compact!
   end
 
   # What the boot makes of the first command's arguments is right for the same ones alone. It has to
@@ -183,10 +200,13 @@ class Template
   def load_feature(path, first, last)
     folders = [first, last].map { |all| all - $LOAD_PATH }
     @folders[path] = folders if folders.any?(&:any?)
+    before = BootState.now
     with_folders(*folders) do
       activate(path) unless $LOAD_PATH.any? { |folder| path.start_with?("#{folder}/") }
       require(path)
     end
+    state = BootState.since(before)
+    @states[path] = state if state.any?
   end
 
   # The command itself has put them into the load path, and each child does so again.
@@ -290,9 +310,10 @@ class Template
     @words, @given = words, environment.each_slice(2).to_h
     take_environment
     ARGV.replace(arguments(words.drop(@prefix)))
+    BootState.set(@start.slice(*BootState.since(@start).keys).except(:title, :random))
     title
     seed_anew
-    guarded = @parts.keys | @folders.keys
+    guarded = @parts.keys | @folders.keys | @states.keys
     guarded.any? ? @native.guard(guarded, method(:compare)) : say_again
     hooks&.run_after_fork
   end
@@ -325,14 +346,25 @@ class Template
 
   def take_environment
     ENV.replace(@given)
-    set(@changes)
+    set(@changes || {})
+    take_original_environment
+  end
+
+  # Bundler has kept those of the template's own environment.
+  def take_original_environment
+    return unless defined?(::Bundler::ORIGINAL_ENV) && !::Bundler::ORIGINAL_ENV.frozen?
+
+    @native.volatile.each do |name|
+      given = @given[name]
+      given ? ::Bundler::ORIGINAL_ENV[name] = given : ::Bundler::ORIGINAL_ENV.delete(name)
+    end
   end
 
   def set(variables) = variables.each { |name, value| ENV[name] = value }
 
   # What Ruby has seeded itself is each command's own.
   def seed_anew
-    Random.srand if Random.seed == @seed
+    Random.srand
     @randoms.reject(&:frozen?).each { |one| Random.instance_method(:initialize).bind_call(one) }
   end
 
@@ -345,8 +377,18 @@ class Template
     compare_folders(@folders.delete(path))
     part = @parts.delete(path)
     compare_part(part) if part
+    take_state(path)
     say_again
-    @parts.any? || @folders.any?
+    [@parts, @folders, @states].any?(&:any?)
+  end
+
+  # What the feature did to Ruby itself.
+  def take_state(path)
+    state = @states.delete(path)
+    return unless state
+
+    @states.delete_if { |_, other| other.equal?(state) }
+    BootState.set(state)
   end
 
   # From other folders the command would get another feature of that name.
@@ -382,7 +424,7 @@ class Template
     start(@given, @words)
   end
 
-  def compared(variables) = variables.reject { |name, _| SET_AGAIN.include?(name) }
+  def compared(variables) = variables.reject { |name, _| @set_again.include?(name) }
 
   # The application's own hooks, if it has any.
   def hooks = (::Thruway::Preload if defined?(::Thruway::Preload.before_fork))

@@ -156,7 +156,7 @@ class PreloadCommandTest < Minitest::Test
   BINSTUB = <<~'RUBY'
     #!/usr/bin/env ruby
     require "rubygems"
-    require_relative "../config/application"
+    require_relative "../config/environment"
     read = 0
     count = TracePoint.new(:call) do |call|
       read += 1 if call.method_id == :load && call.path.end_with?("/specification.rb")
@@ -169,13 +169,13 @@ class PreloadCommandTest < Minitest::Test
     application do |made|
       made.write("Gemfile", %(source "https://rubygems.org"\ngem "rake"\ngem "minitest"\n))
       made.write("config/application.rb", %(require "bundler/setup"\n))
-      made.write("bin/binstub", BINSTUB)
-      File.chmod(0o755, made.path("bin/binstub"))
+      made.write("bin/rails", BINSTUB)
+      File.chmod(0o755, made.path("bin/rails"))
       # The first run leaves Gemfile.lock.
-      plain = Array.new(2) { made.plain("bin/binstub") }.last
+      plain = Array.new(2) { made.plain("bin/rails") }.last
       assert_predicate plain.status, :success?, plain.to_s
       assert_operator plain.out.lines.last.to_i, :>, 0, plain.to_s
-      forked = made.forked("bin/binstub")
+      forked = made.forked("bin/rails")
       assert_equal [plain.out.lines.first, "0\n"], forked.out.lines, forked.to_s
     end
   end

@@ -8,6 +8,26 @@ require_relative "plain_ruby"
 class RandomWorld < Preloading::Application
   NAMES = %w[lib config config/deep lib/deep].freeze
   FILES = %w[a.rb b.rb c.yml d.txt .env].freeze
+  # What a boot may change in Ruby itself; the command says what it finds.
+  CHANGES = [
+    "Encoding.default_external = 'ISO-8859-1'", "Encoding.default_internal = 'UTF-8'",
+    "STDIN.binmode.external_encoding", "STDOUT.set_encoding('UTF-16LE').external_encoding",
+    "STDERR.set_encoding('UTF-8', 'ISO-8859-1').internal_encoding", "$0 = 'renamed'",
+    "srand(7) && rand(99)", "[1, 2, 3].shuffle.size", "$/ = 'x'", "$VERBOSE = nil",
+    "Warning[:experimental] = false", "ENV['TERM']", "ENV['COLUMNS'] ||= '7'",
+    "RubyVM::InstructionSequence.compile_option = { frozen_string_literal: true }",
+    "ENV['OLDPWD']", "ENV.keys.grep(/OLDPWD|SHLVL/).sort", "ENV.to_h['SHLVL']"
+  ].freeze
+  VARIABLES = %w[SAID a.rb d.txt TERM COLUMNS OLDPWD SHLVL].freeze
+  MAIN = <<~'RUBY'
+    require_relative "../config/environment"
+    $stdout.set_encoding(nil, nil) if [(said = STDOUT.external_encoding), 1].last
+    puts TOLD, ARGV, ENV["SAID"].inspect, said.inspect
+    p Encoding.default_external, Encoding.default_internal, STDIN.external_encoding
+    p STDERR.external_encoding, STDERR.internal_encoding, $0, $/, $VERBOSE
+    p Random.seed < 2**64 && [Random.seed, rand(1000)], Warning[:experimental], ENV["TERM"]
+    p RubyVM::InstructionSequence.compile_option[:frozen_string_literal], "".frozen?
+  RUBY
   # What a boot may ask of a path, as an expression of `path`. One command is told the same as the
   # next, so a folder's own times and the order of its names are left out.
   ASKED = [
@@ -23,7 +43,7 @@ class RandomWorld < Preloading::Application
     "require(path)", "eval(File.read(path))", "test(?e, path)", "puts(path)", "warn(path)",
     "File.identical?(path, path + '/../d.txt')", "Pathname(path).exist?",
     "Pathname(path).children.map(&:to_s).sort", "Dir[path + '*'].sort",
-    "ENV[File.basename(path)]", "[require('yaml'), YAML.load_file(path).to_s].last"
+    "ENV[File.basename(path)]", *CHANGES, "[require('yaml'), YAML.load_file(path).to_s].last"
   ].freeze
   # What a boot may ask of RubyGems.
   ASKED_OF_GEMS = [
@@ -74,7 +94,7 @@ class RandomWorld < Preloading::Application
 
   # What a plain run says, and a preloaded one.
   def both
-    @argument = @random.rand(3).to_s
+    @argument = "-#{@random.rand(3)}"
     @known = templates_and_refusals
     @said = preloaded(*words, @argument, env: @variables)
     [run_in_waiting_ruby, @said]
@@ -115,7 +135,7 @@ class RandomWorld < Preloading::Application
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  def words = ["ruby", *("--disable-gems" unless gems?), *@options, "main.rb"]
+  def words = ["ruby", *("--disable-gems" unless gems?), *@options, "bin/rails"]
 
   def run_in_waiting_ruby
     with_streams do |*files|
@@ -145,7 +165,8 @@ class RandomWorld < Preloading::Application
   def fill
     NAMES.each { |name| FileUtils.mkdir_p(path(name)) }
     write("config.ru", "")
-    write("main.rb", "require_relative 'config/environment'\nputs TOLD, ARGV, ENV['SAID']\n")
+    write("config/application.rb", "")
+    write("bin/rails", MAIN)
     8.times { edit }
     write_environment
   end
@@ -184,7 +205,7 @@ class RandomWorld < Preloading::Application
   def away = FileUtils.rm_rf(path("lib/deep"))
   def make_folder = FileUtils.mkdir_p(file)
   def hard = File.link(file, file)
-  def variable = @variables[random_one(%w[SAID a.rb d.txt])] = random_one([nil, "1", "2"])
+  def variable = @variables[random_one(VARIABLES)] = random_one([nil, "1", "2"])
   def option = @options = random_one([[], ["-W0"], ["-Ilib"], ["-w"]])
   def mode = File.chmod(random_one([0o644, 0o755, 0o600, 0o000]), file)
   def touch = File.utime(0, @random.rand(9), file)

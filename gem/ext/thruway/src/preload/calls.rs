@@ -59,6 +59,8 @@ imports! { CALLS:
     POSIX_SPAWNP c"posix_spawnp" posix_spawnp;
     SYSTEM c"system" system;
     POPEN c"popen" popen;
+    GETENV c"getenv" getenv;
+    SECURE_GETENV c"secure_getenv" secure_getenv;
     DLOPEN c"dlopen" dlopen;
 }
 
@@ -181,6 +183,8 @@ noting! {
     POSIX_SPAWNP posix_spawnp(process: *mut c_void, path: *const c_char, actions: *const c_void,
         attributes: *const c_void, words: *const c_void, environment: *const c_void) -> c_int,
         || started(path);
+    GETENV getenv(name: *const c_char) -> *mut c_char, || variable(name);
+    SECURE_GETENV secure_getenv(name: *const c_char) -> *mut c_char, || variable(name);
     SYSTEM system(command: *const c_char) -> c_int, || started(command);
     POPEN popen(command: *const c_char, mode: *const c_char) -> *mut FILE, || started(command);
 }
@@ -264,6 +268,11 @@ unsafe fn keep(descriptor: c_int, data: *const c_void, length: size_t) {
 fn asked(path: *const c_char, question: impl FnOnce() -> Question) {
     // SAFETY: callers of these functions pass a path that ends in NUL.
     unsafe { note_path(path, question) };
+}
+
+fn variable(name: *const c_char) {
+    // SAFETY: callers of getenv pass a name that ends in NUL.
+    unsafe { notes::note_variable(name) };
 }
 
 fn asked_at(folder: c_int, path: *const c_char, question: impl FnOnce() -> Question) {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rb_sys::VALUE;
 use thruway_boot::Options;
+use thruway_preload::key::VOLATILE;
 use thruway_preload::open_files;
 use thruway_preload::place::{Part, Place};
 use thruway_preload::plan::Plan;
@@ -24,6 +25,8 @@ use crate::ruby::{FALSE, Gvl, NIL, Protected, RArray, RModule, RString, TRUE, bo
 static TEMPLATE: Mutex<Option<Template>> = Mutex::new(None);
 /// How many words of its command a fork's must begin with.
 static SAME_WORDS: AtomicUsize = AtomicUsize::new(0);
+/// Why nothing is loaded in advance.
+static BARE: Mutex<String> = Mutex::new(String::new());
 /// The request that is being forked for.
 static REQUEST: Mutex<Option<Request>> = Mutex::new(None);
 
@@ -45,6 +48,7 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"of_words?", Method::of_0(is_of_words));
     define::singleton_method(gvl, module, c"role_of_words", Method::of_0(role_of_words));
     define::singleton_method(gvl, module, c"listen", Method::of_2(listen));
+    define::singleton_method(gvl, module, c"bare", Method::of_1(bare));
     define::singleton_method(gvl, module, c"next_request?", Method::of_0(next_request));
     define::singleton_method(gvl, module, c"forked", Method::of_1(forked));
     define::singleton_method(gvl, module, c"failed", Method::of_1(failed));
@@ -52,6 +56,8 @@ pub(super) fn define(ruby: Protected, thruway: RModule) {
     define::singleton_method(gvl, module, c"said", Method::of_0(said));
     define::singleton_method(gvl, module, c"said_count", Method::of_0(said_count));
     define::singleton_method(gvl, module, c"take_said", Method::of_1(take_said));
+    define::singleton_method(gvl, module, c"read_all_variables", Method::of_0(read_all_variables));
+    define::singleton_method(gvl, module, c"volatile", Method::of_0(volatile));
     define::singleton_method(gvl, module, c"guard", Method::of_2(guard));
     define::singleton_method(gvl, module, c"exclude", Method::of_1(exclude));
     define::singleton_method(gvl, module, c"end", Method::of_0(end));
@@ -141,6 +147,12 @@ fn role_of_words(ruby: Protected, _: VALUE) -> VALUE {
     strings(ruby.gvl(), &pair)
 }
 
+/// `bare(reason)`: why nothing is loaded in advance.
+fn bare(ruby: Protected, _: VALUE, reason: VALUE) -> VALUE {
+    *lock(&BARE) = RString::from_argument(ruby, reason).to_text(ruby.gvl());
+    NIL
+}
+
 /// `listen(application, features)`: the boot has ended. Answers whether there is a socket.
 fn listen(ruby: Protected, _: VALUE, application: VALUE, features: VALUE) -> VALUE {
     let application = RString::from_argument(ruby, application);
@@ -158,7 +170,11 @@ fn begin(application: &OsStr, features: usize) -> io::Result<()> {
     let words = place.read(post.key, Part::Command).and_then(|bytes| wire::decoded(&bytes));
     let words = words.unwrap_or_default();
     let said: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    let read = notes::read_variables().into_iter();
+    let read = read.map(|name| (name.as_bytes().to_vec(), post::given(name))).collect();
     let description = Description {
+        read,
+        bare: lock(&BARE).clone(),
         application: application.to_string_lossy().into_owned(),
         command: said.join(" "),
         words,
@@ -251,6 +267,17 @@ fn said_count(ruby: Protected, _: VALUE) -> VALUE {
 /// `take_said(count)`: what it wrote after that, which no child writes again by itself.
 fn take_said(ruby: Protected, _: VALUE, count: VALUE) -> VALUE {
     RString::new(ruby.gvl(), &notes::take_said(number::small_count(count))).value()
+}
+
+/// `read_all_variables`: the boot has read each variable.
+fn read_all_variables(_: Protected, _: VALUE) -> VALUE {
+    VOLATILE.iter().for_each(|name| notes::read_variable(name.as_bytes()));
+    NIL
+}
+
+/// `volatile`: the names of the variables that are not in the key.
+fn volatile(ruby: Protected, _: VALUE) -> VALUE {
+    strings(ruby.gvl(), &VOLATILE.map(|name| name.as_bytes().to_vec()))
 }
 
 /// `guard(paths, proc)`

@@ -1,5 +1,6 @@
 //! What was noted of a template's boot so far.
 
+use std::collections::BTreeSet;
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -7,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use thruway_boot::Asked;
+use thruway_preload::key::VOLATILE;
 use thruway_preload::observed::{Notes, Observed, Question};
 use thruway_preload::open_files::Descriptors;
+use thruway_preload::passing::is_passing;
 use thruway_preload::template::now_ns;
 use thruway_preload::zone;
 use thruway_sys::imports::Object;
@@ -32,6 +35,8 @@ static NOTES: Mutex<Option<Notes>> = Mutex::new(None);
 /// Why this boot cannot be a template's.
 static OBJECTION: Mutex<Option<String>> = Mutex::new(None);
 /// What the boot wrote to its standard streams: to which, and what.
+/// The variables that the boot read, of those that differ from one command to the next.
+static READ: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 static SAID: Mutex<Vec<(c_int, Vec<u8>)>> = Mutex::new(Vec::new());
 /// The descriptors that were open when the boot began.
 static KNOWN: OnceLock<Descriptors> = OnceLock::new();
@@ -171,9 +176,42 @@ pub(super) fn note_script(path: &[u8], began_ns: i64) {
     if let Some(notes) = lock(&NOTES).as_mut() {
         notes.note(&absolute(libc::AT_FDCWD, path), Question::Content, began_ns);
     }
+    if is_passing(Path::new(OsStr::from_bytes(path))) {
+        object(|| "its script can be read once".to_owned());
+    }
+}
+
+/// The boot is about to read a variable.
+///
+/// # Safety
+/// `name` is null, or ends in NUL.
+pub(super) unsafe fn note_variable(name: *const c_char) {
+    if is_noting() && !name.is_null() {
+        // SAFETY: as this function's own.
+        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+        read_variable(name);
+    }
+}
+
+/// As [`note_variable`].
+pub(super) fn read_variable(name: &[u8]) {
+    if let Some(name) = VOLATILE.iter().find(|volatile| volatile.as_bytes() == name) {
+        lock(&READ).insert(name);
+    }
+}
+
+/// The variables that the boot read, of those that differ from one command to the next.
+pub(super) fn read_variables() -> Vec<&'static str> {
+    lock(&READ).iter().copied().collect()
 }
 
 fn note(path: &[u8], question: Question) {
+    if question == Question::Content && is_passing(Path::new(OsStr::from_bytes(path))) {
+        object(|| {
+            let name = String::from_utf8_lossy(path);
+            format!("it reads {name}, which can be read once")
+        });
+    }
     if let Some(notes) = lock(&NOTES).as_mut() {
         notes.note(path, question, now_ns());
     }

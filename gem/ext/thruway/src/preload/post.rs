@@ -57,6 +57,12 @@ pub(super) fn learner() -> Option<&'static Post> {
     }
 }
 
+/// The value of a variable as it was at the start.
+pub(super) fn given(name: &str) -> Option<Vec<u8>> {
+    let value = ENVIRONMENT.get()?.get(std::ffi::OsStr::new(name))?;
+    Some(value.as_encoded_bytes().to_vec())
+}
+
 /// The variables that are not as they were at the start: without a value, if they are gone.
 pub(super) fn changed_variables() -> Vec<Variable> {
     let Some(before) = ENVIRONMENT.get() else { return Vec::new() };

@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+# Notes that a boot reads its whole environment, which Ruby does without a call that could be seen.
+# It is loaded into the module of its user (`load` with a module).
+class EnvironmentReaders
+  NAMES = %i[assoc clone delete_if dup each each_key each_pair each_value except filter filter!
+             has_value? inspect invert keep_if key keys rassoc reject reject! select select! to_a
+             to_h to_hash value? values].freeze
+  # Bundler keeps the environment for programs that it starts; each child's copy is its own.
+  KEEPER = %r{/bundler/environment_preserver\.rb\z}
+
+  # Calls of `own` file are not noted.
+  def initialize(own, &noted)
+    @own, @noted = own, noted
+    @originals = (NAMES & ENV.singleton_methods).to_h { |name| [name, ENV.method(name).unbind] }
+  end
+
+  def watching
+    quietly { @originals.each { |name, original| watch(name, original) } }
+    yield
+  ensure
+    quietly { @originals.each { |name, original| define(name, original) } }
+  end
+
+  private
+
+  def watch(name, original)
+    own, noted = @own, @noted
+    ENV.define_singleton_method(name) do |*arguments, **options, &block|
+      caller = caller_locations(1, 1).first&.path.to_s
+      noted.call unless caller == own || caller.match?(KEEPER)
+      original.bind_call(self, *arguments, **options, &block)
+    end
+  end
+
+  def define(name, original)
+    ENV.singleton_class.send(:define_method, name, original)
+  end
+
+  def quietly
+    level, $VERBOSE = $VERBOSE, nil
+    yield
+  ensure
+    $VERBOSE = level
+  end
+end

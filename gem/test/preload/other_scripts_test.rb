@@ -1,0 +1,115 @@
+# frozen_string_literal: true
+
+require "preloading"
+
+# Of a script that is neither Rails' nor a gem's, nothing is loaded before its own statements.
+class PreloadOtherScriptsTest < Minitest::Test
+  include Preloading
+
+  # Each with the library that the script requires.
+  SCRIPTS = {
+    "the order at the end" => ["at_exit { puts 1 }", "at_exit { puts 2 }\nrequire 'lib1'"],
+    "who requires it" => ["FROM = caller_locations.last.path", "require 'lib1'\np FROM"],
+    "what require answers" => ["A = 1", "p require('lib1'), require('lib1')"],
+    "a global and a constant" => ["A = [$given, defined?(Given), $VERBOSE]",
+                                  "$given = 1\nmodule Given; end\n$VERBOSE = true\n" \
+                                  "require 'lib1'\np A"],
+    "an argument" => ["p 1", "require 'lib1' if ARGV.empty?\np $LOADED_FEATURES.grep(/lib1/).size"],
+    "a beginning" => ["A = $begun", "require 'lib1'\nBEGIN { $begun = 1 }\np A"],
+    "a magic comment" => ["A = 'a'.frozen?",
+                          "# frozen_string_literal: true\nrequire 'lib1'\np A, ''.frozen?"],
+    "its process" => ["A = Process.pid", "require 'lib1'\np A == Process.pid"],
+    "a stream" => ["warn 'said'", "$stderr = $stdout\nrequire 'lib1'"],
+    "its data" => ["A = defined?(DATA)", "require 'lib1'\np A, DATA.read\n__END__\nx"]
+  }.freeze
+
+  def test_a_script_is_the_first_to_act
+    application do |made|
+      SCRIPTS.each do |name, (library, script)|
+        made.write("../lib/lib1.rb", library)
+        made.write("script.rb", script)
+        words = ["ruby", "-I../lib", "script.rb"]
+        [[], ["x"]].each do |more|
+          plain = made.plain(*words, *more)
+          said = made.forked(*words, *more)
+          assert_said plain, said, name
+          assert_includes said.how, "loads nothing in advance: its script is neither Rails' nor"
+        end
+      end
+    end
+  end
+
+  # A binstub that was edited is a script as any other.
+  def test_an_edited_binstub
+    application do |made|
+      made.write("Gemfile", %(source "https://rubygems.org"\ngem "rake"\n))
+      text = "require 'rubygems'\nload Gem.bin_path('rake', 'rake')\n"
+      [text, "$given = 1\n#{text}"].each_with_index do |code, index|
+        made.write("bin/x#{index}", "#!/usr/bin/env ruby\n#{code}")
+        File.chmod(0o755, made.path("bin/x#{index}"))
+        said = made.forked("bin/x#{index}", "--version")
+        assert_equal index.positive?, said.how.include?("nothing in advance"), said.how
+      end
+    end
+  end
+
+  # Rails' own file of commands runs one, and has returned when the tests begin.
+  def test_a_template_runs_no_command
+    application do |made|
+      made.write("../gem/rails/commands.rb", <<~RUBY)
+        require "acts_with"
+        File.write("ran", "x", mode: "a")
+        at_exit { require "#{made.path("config/environment")}" }
+      RUBY
+      made.write("../gem/acts_with.rb", "ACTS = 1\n")
+      made.write("bin/rails", "#!/usr/bin/env ruby\nrequire \"rails/commands\"\n")
+      words = ["ruby", "-I#{made.path("../gem")}", "bin/rails", "test"]
+      2.times { made.forked(*words) }
+      runs = made.reports.sum { |report| report["forks"].to_i + report["misses"].to_i }
+      assert_equal runs, File.size(made.path("ran"))
+    end
+  end
+
+  # A script that is read out of a pipe is there once.
+  def test_a_script_that_can_be_read_once
+    application do |made|
+      File.mkfifo(made.path("pipe"))
+      2.times do |number|
+        writer = Thread.new { File.write(made.path("pipe"), "p #{number}") }
+        said = made.preloaded("ruby", "pipe")
+        writer.join
+        assert_equal "#{number}\n", said.out
+        assert_equal "booted, since pipe can be read once", said.how
+      end
+      2.times do |number|
+        IO.pipe do |reader, writer|
+          writer.write("p #{number}")
+          writer.close
+          said = made.preloaded("ruby", "/dev/fd/17", 17 => reader)
+          assert_equal "#{number}\n", said.out
+        end
+      end
+    end
+  end
+
+  # Shared memory is a disk as any, and so is what a process's folder leads to.
+  def test_files_in_shared_memory_and_through_a_process
+    return pass unless File.writable?("/dev/shm")
+
+    application do |made|
+      folder = Dir.mktmpdir("preload", "/dev/shm")
+      ["#{folder}/said.rb", "/proc/self/cwd/tmp/said.rb"].each do |path|
+        file = path.sub("/proc/self/cwd", made.folder)
+        made.write("config/initializers/said.rb", "load #{path.dump}")
+        [1, 2].each do |number|
+          File.write(file, "SAID = #{number}\n")
+          words = ["bin/rails", "runner", "p SAID"]
+          assert_equal "#{number}\n", made.preloaded(*words).out, path
+          made.forked(*words)
+        end
+      end
+    ensure
+      FileUtils.rm_rf(folder)
+    end
+  end
+end
