@@ -1,11 +1,12 @@
 //! Every `console` block in the README and the docs is run, and must print what it shows.
 //!
-//! - A line `$ COMMAND` is run by `sh` at the top of the checkout, with `thruway` on PATH.
+//! - A page is run in one `sh`, as its reader would, which begins at the top of the checkout with `thruway` on PATH. A
+//!   line `$ COMMAND` is run there.
 //! - The lines below it, up to the next command, are its stdout and stderr.
 //! - `[..]` stands for any text within a line, and a line `...` for any number of lines.
 //! - In a block that begins with `console figures`, all numbers, units and bars may be others.
 //! - In one of `console report`, so may absolute paths, and how many rows with a path follow each other.
-//! - A command that ends with `&` runs until the block ends.
+//! - A command that ends with `&` runs until the page ends it, or ends itself.
 //! - Port 9292 stands for a free one.
 //! - Blocks that mount run only for root, where there is FUSE.
 #![forbid(unsafe_code)]
@@ -13,13 +14,15 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::SystemTime;
+
+use tempfile::TempDir;
 
 /// One block.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -44,11 +47,17 @@ struct Exchange {
     expected: Vec<String>,
 }
 
-/// A command in the background. It is killed when the value is dropped, with all that it started.
-struct Job {
+/// The shell of a page. It is killed when the value is dropped, with all that it started.
+struct Shell {
     child: Child,
-    /// Kept open: a server may have more to say.
-    _output: Lines<BufReader<ChildStdout>>,
+    commands: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// Of commands in the background, kept open: a server may have more to say.
+    jobs: Vec<Lines<BufReader<File>>>,
+    /// Where their output goes.
+    folder: TempDir,
+    /// What port 9292 stands for.
+    port: String,
 }
 
 #[test]
@@ -60,9 +69,10 @@ fn every_console_block_prints_what_it_shows() {
         if sessions.iter().any(Session::mounts) && !can_mount(&page) {
             continue;
         }
+        let mut shell = Shell::start();
         // To the end, also after a difference: the last block of a page takes away what was made.
         for session in sessions {
-            differences.extend(session.run(&page));
+            differences.extend(session.run(&page, &mut shell));
             exchanges_run += session.exchanges.len();
         }
     }
@@ -161,20 +171,16 @@ impl Session {
     }
 
     /// What was printed and is not shown, or the other way round: a text for each command.
-    fn run(&self, page: &Path) -> Vec<String> {
-        let port = free_port();
-        let (mut jobs, mut differences) = (Vec::new(), Vec::new());
+    fn run(&self, page: &Path, shell: &mut Shell) -> Vec<String> {
+        let port = shell.port.clone();
+        let mut differences = Vec::new();
         // A path with a space would be two words.
         let checkout = root().display().to_string();
         for Exchange { command, expected } in &self.exchanges {
             let asked = command.replace("9292", &port);
             let mut printed = match asked.strip_suffix(" &") {
-                None => run(&asked),
-                Some(asked) => {
-                    let (job, printed) = Job::start(asked, expected.len());
-                    jobs.push(job);
-                    printed
-                }
+                None => shell.run(&asked),
+                Some(asked) => shell.start_job(asked, expected.len()),
             };
             printed.iter_mut().for_each(|line| {
                 *line = line.replace(&port, "9292").replace(&checkout, "/srv/thruway");
@@ -190,43 +196,64 @@ impl Session {
     }
 }
 
-/// `sh` at the top of the checkout, with the binary first on its PATH.
-fn sh(command: &str) -> Command {
-    let binary = Path::new(env!("CARGO_BIN_EXE_thruway"));
-    let mut path = OsString::from(binary.parent().expect("it lies in a folder"));
-    path.push(":");
-    path.push(std::env::var_os("PATH").unwrap_or_default());
-    let script = format!("exec 2>&1\n{command}");
-    let mut sh = Command::new("sh");
-    sh.current_dir(root()).env("PATH", path).env("NO_COLOR", "1").args(["-c", &script]);
-    // Cargo sets it for tests; a user's shell has none.
-    sh.env_remove("LD_LIBRARY_PATH");
-    sh
-}
+/// Stands behind what a command has printed.
+const MARK: &str = "(the command has ended)";
 
-/// Everything that a command prints.
-fn run(command: &str) -> Vec<String> {
-    let output = sh(command).output().expect("sh starts");
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-}
+/// Runs one line after another. Commands read nothing of them.
+const LOOP: &str = "exec 9<&0 </dev/null 2>&1\n\
+    while IFS= read -r line <&9; do eval \"$line\"; printf '\\n%s\\n' \"$MARK\"; done";
 
 fn free_port() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").port().to_string()
 }
 
-impl Job {
+impl Shell {
+    /// At the top of the checkout, with the binary first on its PATH.
+    fn start() -> Self {
+        let binary = Path::new(env!("CARGO_BIN_EXE_thruway"));
+        let mut path = OsString::from(binary.parent().expect("it lies in a folder"));
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut sh = Command::new("sh");
+        sh.current_dir(root()).env("PATH", path).env("NO_COLOR", "1").env("MARK", MARK);
+        // Cargo sets it for tests; a user's shell has none.
+        sh.env_remove("LD_LIBRARY_PATH");
+        sh.args(["-c", LOOP]).process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = sh.spawn().expect("sh starts");
+        let commands = child.stdin.take().expect("it is a pipe");
+        let output = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { child, commands, output, jobs: Vec::new(), folder, port: free_port() }
+    }
+
+    /// Everything that a command prints.
+    fn run(&mut self, command: &str) -> Vec<String> {
+        writeln!(self.commands, "{command}").expect("the shell reads");
+        let mut printed = Vec::new();
+        let mark = format!("\n{MARK}\n");
+        while !printed.ends_with(mark.as_bytes()) {
+            let read = self.output.read_until(b'\n', &mut printed).expect("the shell can be heard");
+            assert!(read > 0, "{command} has ended the page's shell");
+        }
+        printed.truncate(printed.len() - mark.len());
+        String::from_utf8_lossy(&printed).lines().map(str::to_owned).collect()
+    }
+
     /// Starts a command, and waits for the lines that it is to print. If it prints fewer, it is ended after a while.
-    fn start(command: &str, lines: usize) -> (Self, Vec<String>) {
-        let mut sh = sh(&format!("exec timeout --foreground 60 {command}"));
-        let mut child = sh.process_group(0).stdout(Stdio::piped()).spawn().expect("sh starts");
-        let mut output = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
+    fn start_job(&mut self, command: &str, lines: usize) -> Vec<String> {
+        let pipe = self.folder.path().join(self.jobs.len().to_string());
+        let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
+        assert!(made.success(), "{}", pipe.display());
+        self.run(&format!("timeout --foreground 60 {command} >{} 2>&1 &", pipe.display()));
+        let mut output = BufReader::new(File::open(&pipe).expect("the job opens it")).lines();
         let printed = output.by_ref().take(lines).map_while(Result::ok).collect();
-        (Self { child, _output: output }, printed)
+        self.jobs.push(output);
+        printed
     }
 }
 
-impl Drop for Job {
+impl Drop for Shell {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();

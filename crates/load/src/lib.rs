@@ -12,7 +12,8 @@
 //! 5. [`engine`]: epoll over all of them, in one thread.
 //! 6. [`Report`]: what a run showed.
 //!
-//! It shares no code with a server of ours, so that it can convict one.
+//! What it sends and reads is written and read here, by no code of our server, so that it can convict one. TLS alone is
+//! shared, and is rustls.
 #![forbid(unsafe_code)]
 
 mod account;

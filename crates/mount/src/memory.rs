@@ -14,8 +14,9 @@ use thruway_sys::shared_memory::Memfd;
 
 use crate::inodes::RECORD_WORDS;
 
-/// Most inodes of one mount at a time: 6 GiB of memory if all are in use.
+/// Most inodes of one mount at a time: 6.5 GiB of memory if all are in use.
 pub(crate) const SLOTS_MAX: u32 = 1 << 26;
+const _: () = assert!(SLOTS_MAX as usize * RECORD_WORDS * 8 == 13 << 29);
 
 /// The kernel keeps 32 bits of a generation.
 const GENERATION_MAX: u64 = u32::MAX as u64;
@@ -159,5 +160,17 @@ impl Memory {
 impl AsFd for Memory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.words.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_how_much_memory_an_inode_takes() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/design/mount.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&format!(" {} bytes an inode", 8 * RECORD_WORDS)));
     }
 }

@@ -1,4 +1,4 @@
-//! Serves HTTP/1 connections a turn at a time.
+//! Serves connections of HTTP/1 and HTTP/2 a turn at a time.
 //!
 //! A **turn** is one request or one quantum of a body. What has waited longest has the next turn, so no client
 //! keeps others from theirs.
@@ -16,9 +16,9 @@
 //!    [`inheritance`]: how service ends, and what the next server takes over.
 //! 5. `tls_listeners`, `handshake`, `output::sealed`, `tunnel`: what differs for connections that speak TLS.
 //! 6. `carrier`, `multiplexer`, `http2`: what differs for HTTP/2, whose streams are entries like connections.
-//! 6. `upgraded`, `socket_state`, `socket_writer`: WebSockets and server-sent events.
-//! 7. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
-//! 8. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
+//! 7. `upgraded`, `socket_state`, `socket_writer`: WebSockets and server-sent events.
+//! 8. `metrics`, `observed`, `counting`: what is counted. `observer`: how it is read.
+//! 9. `spool_file`, `pace`: clients that take their responses slowly. `folder`: a handler.
 #![forbid(unsafe_code)]
 
 mod acceptor;

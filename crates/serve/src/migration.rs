@@ -293,3 +293,15 @@ fn oldest_movable(connections: &Connections) -> Option<ConnectionId> {
         .find_oldest(|slot| connections.in_slot(slot).is_some_and(Connection::is_movable));
     oldest.and_then(|(slot, _)| connections.slab.id_at(slot))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_how_much_of_a_request_moves() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/design/serve.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&format!("up to {} KiB of what was read", MOVED_BYTES_MAX >> 10)));
+    }
+}

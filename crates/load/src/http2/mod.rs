@@ -1,7 +1,7 @@
 //! A connection of HTTP/2 (RFC 9113): each of its streams is a client that asks.
 //!
-//! It reads by itself what a server sends, and shares no code with one. Reading order: `fields` has what is asked and
-//! what is said, `frames` where each frame ends, `streams` what is pending.
+//! It reads by itself what a server sends, and shares no code of HTTP/2 with one. Reading order: `fields` has what is
+//! asked and what is said, `frames` where each frame ends, `streams` what is pending.
 
 pub(crate) mod fields;
 mod frames;

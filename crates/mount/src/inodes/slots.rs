@@ -2,13 +2,15 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::record::WORDS;
 use crate::memory::{Memory, SLOTS_MAX};
 
 /// The first slot. With slot zero an id could be zero, which means "no inode".
 pub(super) const FIRST: u32 = 1;
 
-/// Slots whose memory is freed together: 384 KiB.
+/// Slots whose memory is freed together: 416 KiB.
 const CHUNK: u32 = 4096;
+const _: () = assert!(CHUNK as usize * WORDS * 8 == 416 << 10);
 /// The end of a list of free slots.
 const NONE: u32 = u32::MAX;
 /// The word of a free slot's record that holds the next free slot.
